@@ -1,0 +1,263 @@
+/**
+ * What the tests share: a real server as a child process on a free port, in a
+ * temporary folder of its own, and the few ways of talking to it.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+
+/** The project's root folder. */
+export const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** The password that every started server gives its `admin`. */
+export const adminPassword = "correct horse battery";
+
+/** The secret with which every started server signs its tokens. */
+export const jwtSecret = "0123456789abcdef0123456789abcdef";
+
+// Node strips types by itself from 22.18 on; before, tsx does.
+const stripsTypes = process.features.typescript === "strip";
+const loader = stripsTypes ? [] : ["--import", import.meta.resolve("tsx")];
+
+/** The arguments with which this Node runs the command line of the project. */
+export const command = [...loader, join(root, "src/main.ts")];
+
+/** An answer, whole: `body` is the parsed JSON, or undefined where it is none. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  // deno-lint-ignore no-explicit-any -- a test looks into any body
+  readonly body: any;
+}
+
+/** What a request may carry besides its method and address. */
+export interface RequestOptions {
+  /** Sent as JSON; with `content-type: application/json` unless told. */
+  readonly json?: unknown;
+  /** Sent as it is. */
+  readonly raw?: string | Uint8Array;
+  /** Sent as `Authorization: Bearer`. */
+  readonly token?: string | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** How to start a server. */
+export interface StartOptions {
+  /** More flags, behind `serve --port 0`. */
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** The data folder; a temporary one, removed at `stop`, when left out. */
+  readonly folder?: string;
+  /** Sample records, written to a file and given as `--seed`. */
+  readonly seed?: unknown;
+  /** Flags of Node itself. */
+  readonly nodeArgs?: readonly string[];
+}
+
+/** A server that runs as a child process. */
+export interface Server {
+  /** `http://127.0.0.1:PORT` */
+  readonly origin: string;
+  readonly port: number;
+  readonly folder: string;
+  readonly child: ChildProcess;
+  /** All that the process printed so far, standard output and error. */
+  output(): string;
+  /** Sends one request; `path` begins with a slash. */
+  request(
+    method: string,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<Answer>;
+  /** Signs in and returns the token; without a name, the admin's. */
+  signIn(username?: string, password?: string): Promise<string>;
+  /** Ends the process with a signal (SIGTERM when left out); its exit code, null when a signal ended it. */
+  end(signal?: NodeJS.Signals): Promise<number | null>;
+  /** Ends the process and removes what was made for it. */
+  stop(): Promise<void>;
+}
+
+/** A new temporary folder; remove it with {@linkcode removeFolder}. */
+export function temporaryFolder(): Promise<string> {
+  return mkdtemp(join(tmpdir(), "zoo-api-test-"));
+}
+
+/** Removes a folder with all that is in it. */
+export function removeFolder(folder: string): Promise<void> {
+  return rm(folder, { recursive: true, force: true });
+}
+
+/** Runs a command of the project to its end. */
+export function run(
+  args: readonly string[],
+  options: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly input?: string;
+    readonly cwd?: string;
+  } = {},
+): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [...command, ...args], {
+    env: { ...cleanEnvironment(), ...options.env },
+    cwd: options.cwd ?? root,
+    stdio: "pipe",
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => stdout += text);
+  child.stderr.setEncoding("utf8").on("data", (text) => stderr += text);
+  child.stdin.on("error", () => {}); // a child that ended early reads nothing
+  child.stdin.end(options.input ?? "");
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", (code) => resolve({ code, stdout, stderr }));
+  });
+}
+
+/** The environment without any setting of the server that the caller has. */
+function cleanEnvironment(): Record<string, string> {
+  const names = ["PATH", "HOME", "TMPDIR", "NODE_V8_COVERAGE", "LANG"];
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = process.env[name];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
+
+/** Starts a server and waits until it says where it listens. Throws with all its output if it ends instead. */
+export async function start(options: StartOptions = {}): Promise<Server> {
+  const own = await temporaryFolder();
+  const folder = options.folder ?? join(own, "store");
+  const args = ["serve", "--port", "0", "--data-dir", folder];
+  if (options.seed !== undefined) {
+    const file = join(own, "seed.json");
+    await writeFile(file, JSON.stringify(options.seed));
+    args.push("--seed", file);
+  }
+  const child = spawn(
+    process.execPath,
+    [
+      ...(options.nodeArgs ?? []),
+      ...command,
+      ...args,
+      ...(options.args ?? []),
+    ],
+    {
+      cwd: root,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: {
+        ...cleanEnvironment(),
+        ADMIN_PASSWORD: adminPassword,
+        JWT_SECRET: jwtSecret,
+        ...options.env,
+      },
+    },
+  );
+  let output = "";
+  const ended = new Promise<number | null>((resolve) => {
+    child.once("close", resolve);
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    const listen = (text: string) => {
+      output += text;
+      const found = /listening on https?:\/\/\S*:(\d+)/.exec(output);
+      if (found) resolve(Number(found[1]));
+    };
+    child.stdout.setEncoding("utf8").on("data", listen);
+    child.stderr.setEncoding("utf8").on("data", listen);
+    child.once("error", reject);
+    ended.then((code) => {
+      reject(new Error(`The server ended with code ${code}: ${output}`));
+    });
+  }).catch(async (error) => {
+    await removeFolder(own);
+    throw error;
+  });
+  const origin = `http://127.0.0.1:${port}`;
+  const server: Server = {
+    origin,
+    port,
+    folder,
+    child,
+    output: () => output,
+    request: (method, path, init) => request(method, origin + path, init),
+    async signIn(username = "admin", password = adminPassword) {
+      const answer = await server.request("POST", "/v1/authorizations", {
+        json: { username, password },
+      });
+      if (answer.status !== 201) throw new Error(answer.text);
+      return answer.body.token;
+    },
+    async end(signal = "SIGTERM") {
+      child.kill(signal);
+      return await ended;
+    },
+    async stop() {
+      await server.end();
+      await removeFolder(own);
+    },
+  };
+  return server;
+}
+
+/** Sends one request to a whole address. Redirects are not followed. */
+export async function request(
+  method: string,
+  address: string,
+  options: RequestOptions = {},
+): Promise<Answer> {
+  const headers = new Headers(options.headers);
+  if (options.token !== undefined) {
+    headers.set("authorization", `Bearer ${options.token}`);
+  }
+  let body = options.raw;
+  if (options.json !== undefined) {
+    body = JSON.stringify(options.json);
+    if (!headers.has("content-type")) {
+      headers.set("content-type", "application/json");
+    }
+  }
+  const answer = await fetch(address, {
+    method,
+    headers,
+    redirect: "manual",
+    ...(body === undefined ? {} : { body: body as BodyInit }),
+  });
+  const text = await answer.text();
+  const type = answer.headers.get("content-type") ?? "";
+  const json = /^application\/(?:[\w.-]+\+)?json\b/.test(type) && text !== "";
+  return {
+    status: answer.status,
+    headers: answer.headers,
+    text,
+    body: json ? JSON.parse(text) : undefined,
+  };
+}
+
+/**
+ * Sends bytes as they are and returns all that comes back until the server
+ * closes or, when told, until `until` matches what has come so far.
+ */
+export function exchange(
+  port: number,
+  bytes: string | Uint8Array,
+  until?: RegExp,
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let received = "";
+    const socket = connect(port, "127.0.0.1", () => socket.write(bytes));
+    socket.setEncoding("utf8");
+    socket.on("data", (text) => {
+      received += text;
+      if (until?.test(received)) socket.destroy();
+    });
+    socket.on("error", reject);
+    socket.on("close", () => resolve(received));
+  });
+}
