@@ -21,7 +21,8 @@ export const adminPassword = "correct horse battery";
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
 // Node strips types by itself from 22.18 on; before, tsx does.
-const stripsTypes = process.features.typescript === "strip";
+const stripsTypes = "typescript" in process.features &&
+  process.features.typescript === "strip";
 const loader = stripsTypes ? [] : ["--import", import.meta.resolve("tsx")];
 
 /** The arguments with which this Node runs the command line of the project. */
@@ -227,7 +228,7 @@ export async function request(
     method,
     headers,
     redirect: "manual",
-    ...(body === undefined ? {} : { body: body as BodyInit }),
+    ...(body === undefined ? {} : { body }),
   });
   const text = await answer.text();
   const type = answer.headers.get("content-type") ?? "";
