@@ -1,0 +1,310 @@
+/**
+ * The records of one collection in memory, with their indexes. A change makes
+ * a new row and leaves the old one as it was, so whoever holds a row (a reader
+ * that waits, a snapshot being written, the undo of a failed write) holds a
+ * state that was once true.
+ */
+
+/** What JSON can say. */
+export type Json =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly Json[]
+  | { readonly [name: string]: Json };
+
+/** A record as it is stored; never changed in place. */
+export type Document = { readonly id: number } & {
+  readonly [property: string]: Json;
+};
+
+/** Folds a value to the key under which it is found; null is not indexed. */
+export type KeyOf = (value: Json) => string | number | null;
+
+/** What the store must know of a table before it reads the disk. */
+export interface TableDeclaration {
+  readonly name: string;
+  /** Properties that are looked up by equality. */
+  readonly indexes?: Readonly<Record<string, KeyOf>>;
+}
+
+/** A record in memory. */
+export interface Row {
+  readonly document: Document;
+  /**
+   * The log sequence of its last change; of a record that was read from a
+   * snapshot, the snapshot's.
+   */
+  readonly seq: number;
+  /** Where the API keeps the record's text; the store never looks at it. */
+  text: string | undefined;
+}
+
+/** The records of one collection, for reading. */
+export interface Table {
+  readonly name: string;
+  /** The highest id ever given. */
+  readonly lastId: number;
+  /** The log sequence of the last change of any record in it. */
+  readonly lastSeq: number;
+  /** How many records there are. */
+  readonly size: number;
+  get(id: number): Row | undefined;
+  /** All rows, ascending by id. */
+  rows(): Iterable<Row>;
+  /** The rows with this key of a declared index, ascending by id. */
+  find(property: string, key: string | number): Iterable<Row>;
+  /** How many rows have this key of a declared index. */
+  count(property: string, key: string | number): number;
+}
+
+// A class and not a literal: every row has the same shape from its birth.
+class StoredRow implements Row {
+  readonly document: Document;
+  readonly seq: number;
+  text: string | undefined = undefined;
+
+  constructor(document: Document, seq: number) {
+    this.document = document;
+    this.seq = seq;
+  }
+}
+
+/** Rows by id; a Map keeps the order of insertion, which nearly always is ascending. */
+class OrderedRows {
+  #rows = new Map<number, Row>();
+  #highest = 0;
+  #ascending = true;
+
+  get size(): number {
+    return this.#rows.size;
+  }
+
+  get(id: number): Row | undefined {
+    return this.#rows.get(id);
+  }
+
+  set(id: number, row: Row): void {
+    if (id > this.#highest) this.#highest = id;
+    else if (!this.#rows.has(id)) this.#ascending = false;
+    this.#rows.set(id, row);
+  }
+
+  delete(id: number): void {
+    this.#rows.delete(id);
+  }
+
+  values(): Iterable<Row> {
+    if (!this.#ascending) {
+      const entries = [...this.#rows].sort((one, other) => one[0] - other[0]);
+      this.#rows = new Map(entries);
+      this.#ascending = true;
+    }
+    return this.#rows.values();
+  }
+}
+
+class Index {
+  readonly property: string;
+  readonly #keyOf: KeyOf;
+  // One row stands for itself: a unique property costs no set for each record.
+  readonly #rows = new Map<string | number, Row | OrderedRows>();
+
+  constructor(property: string, keyOf: KeyOf) {
+    this.property = property;
+    this.#keyOf = keyOf;
+  }
+
+  find(key: string | number): Iterable<Row> {
+    const found = this.#rows.get(key);
+    if (found === undefined) return [];
+    return found instanceof OrderedRows ? found.values() : [found];
+  }
+
+  count(key: string | number): number {
+    const found = this.#rows.get(key);
+    if (found === undefined) return 0;
+    return found instanceof OrderedRows ? found.size : 1;
+  }
+
+  move(before: Row | undefined, after: Row | undefined): void {
+    const from = this.#key(before);
+    const to = this.#key(after);
+    if (from !== null && from !== to) this.#remove(from, before);
+    if (to !== null) this.#add(to, after);
+  }
+
+  #key(row: Row | undefined): string | number | null {
+    return row === undefined
+      ? null
+      : this.#keyOf(row.document[this.property] ?? null);
+  }
+
+  #add(key: string | number, row: Row | undefined): void {
+    if (row === undefined) return;
+    const found = this.#rows.get(key);
+    if (found instanceof OrderedRows) {
+      found.set(row.document.id, row);
+    } else if (
+      found === undefined || found.document.id === row.document.id
+    ) {
+      this.#rows.set(key, row);
+    } else {
+      const rows = new OrderedRows();
+      rows.set(found.document.id, found);
+      rows.set(row.document.id, row);
+      this.#rows.set(key, rows);
+    }
+  }
+
+  #remove(key: string | number, row: Row | undefined): void {
+    const found = this.#rows.get(key);
+    if (row === undefined || found === undefined) return;
+    if (found instanceof OrderedRows) found.delete(row.document.id);
+    if (!(found instanceof OrderedRows) || found.size === 0) {
+      this.#rows.delete(key);
+    }
+  }
+}
+
+/** What a change replaced, so that it can be taken back. */
+export interface Undo {
+  readonly table: StoredTable;
+  readonly id: number;
+  readonly row: Row | undefined;
+  readonly lastId: number;
+  readonly lastSeq: number;
+}
+
+/** A {@linkcode Table} that the store can change. */
+export class StoredTable implements Table {
+  readonly name: string;
+  readonly #rows = new OrderedRows();
+  readonly #indexes: readonly Index[];
+  #lastId = 0;
+  #lastSeq = 0;
+
+  constructor(declaration: TableDeclaration) {
+    this.name = declaration.name;
+    this.#indexes = Object.entries(declaration.indexes ?? {}).map(
+      ([property, keyOf]) => new Index(property, keyOf),
+    );
+  }
+
+  get lastId(): number {
+    return this.#lastId;
+  }
+
+  get lastSeq(): number {
+    return this.#lastSeq;
+  }
+
+  get size(): number {
+    return this.#rows.size;
+  }
+
+  get(id: number): Row | undefined {
+    return this.#rows.get(id);
+  }
+
+  rows(): Iterable<Row> {
+    return this.#rows.values();
+  }
+
+  find(property: string, key: string | number): Iterable<Row> {
+    return this.#index(property).find(key);
+  }
+
+  count(property: string, key: string | number): number {
+    return this.#index(property).count(key);
+  }
+
+  /** Stores a document and returns what takes that back. */
+  put(document: Document, seq: number): Undo {
+    const undo = this.#undo(document.id);
+    this.#place(document.id, new StoredRow(document, seq));
+    this.raise(document.id, seq);
+    return undo;
+  }
+
+  /** Takes a document from a snapshot, which tells the table's numbers itself. */
+  load(document: Document, seq: number): void {
+    this.#place(document.id, new StoredRow(document, seq));
+  }
+
+  /** Deletes a record, if it is there, and returns what takes that back. */
+  delete(id: number, seq: number): Undo {
+    const undo = this.#undo(id);
+    this.#place(id, undefined);
+    this.raise(0, seq);
+    return undo;
+  }
+
+  /** Takes one change back; the newest must go first. */
+  restore(undo: Undo): void {
+    this.#place(undo.id, undo.row);
+    this.#lastId = undo.lastId;
+    this.#lastSeq = undo.lastSeq;
+  }
+
+  /** Never lowers either number. */
+  raise(lastId: number, lastSeq: number): void {
+    if (lastId > this.#lastId) this.#lastId = lastId;
+    if (lastSeq > this.#lastSeq) this.#lastSeq = lastSeq;
+  }
+
+  #undo(id: number): Undo {
+    return {
+      table: this,
+      id,
+      row: this.#rows.get(id),
+      lastId: this.#lastId,
+      lastSeq: this.#lastSeq,
+    };
+  }
+
+  #place(id: number, row: Row | undefined): void {
+    const before = this.#rows.get(id);
+    if (row !== undefined) this.#rows.set(id, row);
+    else if (before !== undefined) this.#rows.delete(id);
+    for (const index of this.#indexes) index.move(before, row);
+  }
+
+  #index(property: string): Index {
+    const found = this.#indexes.find((index) => index.property === property);
+    if (found === undefined) {
+      throw new Error(`Cannot look up "${property}": it has no index`);
+    }
+    return found;
+  }
+}
+
+/** All tables, by name: those declared, and those found on the disk. */
+export class Tables {
+  readonly #tables = new Map<string, StoredTable>();
+
+  constructor(declarations: readonly TableDeclaration[]) {
+    for (const declaration of declarations) {
+      this.#tables.set(declaration.name, new StoredTable(declaration));
+    }
+  }
+
+  get(name: string): StoredTable | undefined {
+    return this.#tables.get(name);
+  }
+
+  /** A table that the disk names; its records are kept though undeclared. */
+  obtain(name: string): StoredTable {
+    let table = this.#tables.get(name);
+    if (table === undefined) {
+      table = new StoredTable({ name });
+      this.#tables.set(name, table);
+    }
+    return table;
+  }
+
+  [Symbol.iterator](): Iterator<StoredTable> {
+    return this.#tables.values();
+  }
+}

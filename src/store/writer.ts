@@ -1,0 +1,299 @@
+/**
+ * The one loop that writes the log. Promises:
+ *
+ * - A transaction is answered only when its line and all before it are on the
+ *   disk: one write and one fdatasync for all that waits (group commit).
+ * - A failed fdatasync is never tried again: it may report success and have
+ *   lost the data. The store is read-only from then on; what was under way is
+ *   taken back, and its outcome is unknown until a restart.
+ * - When the disk is full the log is cut back to where it was durable; if that
+ *   succeeds, all that waited is taken back, nothing was changed, and writing
+ *   may go on.
+ */
+
+import { Buffer } from "node:buffer";
+import { errorText, StoreError } from "./error.ts";
+import { isFull, type OpenFile, writeAll } from "./files.ts";
+import { encodeEntries, encodeSeal, type Entry } from "./log.ts";
+import type { Undo } from "./table.ts";
+
+/** A transaction that is applied in memory and waits to be written. */
+export interface Pending extends Entry {
+  readonly undo: readonly Undo[];
+  readonly resolve: () => void;
+  readonly reject: (error: StoreError) => void;
+}
+
+/** The log that is being written. */
+export interface OpenLog {
+  readonly file: OpenFile;
+  readonly generation: number;
+  /** Where the CRC of its lines begins. */
+  readonly seed: number;
+  /** Where the next line goes; all before is on the disk. */
+  offset: number;
+}
+
+/** A log that is on the disk under another name. */
+export interface PreparedLog {
+  readonly log: OpenLog;
+  /** Gives it its name, on the disk. */
+  publish(): Promise<void>;
+  discard(): Promise<void>;
+}
+
+/** What the writer tells its store. */
+export interface WriterOptions {
+  readonly batchBytes: number;
+  readonly now: () => number;
+  /** More is durable, or another log is written. */
+  readonly advanced: () => void;
+  /** All that was not durable has been taken back. */
+  readonly undone: (error: StoreError) => void;
+}
+
+interface Waiter {
+  readonly seq: number;
+  readonly resolve: () => void;
+  readonly reject: (error: StoreError) => void;
+}
+
+interface Turn {
+  readonly cut: number;
+  readonly next: Promise<PreparedLog>;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Writes transactions to the log, in order, and tells when they are durable. */
+export class LogWriter {
+  readonly #options: WriterOptions;
+  readonly #buffer: Buffer;
+  #log: OpenLog;
+  #durableSeq: number;
+  #queue: Pending[] = [];
+  #queuedBytes = 0;
+  #waiters: Waiter[] = [];
+  #turn: Turn | undefined;
+  #running: Promise<void> | undefined;
+  #fault: StoreError | undefined;
+
+  constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
+    this.#log = log;
+    this.#durableSeq = durableSeq;
+    this.#options = options;
+    this.#buffer = Buffer.allocUnsafe(options.batchBytes);
+  }
+
+  get log(): OpenLog {
+    return this.#log;
+  }
+
+  get durableSeq(): number {
+    return this.#durableSeq;
+  }
+
+  /** The length of all lines that wait, at most. */
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  /** Why nothing can be written any more. */
+  get fault(): StoreError | undefined {
+    return this.#fault;
+  }
+
+  add(pending: Pending): void {
+    this.#queue.push(pending);
+    this.#queuedBytes += pending.bytes;
+    this.#start();
+  }
+
+  /** Resolves when `seq`, which is not durable yet, is. */
+  settled(seq: number): Promise<void> {
+    const last = this.#queue.at(-1)?.seq ?? this.#durableSeq;
+    if (seq > last) return Promise.reject(outcomeUnknown(this.#fault));
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ seq, resolve, reject });
+    });
+  }
+
+  /** Ends the log behind `cut`, which is applied, and goes on with the next. */
+  rotate(cut: number, next: Promise<PreparedLog>): Promise<void> {
+    if (this.#fault !== undefined) return Promise.reject(this.#fault);
+    return new Promise((resolve, reject) => {
+      this.#turn = { cut, next, resolve, reject };
+      this.#start();
+    });
+  }
+
+  /** Resolves when nothing waits any more. */
+  async idle(): Promise<void> {
+    while (this.#running !== undefined) await this.#running;
+  }
+
+  #start(): void {
+    if (this.#fault !== undefined) return;
+    // Not at once: what the same turn of the event loop adds goes along.
+    this.#running ??= new Promise((resolve) => {
+      setImmediate(() => resolve(this.#run()));
+    });
+  }
+
+  async #run(): Promise<void> {
+    while (this.#fault === undefined) {
+      if (this.#turn?.cut === this.#durableSeq) await this.#change(this.#turn);
+      const batch = this.#take();
+      if (batch.length > 0) await this.#write(batch);
+      else if (this.#turn === undefined) break;
+    }
+    this.#running = undefined;
+  }
+
+  /** What the next write takes: never beyond the end of the log. */
+  #take(): Pending[] {
+    const limit = this.#options.batchBytes;
+    let bytes = 0;
+    let count = 0;
+    for (const pending of this.#queue) {
+      if (this.#turn !== undefined && pending.seq > this.#turn.cut) break;
+      if (count > 0 && bytes + pending.bytes > limit) break;
+      bytes += pending.bytes;
+      count++;
+    }
+    return this.#queue.slice(0, count);
+  }
+
+  async #write(batch: readonly Pending[]): Promise<void> {
+    const log = this.#log;
+    const total = batch.reduce((sum, { bytes }) => sum + bytes, 0);
+    const buffer = total <= this.#buffer.length
+      ? this.#buffer
+      : Buffer.allocUnsafe(total);
+    const length = encodeEntries(buffer, batch, {
+      durable: this.#durableSeq,
+      seed: log.seed,
+    });
+    if (!await this.#append(buffer.subarray(0, length))) return;
+    this.#durableSeq += batch.length;
+    this.#queue.splice(0, batch.length);
+    this.#queuedBytes -= total;
+    for (const pending of batch) pending.resolve();
+    this.#wake();
+    this.#options.advanced();
+  }
+
+  /** Whether the bytes are on the disk; if not, the consequences are drawn. */
+  async #append(bytes: Buffer): Promise<boolean> {
+    const log = this.#log;
+    try {
+      await writeAll(log.file, bytes, log.offset);
+    } catch (error) {
+      if (isFull(error)) await this.#cutBack(error);
+      else this.#fail(error);
+      return false;
+    }
+    try {
+      await log.file.sync();
+      const { size, links } = await log.file.stat();
+      if (size !== log.offset + bytes.length || links === 0) {
+        throw new Error("another process changed or removed the log");
+      }
+    } catch (error) {
+      this.#fail(error);
+      return false;
+    }
+    log.offset += bytes.length;
+    return true;
+  }
+
+  async #cutBack(cause: unknown): Promise<void> {
+    try {
+      await this.#log.file.truncate(this.#log.offset);
+      await this.#log.file.sync();
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
+    this.#takeBack(
+      new StoreError(
+        "disk-full",
+        `Cannot write: there is no space (${errorText(cause)}); ` +
+          "nothing was changed",
+        { cause },
+      ),
+    );
+  }
+
+  #fail(cause: unknown): void {
+    this.#fault = new StoreError(
+      "outcome-unknown",
+      `The disk failed (${errorText(cause)}): whether the write is on it is ` +
+        "not known until a restart",
+      { cause },
+    );
+    this.#takeBack(this.#fault);
+  }
+
+  #takeBack(error: StoreError): void {
+    const queue = this.#queue;
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    for (const { undo } of queue.toReversed()) {
+      for (const each of undo.toReversed()) each.table.restore(each);
+    }
+    this.#turn?.reject(error);
+    this.#turn = undefined;
+    // Before anyone is told, so that all see the same state.
+    this.#options.undone(error);
+    for (const pending of queue) pending.reject(error);
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const waiter of waiters) waiter.reject(error);
+  }
+
+  #wake(): void {
+    if (this.#waiters.length === 0) return;
+    const durable = this.#durableSeq;
+    const ready = this.#waiters.filter(({ seq }) => seq <= durable);
+    this.#waiters = this.#waiters.filter(({ seq }) => seq > durable);
+    for (const waiter of ready) waiter.resolve();
+  }
+
+  async #change(turn: Turn): Promise<void> {
+    const old = this.#log;
+    let next: PreparedLog;
+    try {
+      next = await turn.next;
+    } catch (error) {
+      // Nothing happened yet: the old log goes on.
+      this.#turn = undefined;
+      turn.reject(error);
+      return;
+    }
+    const seal = encodeSeal({
+      seq: turn.cut,
+      at: new Date(this.#options.now()).toISOString(),
+      seed: old.seed,
+    });
+    if (!await this.#append(seal)) return;
+    try {
+      await next.publish();
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
+    this.#log = next.log;
+    this.#turn = undefined;
+    await old.file.close().catch(() => {}); // it is whole on the disk
+    turn.resolve();
+    this.#options.advanced();
+  }
+}
+
+function outcomeUnknown(fault: StoreError | undefined): StoreError {
+  return fault ?? new StoreError(
+    "outcome-unknown",
+    "What was asked for has been taken back",
+  );
+}

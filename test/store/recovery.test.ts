@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { appendFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { Buffer } from "node:buffer";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  openStore,
+  readStore,
+  type StoreError,
+} from "../../src/store/store.ts";
+import { contents, fill, folderFor, openFor, tables } from "./support.ts";
+
+async function refused(folder: string): Promise<StoreError> {
+  const before = await contents(folder);
+  try {
+    await (await openStore({ folder, tables })).close();
+  } catch (error) {
+    assert.deepEqual(await contents(folder), before, "a byte was changed");
+    return error as StoreError;
+  }
+  throw new assert.AssertionError({ message: "the store was opened" });
+}
+
+test("a torn last write is cut off, kept beside the log, and told", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 5);
+  const log = join(folder, "wal-1.jsonl");
+  const whole = await readFile(log);
+  await appendFile(log, '{"crc":"00000000","seq":6,"dur":5,"at":"20');
+  const reading = await readStore(folder);
+  assert.deepEqual(reading.faults, []);
+  assert.equal(reading.torn?.byte, whole.length);
+  assert.equal(reading.torn?.line, 7);
+  const store = await openFor(t, folder);
+  assert.equal(store.seq, 5);
+  assert.equal(store.notices.length, 1);
+  assert.deepEqual(await readFile(log), whole);
+  const kept = (await readdir(folder)).find((name) => name.includes(".torn-"));
+  assert.match(
+    await readFile(join(folder, kept ?? ""), "utf8"),
+    /^\{"crc":"00000000","seq":6,/,
+  );
+  await store.commit([["put", "zoos", { id: 6 }]], 0);
+  await store.close();
+  assert.equal((await openFor(t, folder)).table("zoos").size, 6);
+});
+
+test("a whole last line without its newline is kept", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 5);
+  const log = join(folder, "wal-1.jsonl");
+  const whole = await readFile(log);
+  await writeFile(log, whole.subarray(0, -1));
+  const store = await openFor(t, folder);
+  assert.equal(store.seq, 5);
+  await store.commit([["put", "zoos", { id: 6 }]], 0);
+  await store.close();
+  assert.equal((await openFor(t, folder)).seq, 6);
+});
+
+test("a damaged line in the middle is refused with its place, and nothing is changed", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 5);
+  const log = join(folder, "wal-1.jsonl");
+  const bytes = await readFile(log);
+  const at = bytes.indexOf("Zoo 3");
+  bytes[at] = 0x5b;
+  await writeFile(log, bytes);
+  const error = await refused(folder);
+  assert.equal(error.code, "damaged");
+  assert.equal(error.seq, 2);
+  assert.deepEqual(error.fault, {
+    file: "wal-1.jsonl",
+    byte: bytes.lastIndexOf("\n", at) + 1,
+    line: 4,
+    message: "its checksum does not match",
+  });
+  assert.match(error.message, /wal-1\.jsonl.*byte \d+, line 4.*sequence is 2/);
+});
+
+test("acknowledged writes that are missing at the end are refused by the mark", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 5);
+  const log = join(folder, "wal-1.jsonl");
+  const bytes = await readFile(log);
+  const end = bytes.lastIndexOf("\n", bytes.length - 2) + 1;
+  await writeFile(log, bytes.subarray(0, end));
+  const error = await refused(folder);
+  assert.equal(error.code, "damaged");
+  assert.equal(error.fault?.byte, end);
+  await rm(join(folder, "mark"));
+  assert.equal((await openFor(t, folder)).seq, 4);
+});
+
+test("a newer format is refused with its number and changes no byte", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 2);
+  const meta = join(folder, "meta.json");
+  const text = await readFile(meta, "utf8");
+  await writeFile(meta, text.replace('"format":1', '"format":7'));
+  const error = await refused(folder);
+  assert.equal(error.code, "format");
+  assert.match(error.message, /format 7/);
+});
+
+test("a damaged snapshot is passed over when the logs since the one before are whole", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 3);
+  for (const id of [4, 5]) {
+    const store = await openFor(t, folder);
+    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
+    await store.checkpoint();
+    await store.close();
+  }
+  const path = join(folder, "snapshot-3.json");
+  const bytes = await readFile(path);
+  bytes.set(Buffer.from("X"), bytes.indexOf("Zoo 2"));
+  await writeFile(path, bytes);
+  assert.equal((await readStore(folder)).faults[0]?.file, "snapshot-3.json");
+  const before = await contents(folder);
+  const store = await openFor(t, folder);
+  assert.equal(store.table("zoos").size, 5);
+  assert.equal(store.table("zoos").get(2)?.document["name"], "Zoo 2");
+  assert.match(store.notices.join(), /snapshot-3\.json is damaged/);
+  await store.checkpoint();
+  await store.close();
+  assert.equal((await openFor(t, folder)).notices.length, 0);
+  for (const [name, changed] of before) {
+    await writeFile(join(folder, name), changed);
+  }
+});
+
+test("a store whose creation was cut off is made anew", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 0);
+  await rm(join(folder, "meta.json"));
+  const store = await openFor(t, folder);
+  await store.commit([["put", "zoos", { id: 1 }]], 0);
+  await store.close();
+  await rm(join(folder, "meta.json"));
+  assert.equal((await refused(folder)).fault?.file, "meta.json");
+});

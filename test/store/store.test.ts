@@ -1,0 +1,205 @@
+import assert from "node:assert/strict";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  openStore,
+  readStore,
+  type StoreError,
+} from "../../src/store/store.ts";
+import { documents, folderFor, openFor, tables } from "./support.ts";
+
+test("a new store is private to its user and empty", async (t) => {
+  const folder = join(await folderFor(t), "a/b/store");
+  const store = await openFor(t, folder);
+  assert.equal((await stat(folder)).mode & 0o777, 0o700);
+  for (const name of await readdir(folder)) {
+    if (name.startsWith("lock-")) continue;
+    assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600, name);
+  }
+  assert.equal(store.seq, 0);
+  assert.equal(store.table("zoos").size, 0);
+  assert.throws(() => store.table("lions"), { code: "unknown-table" });
+});
+
+test("what was committed is there after a restart, also uncommonly named", async (t) => {
+  const folder = await folderFor(t);
+  const first = await openFor(t, folder);
+  await first.commit([
+    ["put", "zoos", { id: 1, name: 'Zoo \u2028 ä 🦁 \n "' }],
+    ["put", "zoos", { id: 2, name: "gone" }],
+    ["put", "animals", { id: 9, zoo_id: 1, name: "Leo", tags: [{ a: null }] }],
+  ], 3);
+  await first.commit([["del", "zoos", 2]], 0);
+  const expected = documents(first.table("zoos"));
+  await first.close();
+  const second = await openFor(t, folder);
+  assert.deepEqual(documents(second.table("zoos")), expected);
+  assert.equal(second.seq, 2);
+  assert.equal(second.table("zoos").lastId, 2);
+  assert.equal(second.table("zoos").lastSeq, 2);
+  assert.equal(second.table("animals").lastId, 9);
+  assert.equal(second.table("animals").get(9)?.seq, 1);
+  assert.deepEqual(second.notices, []);
+});
+
+test("a transaction is applied at once and durable when its promise resolves", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  const done = store.commit([["put", "zoos", { id: 1 }]], 0);
+  assert.equal(store.table("zoos").get(1)?.document.id, 1);
+  assert.equal(store.seq, 1);
+  assert.equal(store.durableSeq, 0);
+  const settled = store.settled(1);
+  assert.ok(settled instanceof Promise);
+  await settled;
+  assert.equal(store.durableSeq, 1);
+  assert.equal(store.settled(1), undefined);
+  await done;
+});
+
+test("an index finds rows by folded key, in order of id, after every kind of change", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  const put = (id: number, zoo_id: number | null, name: string) =>
+    store.commit([["put", "animals", { id, zoo_id, name }]], 0);
+  await put(1, 1, "Leo");
+  await put(2, 2, "LEO");
+  await put(3, 2, "Mia");
+  await put(4, null, "Rex");
+  await put(1, 2, "leo"); // moves to the second zoo, before 2 and 3
+  const check = (from: typeof store) => {
+    const animals = from.table("animals");
+    const ids = (property: string, key: string | number) =>
+      Array.from(animals.find(property, key), (row) => row.document.id);
+    assert.deepEqual(ids("zoo_id", 2), [1, 2, 3]);
+    assert.deepEqual(ids("zoo_id", 1), []);
+    assert.deepEqual(ids("name", "leo"), [1, 2]);
+    assert.equal(animals.count("zoo_id", 2), 3);
+    assert.equal(animals.count("zoo_id", 1), 0);
+    assert.equal(animals.count("name", "rex"), 1);
+  };
+  check(store);
+  await store.close();
+  const again = await openFor(t, folder);
+  check(again);
+  await again.commit([["del", "animals", 2], ["del", "animals", 4]], 0);
+  assert.equal(again.table("animals").count("name", "leo"), 1);
+  assert.equal(again.table("animals").count("name", "rex"), 0);
+});
+
+test("all operations of a transaction or none: an unknown table changes nothing", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  assert.throws(
+    () => store.commit([["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
+    { code: "unknown-table" },
+  );
+  assert.equal(store.table("zoos").size, 0);
+  assert.equal(store.seq, 0);
+});
+
+test("the log is ended by snapshots while writes go on, and jq can read all of it", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder, { limits: { logBytes: 20_000 } });
+  const expected = new Map<number, unknown>();
+  for (let round = 0; round < 40; round++) {
+    await Promise.all(Array.from({ length: 25 }, (_, index) => {
+      const document = { id: index + 1, zoo_id: index % 3, name: `n${round}` };
+      expected.set(document.id, document);
+      return store.commit([["put", "animals", document]], index);
+    }));
+  }
+  await store.close();
+  const generation = store.generation;
+  assert.ok(generation > 3, `only ${generation} generations`);
+  const names = (await readdir(folder)).filter((name) => /\d/.test(name));
+  assert.deepEqual(names.sort(), [
+    `snapshot-${generation - 1}.json`,
+    `snapshot-${generation}.json`,
+    `wal-${generation - 1}.jsonl`,
+    `wal-${generation}.jsonl`,
+  ]);
+  for (const name of names) {
+    const text = await readFile(join(folder, name), "utf8");
+    if (name.startsWith("snapshot")) assert.ok(JSON.parse(text).count <= 25);
+    else text.trimEnd().split("\n").forEach((line) => JSON.parse(line));
+  }
+  const again = await openFor(t, folder);
+  assert.equal(again.seq, 1000);
+  assert.deepEqual(documents(again.table("animals")), [...expected.values()]);
+});
+
+test("records of a table that is no longer declared are kept", async (t) => {
+  const folder = await folderFor(t);
+  const one = await openFor(t, folder);
+  await one.commit([["put", "animals", { id: 5, name: "Leo" }]], 0);
+  await one.close();
+  const two = await openStore({ folder, tables: [{ name: "zoos" }] });
+  await two.checkpoint();
+  await two.close();
+  const three = await openFor(t, folder);
+  assert.equal(three.table("animals").get(5)?.document["name"], "Leo");
+  assert.equal(three.table("animals").count("name", "leo"), 1);
+  assert.equal(three.table("animals").lastSeq, 1);
+});
+
+test("too much that waits is refused before anything is applied, one large transaction is not", async (t) => {
+  const store = await openFor(t, await folderFor(t), {
+    limits: { queueBytes: 1000, batchBytes: 500 },
+  });
+  const large = "x".repeat(5000);
+  const done = store.commit([["put", "zoos", { id: 1, large }]], 0);
+  assert.throws(() => store.commit([["put", "zoos", { id: 2 }]], 0), {
+    code: "overloaded",
+  });
+  assert.equal(store.table("zoos").get(2), undefined);
+  await done;
+  await store.commit([["put", "zoos", { id: 2 }]], 0);
+});
+
+test("a closed store takes nothing more and a folder can be opened again in the same process", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  const last = store.commit([["put", "zoos", { id: 1 }]], 0);
+  await Promise.all([store.close(), store.close()]);
+  await last;
+  assert.throws(() => store.commit([["del", "zoos", 1]], 0), {
+    code: "closed",
+  });
+  const names = await readdir(folder);
+  assert.equal(names.some((name) => name.startsWith("lock-")), false);
+  assert.equal((await openFor(t, folder)).table("zoos").size, 1);
+});
+
+test("a reader without the lock sees the store of a running process and changes nothing", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  await store.commit([["put", "zoos", { id: 1 }]], 0);
+  const before = await readdir(folder);
+  const reading = await readStore(folder);
+  assert.deepEqual(reading.faults, []);
+  assert.equal(reading.refusal, undefined);
+  assert.equal(reading.seq, 1);
+  assert.equal(reading.generation, 1);
+  assert.equal(reading.tables.find(({ name }) => name === "zoos")?.size, 1);
+  assert.deepEqual(await readdir(folder), before);
+});
+
+test("a folder is refused to a second opener, also of the same process", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  await assert.rejects(openStore({ folder, tables }), (error: StoreError) => {
+    assert.equal(error.code, "in-use");
+    assert.ok(error.message.includes(folder));
+    return true;
+  });
+  await store.close();
+  await (await openStore({ folder, tables })).close();
+});
+
+test("a folder with a very long path can be locked", async (t) => {
+  const folder = join(await folderFor(t), "x".repeat(120), "store");
+  const store = await openFor(t, folder);
+  await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
+  await store.close();
+  await (await openStore({ folder, tables })).close();
+});

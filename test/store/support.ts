@@ -1,0 +1,75 @@
+/** What the tests of the store share. */
+
+import { Buffer } from "node:buffer";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import {
+  openStore,
+  type Store,
+  type StoreOptions,
+  type Table,
+} from "../../src/store/store.ts";
+import { removeFolder, temporaryFolder } from "../harness.ts";
+
+/** The tables of most tests. */
+export const tables = [
+  { name: "zoos" },
+  {
+    name: "animals",
+    indexes: {
+      zoo_id: (value: unknown) => typeof value === "number" ? value : null,
+      name: (value: unknown) => String(value).toLowerCase(),
+    },
+  },
+];
+
+/** A temporary folder that goes with the test. */
+export async function folderFor(test: TestContext): Promise<string> {
+  const folder = await temporaryFolder();
+  test.after(() => removeFolder(folder));
+  return folder;
+}
+
+/** Opens a store that is closed with the test. */
+export async function openFor(
+  test: TestContext,
+  folder: string,
+  options: Partial<StoreOptions> = {},
+): Promise<Store> {
+  const store = await openStore({ folder, tables, ...options });
+  test.after(() => store.close().catch(() => {}));
+  return store;
+}
+
+/** All documents of a table, by ascending id. */
+export function documents(table: Table): unknown[] {
+  return Array.from(table.rows(), (row) => row.document);
+}
+
+/** Every file of a folder with its bytes. */
+export async function contents(folder: string): Promise<Map<string, Buffer>> {
+  const found = new Map<string, Buffer>();
+  for (const name of (await readdir(folder)).sort()) {
+    if (name.startsWith("lock-")) continue;
+    found.set(name, await readFile(join(folder, name)));
+  }
+  return found;
+}
+
+/** Makes a folder's files what they were in {@linkcode contents}. */
+export async function restore(
+  folder: string,
+  files: Map<string, Buffer>,
+): Promise<void> {
+  for (const [name, bytes] of files) await writeFile(join(folder, name), bytes);
+}
+
+/** Fills a new store: `count` zoos, one transaction each, closed cleanly. */
+export async function fill(folder: string, count: number): Promise<void> {
+  const store = await openStore({ folder, tables });
+  for (let id = 1; id <= count; id++) {
+    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
+  }
+  await store.close();
+}
