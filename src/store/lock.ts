@@ -196,7 +196,7 @@ class Candidacy {
 function inUse(folder: string): StoreError {
   return new StoreError(
     "in-use",
-    `Cannot open ${folder}: another process is using it`,
+    `Cannot open ${folder}: another process, such as a running server, is using it`,
     { folder },
   );
 }

@@ -1,0 +1,97 @@
+#!/usr/bin/env node
+/** The command line. */
+
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import {
+  check,
+  CommandError,
+  exportCollection,
+  userCommand,
+} from "./commands.ts";
+import {
+  describeSettings,
+  parseCommandLine,
+  readConfig,
+  readDataDir,
+  UsageError,
+} from "./config.ts";
+import { serve } from "./serve.ts";
+import { StoreError } from "./store/store.ts";
+
+const help = `zoo-api: a REST API on a durable store
+
+Usage: zoo-api [COMMAND] [FLAGS]
+
+Commands:
+  serve                       answer requests until SIGTERM or SIGINT (the default)
+  check                       read the whole data folder and report every fault
+  user add NAME [--role ROLE] make a user; the password is read from standard input
+  user password NAME          change a password; likewise
+  user list                   print id, name, role and time of creation
+  export COLLECTION           print all records as JSON lines
+  help, version               print this, or the version
+
+Settings (a flag beats its variable):
+${describeSettings()}`;
+
+/** Carries out a command line and returns the exit code. */
+async function main(args: readonly string[]): Promise<number> {
+  const { words, flags } = parseCommandLine(args, ["role"]);
+  const [command = "serve", ...rest] = words;
+  const { env } = process;
+  if (flags.has("role") && command !== "user") {
+    throw new UsageError("--role is only allowed with user add");
+  }
+  if (rest.length > (command === "user" ? 3 : command === "export" ? 1 : 0)) {
+    throw new UsageError(
+      `${command}: ${JSON.stringify(rest.at(-1))} is one word too many`,
+    );
+  }
+  switch (command) {
+    case "serve":
+      await serve(readConfig(flags, env));
+      return 0;
+    case "check":
+      return await check(readDataDir(flags, env));
+    case "user":
+      await userCommand(readDataDir(flags, env), rest, flags.get("role"));
+      return 0;
+    case "export":
+      await exportCollection(readDataDir(flags, env), rest[0]);
+      return 0;
+    case "help":
+      process.stdout.write(help);
+      return 0;
+    case "version":
+      process.stdout.write(`${readVersion()}\n`);
+      return 0;
+    default:
+      throw new UsageError(
+        `the command ${
+          JSON.stringify(command)
+        } is not known: allowed are serve, check, user, export, help and version`,
+      );
+  }
+}
+
+function readVersion(): string {
+  const file = new URL("../package.json", import.meta.url);
+  return JSON.parse(readFileSync(file, "utf8")).version;
+}
+
+// What we make is for our eyes alone, the sockets of the lock too.
+process.umask(0o077);
+
+// Who reads our output may stop reading: `export animals | head`.
+process.stdout.on("error", () => process.exit(0));
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  const expected = error instanceof UsageError ||
+    error instanceof CommandError || error instanceof StoreError;
+  if (!expected) throw error;
+  process.stderr.write(`zoo-api: ${error.message}\n`);
+  process.exitCode = error instanceof UsageError ? 2 : 1;
+}
