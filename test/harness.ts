@@ -59,6 +59,8 @@ export interface StartOptions {
   readonly seed?: unknown;
   /** Flags of Node itself. */
   readonly nodeArgs?: readonly string[];
+  /** Another `main.ts` than the project's. */
+  readonly main?: string;
 }
 
 /** A server that runs as a child process. */
@@ -145,7 +147,8 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     process.execPath,
     [
       ...(options.nodeArgs ?? []),
-      ...command,
+      ...loader,
+      options.main ?? join(root, "src/main.ts"),
       ...args,
       ...(options.args ?? []),
     ],
