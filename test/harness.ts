@@ -20,8 +20,8 @@ export const adminPassword = "correct horse battery";
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
-// Node strips types by itself from 22.18 on; before, tsx does.
-const stripsTypes = "typescript" in process.features &&
+/** Whether this Node strips types by itself (from 22.18 on); before, tsx does. */
+export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
 const loader = stripsTypes ? [] : ["--import", import.meta.resolve("tsx")];
 
