@@ -71,7 +71,10 @@ async function orSay<T>(folder: string, open: () => Promise<T>): Promise<T> {
     const system = error instanceof Error && "code" in error &&
       !(error instanceof StoreError);
     if (!system) throw error;
-    throw new CommandError(`cannot open the folder ${folder}: ${error.code}`);
+    // Node.js 26 lets no process under its permission model call fsync.
+    throw new CommandError(
+      `cannot open the folder ${folder}: ${error.code}: ${error.message}`,
+    );
   }
 }
 

@@ -5,7 +5,7 @@ import process from "node:process";
 import { isEmpty, planSeed, SeedError } from "./api/seed.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { keptSecret } from "./auth/secrets.ts";
+import { keptSecret } from "./secret.ts";
 import { collections } from "./collections.ts";
 import { CommandError, createUser, openDataFolder } from "./commands.ts";
 import type { Config } from "./config.ts";
@@ -32,7 +32,7 @@ export async function serve(config: Config): Promise<void> {
   let listener: Listener;
   try {
     await prepare(store, config);
-    const secrets = config.jwtSecrets ?? [keptSecret(config.dataDir)];
+    const secrets = config.jwtSecrets ?? [await keptSecret(config.dataDir)];
     const application = new Application({
       declarations: collections,
       store,

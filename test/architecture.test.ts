@@ -82,7 +82,6 @@ test("one file knows node:http, and few know node:fs", () => {
   assert.deepEqual(importing("node:http"), ["http/server.ts"]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
-    "auth/secrets.ts",
     "config.ts",
     "main.ts",
     "store/files.ts",
