@@ -51,7 +51,8 @@ async function main(args: readonly string[]): Promise<number> {
   switch (command) {
     case "serve":
       await serve(readConfig(flags, env));
-      return 0;
+      // At once: a signal that comes while Node.js tidies up would kill us.
+      return process.exit(0);
     case "check":
       return await check(readDataDir(flags, env));
     case "user":

@@ -759,9 +759,8 @@ describe("the command line", { concurrency: 3, timeout: 180_000 }, () => {
     child.stdout.setEncoding("utf8");
     for await (const text of child.stdout) {
       output += text;
-      if (/listening on http:\/\/127\.0\.0\.1:\d+/.test(output)) {
-        child.kill("SIGTERM");
-      }
+      const ready = /listening on http:\/\/127\.0\.0\.1:\d+/.test(output);
+      if (ready && !child.killed) child.kill("SIGTERM");
     }
     assert.deepEqual(await ended, [0, null], output);
   });
