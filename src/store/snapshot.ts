@@ -174,7 +174,7 @@ export async function scanSnapshot(
     let records: Line[] = [];
     for (const line of lines) {
       scan.size = line.byte + line.bytes.length + 1;
-      if (line.bytes[0] === 0x7b && line.line > 1) {
+      if (line.bytes[0] === 0x7b && line.line > 1 && !ended) {
         records.push(line);
       } else {
         if (records.length > 0) takeRecords(records);

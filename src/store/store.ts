@@ -449,6 +449,7 @@ class FileStore implements Store {
     const generation = this.generation + 1;
     const start = { store: survey.store, generation, seq };
     const next = prepareLog(place, start);
+    next.catch(() => {}); // the writer may look at it only later
     await this.#writer.rotate(seq, next).catch(async (error) => {
       await next.then(({ discard }) => discard(), () => {});
       throw error;

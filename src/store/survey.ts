@@ -229,7 +229,7 @@ export async function surveyFolder(
     const known = Math.max(log.proven, marked());
     if (fault === undefined) {
       if (last || log.sealed) return;
-      refuse({ file, byte: log.end, line: 0, message: "it has no seal" });
+      refuse(unsealed(file, log.end));
     } else if (last && !log.sealed && log.torn && known <= log.seq) {
       survey.torn = fault;
     } else {
@@ -245,8 +245,13 @@ export async function surveyFolder(
       if (isUnread(names.snapshot(generation))) {
         survey.faults.push(...(await readSnapshot(generation, spare)).faults);
       }
-      if (isUnread(names.log(generation))) {
-        survey.faults.push(...(await readLog(generation, () => {})).faults);
+      const file = names.log(generation);
+      if (isUnread(file)) {
+        const { faults, sealed, end } = await readLog(generation, () => {});
+        survey.faults.push(...faults);
+        const whole = faults.length > 0 || sealed ||
+          generation === survey.generation;
+        if (!whole) survey.faults.push(unsealed(file, end));
       }
     }
   };
@@ -296,6 +301,12 @@ function damaged(folder: string, fault: Fault, seq: number): StoreError {
       `"repair" keeps a copy of all that it cuts off`,
     { fault, seq },
   );
+}
+
+/** Only a log that ends with a seal may have a successor. */
+function unsealed(file: string, byte: number): Fault {
+  const message = "it ends without a seal, though another log follows";
+  return { file, byte, line: 0, message };
 }
 
 /** A fault of a whole file. */
