@@ -437,7 +437,7 @@ class FileStore implements Store {
   async #checkpoint(): Promise<void> {
     const { place, survey } = this.#parts;
     const { files, folder, now } = place;
-    const need = this.#guess() * 1.1 + 65_536;
+    const need = Math.ceil(this.#guess() * 1.1) + 4096;
     const free = await files.free(folder);
     if (free < need) {
       const message = `there are ${free} bytes of space, it needs ${need}`;

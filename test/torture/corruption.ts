@@ -100,13 +100,21 @@ export function* damages(
       const place = { file, byte };
       const join = (next: string[]) => Buffer.from(next.join(""), "latin1");
       const what = `line ${index + 1}`;
-      yield { ...place, what: `lacks ${what}`, bytes: join(lines.toSpliced(index, 1)) };
+      yield {
+        ...place,
+        what: `lacks ${what}`,
+        bytes: join(lines.toSpliced(index, 1)),
+      };
       yield {
         ...place,
         what: `has ${what} twice`,
         bytes: join(lines.toSpliced(index, 0, line)),
       };
-      const swapped = lines.toSpliced(index, 2, ...lines.slice(index, index + 2).reverse());
+      const swapped = lines.toSpliced(
+        index,
+        2,
+        ...lines.slice(index, index + 2).reverse(),
+      );
       yield { ...place, what: `has ${what} swapped`, bytes: join(swapped) };
       byte += line.length;
     }

@@ -15,7 +15,11 @@
 
 import { Buffer } from "node:buffer";
 import { basename } from "node:path";
-import { type FileSystem, type OpenFile, realFiles } from "../../src/store/store.ts";
+import {
+  type FileSystem,
+  type OpenFile,
+  realFiles,
+} from "../../src/store/store.ts";
 import type { Random } from "./random.ts";
 
 const sector = 512;
@@ -208,7 +212,10 @@ export class Disk implements FileSystem {
     return disk;
   }
 
-  async open(path: string, how: "read" | "write" | "create"): Promise<OpenFile> {
+  async open(
+    path: string,
+    how: "read" | "write" | "create",
+  ): Promise<OpenFile> {
     if (path === this.folder) return await realFiles.open(path, how);
     const name = basename(path);
     if (how === "create") {

@@ -56,7 +56,9 @@ export function change(key: number, version: number): Operation[] {
   const records = recordsAt(key, version);
   const operations: Operation[] = [];
   const [zoo, ...animals] = records;
-  operations.push(zoo === undefined ? ["del", "zoos", key] : ["put", "zoos", zoo]);
+  operations.push(
+    zoo === undefined ? ["del", "zoos", key] : ["put", "zoos", zoo],
+  );
   for (let place = 0; place < herd; place++) {
     const animal = animals[place];
     operations.push(

@@ -23,7 +23,6 @@ import {
 } from "./oracle.ts";
 import { Random } from "./random.ts";
 
-
 /** What a simulation does. */
 export interface Simulation {
   readonly seed: number;
@@ -131,7 +130,10 @@ async function check(
     return openStore(options);
   });
   report.opened++;
-  judge({ zoos: store.table("zoos"), animals: store.table("animals") }, history);
+  judge(
+    { zoos: store.table("zoos"), animals: store.table("animals") },
+    history,
+  );
   await store.close();
 }
 
