@@ -126,7 +126,6 @@ test("a full disk can be restarted after a crash, and freed by deletes then", as
   const survivor = disk.survivor(folder);
   const again = await open(t, survivor);
   assert.equal(again.table("zoos").size, id);
-  assert.equal(again.full, true);
   for (let each = 1; each < id; each++) {
     await again.commit([["del", "zoos", each]], 0);
   }

@@ -88,6 +88,15 @@ class Node {
     this.dirty.clear();
   }
 
+  copy(): Node {
+    const node = new Node();
+    node.cache = Buffer.from(this.cache);
+    node.durable = Buffer.from(this.durable);
+    node.dirty = new Set(this.dirty);
+    node.lost = new Set(this.lost);
+    return node;
+  }
+
   /** One of the contents that a power cut may leave. */
   crash(random: Random): Buffer {
     const style = random.below(4);
@@ -163,6 +172,28 @@ export class Disk implements FileSystem {
     disk.#entries = this.#entries;
     disk.#durable = this.#durable;
     disk.#changes = this.#changes;
+    return disk;
+  }
+
+  /** What {@linkcode survivor} gives, as a disk of its own. */
+  copy(folder: string): Disk {
+    const disk = new Disk({ folder, capacity: this.capacity });
+    const copies = new Map<Node, Node>();
+    const copyOf = (entries: Entries) =>
+      new Map([...entries].map(([name, node]) => {
+        const copy = copies.get(node) ?? node.copy();
+        copies.set(node, copy);
+        return [name, copy];
+      }));
+    disk.#entries = copyOf(this.#entries);
+    disk.#durable = copyOf(this.#durable);
+    // The folder's own changes: as if they came all at once or not at all.
+    if (this.#changes.length > 0) {
+      disk.#changes.push((entries) => {
+        entries.clear();
+        for (const [name, node] of copyOf(this.#entries)) entries.set(name, node);
+      });
+    }
     return disk;
   }
 

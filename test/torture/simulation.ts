@@ -72,23 +72,9 @@ const keys = 8;
 export async function simulate(
   simulation: Simulation,
 ): Promise<SimulationReport> {
-  const report: SimulationReport = {
-    lives: 0,
-    opened: 0,
-    acknowledged: 0,
-    refused: 0,
-    unknown: 0,
-    faults: 0,
-    rotations: 0,
-    fullStarts: 0,
-  };
+  const report = emptyReport();
   const random = new Random(simulation.seed);
-  let folders = 0;
-  const folder = async () => {
-    const path = join(simulation.folder, `${simulation.seed}-${folders++}`);
-    await mkdir(path);
-    return path;
-  };
+  const folder = foldersIn(simulation);
   let disk = new Disk({ folder: await folder() });
   let history: History = new Map();
   for (let life = 0; life < simulation.lives; life++) {
@@ -114,6 +100,101 @@ export async function simulate(
     }
   }
   return report;
+}
+
+/**
+ * Kills the process before, within and behind every step of a short life with
+ * three rotations, and then before and within every step of the recovery; of
+ * each death some crash states are opened and judged. Returns how many were.
+ */
+export async function everyStep(
+  options: Pick<Simulation, "seed" | "folder" | "states">,
+): Promise<number> {
+  const report = emptyReport();
+  const random = new Random(options.seed);
+  const folder = foldersIn(options);
+  const script = async (disk: Disk, history: History) => {
+    const { folder } = disk;
+    const large = { ...limits, logBytes: 1 << 20 };
+    const store = await openStore({ folder, files: disk, tables, limits: large });
+    for (let round = 0; round < 4; round++) {
+      const turn = round > 0 ? store.checkpoint() : undefined;
+      await Promise.all([
+        turn,
+        ...[1, 2, 3].map((key) => write(store, history, key)),
+      ]);
+      await look(store, history, 1);
+    }
+    await store.close();
+    return store.generation;
+  };
+  for (let number = 1;; number++) {
+    for (const half of [false, true]) {
+      const disk = new Disk({ folder: await folder() });
+      disk.fate = (step) => dieAt(disk, step, { number, half });
+      const history: History = new Map();
+      const generation = await script(disk, history).catch(() => 0);
+      if (disk.steps < number) {
+        if (generation < 4) throw new Error("there were too few rotations");
+        return report.opened;
+      }
+      disk.kill();
+      for (let state = 0; state < options.states; state++) {
+        await check(disk.crash(await folder(), random), history, report);
+      }
+      for (let inner = 1, ended = false; !ended; inner++) {
+        const next = disk.copy(await folder());
+        next.fate = (step) => dieAt(next, step, { number: inner, half });
+        const { folder: path } = next;
+        const opened = await openStore({
+          folder: path,
+          files: next,
+          tables,
+          limits,
+        }).catch(() => undefined);
+        ended = next.steps < inner;
+        next.kill();
+        await opened?.close().catch(() => {});
+        await check(next.crash(await folder(), random), history, report);
+      }
+    }
+  }
+}
+
+function dieAt(
+  disk: Disk,
+  step: Step,
+  place: { readonly number: number; readonly half: boolean },
+): Fate {
+  if (step.number < place.number) return undefined;
+  // Behind this step the next one finds the disk dead.
+  if (step.number > place.number || !place.half) disk.kill();
+  return place.half ? { error: "EIO", half: true } : undefined;
+}
+
+function emptyReport(): SimulationReport {
+  return {
+    lives: 0,
+    opened: 0,
+    acknowledged: 0,
+    refused: 0,
+    unknown: 0,
+    faults: 0,
+    rotations: 0,
+    fullStarts: 0,
+  };
+}
+
+/** Makes real folders for the sockets of the locks. */
+function foldersIn(
+  options: Pick<Simulation, "seed" | "folder">,
+): () => Promise<string> {
+  let folders = 0;
+  return async () => {
+    const path = join(options.folder, `${options.seed}-${folders++}`);
+    await mkdir(path);
+    return path;
+  };
 }
 
 /** Opens a crash state, judges it, and looks whether that lasts. */
