@@ -4,7 +4,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { errorCode } from "./error.ts";
 import { type FileSystem, isFull, withFile, writeAll } from "./files.ts";
 
@@ -12,7 +12,8 @@ import { type FileSystem, isFull, withFile, writeAll } from "./files.ts";
 export class Reserve {
   readonly #files: FileSystem;
   readonly #path: string;
-  readonly #bytes: number;
+  #bytes: number;
+  #filling = false;
 
   constructor(files: FileSystem, folder: string, bytes: number) {
     this.#files = files;
@@ -20,9 +21,22 @@ export class Reserve {
     this.#bytes = bytes;
   }
 
-  /** Takes the space; false when there is not enough. */
-  async fill(): Promise<boolean> {
-    if (await this.#size() >= this.#bytes) return true;
+  /** On a small disk not more than half of what is left is kept back. */
+  async open(spare: number): Promise<boolean> {
+    const free = await this.#files.free(dirname(this.#path));
+    const held = await this.#size();
+    const half = Math.floor((free + held) / 2);
+    this.#bytes = Math.max(held, Math.min(this.#bytes, half));
+    return await this.fill(spare);
+  }
+
+  /** Takes the space, when that leaves `spare` bytes; else returns false. */
+  async fill(spare: number): Promise<boolean> {
+    const missing = this.#bytes - await this.#size();
+    const free = await this.#files.free(dirname(this.#path));
+    if (free < Math.max(0, missing) + spare) return false;
+    if (missing <= 0) return true;
+    this.#filling = true;
     const zeros = Buffer.alloc(Math.min(this.#bytes, 1 << 20));
     const file = await this.#files.open(this.#path, "create");
     try {
@@ -31,17 +45,18 @@ export class Reserve {
       }
       return true;
     } catch (error) {
-      if (!isFull(error)) throw error;
-      await this.release();
-      return false;
+      await this.#files.remove(this.#path);
+      if (isFull(error)) return false;
+      throw error;
     } finally {
+      this.#filling = false;
       await file.close();
     }
   }
 
   /** Gives the space to whoever writes next. */
   async release(): Promise<void> {
-    await this.#files.remove(this.#path);
+    if (!this.#filling) await this.#files.remove(this.#path);
   }
 
   async #size(): Promise<number> {

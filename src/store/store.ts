@@ -165,7 +165,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     const reserve = new Reserve(files, folder, limits.reserveBytes);
     const writing = await reopen(place, survey, reserve);
     const mark = await openMark(files, folder);
-    const full = !await reserve.fill();
+    const full = !await reserve.open(limits.batchBytes);
     const parts = { place, limits, log, survey, writing, reserve, release };
     return new FileStore({ ...parts, mark, full });
   } catch (error) {
@@ -496,8 +496,7 @@ class FileStore implements Store {
 
   async #makeRoom(): Promise<void> {
     const { place, limits, reserve, log } = this.#parts;
-    const free = () => place.files.free(place.folder);
-    if (await reserve.fill() && await free() > limits.batchBytes) {
+    if (await reserve.fill(limits.batchBytes)) {
       this.#full = this.#thinned = false;
       log("info", "There is space on the disk again");
     } else if (this.#thinned && place.now() >= this.#retryAt) {

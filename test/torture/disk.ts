@@ -191,7 +191,9 @@ export class Disk implements FileSystem {
     if (this.#changes.length > 0) {
       disk.#changes.push((entries) => {
         entries.clear();
-        for (const [name, node] of copyOf(this.#entries)) entries.set(name, node);
+        for (const [name, node] of copyOf(this.#entries)) {
+          entries.set(name, node);
+        }
       });
     }
     return disk;

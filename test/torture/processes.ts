@@ -39,6 +39,8 @@ export interface Round {
   /** What stands before the command: strace, unshare. */
   readonly prefix?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** The name of a defect that the process has. */
+  readonly defect?: string | undefined;
   /** How long the process works if nothing ends it, in seconds. */
   readonly seconds?: number;
   /** Ends the process, when it has begun to open the store. */
@@ -59,6 +61,7 @@ export async function round(options: Round): Promise<number> {
     folder,
     bookFile,
     String(seconds),
+    options.defect ?? "",
   ];
   const child = spawn(command[0] ?? "", command.slice(1), {
     stdio: ["pipe", "pipe", "pipe"],
@@ -95,7 +98,10 @@ export async function round(options: Round): Promise<number> {
   await Promise.race([options.end(open, kill), ended]);
   const code = await ended;
   const refused = /is damaged|does not know/.test(errors);
-  if (refused || (code !== null && code !== 0 && !/StoreError|EIO|ENOSPC|EROFS/.test(errors))) {
+  if (
+    refused ||
+    (code !== null && code !== 0 && !/StoreError|EIO|ENOSPC|EROFS/.test(errors))
+  ) {
     throw new Error(`The process ended with ${code}: ${errors}`);
   }
   return readBook(bookFile, history);
@@ -182,13 +188,17 @@ export async function killRounds(
     report.acknowledged += acknowledged;
     if (!early && acknowledged < 20) report.void++;
     else report.rounds++;
-    await keep(options.folder, history, () =>
-      random.chance(0.5)
-        ? judgeFolder(folder, history).catch((error) => {
-          // A kill during creation leaves no store yet.
-          if (history.size > 0) throw error;
-        })
-        : settleFolder(folder, history));
+    await keep(
+      options.folder,
+      history,
+      () =>
+        random.chance(0.5)
+          ? judgeFolder(folder, history).catch((error) => {
+            // A kill during creation leaves no store yet.
+            if (history.size > 0) throw error;
+          })
+          : settleFolder(folder, history),
+    );
   }
   return report;
 }
@@ -272,6 +282,7 @@ export async function powerRounds(
     readonly rounds: number;
     readonly random: Random;
     readonly type: "ext4" | "xfs";
+    readonly defect?: string;
   },
 ): Promise<RoundsReport | string> {
   const { random, type } = options;
@@ -322,6 +333,7 @@ export async function powerRounds(
           folder,
           books: options.folder,
           history,
+          defect: options.defect,
           end: async (opened, kill) => {
             if (!early) await opened;
             await delay(random.below(early ? 30 : 400));
@@ -337,10 +349,14 @@ export async function powerRounds(
       else report.rounds++;
       await detach();
       attach();
-      await keep(options.folder, history, () =>
-        random.chance(0.5)
-          ? judgeFolder(folder, history)
-          : settleFolder(folder, history));
+      await keep(
+        options.folder,
+        history,
+        () =>
+          random.chance(0.5)
+            ? judgeFolder(folder, history)
+            : settleFolder(folder, history),
+      );
     }
   } finally {
     await detach();

@@ -116,7 +116,12 @@ export async function everyStep(
   const script = async (disk: Disk, history: History) => {
     const { folder } = disk;
     const large = { ...limits, logBytes: 1 << 20 };
-    const store = await openStore({ folder, files: disk, tables, limits: large });
+    const store = await openStore({
+      folder,
+      files: disk,
+      tables,
+      limits: large,
+    });
     for (let round = 0; round < 4; round++) {
       const turn = round > 0 ? store.checkpoint() : undefined;
       await Promise.all([

@@ -1,18 +1,21 @@
 /**
  * A process that writes to a store until it is ended, and keeps book of all
  * that it does in a file, before and after: `worker.ts FOLDER BOOK SECONDS`,
- * with the keys and the versions sent so far on standard input. One letter,
+ * with the keys and the versions sent so far on standard input; with a fourth
+ * argument, the name of a defect, through that. One letter,
  * key and version a line: s(ent), a(cknowledged), r(efused), v(iewed),
  * u(nknown). Not through a pipe: what waits in one is lost with the process.
  */
 
 import { openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
-import { openStore } from "../../src/store/store.ts";
+import { openStore, realFiles } from "../../src/store/store.ts";
+import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
 import { tables } from "./simulation.ts";
 
-const [folder = "", path = "", seconds = "1000"] = process.argv.slice(2);
+const [folder = "", path = "", seconds = "1000", defect = ""] = process.argv
+  .slice(2);
 const book = openSync(path, "a");
 const tell = (text: string) => writeSync(book, `${text}\n`);
 const history: History = new Map();
@@ -24,6 +27,7 @@ process.stdout.write("opening\n");
 const store = await openStore({
   folder,
   tables,
+  files: defects[defect]?.files?.(realFiles) ?? realFiles,
   limits: { logBytes: 100_000, reserveBytes: 100_000, markIdle: 50, retry: 50 },
 });
 process.stdout.write("open\n");
