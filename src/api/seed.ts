@@ -5,7 +5,7 @@
 
 import { ApiError } from "../http/errors.ts";
 import type { Document, Operation, Store } from "../store/store.ts";
-import { Tables } from "../store/table.ts";
+import { makeTables, obtain, type Tables } from "../store/table.ts";
 import {
   type Collection,
   type Declaration,
@@ -52,7 +52,7 @@ export function planSeed(
     );
   }
   // A stage on which the records are put up, so that each finds those before.
-  const stage = new Tables(tablesFor(declarations));
+  const stage = makeTables(tablesFor(declarations));
   const operations: Operation[] = [];
   for (const collection of parentsFirst(collections)) {
     const records = seed[collection.name] ?? [];
@@ -62,7 +62,7 @@ export function planSeed(
     for (const [index, record] of records.entries()) {
       const place = `${collection.name}[${index}] in the seed`;
       const document = toDocument(collection, record, { stage, place, at });
-      stage.obtain(collection.name).put(document, 0);
+      obtain(stage, collection.name).put(document, 0);
       operations.push(["put", collection.name, document]);
     }
   }
@@ -108,7 +108,7 @@ function toDocument(
   if (typeof record !== "object" || record === null || Array.isArray(record)) {
     throw new SeedError(`${place} is not an object`);
   }
-  const table = stage.obtain(collection.name);
+  const table = obtain(stage, collection.name);
   const body: Record<string, unknown> = { ...record };
   const id = body["id"] ?? table.lastId + 1;
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 1) {
@@ -123,7 +123,7 @@ function toDocument(
       previous: undefined,
       partial: false,
       given: {},
-      exists: (name, id) => stage.obtain(name).get(id) !== undefined,
+      exists: (name, id) => obtain(stage, name).get(id) !== undefined,
       taken: ({ name }, value) => {
         const key = foldText(value);
         return key !== null && table.count(name, key) > 0;

@@ -40,9 +40,8 @@ export interface Fault {
 
 /** What a {@linkcode StoreError} may tell besides its code. */
 export interface StoreErrorFields {
-  readonly folder?: string;
-  readonly fault?: Fault;
-  /** The last log sequence before the fault. */
+  readonly fault?: Fault | undefined;
+  /** The last good log sequence before the fault. */
   readonly seq?: number;
   readonly cause?: unknown;
 }
@@ -51,7 +50,6 @@ export interface StoreErrorFields {
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;
-  readonly folder: string | undefined;
   readonly fault: Fault | undefined;
   readonly seq: number | undefined;
 
@@ -62,7 +60,6 @@ export class StoreError extends Error {
   ) {
     super(message, { cause: fields.cause });
     this.code = code;
-    this.folder = fields.folder;
     this.fault = fields.fault;
     this.seq = fields.seq;
   }

@@ -4,32 +4,31 @@
  * node:fs.
  */
 
-import { constants } from "node:fs";
-import {
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  statfs,
-  unlink,
-} from "node:fs/promises";
-import { dirname, join } from "node:path";
 import { Buffer } from "node:buffer";
+import { constants } from "node:fs";
+import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { errorCode } from "./error.ts";
 
-/** An open file. Every position is counted from the file's first byte. */
+/** An open file: the part of Node's FileHandle that the store uses. */
 export interface OpenFile {
-  /** The descriptor's number. */
   readonly fd: number;
-  /** Reads up to `into.length` bytes; returns how many, 0 at the end. */
-  read(into: Uint8Array, position: number): Promise<number>;
-  /** Writes; returns how many bytes were written, which may be too few. */
-  write(bytes: Uint8Array, position: number): Promise<number>;
-  /** Returns once all that was written, and the size, is on the disk. */
-  sync(): Promise<void>;
+  read(
+    into: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ readonly bytesRead: number }>;
+  write(
+    bytes: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ readonly bytesWritten: number }>;
+  /** Returns once what was written, and the size, is on the disk. */
+  datasync(): Promise<void>;
   truncate(size: number): Promise<void>;
-  stat(): Promise<{ readonly size: number; readonly links: number }>;
+  stat(): Promise<{ readonly size: number; readonly nlink: number }>;
   close(): Promise<void>;
 }
 
@@ -55,60 +54,9 @@ const flags = {
   create: constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC,
 };
 
-class RealFile implements OpenFile {
-  readonly #handle: FileHandle;
-
-  constructor(handle: FileHandle) {
-    this.#handle = handle;
-  }
-
-  get fd(): number {
-    return this.#handle.fd;
-  }
-
-  async read(into: Uint8Array, position: number): Promise<number> {
-    const { bytesRead } = await this.#handle.read(
-      into,
-      0,
-      into.length,
-      position,
-    );
-    return bytesRead;
-  }
-
-  async write(bytes: Uint8Array, position: number): Promise<number> {
-    const { bytesWritten } = await this.#handle.write(
-      bytes,
-      0,
-      bytes.length,
-      position,
-    );
-    return bytesWritten;
-  }
-
-  sync(): Promise<void> {
-    return this.#handle.datasync();
-  }
-
-  truncate(size: number): Promise<void> {
-    return this.#handle.truncate(size);
-  }
-
-  async stat(): Promise<{ size: number; links: number }> {
-    const { size, nlink } = await this.#handle.stat();
-    return { size, links: nlink };
-  }
-
-  close(): Promise<void> {
-    return this.#handle.close();
-  }
-}
-
 /** The machine's own files. */
 export const realFiles: FileSystem = {
-  async open(path, how) {
-    return new RealFile(await open(path, flags[how], 0o600));
-  },
+  open: (path, how) => open(path, flags[how], 0o600),
   rename,
   async remove(path) {
     await unlink(path).catch((error) => {
@@ -119,11 +67,7 @@ export const realFiles: FileSystem = {
   makeFolder: (path) => mkdir(path, { recursive: true, mode: 0o700 }),
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
-    try {
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    await handle.sync().finally(() => handle.close());
   },
   async free(folder) {
     const { bavail, bsize } = await statfs(folder);
@@ -131,15 +75,19 @@ export const realFiles: FileSystem = {
   },
 };
 
-/** Fewer bytes were written than given: the disk is full or at its limit. */
-export class ShortWriteError extends Error {
-  override readonly name = "ShortWriteError";
-  readonly code = "ESHORT";
-}
-
 /** Whether an error says that there is no more space to write to. */
 export function isFull(error: unknown): boolean {
   return ["ENOSPC", "EDQUOT", "EFBIG", "ESHORT"].includes(errorCode(error));
+}
+
+/** Opens a file for as long as `use` takes. */
+export async function withFile<Result>(
+  files: FileSystem,
+  path: string,
+  use: (file: OpenFile) => Promise<Result>,
+): Promise<Result> {
+  const file = await files.open(path, "read");
+  return await use(file).finally(() => file.close());
 }
 
 /** Writes all bytes at a position, or throws. */
@@ -148,14 +96,13 @@ export async function writeAll(
   bytes: Uint8Array,
   position: number,
 ): Promise<void> {
+  const { length } = bytes;
   // libuv goes on after a short write and may still return a short count
   // without an error.
-  const written = await file.write(bytes, position);
-  if (written !== bytes.length) {
-    throw new ShortWriteError(
-      `Cannot write ${bytes.length} bytes: only ${written} were taken`,
-    );
-  }
+  const { bytesWritten } = await file.write(bytes, 0, length, position);
+  if (bytesWritten === length) return;
+  const error = new Error(`only ${bytesWritten} of ${length} bytes were taken`);
+  throw Object.assign(error, { code: "ESHORT" });
 }
 
 /**
@@ -166,17 +113,12 @@ export async function writeAll(
 export async function writeWhole(
   files: FileSystem,
   path: string,
-  write: (file: OpenFile) => Promise<void>,
+  write: (file: OpenFile) => Promise<unknown>,
 ): Promise<void> {
   const draft = `${path}.tmp`;
   try {
     const file = await files.open(draft, "create");
-    try {
-      await write(file);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await write(file).then(() => file.datasync()).finally(() => file.close());
     await files.rename(draft, path);
   } catch (error) {
     await files.remove(draft).catch(() => {});
@@ -185,7 +127,7 @@ export async function writeWhole(
   await files.syncFolder(dirname(path));
 }
 
-/** Copies the bytes of an open file from one position to another file. */
+/** Copies the bytes of one file from `start` to `end` into another. */
 export async function copyBytes(
   from: OpenFile,
   to: OpenFile,
@@ -193,58 +135,70 @@ export async function copyBytes(
 ): Promise<void> {
   const buffer = Buffer.allocUnsafe(1 << 20);
   for (let at = range.start; at < range.end;) {
-    const part = buffer.subarray(0, Math.min(buffer.length, range.end - at));
-    const count = await from.read(part, at);
-    if (count === 0) throw new Error("Cannot copy: the file became shorter");
-    await writeAll(to, part.subarray(0, count), at - range.start);
-    at += count;
+    const length = Math.min(buffer.length, range.end - at);
+    const { bytesRead } = await from.read(buffer, 0, length, at);
+    if (bytesRead === 0) throw new Error("the file became shorter");
+    await writeAll(to, buffer.subarray(0, bytesRead), at - range.start);
+    at += bytesRead;
   }
 }
 
-/** A part of a file that ends with a line, or with the file. */
-export interface Chunk {
-  readonly bytes: Buffer;
-  /** Where it begins in the file. */
-  readonly offset: number;
-}
-
-/** Reads a file as parts of whole lines; only the last may lack its end. */
-export async function* readChunks(file: OpenFile): AsyncGenerator<Chunk> {
-  let rest = Buffer.alloc(0);
-  let position = 0;
-  while (true) {
-    // A line longer than a part: the parts grow, so that joining stays cheap.
-    const buffer = Buffer.allocUnsafe(Math.max(1 << 20, rest.length));
-    const count = await file.read(buffer, position);
-    const offset = position - rest.length;
-    if (count === 0) {
-      if (rest.length > 0) yield { bytes: rest, offset };
-      return;
-    }
-    position += count;
-    const fresh = buffer.subarray(0, count);
-    const bytes = rest.length > 0 ? Buffer.concat([rest, fresh]) : fresh;
-    const end = bytes.lastIndexOf(0x0a) + 1;
-    rest = bytes.subarray(end);
-    if (end > 0) yield { bytes: bytes.subarray(0, end), offset };
-  }
-}
-
-/** The path of a file in a folder, and whether it is there. */
+/** A small file whole; undefined when it is missing. */
 export async function readSmall(
   files: FileSystem,
   folder: string,
   name: string,
 ): Promise<Buffer | undefined> {
-  const file = await files.open(join(folder, name), "read").catch((error) => {
+  const buffer = Buffer.alloc(65_536);
+  try {
+    const { bytesRead } = await withFile(
+      files,
+      join(folder, name),
+      (file) => file.read(buffer, 0, buffer.length, 0),
+    );
+    return buffer.subarray(0, bytesRead);
+  } catch (error) {
     if (errorCode(error) === "ENOENT") return undefined;
     throw error;
-  });
-  if (file === undefined) return undefined;
-  try {
-    const buffer = Buffer.alloc(65_536);
-    return buffer.subarray(0, await file.read(buffer, 0));
-  } finally {
-    await file.close();
+  }
+}
+
+/** A line of a file. */
+export interface Line {
+  /** Without the newline. */
+  readonly bytes: Buffer;
+  /** Where it begins in the file. */
+  readonly byte: number;
+  /** Counted from 1. */
+  readonly line: number;
+  /** Only the last line of a file may lack its newline. */
+  readonly ended: boolean;
+}
+
+/** Reads a file by parts of whole lines of about a quarter megabyte. */
+export async function* readLines(file: OpenFile): AsyncGenerator<Line[]> {
+  let rest = Buffer.alloc(0);
+  let position = 0;
+  let line = 0;
+  while (true) {
+    // A line longer than a part: the parts grow, so that joining stays cheap.
+    const buffer = Buffer.allocUnsafe(Math.max(1 << 18, rest.length));
+    const { length } = buffer;
+    const { bytesRead } = await file.read(buffer, 0, length, position);
+    const offset = position - rest.length;
+    const part = Buffer.concat([rest, buffer.subarray(0, bytesRead)]);
+    const lines: Line[] = [];
+    let begin = 0;
+    for (let end; (end = part.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
+      const bytes = part.subarray(begin, end);
+      lines.push({ bytes, byte: offset + begin, line: ++line, ended: true });
+    }
+    rest = part.subarray(begin);
+    position += bytesRead;
+    if (bytesRead === 0 && rest.length > 0) {
+      lines.push({ bytes: rest, byte: offset, line: ++line, ended: false });
+    }
+    yield lines;
+    if (bytesRead === 0) return;
   }
 }

@@ -29,6 +29,7 @@ import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "./error.ts";
 import type { FileSystem, OpenFile } from "./files.ts";
+import { randomName } from "./recovery.ts";
 
 /** What the lock needs besides its folder. */
 export interface LockOptions {
@@ -38,38 +39,25 @@ export interface LockOptions {
   readonly patience: number;
 }
 
-/** A folder that is held. */
-export interface Lock {
-  release(): Promise<void>;
-}
-
-type State = "candidate" | "owner";
-type Answer = State | "dead";
-
-// The system's limit for a socket's path is 107 bytes, elsewhere 103.
-const longestPath = 103;
-
-/** Holds a folder until released; rejects with `in-use` when another does. */
+/** Holds a folder; rejects with `in-use` when another does. Returns the release. */
 export async function acquireLock(
   folder: string,
   options: LockOptions,
-): Promise<Lock> {
+): Promise<() => Promise<void>> {
   const handle = await options.files.open(folder, "read");
   const candidacy = new Candidacy(folder, handle, options);
-  try {
-    await candidacy.win();
-  } catch (error) {
+  const release = async () => {
     await candidacy.withdraw();
     await handle.close();
-    throw error;
-  }
-  return {
-    async release() {
-      await candidacy.withdraw();
-      await handle.close();
-    },
   };
+  await candidacy.win().catch(async (error) => {
+    await release();
+    throw error;
+  });
+  return release;
 }
+
+type State = "candidate" | "owner";
 
 class Candidacy {
   readonly #folder: string;
@@ -87,17 +75,18 @@ class Candidacy {
 
   async win(): Promise<void> {
     while (true) {
-      const rivals = await this.#rivals();
-      if (rivals.length === 0) {
-        if (this.#server !== undefined) break;
-        await this.#publish();
-      } else {
+      const rivals = await this.#living(".sock");
+      if (rivals.length > 0) {
         if (rivals.some((name) => name < this.#name)) await this.withdraw();
         await delay(10 + Math.random() * 20);
+      } else if (this.#server === undefined) {
+        await this.#publish();
+      } else {
+        break;
       }
     }
     this.#state = "owner";
-    await this.#sweep();
+    await this.#living(".new"); // what died before it could publish goes
   }
 
   async withdraw(): Promise<void> {
@@ -109,60 +98,55 @@ class Candidacy {
   }
 
   async #publish(): Promise<void> {
-    const { files, random } = this.#options;
-    const base = `lock-${Buffer.from(random(8)).toString("hex")}`;
-    const draft = `${base}.new`;
+    const base = `lock-${randomName(this.#options)}`;
     const server = createServer((socket) => {
       socket.unref();
       socket.on("error", () => {});
       socket.end(this.#state);
     });
+    const path = this.#path(`${base}.new`);
     await new Promise<void>((resolve, reject) => {
       server.once("error", reject);
-      server.listen({ path: this.#path(draft), exclusive: true }, resolve);
+      server.listen({ path, exclusive: true }, resolve);
     });
     server.unref();
-    this.#name = `${base}.sock`;
     this.#server = server;
-    try {
-      await files.rename(
-        join(this.#folder, draft),
-        join(this.#folder, this.#name),
-      );
-    } catch (error) {
+    this.#name = `${base}.sock`;
+    const from = join(this.#folder, `${base}.new`);
+    const to = join(this.#folder, this.#name);
+    await this.#options.files.rename(from, to).catch(async (error) => {
       // A new owner may have swept the draft away: look again.
       if (errorCode(error) !== "ENOENT") throw error;
       await this.withdraw();
-    }
+    });
   }
 
-  /** The names of all other candidates. Throws when there is an owner. */
-  async #rivals(): Promise<string[]> {
-    const rivals: string[] = [];
+  /** The sockets of other living candidates; those of the dead are removed. */
+  async #living(ending: ".sock" | ".new"): Promise<string[]> {
+    const living: string[] = [];
     for (const name of await this.#options.files.list(this.#folder)) {
-      if (!/^lock-.*\.sock$/.test(name) || name === this.#name) continue;
+      const other = name.startsWith("lock-") && name.endsWith(ending);
+      if (!other || name === this.#name) continue;
       const answer = await this.#ask(name);
-      if (answer === "owner") throw inUse(this.#folder);
-      if (answer === "candidate") rivals.push(name);
-      else await this.#options.files.remove(join(this.#folder, name));
+      if (answer === "dead") {
+        await this.#options.files.remove(join(this.#folder, name));
+      } else if (answer === "candidate") {
+        living.push(name);
+      } else if (this.#state === "candidate") {
+        throw new StoreError(
+          "in-use",
+          `Cannot open ${this.#folder}: another process, such as a running server, is using it`,
+        );
+      }
     }
-    return rivals;
+    return living;
   }
 
-  /** Removes what starters left that died before they could publish. */
-  async #sweep(): Promise<void> {
-    for (const name of await this.#options.files.list(this.#folder)) {
-      if (!/^lock-.*\.new$/.test(name)) continue;
-      if (await this.#ask(name) !== "dead") continue;
-      await this.#options.files.remove(join(this.#folder, name));
-    }
-  }
-
-  #ask(name: string): Promise<Answer> {
+  #ask(name: string): Promise<State | "dead"> {
     return new Promise((resolve) => {
       let text = "";
       const socket = connect({ path: this.#path(name) });
-      const decide = (answer: Answer) => {
+      const decide = (answer: State | "dead") => {
         clearTimeout(timer);
         socket.destroy();
         resolve(answer);
@@ -185,18 +169,11 @@ class Candidacy {
 
   #path(name: string): string {
     const path = join(this.#folder, name);
-    if (Buffer.byteLength(path) <= longestPath) return path;
-    if (process.platform === "linux") {
-      return `/proc/self/fd/${this.#handle.fd}/${name}`;
+    // The system's limit is 107 bytes on Linux and 103 elsewhere.
+    if (Buffer.byteLength(path) <= 103) return path;
+    if (process.platform !== "linux") {
+      throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
     }
-    throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
+    return `/proc/self/fd/${this.#handle.fd}/${name}`;
   }
-}
-
-function inUse(folder: string): StoreError {
-  return new StoreError(
-    "in-use",
-    `Cannot open ${folder}: another process, such as a running server, is using it`,
-    { folder },
-  );
 }

@@ -14,6 +14,7 @@ import {
   type OpenFile,
   readSmall,
   writeAll,
+  writeWhole,
 } from "./files.ts";
 import { checkLine, encodeLine } from "./log.ts";
 
@@ -39,36 +40,94 @@ export async function readMark(
   files: FileSystem,
   folder: string,
 ): Promise<Mark | undefined> {
-  const bytes = await readSmall(files, folder, fileName);
-  if (bytes === undefined) return undefined;
-  const slots = [0, slotLength].flatMap((begin) => {
-    const slot = bytes.subarray(begin, begin + slotLength);
-    const line = slot.subarray(0, -1);
-    const whole = slot.length === slotLength && checkLine(line, 0);
-    return whole ? [JSON.parse(line.toString()) as Mark] : [];
+  const bytes = await readSmall(files, folder, fileName) ?? Buffer.alloc(0);
+  const marks = [0, slotLength].flatMap((begin) => {
+    const line = bytes.subarray(begin, begin + slotLength - 1);
+    return checkLine(line) ? [JSON.parse(line.toString()) as Mark] : [];
   });
-  return slots.sort((one, other) => other.turn - one.turn)[0];
+  return marks.sort((one, other) => other.turn - one.turn)[0];
 }
 
-/** Opens the mark for writing, making it when it is missing. */
+/** Opens the mark for writing; both slots take their space when it is made. */
 export async function openMark(
   files: FileSystem,
   folder: string,
 ): Promise<OpenFile> {
   const path = join(folder, fileName);
-  const names = await files.list(folder);
-  if (names.includes(fileName)) return await files.open(path, "write");
-  const file = await files.open(path, "create");
-  // Both slots take their space now, so that a full disk does not stop them.
-  await writeAll(file, Buffer.alloc(2 * slotLength, " "), 0);
-  return file;
+  if (!(await files.list(folder)).includes(fileName)) {
+    const blank = Buffer.alloc(2 * slotLength, " ");
+    await writeWhole(files, path, (file) => writeAll(file, blank, 0));
+  }
+  return await files.open(path, "write");
 }
 
-/** Writes a mark into its slot and onto the disk. */
-export async function writeMark(file: OpenFile, mark: Mark): Promise<void> {
-  const rest = JSON.stringify(mark).slice(1);
-  // 18 bytes of CRC before, a newline behind.
-  const line = encodeLine(rest.padEnd(slotLength - 19), 0);
-  await writeAll(file, line, (mark.turn % 2) * slotLength);
-  await file.sync();
+/** What the keeper of the mark must be told. */
+export interface MarkOptions {
+  readonly store: string;
+  /** The turn of the last mark that was read. */
+  readonly turn: number;
+  readonly now: () => number;
+  /** Written so long after the last change, in milliseconds … */
+  readonly idle: number;
+  /** … and so often under load. */
+  readonly busy: number;
+  /** How far the log is on the disk. */
+  readonly position: () => Pick<Mark, "generation" | "seq" | "offset">;
+  readonly failed: (error: unknown) => void;
+}
+
+/** Writes the mark now and then; a failure is told and does no harm. */
+export class MarkKeeper {
+  readonly #file: OpenFile;
+  readonly #options: MarkOptions;
+  #turn: number;
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> = Promise.resolve();
+  #touchedAt = 0;
+  #writtenAt = 0;
+
+  constructor(file: OpenFile, options: MarkOptions) {
+    this.#file = file;
+    this.#options = options;
+    this.#turn = options.turn;
+  }
+
+  /** More is on the disk. */
+  touch(): void {
+    this.#touchedAt = this.#options.now();
+    this.#timer ??= setTimeout(() => this.#look(), this.#options.idle).unref();
+  }
+
+  /** Writes the last mark. */
+  async close(clean: boolean): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#write(clean);
+    await this.#file.close();
+  }
+
+  #look(): void {
+    const { now, idle, busy } = this.#options;
+    const quiet = now() - this.#touchedAt >= idle;
+    this.#timer = undefined;
+    if (quiet || now() - this.#writtenAt >= busy) this.#write(false);
+    else this.#timer = setTimeout(() => this.#look(), idle).unref();
+  }
+
+  #write(clean: boolean): Promise<void> {
+    this.#writing = this.#writing.then(async () => {
+      const { store, position, now, failed } = this.#options;
+      this.#writtenAt = now();
+      const turn = ++this.#turn;
+      const mark: Mark = { store, turn, ...position(), clean };
+      // 18 bytes of CRC come before it, a newline behind.
+      const rest = JSON.stringify(mark).slice(1).padEnd(slotLength - 19);
+      try {
+        await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
+        await this.#file.datasync();
+      } catch (error) {
+        failed(error);
+      }
+    });
+    return this.#writing;
+  }
 }

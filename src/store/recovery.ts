@@ -10,11 +10,17 @@
 
 import { Buffer } from "node:buffer";
 import { dirname, join } from "node:path";
-import { errorText } from "./error.ts";
-import { copyBytes, type FileSystem, writeAll, writeWhole } from "./files.ts";
-import { encodeHeader, format, type LogScan, seedOf } from "./log.ts";
+import { crc32 } from "node:zlib";
+import {
+  copyBytes,
+  type FileSystem,
+  type OpenFile,
+  withFile,
+  writeAll,
+  writeWhole,
+} from "./files.ts";
+import { encodeLine, format, type LogStart } from "./log.ts";
 import { names, type Survey } from "./survey.ts";
-import type { OpenLog, PreparedLog } from "./writer.ts";
 
 /** Where a store lives and what it lives on. */
 export interface Place {
@@ -24,12 +30,26 @@ export interface Place {
   readonly random: (bytes: number) => Uint8Array;
 }
 
-/** What begins a log. */
-export interface LogStart {
-  readonly store: string;
+/** The log that is being written. */
+export interface OpenLog {
+  readonly file: OpenFile;
   readonly generation: number;
-  /** The sequence before its first transaction. */
-  readonly seq: number;
+  /** Where the CRC of its lines begins. */
+  readonly seed: number;
+  /** Where the next line goes; all before is on the disk. */
+  offset: number;
+}
+
+/** A log that is on the disk under another name. */
+export interface PreparedLog extends OpenLog {
+  /** Gives it its name, on the disk. */
+  publish(): Promise<void>;
+  discard(): Promise<void>;
+}
+
+/** A random name in hexadecimal. */
+export function randomName(place: Pick<Place, "random">): string {
+  return Buffer.from(place.random(8)).toString("hex");
 }
 
 /** Makes a folder, private to the user, so that its name is on the disk. */
@@ -39,28 +59,25 @@ export async function makeFolder(
 ): Promise<void> {
   const first = await files.makeFolder(folder);
   if (first === undefined) return;
-  const top = dirname(first);
-  for (let each = dirname(folder); each.length >= top.length;) {
-    await files.syncFolder(each);
-    if (each === dirname(each)) break;
-    each = dirname(each);
+  for (let each = folder; each.length >= first.length; each = dirname(each)) {
+    await files.syncFolder(dirname(each));
   }
 }
 
-/** Makes a new store and returns its id. */
-export async function createStore(place: Place): Promise<string> {
-  const store = Buffer.from(place.random(8)).toString("hex");
+/** Writes the file that makes a folder a store: the last of all. */
+export async function writeMeta(place: Place, store: string): Promise<void> {
+  const meta = Buffer.from(`${JSON.stringify({ format, store })}\n`);
+  const path = join(place.folder, names.meta);
+  await writeWhole(place.files, path, (file) => writeAll(file, meta, 0));
+}
+
+/** Makes a new store. */
+export async function createStore(place: Place): Promise<void> {
+  const store = randomName(place);
   const log = await prepareLog(place, { store, generation: 1, seq: 0 });
   await log.publish();
-  await log.log.file.close();
-  const meta = Buffer.from(`${JSON.stringify({ format, store })}\n`);
-  // Last: without it the folder holds no store yet.
-  await writeWhole(
-    place.files,
-    join(place.folder, names.meta),
-    (file) => writeAll(file, meta, 0),
-  );
-  return store;
+  await log.file.close();
+  await writeMeta(place, store);
 }
 
 /** Makes an empty log under a temporary name. */
@@ -71,15 +88,12 @@ export async function prepareLog(
   const { files, folder } = place;
   const path = join(folder, names.log(start.generation));
   const draft = `${path}.tmp`;
-  const salt = Buffer.from(place.random(8)).toString("hex");
-  const header = encodeHeader({
-    format,
-    store: start.store,
-    generation: start.generation,
-    salt,
-    seq: start.seq,
-    at: new Date(place.now()).toISOString(),
-  });
+  const salt = randomName(place);
+  const at = new Date(place.now()).toISOString();
+  const { store, generation, seq } = start;
+  const header = encodeLine(
+    JSON.stringify({ format, store, generation, salt, seq, at }).slice(1),
+  );
   const file = await files.open(draft, "create");
   const discard = async () => {
     await file.close().catch(() => {});
@@ -87,45 +101,45 @@ export async function prepareLog(
   };
   try {
     await writeAll(file, header, 0);
-    await file.sync();
+    await file.datasync();
   } catch (error) {
     await discard();
     throw error;
   }
-  return {
-    log: {
-      file,
-      generation: start.generation,
-      seed: seedOf(salt),
-      offset: header.length,
-    },
-    async publish() {
-      await files.rename(draft, path);
-      await files.syncFolder(folder);
-    },
-    discard,
+  const publish = async () => {
+    await files.rename(draft, path);
+    await files.syncFolder(folder);
   };
-}
-
-/** Removes what an interrupted write left under a temporary name. */
-export async function removeDrafts(place: Place): Promise<void> {
-  for (const name of await place.files.list(place.folder)) {
-    if (name.endsWith(".tmp")) {
-      await place.files.remove(join(place.folder, name));
-    }
-  }
+  const seed = crc32(salt);
+  return { file, generation, seed, offset: header.length, publish, discard };
 }
 
 /** Makes the last log of a good folder ready to be written on. */
 export async function reopenLog(
   place: Place,
-  survey: Survey & { readonly log: LogScan },
+  survey: Survey,
 ): Promise<OpenLog> {
+  const { files, folder, now } = place;
   const { log, generation, store, seq } = survey;
-  const path = join(place.folder, names.log(generation));
-  if (survey.torn !== undefined) await saveTorn(place, path, log);
-  if (!isClean(survey)) await copyLog(place, path, log);
-  await place.files.syncFolder(place.folder);
+  if (log === undefined) throw new Error(`Cannot open ${folder}: no log`);
+  const path = join(folder, names.log(generation));
+  for (const name of await files.list(folder)) {
+    if (name.endsWith(".tmp")) await files.remove(join(folder, name));
+  }
+  await withFile(files, path, async (from) => {
+    const good = { start: 0, end: log.end };
+    const rest = { start: log.end, end: log.size };
+    if (survey.torn !== undefined) {
+      const kept = `${path}.torn-${now()}`;
+      await writeWhole(files, kept, (to) => copyBytes(from, to, rest));
+    }
+    if (isClean(survey)) return;
+    await writeWhole(files, path, async (to) => {
+      await copyBytes(from, to, good);
+      if (log.unended) await writeAll(to, Buffer.from("\n"), log.end);
+    });
+  });
+  await files.syncFolder(folder);
   if (log.sealed) {
     const next = await prepareLog(place, {
       store,
@@ -133,58 +147,16 @@ export async function reopenLog(
       seq,
     });
     await next.publish();
-    return next.log;
+    return next;
   }
-  return {
-    file: await place.files.open(path, "write"),
-    generation,
-    seed: seedOf(log.header?.salt ?? ""),
-    offset: log.end + (log.unended ? 1 : 0),
-  };
+  const file = await files.open(path, "write");
+  const offset = log.end + (log.unended ? 1 : 0);
+  return { file, generation, seed: log.seed, offset };
 }
 
 /** Whether the last stop left everything on the disk. */
 function isClean({ mark, store, generation, seq, log }: Survey): boolean {
-  return mark !== undefined && log !== undefined && mark.clean &&
-    mark.store === store && mark.generation === generation &&
-    mark.seq === seq && mark.offset === log.end && mark.offset === log.size;
-}
-
-async function saveTorn(
-  place: Place,
-  path: string,
-  log: LogScan,
-): Promise<void> {
-  const from = await place.files.open(path, "read");
-  try {
-    const range = { start: log.end, end: log.size };
-    await writeWhole(
-      place.files,
-      `${path}.torn-${place.now()}`,
-      (to) => copyBytes(from, to, range),
-    );
-  } finally {
-    await from.close();
-  }
-}
-
-async function copyLog(
-  place: Place,
-  path: string,
-  log: LogScan,
-): Promise<void> {
-  const from = await place.files.open(path, "read");
-  try {
-    await writeWhole(place.files, path, async (to) => {
-      await copyBytes(from, to, { start: 0, end: log.end });
-      if (log.unended) await writeAll(to, Buffer.from("\n"), log.end);
-    });
-  } finally {
-    await from.close();
-  }
-}
-
-/** An error of the file system with what was being done. */
-export function describe(what: string, error: unknown): string {
-  return `${what}: ${errorText(error)}`;
+  return mark !== undefined && mark.clean && mark.store === store &&
+    mark.generation === generation && mark.seq === seq &&
+    mark.offset === log?.end && mark.offset === log.size;
 }

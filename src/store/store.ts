@@ -16,42 +16,34 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
-import { type Fault, StoreError } from "./error.ts";
-import {
-  type FileSystem,
-  type OpenFile,
-  realFiles,
-  writeWhole,
-} from "./files.ts";
-import { acquireLock, type Lock } from "./lock.ts";
-import { lineOverhead, type LogScan, type Operation } from "./log.ts";
-import { openMark, writeMark } from "./mark.ts";
+import { type Backup, writeBackup } from "./backup.ts";
+import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
+import { type FileSystem, isFull, realFiles, writeWhole } from "./files.ts";
+import { acquireLock } from "./lock.ts";
+import { lineOverhead, type Operation } from "./log.ts";
+import { MarkKeeper, openMark } from "./mark.ts";
 import {
   createStore,
-  describe,
   makeFolder,
+  type OpenLog,
   type Place,
   prepareLog,
-  removeDrafts,
   reopenLog,
 } from "./recovery.ts";
-import { freeze, type FrozenTable, writeSnapshot } from "./snapshot.ts";
-import { isGone, names, refuse, type Survey, surveyFolder } from "./survey.ts";
-import type {
-  Json,
-  StoredTable,
-  Table,
-  TableDeclaration,
-  Tables,
-  Undo,
-} from "./table.ts";
+import { Reserve } from "./reserve.ts";
+import { freeze, writeSnapshot } from "./snapshot.ts";
+import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
+import type { Json, StoredTable, Table, TableDeclaration } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
+export type { Backup } from "./backup.ts";
 export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
 export { realFiles } from "./files.ts";
 export type { FileSystem, OpenFile } from "./files.ts";
 export type { Operation } from "./log.ts";
+export { repairStore } from "./repair.ts";
+export type { Repair } from "./repair.ts";
 export type {
   Document,
   Json,
@@ -61,7 +53,7 @@ export type {
   TableDeclaration,
 } from "./table.ts";
 
-/** Sizes and times; tests make them small. */
+/** Sizes in bytes and times in milliseconds; tests make them small. */
 export interface StoreLimits {
   /** A log longer than this, and than the snapshot, is ended by a new one. */
   readonly logBytes: number;
@@ -69,21 +61,27 @@ export interface StoreLimits {
   readonly queueBytes: number;
   /** What one write takes. */
   readonly batchBytes: number;
-  /** How long another process may take to answer the lock, in ms. */
+  /** What is kept back for a full disk. */
+  readonly reserveBytes: number;
+  /** How long another process may take to answer the lock. */
   readonly lockPatience: number;
-  /** The mark is written this long after the last write, in ms … */
+  /** The mark is written this long after the last write … */
   readonly markIdle: number;
   /** … and this often under load. */
   readonly markBusy: number;
+  /** How long to wait before trying again what the disk refused. */
+  readonly retry: number;
 }
 
 const defaultLimits: StoreLimits = {
   logBytes: 8 << 20,
   queueBytes: 16 << 20,
   batchBytes: 1 << 20,
+  reserveBytes: 16 << 20,
   lockPatience: 5000,
   markIdle: 1000,
   markBusy: 5000,
+  retry: 1000,
 };
 
 /** Takes what the store has to tell. */
@@ -114,6 +112,8 @@ export interface Store {
   readonly durableSeq: number;
   /** False after a disk fault, until a restart. */
   readonly writable: boolean;
+  /** Whether the disk is full: only deletes are taken until there is space. */
+  readonly full: boolean;
   /** The number of the log that is written. */
   readonly generation: number;
   /** What the start had to mend, as sentences: empty after a clean stop. */
@@ -136,25 +136,59 @@ export interface Store {
   settled(seq: number): Promise<void> | undefined;
   /** Writes a snapshot now and begins a new log. */
   checkpoint(): Promise<void>;
+  /** Writes a checked copy of the whole store into an empty folder. */
+  backup(folder: string): Promise<Backup>;
   /** Makes all durable, closes the files and gives the folder free. */
   close(): Promise<void>;
 }
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {
-  const context = contextOf(options);
-  const { files, folder } = context.place;
+  const { folder, files = realFiles, log = () => {} } = options;
+  const { now = Date.now, random = randomBytes } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  const place = { folder, files, now, random };
+  if (process.env["UV_USE_IO_URING"] === "1") {
+    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
+  }
   await makeFolder(files, folder);
-  const lock = await acquireLock(folder, {
-    files,
-    random: context.place.random,
-    patience: context.limits.lockPatience,
-  });
+  const patience = limits.lockPatience;
+  const release = await acquireLock(folder, { files, random, patience });
   try {
-    return await open(context, options.tables, lock);
+    const look = () => surveyFolder(folder, { files, tables: options.tables });
+    let survey = await look();
+    if (!survey.exists) {
+      await createStore(place);
+      survey = await look();
+    }
+    if (survey.refusal !== undefined) throw survey.refusal;
+    const reserve = new Reserve(files, folder, limits.reserveBytes);
+    const writing = await reopen(place, survey, reserve);
+    const mark = await openMark(files, folder);
+    const full = !await reserve.open(limits.batchBytes);
+    const parts = { place, limits, log, survey, writing, reserve, release };
+    return new FileStore({ ...parts, mark, full });
   } catch (error) {
-    await lock.release();
-    throw error;
+    await release();
+    if (!isFull(error)) throw error;
+    const message = `Cannot open ${folder}: there is no space on its disk`;
+    throw new StoreError("disk-full", message, { cause: error });
+  }
+}
+
+/** Reopens the log; on a full disk with the space that was kept back. */
+async function reopen(
+  place: Place,
+  survey: Survey,
+  reserve: Reserve,
+): Promise<OpenLog> {
+  try {
+    return await reopenLog(place, survey);
+  } catch (error) {
+    if (!isFull(error)) throw error;
+    await removeBefore(place, survey.base);
+    await reserve.release();
+    return await reopenLog(place, survey);
   }
 }
 
@@ -177,155 +211,111 @@ export interface Reading {
 /** Reads a data folder for a check or an export. */
 export async function readStore(
   folder: string,
-  options: {
-    readonly tables?: readonly TableDeclaration[];
-    readonly files?: FileSystem;
-  } = {},
+  options: Partial<Pick<StoreOptions, "tables" | "files">> = {},
 ): Promise<Reading> {
+  const { files = realFiles, tables = [] } = options;
   for (let attempt = 1;; attempt++) {
     try {
       const survey = await surveyFolder(folder, {
-        files: options.files ?? realFiles,
-        tables: options.tables ?? [],
+        files,
+        tables,
         thorough: true,
       });
-      const { tables, generation, seq, faults, torn } = survey;
-      const refusal = refuse(folder, survey);
-      return { tables: [...tables], generation, seq, faults, torn, refusal };
+      return { ...survey, tables: [...survey.tables.values()] };
     } catch (error) {
       // A running server removes old generations: read again what is there.
-      if (!isGone(error) || attempt === 5) throw error;
+      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
     }
   }
 }
 
-interface Context {
+/** Removes all generations older than this one. */
+async function removeBefore(place: Place, generation: number): Promise<void> {
+  const { files, folder } = place;
+  for (const name of await files.list(folder)) {
+    const older = (generationOf(name) ?? generation) < generation;
+    if (older) await files.remove(join(folder, name));
+  }
+}
+
+function noticesOf({ torn, log, faults }: Survey): string[] {
+  const notices = faults.map(({ file, byte, line, message }) =>
+    `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
+    "passed over: the generation before it and the logs since are whole"
+  );
+  if (torn === undefined || log === undefined) return notices;
+  return [
+    ...notices,
+    `${torn.file} ended with a torn write at byte ${torn.byte}, line ` +
+    `${torn.line}: ${log.size - log.end} bytes that were never acknowledged ` +
+    "were cut off and kept beside it",
+  ];
+}
+
+interface Parts {
   readonly place: Place;
   readonly limits: StoreLimits;
   readonly log: Log;
-}
-
-function contextOf(options: StoreOptions): Context {
-  return {
-    place: {
-      folder: options.folder,
-      files: options.files ?? realFiles,
-      now: options.now ?? Date.now,
-      random: options.random ?? randomBytes,
-    },
-    limits: { ...defaultLimits, ...options.limits },
-    log: options.log ?? (() => {}),
-  };
-}
-
-async function open(
-  context: Context,
-  tables: readonly TableDeclaration[],
-  lock: Lock,
-): Promise<Store> {
-  const { place, log } = context;
-  const { files, folder } = place;
-  if (process.env["UV_USE_IO_URING"] === "1") {
-    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
-  }
-  const look = () => surveyFolder(folder, { files, tables, thorough: false });
-  let survey = await look();
-  if (!survey.exists) {
-    await removeDrafts(place);
-    await createStore(place);
-    survey = await look();
-  }
-  const error = refuse(folder, survey);
-  if (error !== undefined) throw error;
-  const { log: last } = survey;
-  if (last === undefined) throw new Error(`Cannot open ${folder}: no log`);
-  await removeDrafts(place);
-  const writing = await reopenLog(place, { ...survey, log: last });
-  const mark = await openMark(files, folder);
-  const notices = noticesOf(survey, last);
-  for (const notice of notices) log("error", notice);
-  const store = new FileStore({
-    ...context,
-    lock,
-    survey,
-    mark,
-    notices,
-    writing,
-  });
-  return store;
-}
-
-function noticesOf(survey: Survey, last: LogScan): string[] {
-  const notices: string[] = [];
-  const { torn } = survey;
-  if (torn !== undefined) {
-    notices.push(
-      `${torn.file} ended with a torn write at byte ${torn.byte}, line ` +
-        `${torn.line}: ${last.size - last.end} bytes that were never ` +
-        "acknowledged were cut off and kept beside it",
-    );
-  }
-  for (const { file, byte, line, message } of survey.faults) {
-    notices.push(
-      `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
-        "passed over: the generation before it and the logs since are whole",
-    );
-  }
-  return notices;
-}
-
-interface Parts extends Context {
-  readonly lock: Lock;
   readonly survey: Survey;
-  readonly mark: OpenFile;
-  readonly notices: readonly string[];
-  readonly writing: LogWriter["log"];
+  readonly writing: OpenLog;
+  readonly mark: ConstructorParameters<typeof MarkKeeper>[0];
+  readonly reserve: Reserve;
+  readonly full: boolean;
+  readonly release: () => Promise<void>;
 }
 
 class FileStore implements Store {
   readonly notices: readonly string[];
-  readonly #place: Place;
-  readonly #limits: StoreLimits;
-  readonly #log: Log;
-  readonly #lock: Lock;
-  readonly #store: string;
-  readonly #tables: Tables;
+  readonly #parts: Parts;
   readonly #writer: LogWriter;
-  readonly #mark: OpenFile;
-  #turn: number;
-  #markTimer: NodeJS.Timeout | undefined;
-  #marking: Promise<void> | undefined;
-  #marked: { readonly seq: number; readonly at: number };
-  #advancedAt = 0;
+  readonly #mark: MarkKeeper;
   #seq: number;
-  #closing: Promise<void> | undefined;
+  /** The generation of the newest snapshot, and its length. */
   #base: number;
-  #baseSize: number;
+  #baseBytes: number;
+  /** How long records are, to guess how long a snapshot will be. */
+  #recordBytes: number;
+  #recordCount: number;
   #checkpointing: Promise<void> | undefined;
-  #retryAt = 0;
   #failures = 0;
+  #retryAt = 0;
+  #full = false;
+  /** Whether deletes were taken since the disk was full. */
+  #thinned = false;
+  #roomTimer: NodeJS.Timeout | undefined;
+  #makingRoom: Promise<void> = Promise.resolve();
+  #closing: Promise<void> | undefined;
 
   constructor(parts: Parts) {
-    const { survey, writing } = parts;
-    this.notices = parts.notices;
-    this.#place = parts.place;
-    this.#limits = parts.limits;
-    this.#log = parts.log;
-    this.#lock = parts.lock;
-    this.#store = survey.store;
-    this.#tables = survey.tables;
-    this.#mark = parts.mark;
-    this.#turn = survey.mark?.turn ?? 0;
-    this.#marked = { seq: survey.mark?.seq ?? 0, at: 0 };
+    const { survey, limits, place, writing, log } = parts;
+    this.#parts = parts;
     this.#seq = survey.seq;
     this.#base = survey.base;
-    this.#baseSize = survey.baseSize;
+    this.#baseBytes = survey.baseBytes;
+    this.#recordBytes = survey.baseBytes + writing.offset;
+    this.#recordCount = this.#size();
+    this.notices = noticesOf(survey);
+    for (const notice of this.notices) log("error", notice);
     this.#writer = new LogWriter(writing, survey.seq, {
-      batchBytes: parts.limits.batchBytes,
-      now: parts.place.now,
+      batchBytes: limits.batchBytes,
+      now: place.now,
+      ready: () => this.#full ? this.#release() : undefined,
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
+    this.#mark = new MarkKeeper(parts.mark, {
+      store: survey.store,
+      turn: survey.mark?.turn ?? 0,
+      now: place.now,
+      idle: limits.markIdle,
+      busy: limits.markBusy,
+      position: () => {
+        const { durableSeq, log: { generation, offset } } = this.#writer;
+        return { generation, seq: durableSeq, offset };
+      },
+      failed: (error) => this.#tell("write the mark", error),
+    });
+    if (parts.full) this.#fill();
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -341,12 +331,16 @@ class FileStore implements Store {
     return this.#writer.fault === undefined;
   }
 
+  get full(): boolean {
+    return this.#full;
+  }
+
   get generation(): number {
     return this.#writer.log.generation;
   }
 
   table(name: string): StoredTable {
-    const table = this.#tables.get(name);
+    const table = this.#parts.survey.tables.get(name);
     if (table !== undefined) return table;
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
@@ -354,16 +348,18 @@ class FileStore implements Store {
   commit(operations: readonly Operation[], by: number): Promise<void> {
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
-    this.#admit(bytes);
-    const tables = operations.map((operation) => this.table(operation[1]));
+    const puts = operations.filter(([kind]) => kind === "put").length;
+    this.#admit(bytes, puts);
+    for (const [, name] of operations) this.table(name);
     const seq = ++this.#seq;
-    const undo: Undo[] = operations.map((operation, index) => {
-      const table = tables[index] ?? this.table(operation[1]);
-      return operation[0] === "put"
-        ? table.put(operation[2], seq)
-        : table.delete(operation[2], seq);
-    });
-    const at = new Date(this.#place.now()).toISOString();
+    const undo = operations.map(([kind, name, target]) =>
+      kind === "put"
+        ? this.table(name).put(target, seq)
+        : this.table(name).delete(target, seq)
+    );
+    this.#recordBytes += text.length;
+    this.#recordCount += puts;
+    const at = new Date(this.#parts.place.now()).toISOString();
     return new Promise((resolve, reject) => {
       this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
     });
@@ -375,10 +371,25 @@ class FileStore implements Store {
   }
 
   checkpoint(): Promise<void> {
-    this.#checkpointing ??= this.#checkpoint().finally(() => {
+    if (this.#closing !== undefined) return Promise.reject(closed());
+    this.#checkpointing ??= this.#checkpoint().then(() => {
+      this.#failures = 0;
+    }, (error) => {
+      const wait = this.#parts.limits.retry * 2 ** ++this.#failures;
+      this.#retryAt = this.#parts.place.now() + Math.min(wait, 300_000);
+      this.#tell("write a snapshot", error);
+      throw error;
+    }).finally(() => {
       this.#checkpointing = undefined;
     });
     return this.#checkpointing;
+  }
+
+  async backup(folder: string): Promise<Backup> {
+    // One that runs already may have begun before the last write.
+    await this.#checkpointing?.catch(() => {});
+    await this.checkpoint();
+    return await writeBackup(this.#parts.place, folder, this.#base);
   }
 
   close(): Promise<void> {
@@ -387,137 +398,140 @@ class FileStore implements Store {
   }
 
   /** Throws, with nothing applied, when a transaction cannot be accepted. */
-  #admit(bytes: number): void {
-    if (this.#closing !== undefined) {
-      throw new StoreError("closed", "The store is closed");
-    }
+  #admit(bytes: number, puts: number): void {
     const { fault, queuedBytes } = this.#writer;
+    if (this.#closing !== undefined) throw closed();
     if (fault !== undefined) {
-      throw new StoreError(
-        "read-only",
-        "The store is read-only after a disk fault, until a restart",
-        { cause: fault },
-      );
+      const message = "The store is read-only after a disk fault";
+      throw new StoreError("read-only", message, { cause: fault });
+    }
+    if (this.#full && puts > 0) {
+      throw new StoreError("disk-full", "There is no space on the disk");
     }
     // One that is larger than the whole queue goes alone.
-    if (queuedBytes > 0 && queuedBytes + bytes > this.#limits.queueBytes) {
-      throw new StoreError(
-        "overloaded",
-        `${queuedBytes} bytes wait to be written already`,
-      );
+    const { queueBytes } = this.#parts.limits;
+    if (queuedBytes > 0 && queuedBytes + bytes > queueBytes) {
+      const message = `${queuedBytes} bytes wait to be written already`;
+      throw new StoreError("overloaded", message);
     }
+    if (this.#full) this.#thinned = true;
   }
 
   #advanced(): void {
-    this.#advancedAt = this.#place.now();
-    this.#scheduleMark();
-    const { log } = this.#writer;
-    const due = log.offset > Math.max(this.#limits.logBytes, this.#baseSize);
-    if (!due || this.#checkpointing !== undefined) return;
-    if (this.#closing !== undefined || this.#advancedAt < this.#retryAt) return;
-    this.checkpoint().catch(() => {}); // logged there, and tried again later
+    this.#mark.touch();
+    const { limits, place } = this.#parts;
+    const guess = this.#guess();
+    const least = Math.max(limits.logBytes, this.#baseBytes, guess);
+    const due = this.#writer.log.offset > least && !this.#full &&
+      place.now() >= this.#retryAt && this.#closing === undefined;
+    // A failure is told there, and tried again later.
+    if (due) this.checkpoint().catch(() => {});
   }
 
   #undone(error: StoreError): void {
     this.#seq = this.#writer.durableSeq;
-    this.#log("error", error.message);
+    this.#parts.log("error", error.message);
+    if (error.code === "disk-full") this.#fill();
   }
 
   async #checkpoint(): Promise<void> {
-    try {
-      const cut = this.#seq;
-      const tables = freeze(this.#tables);
-      const generation = this.generation + 1;
-      const start = { store: this.#store, generation, seq: cut };
-      const next = prepareLog(this.#place, start);
-      await this.#writer.rotate(cut, next).catch(async (error) => {
-        await next.then(({ discard }) => discard(), () => {});
-        throw error;
-      });
-      await this.#writeSnapshot(tables, generation, cut);
-      this.#failures = 0;
-    } catch (error) {
-      this.#failures++;
-      const wait = Math.min(1000 * 2 ** this.#failures, 300_000);
-      this.#retryAt = this.#place.now() + wait;
-      this.#log("error", describe("Cannot write a snapshot", error));
-      throw error;
+    const { place, survey } = this.#parts;
+    const { files, folder, now } = place;
+    const need = Math.ceil(this.#guess() * 1.1) + 4096;
+    const free = await files.free(folder);
+    if (free < need) {
+      const message = `there are ${free} bytes of space, it needs ${need}`;
+      throw new StoreError("disk-full", message);
     }
-  }
-
-  async #writeSnapshot(
-    tables: readonly FrozenTable[],
-    generation: number,
-    seq: number,
-  ): Promise<void> {
-    const { files, folder, now } = this.#place;
+    // From here to the promise of `rotate` nothing else can run.
+    const seq = this.#seq;
+    const tables = freeze(survey.tables);
+    const generation = this.generation + 1;
+    const start = { store: survey.store, generation, seq };
+    const next = prepareLog(place, start);
+    next.catch(() => {}); // the writer may look at it only later
+    await this.#writer.rotate(seq, next).catch(async (error) => {
+      await next.then(({ discard }) => discard(), () => {});
+      throw error;
+    });
+    const path = join(folder, names.snapshot(generation));
     const at = new Date(now()).toISOString();
-    const head = { store: this.#store, generation, seq, at };
-    let size = 0;
-    await writeWhole(
-      files,
-      join(folder, names.snapshot(generation)),
-      async (file) => {
-        size = await writeSnapshot(file, head, tables);
-      },
-    );
+    let bytes = 0;
+    await writeWhole(files, path, async (file) => {
+      bytes = await writeSnapshot(file, { ...start, at }, tables);
+    });
     const previous = this.#base;
     this.#base = generation;
-    this.#baseSize = size;
-    this.#log("info", "Wrote a snapshot", { generation, seq, bytes: size });
-    await this.#removeBefore(previous);
+    this.#baseBytes = this.#recordBytes = bytes;
+    this.#recordCount = tables.reduce((sum, { rows }) => sum + rows.length, 0);
+    this.#parts.log("info", "Wrote a snapshot", { generation, seq, bytes });
+    await removeBefore(place, this.#full ? generation : previous);
   }
 
-  /** Removes all generations older than this one. */
-  async #removeBefore(generation: number): Promise<void> {
-    const { files, folder } = this.#place;
-    for (const name of await files.list(folder)) {
-      const found = /^(?:wal|snapshot)-(\d+)\.json/.exec(name)?.[1];
-      if (found === undefined || name.includes(".torn-")) continue;
-      if (Number(found) < generation) await files.remove(join(folder, name));
+  /** How long a snapshot would be. */
+  #guess(): number {
+    const each = this.#recordBytes / Math.max(1, this.#recordCount);
+    return Math.round(each * this.#size());
+  }
+
+  #size(): number {
+    let size = 0;
+    for (const table of this.#parts.survey.tables.values()) size += table.size;
+    return size;
+  }
+
+  /** The disk is full: from now on only deletes, until there is space. */
+  #fill(): void {
+    this.#full = true;
+    if (this.#roomTimer !== undefined || this.#closing !== undefined) return;
+    this.#roomTimer = setTimeout(() => {
+      this.#makingRoom = this.#makeRoom().catch((error) => {
+        this.#tell("make room", error);
+      }).finally(() => {
+        this.#roomTimer = undefined;
+        if (this.#full && this.writable) this.#fill();
+      });
+    }, this.#parts.limits.retry).unref();
+  }
+
+  async #makeRoom(): Promise<void> {
+    const { place, limits, reserve, log } = this.#parts;
+    if (await reserve.fill(limits.batchBytes)) {
+      this.#full = this.#thinned = false;
+      log("info", "There is space on the disk again");
+    } else if (this.#thinned && place.now() >= this.#retryAt) {
+      // The deletes give their space back in a new snapshot; what is kept
+      // back and the earlier generation make room for it.
+      await removeBefore(place, this.#base);
+      await reserve.release();
+      await this.checkpoint();
+      this.#thinned = false;
     }
   }
 
-  #scheduleMark(): void {
-    if (this.#markTimer !== undefined || this.#closing !== undefined) return;
-    this.#markTimer = setTimeout(() => {
-      this.#markTimer = undefined;
-      const now = this.#place.now();
-      const idle = now - this.#advancedAt >= this.#limits.markIdle;
-      const busy = now - this.#marked.at >= this.#limits.markBusy;
-      if (idle || busy) this.#writeMark(false).catch(() => {});
-      else this.#scheduleMark();
-    }, this.#limits.markIdle);
-    this.#markTimer.unref();
+  /** On a full disk the write itself tells what is wrong. */
+  #release(): Promise<void> {
+    return this.#parts.reserve.release().catch(() => {});
   }
 
-  async #writeMark(clean: boolean): Promise<void> {
-    while (this.#marking !== undefined) await this.#marking.catch(() => {});
-    const { log, durableSeq } = this.#writer;
-    this.#turn++;
-    this.#marking = writeMark(this.#mark, {
-      store: this.#store,
-      turn: this.#turn,
-      generation: log.generation,
-      seq: durableSeq,
-      offset: log.offset,
-      clean,
-    }).finally(() => {
-      this.#marking = undefined;
-    });
-    this.#marked = { seq: durableSeq, at: this.#place.now() };
-    await this.#marking.catch((error) => {
-      this.#log("error", describe("Cannot write the mark", error));
-    });
+  #tell(what: string, error: unknown): void {
+    this.#parts.log("error", `Cannot ${what}: ${errorText(error)}`);
   }
 
   async #close(): Promise<void> {
-    await this.#checkpointing?.catch(() => {});
-    await this.#writer.idle();
-    clearTimeout(this.#markTimer);
-    await this.#writeMark(this.writable);
-    await this.#mark.close();
-    await this.#writer.log.file.close();
-    await this.#lock.release();
+    clearTimeout(this.#roomTimer);
+    try {
+      await this.#makingRoom;
+      await this.#checkpointing?.catch(() => {});
+      await this.#writer.idle();
+      await this.#mark.close(this.writable);
+      await this.#writer.log.file.close();
+    } finally {
+      await this.#parts.release();
+    }
   }
+}
+
+function closed(): StoreError {
+  return new StoreError("closed", "The store is closed");
 }

@@ -18,24 +18,24 @@
  */
 
 import { join } from "node:path";
-import {
-  errorCode,
-  errorText,
-  type Fault,
-  StoreError,
-  type StoreErrorCode,
-} from "./error.ts";
-import { type FileSystem, readSmall } from "./files.ts";
+import { type Fault, StoreError } from "./error.ts";
+import { type FileSystem, readSmall, withFile } from "./files.ts";
 import {
   type Apply,
   type LogScan,
-  type Operation,
+  type LogStart,
   refuseNewer,
   scanLog,
+  unknown,
 } from "./log.ts";
 import { type Mark, readMark } from "./mark.ts";
-import { readSnapshot, type SnapshotScan } from "./snapshot.ts";
-import { type TableDeclaration, Tables } from "./table.ts";
+import { scanSnapshot } from "./snapshot.ts";
+import {
+  makeTables,
+  obtain,
+  type TableDeclaration,
+  type Tables,
+} from "./table.ts";
 
 /** The names of the files of a data folder. */
 export const names = {
@@ -44,43 +44,44 @@ export const names = {
   snapshot: (generation: number): string => `snapshot-${generation}.json`,
 };
 
-/** Why a folder cannot be opened as it is. */
-export interface Refusal {
-  readonly code: StoreErrorCode;
-  readonly fault: Fault;
+/** The generation of a log or snapshot, by its file's name. */
+export function generationOf(name: string): number | undefined {
+  const found = /^(?:wal-(\d+)\.jsonl|snapshot-(\d+)\.json)$/.exec(name);
+  return found === null ? undefined : Number(found[1] ?? found[2]);
 }
 
 /** What a data folder says. */
 export interface Survey {
   /** False when the folder holds no store, or one that was never finished. */
-  readonly exists: boolean;
-  readonly store: string;
-  readonly tables: Tables;
-  /** The highest sequence that was read. */
-  readonly seq: number;
-  /** The snapshot that the state was read from; 0 when from the first log. */
-  readonly base: number;
-  readonly baseSize: number;
-  /** The last log. */
-  readonly generation: number;
-  readonly log: LogScan | undefined;
-  readonly mark: Mark | undefined;
+  exists: boolean;
+  /** The store's id. */
+  store: string;
+  tables: Tables;
+  /** The last good sequence. */
+  seq: number;
+  /** The snapshot from which the state was read; 0 when from the first log. */
+  base: number;
+  /** How long that snapshot is. */
+  baseBytes: number;
+  /** The last log, and what it says. */
+  generation: number;
+  log: LogScan | undefined;
+  mark: Mark | undefined;
   /** What a power cut left of the last write: it would be cut off. */
-  readonly torn: Fault | undefined;
-  readonly faults: readonly Fault[];
-  /** The first fault that forbids to open the store. */
-  readonly refusal: Refusal | undefined;
-  /** All generations whose files were seen, ascending. */
-  readonly logs: readonly number[];
-  readonly snapshots: readonly number[];
+  torn: Fault | undefined;
+  readonly faults: Fault[];
+  /** Why the store cannot be opened as it is. */
+  refusal: StoreError | undefined;
 }
 
 /** How to read a folder. */
 export interface SurveyOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
-  /** Reads the earlier generation as well, to find its faults. */
-  readonly thorough: boolean;
+  /** Also looks for faults where the state does not come from. */
+  readonly thorough?: boolean;
+  /** Goes on from this snapshot although something is damaged. */
+  readonly salvage?: number;
 }
 
 /** Reads a data folder without changing anything in it. */
@@ -88,352 +89,227 @@ export async function surveyFolder(
   folder: string,
   options: SurveyOptions,
 ): Promise<Survey> {
-  const surveyor = new Surveyor(folder, options);
-  await surveyor.run();
-  return surveyor;
-}
+  const { files } = options;
+  const present = new Set(await files.list(folder));
+  const generations = [...present].flatMap((name) => generationOf(name) ?? []);
+  const survey: Survey = {
+    exists: present.has(names.meta),
+    store: "",
+    tables: makeTables(options.tables),
+    seq: 0,
+    base: 0,
+    baseBytes: 0,
+    generation: Math.max(0, ...generations),
+    log: undefined,
+    mark: await readMark(files, folder),
+    torn: undefined,
+    faults: [],
+    refusal: undefined,
+  };
 
-class Surveyor implements Survey {
-  readonly #folder: string;
-  readonly #options: SurveyOptions;
-  exists = false;
-  store = "";
-  tables: Tables;
-  seq = 0;
-  base = 0;
-  baseSize = 0;
-  generation = 0;
-  log: LogScan | undefined;
-  mark: Mark | undefined;
-  torn: Fault | undefined;
-  faults: Fault[] = [];
-  refusal: Refusal | undefined;
-  logs: readonly number[] = [];
-  snapshots: readonly number[] = [];
+  const read = new Set<string>();
+  const isUnread = (name: string) => present.has(name) && !read.has(name);
 
-  constructor(folder: string, options: SurveyOptions) {
-    this.#folder = folder;
-    this.#options = options;
-    this.tables = new Tables(options.tables);
-  }
+  const refuse = (fault: Fault): never => {
+    if (!survey.faults.includes(fault)) survey.faults.push(fault);
+    throw damaged(folder, fault, survey.seq);
+  };
 
-  async run(): Promise<void> {
-    const found = await this.#options.files.list(this.#folder);
-    const generations = (pattern: RegExp) =>
-      found.flatMap((name) => {
-        const number = pattern.exec(name)?.[1];
-        return number === undefined ? [] : [Number(number)];
-      }).sort((one, other) => one - other);
-    this.logs = generations(/^wal-([1-9]\d*)\.jsonl$/);
-    this.snapshots = generations(/^snapshot-([1-9]\d*)\.json$/);
-    if (!await this.#readMeta()) return;
-    this.exists = true;
-    this.mark = await readMark(this.#options.files, this.#folder);
-    this.generation = Math.max(
-      this.logs.at(-1) ?? 0,
-      this.snapshots.at(-1) ?? 0,
-    );
-    await this.#readState();
-    if (this.#options.thorough) await this.#readEarlier();
-  }
-
-  /** Whether there is a store at all: its meta file is written last. */
-  async #readMeta(): Promise<boolean> {
-    const { files } = this.#options;
-    const bytes = await readSmall(files, this.#folder, names.meta);
-    if (bytes === undefined) {
-      const first = this.logs.length === 1 && this.logs[0] === 1;
-      if (this.snapshots.length === 0 && this.logs.length === 0) return false;
-      if (first && this.snapshots.length === 0) {
-        const log = await this.#readLog(1, () => {});
-        if (log.header !== undefined && log.size === log.end && log.seq === 0) {
-          return false;
-        }
-      }
-      this.#refuse("damaged", whole(names.meta, "it is missing"));
-      return true;
-    }
-    try {
-      const meta = JSON.parse(bytes.toString()) as Record<string, unknown>;
-      refuseNewer(meta["format"]);
-      if (typeof meta["store"] !== "string") throw new Error("no store");
-      this.store = meta["store"];
-    } catch (error) {
-      if (error instanceof StoreError) {
-        this.#refuse(error.code, whole(names.meta, error.message));
-      } else {
-        this.#refuse("damaged", whole(names.meta, "it is not readable"));
-      }
-    }
-    return true;
-  }
-
-  /** Reads from the newest snapshot that leads to the end of the last log. */
-  async #readState(): Promise<void> {
-    if (this.refusal?.code === "format") return;
-    // Without a snapshot the first log alone can begin a state: the empty one.
-    const bases = [...this.snapshots].reverse();
-    if (this.logs[0] === 1) bases.push(0);
-    if (bases.length === 0) {
-      this.#refuse(
-        "damaged",
-        whole(names.log(1), "it is missing, and no snapshot stands for it"),
-      );
-      return;
-    }
-    const first = this.refusal;
-    let best: Refusal | undefined;
-    for (const base of bases) {
-      this.refusal = undefined;
-      this.tables = new Tables(this.#options.tables);
-      this.torn = undefined;
-      this.log = undefined;
-      this.base = base;
-      this.seq = 0;
-      if (base === 0 || await this.#readBase(base)) await this.#readLogs();
-      if (this.refusal === undefined) break;
-      best ??= this.refusal;
-      // Only a damaged snapshot may be passed over, not a damaged log.
-      if (this.#refusedOver(best) || this.#refusedOver(this.refusal)) break;
-    }
-    if (this.refusal !== undefined) this.refusal = best;
-    this.refusal = first ?? this.refusal;
-  }
-
-  #refusedOver(refusal: Refusal): boolean {
-    return refusal.code === "format" ||
-      !refusal.fault.file.startsWith("snapshot-");
-  }
-
-  async #readBase(generation: number): Promise<boolean> {
-    const name = names.snapshot(generation);
-    const scan = await this.#readSnapshot(generation, this.tables);
-    for (const fault of scan.faults) this.#refuse("damaged", fault);
-    const { head } = scan;
-    if (head === undefined || scan.faults.length > 0) return false;
-    if (head.generation !== generation || this.#isForeign(head.store)) {
-      this.#refuse(
-        "damaged",
-        whole(name, "it belongs to another log or store"),
-      );
-      return false;
-    }
-    this.seq = head.seq;
-    this.baseSize = scan.size;
-    return true;
-  }
-
-  async #readLogs(): Promise<void> {
-    const last = this.generation;
-    for (let at = Math.max(this.base, 1); at <= last; at++) {
-      const name = names.log(at);
-      if (!this.logs.includes(at)) {
-        this.#refuse("damaged", whole(name, "it is missing"));
-        return;
-      }
-      const before = this.seq;
-      const log = await this.#readLog(at, this.#applier());
-      this.log = log;
-      this.#judgeLog(log, { name, at, before });
-      if (log.header !== undefined) this.seq = log.seq;
-      if (this.refusal !== undefined) return;
-    }
-    const durable = this.mark?.store === this.store ? this.mark?.seq ?? 0 : 0;
-    if (durable > this.seq) {
-      this.#refuse("damaged", {
-        file: names.log(last),
-        byte: this.log?.end ?? 0,
-        line: 0,
-        message: `it ends at sequence ${this.seq}, but the mark proves that ` +
-          `sequence ${durable} was acknowledged`,
-      });
-    }
-  }
-
-  #judgeLog(
-    log: LogScan,
-    place: {
-      readonly name: string;
-      readonly at: number;
-      readonly before: number;
-    },
-  ): void {
-    const { header, bad } = log;
-    const last = place.at === this.generation;
-    const faults = bad.map(({ byte, line, message }): Fault => ({
-      file: place.name,
-      byte,
-      line,
-      message,
-    }));
-    const [fault] = faults;
-    if (header === undefined) {
-      this.#refuse(
-        "damaged",
-        fault ?? whole(place.name, "it has no header"),
-      );
-      return;
-    }
-    const fits = header.generation === place.at &&
-      header.seq === place.before && !this.#isForeign(header.store);
-    if (!fits) {
-      this.#refuse(
-        "damaged",
-        whole(place.name, "its header does not continue what is before it"),
-      );
-    }
-    if (fault === undefined) {
-      if (!last && !log.sealed) {
-        this.#refuse("damaged", {
-          file: place.name,
-          byte: log.end,
-          line: 0,
-          message: "it ends without a seal, though another log follows",
-        });
-      }
-      return;
-    }
-    // The rules 1, 2, 5 and 4 of the head of this file; 3 is in the scan.
-    const marked = this.mark?.store === header.store ? this.mark.seq : 0;
-    const refused = !last || log.sealed ||
-      Math.max(log.proven, marked) > log.seq || !bad.every(({ torn }) => torn);
-    if (refused) { for (const each of faults) this.#refuse("damaged", each); }
-    else this.torn = fault;
-  }
-
-  #isForeign(store: string): boolean {
-    if (this.store === "") this.store = store;
-    return this.store !== store;
-  }
-
-  #applier(): Apply {
-    const tables = this.tables;
-    return (operations, seq) => {
-      for (const operation of operations) applyTo(tables, operation, seq);
-    };
-  }
-
-  /** Looks for faults in what the state did not need. */
-  async #readEarlier(): Promise<void> {
-    const spare = new Tables([]);
-    for (const generation of this.snapshots) {
-      if (generation >= this.base) continue;
-      const scan = await this.#readSnapshot(generation, spare);
-      this.faults.push(...scan.faults);
-    }
-    for (const generation of this.logs) {
-      if (generation >= this.base) continue;
-      const { bad, sealed, end } = await this.#readLog(generation, () => {});
-      const file = names.log(generation);
-      for (const { byte, line, message } of bad) {
-        this.faults.push({ file, byte, line, message });
-      }
-      if (bad.length === 0 && !sealed) {
-        const message = "it ends without a seal, though another log follows";
-        this.faults.push({ file, byte: end, line: 0, message });
-      }
-    }
-  }
-
-  async #readSnapshot(
-    generation: number,
-    tables: Tables,
-  ): Promise<SnapshotScan> {
-    const name = names.snapshot(generation);
-    const path = join(this.#folder, name);
-    const file = await this.#options.files.open(path, "read");
-    try {
-      return await readSnapshot(file, name, tables);
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      this.#refuse(error.code, whole(name, error.message));
-      return { head: undefined, count: 0, size: 0, faults: [] };
-    } finally {
-      await file.close();
-    }
-  }
-
-  async #readLog(generation: number, apply: Apply): Promise<LogScan> {
+  const readLog = (generation: number, apply: Apply) => {
     const name = names.log(generation);
-    const path = join(this.#folder, name);
-    const file = await this.#options.files.open(path, "read");
-    try {
-      return await scanLog(file, apply);
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      this.#refuse(error.code, whole(name, error.message));
-      const { size } = await file.stat();
-      return {
-        header: undefined,
-        seq: this.seq,
-        end: 0,
-        size,
-        sealed: false,
-        unended: false,
-        bad: [],
-        proven: 0,
-        beyond: 0,
-      };
-    } finally {
-      await file.close();
+    if (!present.has(name)) return refuse(whole(name, "it is missing"));
+    read.add(name);
+    return withFile(
+      files,
+      join(folder, name),
+      (file) => scanLog(file, name, apply),
+    );
+  };
+
+  const readSnapshot = (generation: number, tables: Tables) => {
+    const name = names.snapshot(generation);
+    read.add(name);
+    return withFile(
+      files,
+      join(folder, name),
+      (file) => scanSnapshot(file, name, tables),
+    );
+  };
+
+  /** Whether what a file says of itself continues what was read so far. */
+  const fits = (start: LogStart, generation: number, seq: number) => {
+    if (survey.store === "") survey.store = start.store;
+    return start.store === survey.store && start.generation === generation &&
+      start.seq === seq;
+  };
+
+  /** The sequence that the mark proves to have been acknowledged. */
+  const marked = () =>
+    survey.mark?.store === survey.store ? survey.mark.seq : 0;
+
+  const readMeta = async () => {
+    const bytes = await readSmall(files, folder, names.meta);
+    if (bytes === undefined) {
+      if (survey.generation === 0) return;
+      // The first log is made before: one without a transaction is no store.
+      const first = survey.generation === 1 ? await readLog(1, () => {}) : null;
+      if (
+        first?.header !== undefined && first.size === first.end &&
+        first.seq === 0
+      ) return;
+      survey.exists = true;
+      refuse(whole(names.meta, "it is missing"));
+      return;
     }
-  }
+    let meta: { readonly format?: unknown; readonly store?: unknown } = {};
+    try {
+      meta = JSON.parse(bytes.toString());
+    } catch {
+      refuse(whole(names.meta, "it is not JSON"));
+    }
+    refuseNewer(names.meta, meta.format);
+    if (typeof meta.store === "string") survey.store = meta.store;
+    else refuse(whole(names.meta, "it does not name the store"));
+  };
 
-  #refuse(code: StoreErrorCode, fault: Fault): void {
-    const known = this.faults.some((each) =>
-      each.file === fault.file && each.byte === fault.byte &&
-      each.message === fault.message
-    );
-    if (!known) this.faults.push(fault);
-    this.refusal ??= { code, fault };
+  const readState = async (base: number) => {
+    survey.base = base;
+    survey.seq = 0;
+    survey.tables = makeTables(options.tables);
+    survey.log = survey.torn = undefined;
+    let last: LogScan | undefined;
+    if (base > 0) {
+      const { head, size, faults } = await readSnapshot(base, survey.tables);
+      survey.faults.push(...faults);
+      const [fault] = faults;
+      if (fault !== undefined && options.salvage === undefined) refuse(fault);
+      if (head === undefined || !fits(head, base, head.seq)) {
+        const name = names.snapshot(base);
+        return refuse(whole(name, "it is of another store or generation"));
+      }
+      survey.seq = head.seq;
+      survey.baseBytes = size;
+    }
+    for (let each = Math.max(base, 1); each <= survey.generation; each++) {
+      const apply: Apply = (operations, seq) => {
+        for (const [kind, name, target] of operations) {
+          const table = obtain(survey.tables, name);
+          if (kind === "put") table.put(target, seq);
+          else if (kind === "del") table.delete(target, seq);
+          else {throw unknown(
+              names.log(each),
+              `operation ${String(kind)} is one`,
+            );}
+        }
+      };
+      last = survey.log = await readLog(each, apply);
+      judge(each, last);
+    }
+    if (marked() > survey.seq) {
+      const message =
+        `it ends at sequence ${survey.seq}, but the mark proves ` +
+        `that sequence ${marked()} was acknowledged`;
+      const file = names.log(survey.generation);
+      refuse({ file, byte: last?.end ?? 0, line: 0, message });
+    }
+  };
+
+  /** The rules of the head of this file; rule 3 is kept by the scan itself. */
+  const judge = (generation: number, log: LogScan) => {
+    const file = names.log(generation);
+    const { header, faults: [fault] } = log;
+    if (header === undefined) {
+      return refuse(fault ?? whole(file, "it has no header"));
+    }
+    if (!fits(header, generation, survey.seq)) {
+      refuse(whole(file, "its header does not continue what is before it"));
+    }
+    survey.seq = log.seq;
+    const last = generation === survey.generation;
+    const known = Math.max(log.proven, marked());
+    if (fault === undefined) {
+      if (last || log.sealed) return;
+      refuse(unsealed(file, log.end));
+    } else if (last && !log.sealed && log.torn && known <= log.seq) {
+      survey.torn = fault;
+    } else {
+      survey.faults.push(...log.faults);
+      refuse(fault);
+    }
+  };
+
+  /** Looks for faults in all that was not read yet. */
+  const readRest = async () => {
+    const spare: Tables = new Map();
+    for (const generation of new Set(generations)) {
+      if (isUnread(names.snapshot(generation))) {
+        survey.faults.push(...(await readSnapshot(generation, spare)).faults);
+      }
+      const file = names.log(generation);
+      if (isUnread(file)) {
+        const { faults, sealed, end } = await readLog(generation, () => {});
+        survey.faults.push(...faults);
+        const whole = faults.length > 0 || sealed ||
+          generation === survey.generation;
+        if (!whole) survey.faults.push(unsealed(file, end));
+      }
+    }
+  };
+
+  const attempt = async (work: () => Promise<void>) => {
+    try {
+      await work();
+      return undefined;
+    } catch (error) {
+      if (error instanceof StoreError) return error;
+      throw error;
+    }
+  };
+
+  survey.refusal = await attempt(readMeta);
+  if (!survey.exists || survey.refusal?.code === "format") return survey;
+  const snapshots = generations.filter((each) =>
+    present.has(names.snapshot(each))
+  );
+  const bases = [...new Set(snapshots)].sort((one, other) => other - one);
+  // Without a snapshot the first log alone can begin a state: the empty one.
+  if (present.has(names.log(1)) || bases.length === 0) bases.push(0);
+  let first: StoreError | undefined;
+  for (
+    const base of options.salvage === undefined ? bases : [options.salvage]
+  ) {
+    const refusal = await attempt(() => readState(base));
+    first ??= refusal;
+    // Only a damaged snapshot may be passed over, never a damaged log.
+    if (refusal === undefined) first = undefined;
+    if (!refusal?.fault?.file.startsWith("snapshot-")) break;
   }
+  survey.refusal ??= first;
+  if (options.thorough) {
+    survey.refusal ??= await attempt(readRest);
+  }
+  return survey;
 }
 
-/** Applies one operation that the log holds. */
-export function applyTo(
-  tables: Tables,
-  operation: Operation,
-  seq: number,
-): void {
-  const [kind, name, target] = operation;
-  if (kind === "put") tables.obtain(name).put(target, seq);
-  else if (kind === "del") tables.obtain(name).delete(target, seq);
-  else {
-    throw new StoreError(
-      "format",
-      `it holds the operation ${JSON.stringify(kind)}, unknown to this version`,
-    );
-  }
-}
-
-/** The refusal of a survey as an error. */
-export function refuse(folder: string, survey: Survey): StoreError | undefined {
-  const { refusal, seq } = survey;
-  if (refusal === undefined) return undefined;
-  const { file, byte, line, message } = refusal.fault;
-  if (refusal.code === "format") {
-    return new StoreError(
-      "format",
-      `Cannot open ${folder}: ${file}: ${message}`,
-      { folder, fault: refusal.fault },
-    );
-  }
+function damaged(folder: string, fault: Fault, seq: number): StoreError {
+  const { file, byte, line, message } = fault;
   const place = line === 0 ? `byte ${byte}` : `byte ${byte}, line ${line}`;
   return new StoreError(
     "damaged",
     `Cannot open ${folder}: ${file} is damaged (${place}: ${message}); the ` +
       `last good sequence is ${seq}. Nothing was changed. The command ` +
       `"repair" keeps a copy of all that it cuts off`,
-    { folder, fault: refusal.fault, seq },
+    { fault, seq },
   );
+}
+
+/** Only a log that ends with a seal may have a successor. */
+function unsealed(file: string, byte: number): Fault {
+  const message = "it ends without a seal, though another log follows";
+  return { file, byte, line: 0, message };
 }
 
 /** A fault of a whole file. */
 function whole(file: string, message: string): Fault {
   return { file, byte: 0, line: 0, message };
-}
-
-/** Whether an error says that a file went away while it was about to be read. */
-export function isGone(error: unknown): boolean {
-  return errorCode(error) === "ENOENT" || errorText(error).includes("ENOENT");
 }

@@ -280,31 +280,17 @@ export class StoredTable implements Table {
   }
 }
 
-/** All tables, by name: those declared, and those found on the disk. */
-export class Tables {
-  readonly #tables = new Map<string, StoredTable>();
+/** All tables by name: those declared, and those found on the disk. */
+export type Tables = Map<string, StoredTable>;
 
-  constructor(declarations: readonly TableDeclaration[]) {
-    for (const declaration of declarations) {
-      this.#tables.set(declaration.name, new StoredTable(declaration));
-    }
-  }
+/** Empty tables. */
+export function makeTables(declared: readonly TableDeclaration[]): Tables {
+  return new Map(declared.map((each) => [each.name, new StoredTable(each)]));
+}
 
-  get(name: string): StoredTable | undefined {
-    return this.#tables.get(name);
-  }
-
-  /** A table that the disk names; its records are kept though undeclared. */
-  obtain(name: string): StoredTable {
-    let table = this.#tables.get(name);
-    if (table === undefined) {
-      table = new StoredTable({ name });
-      this.#tables.set(name, table);
-    }
-    return table;
-  }
-
-  [Symbol.iterator](): Iterator<StoredTable> {
-    return this.#tables.values();
-  }
+/** A table that the disk names; its records are kept though undeclared. */
+export function obtain(tables: Tables, name: string): StoredTable {
+  const table = tables.get(name) ?? new StoredTable({ name });
+  tables.set(name, table);
+  return table;
 }

@@ -13,8 +13,9 @@
 
 import { Buffer } from "node:buffer";
 import { errorText, StoreError } from "./error.ts";
-import { isFull, type OpenFile, writeAll } from "./files.ts";
-import { encodeEntries, encodeSeal, type Entry } from "./log.ts";
+import { isFull, writeAll } from "./files.ts";
+import { encodeEntries, encodeLine, type Entry } from "./log.ts";
+import type { OpenLog, PreparedLog } from "./recovery.ts";
 import type { Undo } from "./table.ts";
 
 /** A transaction that is applied in memory and waits to be written. */
@@ -24,28 +25,12 @@ export interface Pending extends Entry {
   readonly reject: (error: StoreError) => void;
 }
 
-/** The log that is being written. */
-export interface OpenLog {
-  readonly file: OpenFile;
-  readonly generation: number;
-  /** Where the CRC of its lines begins. */
-  readonly seed: number;
-  /** Where the next line goes; all before is on the disk. */
-  offset: number;
-}
-
-/** A log that is on the disk under another name. */
-export interface PreparedLog {
-  readonly log: OpenLog;
-  /** Gives it its name, on the disk. */
-  publish(): Promise<void>;
-  discard(): Promise<void>;
-}
-
 /** What the writer tells its store. */
 export interface WriterOptions {
   readonly batchBytes: number;
   readonly now: () => number;
+  /** Called before each write; what it returns is waited for. */
+  readonly ready: () => Promise<void> | undefined;
   /** More is durable, or another log is written. */
   readonly advanced: () => void;
   /** All that was not durable has been taken back. */
@@ -165,14 +150,14 @@ export class LogWriter {
   }
 
   async #write(batch: readonly Pending[]): Promise<void> {
-    const log = this.#log;
+    await this.#options.ready();
     const total = batch.reduce((sum, { bytes }) => sum + bytes, 0);
     const buffer = total <= this.#buffer.length
       ? this.#buffer
       : Buffer.allocUnsafe(total);
     const length = encodeEntries(buffer, batch, {
       durable: this.#durableSeq,
-      seed: log.seed,
+      seed: this.#log.seed,
     });
     if (!await this.#append(buffer.subarray(0, length))) return;
     this.#durableSeq += batch.length;
@@ -194,9 +179,9 @@ export class LogWriter {
       return false;
     }
     try {
-      await log.file.sync();
-      const { size, links } = await log.file.stat();
-      if (size !== log.offset + bytes.length || links === 0) {
+      await log.file.datasync();
+      const { size, nlink } = await log.file.stat();
+      if (size !== log.offset + bytes.length || nlink === 0) {
         throw new Error("another process changed or removed the log");
       }
     } catch (error) {
@@ -210,7 +195,7 @@ export class LogWriter {
   async #cutBack(cause: unknown): Promise<void> {
     try {
       await this.#log.file.truncate(this.#log.offset);
-      await this.#log.file.sync();
+      await this.#log.file.datasync();
     } catch (error) {
       this.#fail(error);
       return;
@@ -271,19 +256,16 @@ export class LogWriter {
       turn.reject(error);
       return;
     }
-    const seal = encodeSeal({
-      seq: turn.cut,
-      at: new Date(this.#options.now()).toISOString(),
-      seed: old.seed,
-    });
-    if (!await this.#append(seal)) return;
+    const at = new Date(this.#options.now()).toISOString();
+    const seal = `"seal":${turn.cut},"at":"${at}"}`;
+    if (!await this.#append(encodeLine(seal, old.seed))) return;
     try {
       await next.publish();
     } catch (error) {
       this.#fail(error);
       return;
     }
-    this.#log = next.log;
+    this.#log = next;
     this.#turn = undefined;
     await old.file.close().catch(() => {}); // it is whole on the disk
     turn.resolve();

@@ -1,0 +1,261 @@
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { openStore, type Store } from "../../src/store/store.ts";
+import { Disk, type Fate, type Step } from "../torture/disk.ts";
+import { folderFor, tables } from "./support.ts";
+
+async function diskFor(t: TestContext): Promise<Disk> {
+  return new Disk({ folder: await folderFor(t) });
+}
+
+async function open(t: TestContext, disk: Disk): Promise<Store> {
+  const { folder } = disk;
+  const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
+  const store = await openStore({ folder, files: disk, tables, limits });
+  t.after(() => store.close().catch(() => {}));
+  return store;
+}
+
+/** Makes the next step of a kind on the log come to `fate`, once. */
+function once(disk: Disk, kind: Step["kind"], fate: Fate): void {
+  disk.fate = (step) => {
+    if (step.kind !== kind || !/^wal-\d+\.jsonl$/.test(step.name)) return;
+    disk.fate = () => undefined;
+    return fate;
+  };
+}
+
+const zoo = (id: number, text = "") => [["put", "zoos", { id, text }]] as const;
+
+for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
+  test(`a write that ends with ${error} changes nothing and the next succeeds`, async (t) => {
+    const disk = await diskFor(t);
+    const store = await open(t, disk);
+    await store.commit(zoo(1), 0);
+    once(
+      disk,
+      "write",
+      error === "short" ? { short: 20 } : { error, half: true },
+    );
+    const first = store.commit(zoo(2), 0);
+    const second = store.commit([["put", "zoos", { id: 1, changed: true }]], 0);
+    const shown = store.settled(store.seq);
+    await assert.rejects(first, { code: "disk-full" });
+    await assert.rejects(second, { code: "disk-full" });
+    await assert.rejects(shown ?? Promise.resolve(), { code: "disk-full" });
+    assert.equal(store.table("zoos").get(2), undefined);
+    assert.deepEqual(store.table("zoos").get(1)?.document, { id: 1, text: "" });
+    assert.equal(store.table("zoos").lastId, 1);
+    assert.equal(store.table("zoos").lastSeq, 1);
+    assert.equal(store.seq, 1);
+    assert.equal(store.writable, true);
+    await until(() => !store.full);
+    await store.commit(zoo(2), 0);
+    await store.close();
+    assert.equal((await open(t, disk)).table("zoos").size, 2);
+  });
+}
+
+for (
+  const [kind, error] of [
+    ["write", "EIO"],
+    ["write", "EROFS"],
+    ["sync", "EIO"],
+    ["sync", "ENOSPC"],
+    ["stat", "EIO"],
+  ] as const
+) {
+  test(`a ${kind} that ends with ${error} makes the store read-only, reads stay right`, async (t) => {
+    const disk = await diskFor(t);
+    const store = await open(t, disk);
+    await store.commit(zoo(1), 0);
+    once(disk, kind, { error });
+    const lost = store.commit(zoo(2), 0);
+    const shown = store.settled(2);
+    await assert.rejects(lost, { code: "outcome-unknown" });
+    await assert.rejects(shown ?? Promise.resolve(), {
+      code: "outcome-unknown",
+    });
+    assert.equal(store.writable, false);
+    assert.equal(store.table("zoos").size, 1);
+    assert.equal(store.settled(1), undefined);
+    assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
+    await store.close();
+    const again = await open(t, disk);
+    assert.ok(again.table("zoos").size >= 1);
+    await again.commit(zoo(3), 0);
+  });
+}
+
+test("a disk that is full takes deletes, gives their space back and takes writes again", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  disk.capacity = 120_000;
+  const text = "x".repeat(1000);
+  let id = 0;
+  while (!store.full) {
+    await store.commit(zoo(++id, text), 0).catch(() => id--);
+  }
+  assert.ok(id > 50, `only ${id}`);
+  assert.throws(() => store.commit(zoo(id + 1, text), 0), {
+    code: "disk-full",
+  });
+  for (let each = 1; each < id - 5; each++) {
+    await store.commit([["del", "zoos", each]], 0);
+  }
+  await until(() => !store.full);
+  await store.commit(zoo(id + 1, text), 0);
+  await store.close();
+  assert.equal((await open(t, disk)).table("zoos").size, 7);
+});
+
+test("a full disk can be restarted after a crash, and freed by deletes then", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  disk.capacity = 60_000;
+  const text = "x".repeat(1000);
+  let id = 0;
+  while (!store.full) {
+    await store.commit(zoo(++id, text), 0).catch(() => id--);
+  }
+  disk.kill();
+  const folder = join(disk.folder, "again");
+  await mkdir(folder);
+  const survivor = disk.survivor(folder);
+  const again = await open(t, survivor);
+  assert.equal(again.table("zoos").size, id);
+  for (let each = 1; each < id; each++) {
+    await again.commit([["del", "zoos", each]], 0);
+  }
+  await until(() => !again.full);
+  await again.commit(zoo(id + 1), 0);
+});
+
+test("space that comes back from elsewhere is used without a restart", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  disk.capacity = 40_000;
+  const text = "x".repeat(4000);
+  let id = 0;
+  while (!store.full) {
+    await store.commit(zoo(++id, text), 0).catch(() => id--);
+  }
+  disk.capacity = Infinity;
+  await until(() => !store.full);
+  await store.commit(zoo(id + 1, text), 0);
+});
+
+test("a snapshot that fails is dropped, the log goes on, and it is tried again", async (t) => {
+  const disk = await diskFor(t);
+  const { folder } = disk;
+  const limits = { logBytes: 2000, retry: 1, reserveBytes: 0 };
+  const store = await openStore({ folder, files: disk, tables, limits });
+  t.after(() => store.close());
+  let failed = 0;
+  disk.fate = ({ kind, name }) => {
+    if (kind !== "write" || !name.startsWith("snapshot-") || failed >= 3) {
+      return;
+    }
+    failed++;
+    return { error: "EIO", half: true };
+  };
+  let id = 0;
+  const snapshots = () =>
+    [...disk.contents().keys()].filter((name) => name.startsWith("snapshot"));
+  while (snapshots().length < 2) {
+    await store.commit(zoo(++id % 10 + 1, "x".repeat(100)), 0);
+    assert.ok(id < 10_000, "no snapshot was written");
+  }
+  assert.equal(failed, 3);
+  assert.equal(store.writable, true);
+});
+
+test("a snapshot is not begun without the space for it", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  for (let id = 1; id <= 10; id++) {
+    await store.commit(zoo(id, "x".repeat(1000)), 0);
+  }
+  disk.free = () => Promise.resolve(5000);
+  const { steps } = disk;
+  await assert.rejects(store.checkpoint(), /5000 bytes of space/);
+  assert.equal(disk.steps, steps);
+});
+
+test("no answer comes before its fsync, and readers of settled data do not wait", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  await store.commit(zoo(1), 0);
+  let release = () => {};
+  let syncing = () => {};
+  const begun = new Promise<void>((resolve) => syncing = resolve);
+  disk.fate = ({ kind }) => {
+    if (kind !== "sync") return undefined;
+    syncing();
+    return new Promise<undefined>((resolve) =>
+      release = () => resolve(undefined)
+    );
+  };
+  const order: string[] = [];
+  const write = store.commit(zoo(2), 0).then(() => order.push("write"));
+  const read = store.settled(2)?.then(() => order.push("read"));
+  await begun;
+  for (let turn = 0; turn < 50; turn++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(store.settled(1), undefined);
+  }
+  assert.equal(order.length, 0);
+  disk.fate = () => undefined;
+  order.push("fsync");
+  release();
+  await Promise.all([write, read]);
+  assert.deepEqual(order.toSorted(), ["fsync", "read", "write"]);
+  assert.equal(order.indexOf("fsync"), 0);
+});
+
+test("a log that another process removed or changed makes the store read-only", async (t) => {
+  for (const harm of ["remove", "append"]) {
+    const disk = new Disk({ folder: await folderFor(t) });
+    const store = await open(t, disk);
+    await store.commit(zoo(1), 0);
+    const path = join(disk.folder, "wal-1.jsonl");
+    if (harm === "remove") await disk.remove(path);
+    else {
+      const file = await disk.open(path, "write");
+      const { size } = await file.stat();
+      await file.write(new Uint8Array(1000), 0, 1000, size);
+    }
+    await assert.rejects(store.commit(zoo(2), 0), { code: "outcome-unknown" });
+    assert.equal(store.writable, false);
+  }
+});
+
+test("in the long run no more than twice the log is written", async (t) => {
+  for (const growing of [true, false]) {
+    const disk = new Disk({ folder: await folderFor(t) });
+    const limits = { logBytes: 20_000, reserveBytes: 0 };
+    const { folder } = disk;
+    const store = await openStore({ folder, files: disk, tables, limits });
+    let lines = 0;
+    for (let id = 1; id <= 3000; id++) {
+      const key = growing ? id : id % 100 + 1;
+      await store.commit(zoo(key, "x".repeat(100)), 0);
+      lines += 220;
+    }
+    await store.close();
+    const amplification = disk.bytesWritten / lines;
+    assert.ok(store.generation > 2);
+    assert.ok(amplification < 2, `it is ${amplification}`);
+  }
+});
+
+/** Waits until something holds; a test's own limit ends it if never. */
+async function until(holds: () => boolean): Promise<void> {
+  const end = Date.now() + 10_000;
+  while (!holds()) {
+    assert.ok(Date.now() < end, `never came true: ${holds}`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}

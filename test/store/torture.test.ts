@@ -1,0 +1,59 @@
+/** Short forms of the torture; test/torture/run.ts has the long ones. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { damages, judgeDamage, makeSpecimens } from "../torture/corruption.ts";
+import { defects } from "../torture/defects.ts";
+import { simulate } from "../torture/simulation.ts";
+import { folderFor } from "./support.ts";
+
+test("power cuts and kills at any step lose nothing that was acknowledged or shown", async (t) => {
+  const folder = await folderFor(t);
+  let opened = 0;
+  let rotations = 0;
+  for (let seed = 1; seed <= 12; seed++) {
+    const options = { seed, folder, lives: 10, states: 6, faults: false };
+    const report = await simulate(options);
+    opened += report.opened;
+    rotations += report.rotations;
+    assert.ok(report.acknowledged > 20, `seed ${seed} is void`);
+  }
+  assert.ok(opened > 200 && rotations > 100);
+});
+
+test("faults at any step are answered truly and survived", async (t) => {
+  const folder = await folderFor(t);
+  let faults = 0;
+  for (let seed = 1; seed <= 20; seed++) {
+    const options = { seed, folder, lives: 10, states: 4, faults: true };
+    faults += (await simulate(options)).faults;
+  }
+  assert.ok(faults > 50);
+});
+
+for (const [name, defect] of Object.entries(defects)) {
+  test(`the torture catches a store that ${name}`, async (t) => {
+    const folder = await folderFor(t);
+    const options = { folder, lives: 10, states: 6, defect };
+    const faults = defect.faults === true;
+    for (let seed = 1000; seed < 1100; seed++) {
+      try {
+        await simulate({ ...options, seed, faults });
+      } catch {
+        return;
+      }
+    }
+    assert.fail("it was not caught");
+  });
+}
+
+test("a damaged store is recovered exactly or refused with the place", async (t) => {
+  const folder = await folderFor(t);
+  const count = { recovered: 0, refused: 0, cut: 0 };
+  for (const specimen of await makeSpecimens(folder)) {
+    for (const damage of damages(specimen, 199)) {
+      count[await judgeDamage(folder, specimen, damage)]++;
+    }
+  }
+  assert.ok(count.recovered > 100 && count.refused > 100 && count.cut > 10);
+});

@@ -1,0 +1,188 @@
+/**
+ * Stores that break their promise in one way each, made from outside: by what
+ * lies between the store and its files, or before the store. The tests must
+ * catch every one of them; those that let one pass prove nothing.
+ */
+
+import { basename, dirname } from "node:path";
+import type { FileSystem, OpenFile, Store } from "../../src/store/store.ts";
+
+/** One way to break the promise. */
+export interface Defect {
+  readonly files?: (files: FileSystem) => FileSystem;
+  readonly store?: (store: Store) => Store;
+  /** Whether it shows only when steps fail. */
+  readonly faults?: boolean;
+}
+
+type Wrap = (file: OpenFile, name: string, path: string) => OpenFile;
+
+/** Files whose open handles are changed. */
+function withHandles(files: FileSystem, wrap: Wrap): FileSystem {
+  return {
+    ...forward(files),
+    open: async (path, how) =>
+      wrap(await files.open(path, how), basename(path), path),
+  };
+}
+
+/** All operations of a file system, as properties that can be spread. */
+export function forward(files: FileSystem): FileSystem {
+  return {
+    open: (path, how) => files.open(path, how),
+    rename: (from, to) => files.rename(from, to),
+    remove: (path) => files.remove(path),
+    list: (folder) => files.list(folder),
+    makeFolder: (path) => files.makeFolder(path),
+    syncFolder: (folder) => files.syncFolder(folder),
+    free: (folder) => files.free(folder),
+  };
+}
+
+function without(pattern: RegExp): (files: FileSystem) => FileSystem {
+  return (files) =>
+    withHandles(
+      files,
+      (file, name) =>
+        pattern.test(name)
+          ? { ...handle(file), datasync: () => Promise.resolve() }
+          : file,
+    );
+}
+
+/** All operations of an open file, as properties that can be spread. */
+export function handle(file: OpenFile): OpenFile {
+  return {
+    fd: file.fd,
+    read: (...args) => file.read(...args),
+    write: (...args) => file.write(...args),
+    datasync: () => file.datasync(),
+    truncate: (size) => file.truncate(size),
+    stat: () => file.stat(),
+    close: () => file.close(),
+  };
+}
+
+/** A store some of whose methods are others. */
+function withMethods(store: Store, methods: Partial<Store>): Store {
+  return new Proxy(store, {
+    get(target, name) {
+      const found = Reflect.get(name in methods ? methods : target, name);
+      return typeof found === "function" && !(name in methods)
+        ? found.bind(target)
+        : found;
+    },
+  });
+}
+
+/** The defects, by what they are. */
+export const defects: Readonly<Record<string, Defect>> = {
+  "skips the fsync of the log": { files: without(/^wal-\d+\.jsonl$/) },
+  "skips the fsync of a new log or copy": {
+    files: without(/^wal-\d+\.jsonl\.tmp$/),
+  },
+  "skips the fsync of the snapshot": { files: without(/^snapshot-/) },
+  "skips the fsync of the folder": {
+    files: (files) => ({
+      ...forward(files),
+      syncFolder: () => Promise.resolve(),
+    }),
+  },
+  "acknowledges before the fsync has ended": {
+    files: (files) =>
+      withHandles(files, (file, name) => ({
+        ...handle(file),
+        datasync: () => {
+          const done = file.datasync();
+          if (!/^wal-\d+\.jsonl$/.test(name)) return done;
+          done.catch(() => {});
+          return Promise.resolve();
+        },
+      })),
+  },
+  "goes on with the old log after a crash": {
+    faults: true,
+    files: (files) => {
+      const pattern = /(wal-\d+\.jsonl)\.tmp$/;
+      const isCopy = async (path: string) =>
+        pattern.test(path) &&
+        (await files.list(dirname(path))).includes(
+          basename(path).replace(pattern, "$1"),
+        );
+      return {
+        ...forward(files),
+        open: async (path, how) => {
+          const copy = how === "create" && await isCopy(path);
+          if (!copy) return await files.open(path, how);
+          const old = await files.open(path.replace(pattern, "$1"), "write");
+          return {
+            ...handle(old),
+            write: (_bytes, _offset, bytesWritten) =>
+              Promise.resolve({ bytesWritten }),
+            datasync: () => Promise.resolve(),
+          };
+        },
+        rename: async (from, to) => {
+          if (!await isCopy(from)) await files.rename(from, to);
+        },
+      };
+    },
+  },
+  "tries a failed fsync again": {
+    faults: true,
+    files: (files) =>
+      withHandles(files, (file) => ({
+        ...handle(file),
+        datasync: () => file.datasync().catch(() => file.datasync()),
+      })),
+  },
+  "swallows a write error": {
+    faults: true,
+    files: (files) =>
+      withHandles(files, (file) => ({
+        ...handle(file),
+        write: (bytes, offset, length, position) =>
+          file.write(bytes, offset, length, position).catch(() => ({
+            bytesWritten: length,
+          })),
+      })),
+  },
+  "does not look how much was written": {
+    faults: true,
+    files: (files) =>
+      withHandles(files, (file, name) => ({
+        ...handle(file),
+        write: async (bytes, offset, length, position) => {
+          await file.write(bytes, offset, length, position);
+          return { bytesWritten: length };
+        },
+        // The length of the file would tell.
+        stat: async () => {
+          const found = await file.stat();
+          return name.startsWith("wal-") ? { ...found, size: NaN } : found;
+        },
+      })),
+  },
+  "applies half a cascade": {
+    store: (store) =>
+      withMethods(store, {
+        commit: async (operations, by) => {
+          const half = Math.ceil(operations.length / 2);
+          await store.commit(operations.slice(0, half), by);
+          await store.commit(operations.slice(half), by);
+        },
+      }),
+  },
+  "shows what is not durable": {
+    store: (store) => withMethods(store, { settled: () => undefined }),
+  },
+  "acknowledges at once": {
+    store: (store) =>
+      withMethods(store, {
+        commit: (operations, by) => {
+          store.commit(operations, by).catch(() => {});
+          return Promise.resolve();
+        },
+      }),
+  },
+};

@@ -1,0 +1,93 @@
+/** Many that want one folder at once, some of them killed on the way. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { openStore, type Store, StoreError } from "../../src/store/store.ts";
+import type { Random } from "./random.ts";
+import { tables } from "./simulation.ts";
+
+const program = fileURLToPath(new URL("../store/process.ts", import.meta.url));
+
+/** Twelve openers in one process; exactly one may win each time. */
+export async function lockContests(
+  options: { readonly folder: string; readonly rounds: number },
+): Promise<void> {
+  const folder = join(options.folder, "contest");
+  const limits = { reserveBytes: 0 };
+  for (let round = 0; round < options.rounds; round++) {
+    const results = await Promise.all(
+      Array.from(
+        { length: 12 },
+        () =>
+          openStore({ folder, tables, limits }).catch((error) => {
+            if (error instanceof StoreError && error.code === "in-use") return;
+            throw error;
+          }),
+      ),
+    );
+    const owners = results.filter((store): store is Store => !!store);
+    await Promise.all(owners.map((store) => store.close()));
+    if (owners.length !== 1) {
+      throw new Error(`Round ${round}: ${owners.length} own the folder`);
+    }
+  }
+}
+
+/** Processes that start at once while others are killed; never two owners. */
+export async function lockRounds(
+  options: {
+    readonly folder: string;
+    readonly rounds: number;
+    readonly random: Random;
+  },
+): Promise<void> {
+  const { random } = options;
+  for (let round = 0; round < options.rounds; round++) {
+    const folder = join(options.folder, `lock-${round}`);
+    mkdirSync(folder, { mode: 0o700 });
+    const starters = Array.from({ length: 12 }, () => start(folder));
+    const killed = starters.slice(0, 6);
+    await Promise.all(killed.map(async ({ child }) => {
+      await delay(random.below(900));
+      child.kill("SIGKILL");
+    }));
+    const rest = starters.slice(6);
+    const said = await Promise.all(rest.map(({ said }) => said));
+    const owners = said.filter((each) => each === "open").length;
+    const others = said.filter((each) => each === "in-use").length;
+    if (owners > 1 || owners + others !== rest.length) {
+      throw new Error(`Round ${round}: ${said}`);
+    }
+    for (const { child } of rest) child.kill("SIGKILL");
+    await Promise.all(starters.map(({ ended }) => ended));
+    // Nothing that is left must stand in the way.
+    const store = await openStore({ folder, tables });
+    await store.close();
+    const left = readdirSync(folder).filter((name) => name.startsWith("lock-"));
+    if (left.length > 0) throw new Error(`Round ${round}: ${left} are left`);
+  }
+}
+
+function start(folder: string): {
+  child: ChildProcess;
+  said: Promise<string>;
+  ended: Promise<unknown>;
+} {
+  const args = ["--import", import.meta.resolve("tsx"), program, folder];
+  const child = spawn(process.execPath, args, {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  child.stdin.on("error", () => {});
+  const ended = new Promise((resolve) => child.once("close", resolve));
+  const said = new Promise<string>((resolve) => {
+    child.stdout.setEncoding("utf8").once("data", (text) => {
+      resolve(text.trim());
+    });
+    ended.then(() => resolve("nothing"));
+  });
+  return { child, said, ended };
+}

@@ -1,0 +1,384 @@
+/**
+ * Lives of a store in real processes on real disks: killed at random moments,
+ * with system calls that fail, and with the power cut under them.
+ */
+
+import { execFileSync, spawn } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { openStore, readStore, type Table } from "../../src/store/store.ts";
+import { type History, historyOf, judge, rebase } from "./oracle.ts";
+import type { Random } from "./random.ts";
+import { tables } from "./simulation.ts";
+
+const program = fileURLToPath(new URL("worker.ts", import.meta.url));
+
+/** What many rounds did. */
+export interface RoundsReport {
+  rounds: number;
+  /** Rounds with too few acknowledged writes to prove anything. */
+  void: number;
+  acknowledged: number;
+}
+
+/** How a round goes. */
+export interface Round {
+  readonly folder: string;
+  /** Where the process keeps book: not on a disk that dies with it. */
+  readonly books: string;
+  readonly history: History;
+  /** What stands before the command: strace, unshare. */
+  readonly prefix?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** The name of a defect that the process has. */
+  readonly defect?: string | undefined;
+  /** How long the process works if nothing ends it, in seconds. */
+  readonly seconds?: number;
+  /** Ends the process, when it has begun to open the store. */
+  readonly end: (opened: Promise<void>, kill: () => void) => Promise<void>;
+}
+
+/** Runs one process and keeps book; returns how many writes it acknowledged. */
+export async function round(options: Round): Promise<number> {
+  const { folder, history, prefix = [], seconds = 1000 } = options;
+  const bookFile = join(options.books, "book");
+  rmSync(bookFile, { force: true });
+  const command = [
+    ...prefix,
+    process.execPath,
+    "--import",
+    import.meta.resolve("tsx"),
+    program,
+    folder,
+    bookFile,
+    String(seconds),
+    options.defect ?? "",
+  ];
+  const child = spawn(command[0] ?? "", command.slice(1), {
+    stdio: ["pipe", "pipe", "pipe"],
+    env: { ...process.env, ...options.env },
+    detached: true,
+  });
+  let output = "";
+  let errors = "";
+  let opened = () => {};
+  let opening = () => {};
+  const isOpening = new Promise<void>((resolve) => opening = resolve);
+  const isOpen = new Promise<void>((resolve) => opened = resolve);
+  child.stderr.setEncoding("utf8").on("data", (text) => errors += text);
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+    if (output.includes("opening\n")) opening();
+    if (output.includes("open\n")) opened();
+  });
+  const ended = new Promise<number | null>((resolve) => {
+    child.once("close", resolve);
+  });
+  child.stdin.on("error", () => {});
+  child.stdin.end(
+    [...history].map(([key, { sent }]) => `${key} ${sent}`).join("\n"),
+  );
+  const kill = () => {
+    // The whole group: strace would leave its child alone.
+    if (child.pid !== undefined && child.exitCode === null) {
+      process.kill(-child.pid, "SIGKILL");
+    }
+  };
+  await Promise.race([isOpening, ended]);
+  const open = Promise.race([isOpen, ended.then(() => {})]);
+  await Promise.race([options.end(open, kill), ended]);
+  const code = await ended;
+  const refused = /is damaged|does not know/.test(errors);
+  if (
+    refused ||
+    (code !== null && code !== 0 && !/StoreError|EIO|ENOSPC|EROFS/.test(errors))
+  ) {
+    throw new Error(`The process ended with ${code}: ${errors}`);
+  }
+  return readBook(bookFile, history);
+}
+
+/** Takes over what a process told; returns how many writes it acknowledged. */
+function readBook(path: string, history: History): number {
+  let acknowledged = 0;
+  const text = existsSync(path) ? readFileSync(path, "utf8") : "";
+  for (const line of text.split("\n")) {
+    const [kind, ...numbers] = line.split(" ");
+    const [key = 0, version = 0] = numbers.map(Number);
+    if (key === 0) continue;
+    const book = historyOf(history, key);
+    if (kind === "s") book.sent = version;
+    if (kind === "r") book.refused.add(version);
+    if (kind === "v") book.seen = Math.max(book.seen, version);
+    if (kind === "a") book.acknowledged = version;
+    if (kind === "a") acknowledged++;
+  }
+  return acknowledged;
+}
+
+/** Reads what a round left, as a restart would, and judges it. */
+export async function judgeFolder(
+  folder: string,
+  history: History,
+): Promise<void> {
+  const reading = await readStore(folder, { tables });
+  if (reading.refusal !== undefined) throw reading.refusal;
+  if (reading.faults.length > 0) {
+    throw new Error(JSON.stringify(reading.faults));
+  }
+  judge(named(reading.tables), history);
+}
+
+/** Judges, and brings the books to what a restart serves. */
+export async function settleFolder(
+  folder: string,
+  history: History,
+): Promise<void> {
+  await judgeFolder(folder, history);
+  const store = await openStore({ folder, tables });
+  const all = { zoos: store.table("zoos"), animals: store.table("animals") };
+  judge(all, history);
+  rebase(all, history);
+  await store.close();
+}
+
+function named(all: readonly Table[]): { zoos: Table; animals: Table } {
+  const find = (name: string) => {
+    const found = all.find((table) => table.name === name);
+    if (found === undefined) throw new Error(`There is no table ${name}`);
+    return found;
+  };
+  return { zoos: find("zoos"), animals: find("animals") };
+}
+
+/** Kills processes at random moments, while they open the store and later. */
+export async function killRounds(
+  options: {
+    readonly folder: string;
+    readonly rounds: number;
+    readonly random: Random;
+  },
+): Promise<RoundsReport> {
+  const { random } = options;
+  const folder = join(options.folder, "store");
+  const history: History = new Map();
+  const report = { rounds: 0, void: 0, acknowledged: 0 };
+  while (report.rounds < options.rounds) {
+    const early = random.chance(0.25);
+    const acknowledged = await keep(options.folder, history, () =>
+      round({
+        folder,
+        books: options.folder,
+        history,
+        end: async (opened, kill) => {
+          if (!early) await opened;
+          await delay(random.below(early ? 40 : 200));
+          kill();
+        },
+      }));
+    report.acknowledged += acknowledged;
+    if (!early && acknowledged < 20) report.void++;
+    else report.rounds++;
+    await keep(
+      options.folder,
+      history,
+      () =>
+        random.chance(0.5)
+          ? judgeFolder(folder, history).catch((error) => {
+            // A kill during creation leaves no store yet.
+            if (history.size > 0) throw error;
+          })
+          : settleFolder(folder, history),
+    );
+  }
+  return report;
+}
+
+const calls = [
+  "fdatasync:error=EIO",
+  "fdatasync:error=ENOSPC",
+  "pwrite64:error=ENOSPC",
+  "pwrite64:error=EDQUOT",
+  "pwrite64:error=EIO",
+  "pwrite64:error=EROFS",
+  "pwrite64:retval=17",
+  "fsync:error=EIO",
+  "rename:error=EIO",
+  "rename:error=ENOSPC",
+  "ftruncate:error=EIO",
+];
+
+/** Lets system calls of a process fail, one kind and place a round. */
+export async function straceRounds(
+  options: {
+    readonly folder: string;
+    readonly rounds: number;
+    readonly random: Random;
+  },
+): Promise<RoundsReport | string> {
+  const { random } = options;
+  try {
+    execFileSync("strace", ["-o", "/dev/null", "true"], { stdio: "ignore" });
+  } catch {
+    return "strace cannot run here";
+  }
+  const report = { rounds: 0, void: 0, acknowledged: 0 };
+  for (let each = 0; report.rounds < options.rounds; each++) {
+    const base = join(options.folder, `strace-${each}`);
+    mkdirSync(base);
+    const folder = join(base, "store");
+    const history: History = new Map();
+    const call = calls[each % calls.length] ?? "";
+    // After some calls one, or all that follow it.
+    const when = `${5 + random.below(150)}${random.pick(["", "+"])}`;
+    const acknowledged = await keep(base, history, () =>
+      round({
+        folder,
+        books: base,
+        history,
+        seconds: 0.7,
+        prefix: [
+          "strace",
+          "-f",
+          "-qq",
+          "-o",
+          "/dev/null",
+          "-e",
+          `trace=${call.split(":")[0]}`,
+          "-e",
+          `inject=${call}:when=${when}`,
+        ],
+        env: { UV_THREADPOOL_SIZE: "1" },
+        end: () => new Promise(() => {}),
+      }));
+    report.acknowledged += acknowledged;
+    if (acknowledged < 20) report.void++;
+    if (acknowledged >= 20 || report.void > options.rounds) report.rounds++;
+    await keep(base, history, async () => {
+      try {
+        await settleFolder(folder, history);
+      } catch (error) {
+        throw new Error(`${call} from ${when}: ${String(error)}`);
+      }
+    });
+    rmSync(base, { recursive: true });
+  }
+  return report;
+}
+
+/** Cuts the power of a file system on a loop device under a process. */
+export async function powerRounds(
+  options: {
+    readonly folder: string;
+    readonly rounds: number;
+    readonly random: Random;
+    readonly type: "ext4" | "xfs";
+    readonly defect?: string;
+  },
+): Promise<RoundsReport | string> {
+  const { random, type } = options;
+  const image = join(options.folder, `${type}.img`);
+  const mount = join(options.folder, type);
+  mkdirSync(mount);
+  const run = (command: string, ...args: string[]) =>
+    execFileSync(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+  // FS_IOC_SHUTDOWN without a flush of the journal: what a power cut leaves.
+  const cut = () =>
+    run(
+      "python3",
+      "-c",
+      "import fcntl,os,struct,sys;" +
+        "fcntl.ioctl(os.open(sys.argv[1],os.O_RDONLY),0x8004587d," +
+        'struct.pack("I",2))',
+      mount,
+    );
+  const attach = () => run("mount", "-o", "loop", image, mount);
+  const detach = async () => {
+    for (let attempt = 0;; attempt++) {
+      try {
+        return run("umount", mount);
+      } catch (error) {
+        if (attempt === 50) throw error;
+        await delay(20);
+      }
+    }
+  };
+  try {
+    run("truncate", "-s", type === "xfs" ? "320M" : "64M", image);
+    run(`mkfs.${type}`, "-q", image);
+    attach();
+    cut();
+    await detach();
+    attach();
+  } catch (error) {
+    return `no power cuts on ${type}: ${String(error).split("\n")[0]}`;
+  }
+  const folder = join(mount, "store");
+  const history: History = new Map();
+  const report = { rounds: 0, void: 0, acknowledged: 0 };
+  try {
+    while (report.rounds < options.rounds) {
+      const early = random.chance(0.15) && history.size > 0;
+      const acknowledged = await keep(options.folder, history, () =>
+        round({
+          folder,
+          books: options.folder,
+          history,
+          defect: options.defect,
+          end: async (opened, kill) => {
+            if (!early) await opened;
+            await delay(random.below(early ? 30 : 400));
+            // What the process does from now on never reaches the disk, and it
+            // must not be told otherwise.
+            cut();
+            await delay(30);
+            kill();
+          },
+        }));
+      report.acknowledged += acknowledged;
+      if (!early && acknowledged < 20) report.void++;
+      else report.rounds++;
+      await detach();
+      attach();
+      await keep(
+        options.folder,
+        history,
+        () =>
+          random.chance(0.5)
+            ? judgeFolder(folder, history)
+            : settleFolder(folder, history),
+      );
+    }
+  } finally {
+    await detach();
+  }
+  return report;
+}
+
+/** Writes the history beside the store when something fails. */
+async function keep<Result>(
+  folder: string,
+  history: History,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    const books = [...history].map(([key, book]) => ({
+      key,
+      ...book,
+      refused: [...book.refused],
+    }));
+    writeFileSync(join(folder, "history.json"), JSON.stringify(books, null, 1));
+    throw error;
+  }
+}
