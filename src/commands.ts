@@ -14,9 +14,11 @@ import { collections } from "./collections.ts";
 import { UsageError } from "./config.ts";
 import type { Log } from "./log.ts";
 import {
+  backupStore,
   type Fault,
   openStore,
   readStore,
+  repairStore,
   type Store,
   StoreError,
 } from "./store/store.ts";
@@ -82,7 +84,8 @@ async function orSay<T>(folder: string, open: () => Promise<T>): Promise<T> {
  * Reads the whole data folder, and prints how many records there are and every
  * fault. Changes nothing.
  *
- * @returns the exit code: 1 where there is a fault
+ * @returns the exit code: 0 where all is well, 1 where only the last write is
+ * torn, which the next start mends, 2 where there is damage
  */
 export async function check(folder: string): Promise<number> {
   const found = await readDataFolder(folder);
@@ -92,12 +95,58 @@ export async function check(folder: string): Promise<number> {
     );
   }
   await print(`log: generation ${found.generation}, sequence ${found.seq}\n`);
-  for (const fault of found.faults) {
-    await print(`fault: ${describe(fault)}\n`);
+  const { torn, faults } = found;
+  if (torn) {
+    await print(
+      `torn: ${
+        describe(torn)
+      }; it was never acknowledged, and the next start cuts it off\n`,
+    );
   }
-  if (found.torn) await print(`unfinished: ${describe(found.torn)}\n`);
-  if (found.faults.length === 0) await print("no fault\n");
-  return found.faults.length === 0 ? 0 : 1;
+  for (const fault of faults) await print(`fault: ${describe(fault)}\n`);
+  if (faults.length > 0) return 2;
+  if (torn) return 1;
+  await print("no fault\n");
+  return 0;
+}
+
+/**
+ * Makes a damaged folder usable again, and prints what was lost. All files as
+ * they were are kept.
+ *
+ * @throws {StoreError} in-use, format, damaged where nothing is readable
+ */
+export async function repair(folder: string): Promise<void> {
+  const done = await orSay(folder, () => repairStore(folder));
+  if (!done.repaired) return await print("there was nothing to repair\n");
+  for (const fault of done.faults) await print(`fault: ${describe(fault)}\n`);
+  const lost = done.highest - done.seq;
+  await print(
+    `repaired: all up to sequence ${done.seq} is kept; ` +
+      (lost > 0
+        ? `${lost} later transactions are lost\n`
+        : "no later transaction was readable\n") +
+      `the files as they were are in ${done.kept}\n`,
+  );
+}
+
+/**
+ * Copies the store into another folder, also while a server runs, and reads
+ * the copy back.
+ *
+ * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
+ */
+export async function backup(
+  folder: string,
+  to: string | undefined,
+): Promise<void> {
+  if (to === undefined) {
+    throw new UsageError("backup: name a folder to copy to: backup DIR");
+  }
+  const done = await orSay(folder, () => backupStore(folder, to));
+  await print(
+    `copied ${done.records} records up to sequence ${done.seq} to ${to}, and read them back\n`,
+  );
 }
 
 function describe({ file, byte, line, message }: Fault): string {

@@ -4,9 +4,11 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 import {
+  backup,
   check,
   CommandError,
   exportCollection,
+  repair,
   userCommand,
 } from "./commands.ts";
 import {
@@ -25,7 +27,10 @@ Usage: zoo-api [COMMAND] [FLAGS]
 
 Commands:
   serve                       answer requests until SIGTERM or SIGINT (the default)
-  check                       read the whole data folder and report every fault
+  check                       read the whole data folder and report every fault;
+                              exit code 0: none, 1: a torn last write, 2: damage
+  repair                      make a damaged data folder usable, keeping a copy
+  backup DIR                  copy the store into an empty folder, also while it runs
   user add NAME [--role ROLE] make a user; the password is read from standard input
   user password NAME          change a password; likewise
   user list                   print id, name, role and time of creation
@@ -43,7 +48,9 @@ async function main(args: readonly string[]): Promise<number> {
   if (flags.has("role") && command !== "user") {
     throw new UsageError("--role is only allowed with user add");
   }
-  if (rest.length > (command === "user" ? 3 : command === "export" ? 1 : 0)) {
+  const takesOne = command === "export" || command === "backup";
+  const most = command === "user" ? 3 : takesOne ? 1 : 0;
+  if (rest.length > most) {
     throw new UsageError(
       `${command}: ${JSON.stringify(rest.at(-1))} is one word too many`,
     );
@@ -55,6 +62,12 @@ async function main(args: readonly string[]): Promise<number> {
       return process.exit(0);
     case "check":
       return await check(readDataDir(flags, env));
+    case "repair":
+      await repair(readDataDir(flags, env));
+      return 0;
+    case "backup":
+      await backup(readDataDir(flags, env), rest[0]);
+      return 0;
     case "user":
       await userCommand(readDataDir(flags, env), rest, flags.get("role"));
       return 0;
@@ -71,7 +84,7 @@ async function main(args: readonly string[]): Promise<number> {
       throw new UsageError(
         `the command ${
           JSON.stringify(command)
-        } is not known: allowed are serve, check, user, export, help and version`,
+        } is not known: allowed are serve, check, repair, backup, user, export, help and version`,
       );
   }
 }

@@ -133,7 +133,7 @@ export class Authorizations {
       const { id } = row.document;
       if (this.#expired(row)) operations.push(["del", "authorizations", id]);
     }
-    const done = this.#store.commit(operations, user.id);
+    const done = this.#store.commit(operations, user.id, { essential: true });
     const row = this.#records.table.get(document.id);
     if (row === undefined) throw new Error("An authorization vanished");
     const { representation } = this.#records;

@@ -104,6 +104,8 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
   add("", root);
   router.add(`${base.path}v1`, root);
 
+  router.add(`${base.path}health`, healthRoute(store));
+
   for (const { name } of [...declarations, users]) {
     const own = records(name);
     add(name, collectionRoute(own));
@@ -207,6 +209,27 @@ function rootRoute(prefix: string, names: readonly string[]): Route {
     access: "anyone",
     parse: none,
     run: () => ({ status: 200, headers: [], body, seq: 0 }),
+  };
+  return route({ GET: get }, {});
+}
+
+/** For whoever watches: whether writes are taken, and what the start had to mend. */
+function healthRoute(store: Store): Route {
+  const get: Operation = {
+    access: "anyone",
+    parse: none,
+    run: () => {
+      const { writable, full } = store;
+      const notices = full
+        ? [...store.notices, "The disk is full: only deletes are taken."]
+        : store.notices;
+      const body = JSON.stringify({
+        status: writable ? "ok" : "read-only",
+        ...(notices.length > 0 && { notices }),
+      });
+      const headers = ["Cache-Control", "no-store"];
+      return { status: writable ? 200 : 503, headers, body, seq: 0 };
+    },
   };
   return route({ GET: get }, {});
 }

@@ -16,7 +16,6 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
-import { type Backup, writeBackup } from "./backup.ts";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
 import { type FileSystem, isFull, realFiles, writeWhole } from "./files.ts";
 import { acquireLock } from "./lock.ts";
@@ -36,6 +35,7 @@ import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
 import type { Json, StoredTable, Table, TableDeclaration } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
+export { backupStore } from "./backup.ts";
 export type { Backup } from "./backup.ts";
 export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
@@ -104,6 +104,12 @@ export interface StoreOptions {
   readonly limits?: Partial<StoreLimits>;
 }
 
+/** How to take a transaction. */
+export interface CommitOptions {
+  /** Taken on a full disk too, from the space kept back: a sign-in, without which nobody could delete. */
+  readonly essential?: boolean;
+}
+
 /** An open store. */
 export interface Store {
   /** The last sequence applied in memory. */
@@ -126,7 +132,11 @@ export interface Store {
    * once, with nothing applied, when it cannot be accepted; rejects with
    * `disk-full` (taken back, nothing was changed) or `outcome-unknown`.
    */
-  commit(operations: readonly Operation[], by: number): Promise<void>;
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    options?: CommitOptions,
+  ): Promise<void>;
   /**
    * Undefined when everything up to `seq` is durable, else a promise that
    * resolves when it is. It rejects when that was taken back: look again
@@ -136,8 +146,6 @@ export interface Store {
   settled(seq: number): Promise<void> | undefined;
   /** Writes a snapshot now and begins a new log. */
   checkpoint(): Promise<void>;
-  /** Writes a checked copy of the whole store into an empty folder. */
-  backup(folder: string): Promise<Backup>;
   /** Makes all durable, closes the files and gives the folder free. */
   close(): Promise<void>;
 }
@@ -345,11 +353,15 @@ class FileStore implements Store {
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
-  commit(operations: readonly Operation[], by: number): Promise<void> {
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    { essential = false }: CommitOptions = {},
+  ): Promise<void> {
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
-    this.#admit(bytes, puts);
+    this.#admit(bytes, essential ? 0 : puts);
     for (const [, name] of operations) this.table(name);
     const seq = ++this.#seq;
     const undo = operations.map(([kind, name, target]) =>
@@ -383,13 +395,6 @@ class FileStore implements Store {
       this.#checkpointing = undefined;
     });
     return this.#checkpointing;
-  }
-
-  async backup(folder: string): Promise<Backup> {
-    // One that runs already may have begun before the last write.
-    await this.#checkpointing?.catch(() => {});
-    await this.checkpoint();
-    return await writeBackup(this.#parts.place, folder, this.#base);
   }
 
   close(): Promise<void> {

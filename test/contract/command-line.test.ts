@@ -482,7 +482,7 @@ describe("the command line", { concurrency: 3, timeout: 180_000 }, () => {
     assert.notEqual(damaged, "");
     const before = await filesOf(folder);
     const result = await lines(["check", "--data-dir", folder]);
-    assert.equal(result.code, 1, result.lines.join("\n"));
+    assert.equal(result.code, 2, result.lines.join("\n"));
     const text = result.lines.join("\n");
     assert.ok(text.includes(damaged), text);
     const named = text.match(/\d+/g)?.map(Number) ?? [];
