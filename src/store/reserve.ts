@@ -8,12 +8,14 @@ import { dirname, join } from "node:path";
 import { errorCode } from "./error.ts";
 import { type FileSystem, isFull, withFile, writeAll } from "./files.ts";
 
-/** A file that only takes space. */
+/** A file that only takes space, and whether the disk is full. */
 export class Reserve {
+  /** True from when the disk was found full until there is space again. */
+  full = false;
   readonly #files: FileSystem;
   readonly #path: string;
   #bytes: number;
-  #filling = false;
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(files: FileSystem, folder: string, bytes: number) {
     this.#files = files;
@@ -21,22 +23,41 @@ export class Reserve {
     this.#bytes = bytes;
   }
 
-  /** On a small disk not more than half of what is left is kept back. */
-  async open(spare: number): Promise<boolean> {
-    const free = await this.#files.free(dirname(this.#path));
+  /** Keeps back not more than half of what a small disk has left. */
+  async open(spare: number): Promise<void> {
     const held = await this.#size();
+    const free = await this.#files.free(dirname(this.#path));
     const half = Math.floor((free + held) / 2);
     this.#bytes = Math.max(held, Math.min(this.#bytes, half));
-    return await this.fill(spare);
+    this.full = true;
+    await this.fill(spare);
   }
 
-  /** Takes the space, when that leaves `spare` bytes; else returns false. */
-  async fill(spare: number): Promise<boolean> {
-    const missing = this.#bytes - await this.#size();
-    const free = await this.#files.free(dirname(this.#path));
-    if (free < Math.max(0, missing) + spare) return false;
-    if (missing <= 0) return true;
-    this.#filling = true;
+  /** Takes the space, when that leaves `spare` bytes: the disk is not full then. */
+  fill(spare: number): Promise<void> {
+    return this.#alone(async () => {
+      const missing = Math.max(0, this.#bytes - await this.#size());
+      const free = await this.#files.free(dirname(this.#path));
+      if (free < missing + spare) return;
+      if (missing === 0 || await this.#write()) this.full = false;
+    });
+  }
+
+  /** On a full disk, gives the space to whoever writes next. */
+  release(): Promise<void> {
+    return this.#alone(async () => {
+      if (this.full) await this.#files.remove(this.#path);
+    });
+  }
+
+  /** One after the other: what one finds, the other must not change. */
+  #alone(work: () => Promise<void>): Promise<void> {
+    const next = this.#last.then(work);
+    this.#last = next.catch(() => {});
+    return next;
+  }
+
+  async #write(): Promise<boolean> {
     const zeros = Buffer.alloc(Math.min(this.#bytes, 1 << 20));
     const file = await this.#files.open(this.#path, "create");
     try {
@@ -49,14 +70,8 @@ export class Reserve {
       if (isFull(error)) return false;
       throw error;
     } finally {
-      this.#filling = false;
       await file.close();
     }
-  }
-
-  /** Gives the space to whoever writes next. */
-  async release(): Promise<void> {
-    if (!this.#filling) await this.#files.remove(this.#path);
   }
 
   async #size(): Promise<number> {

@@ -173,9 +173,9 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     const reserve = new Reserve(files, folder, limits.reserveBytes);
     const writing = await reopen(place, survey, reserve);
     const mark = await openMark(files, folder);
-    const full = !await reserve.open(limits.batchBytes);
+    await reserve.open(limits.batchBytes);
     const parts = { place, limits, log, survey, writing, reserve, release };
-    return new FileStore({ ...parts, mark, full });
+    return new FileStore({ ...parts, mark });
   } catch (error) {
     await release();
     if (!isFull(error)) throw error;
@@ -195,6 +195,7 @@ async function reopen(
   } catch (error) {
     if (!isFull(error)) throw error;
     await removeBefore(place, survey.base);
+    reserve.full = true;
     await reserve.release();
     return await reopenLog(place, survey);
   }
@@ -268,7 +269,6 @@ interface Parts {
   readonly writing: OpenLog;
   readonly mark: ConstructorParameters<typeof MarkKeeper>[0];
   readonly reserve: Reserve;
-  readonly full: boolean;
   readonly release: () => Promise<void>;
 }
 
@@ -287,7 +287,6 @@ class FileStore implements Store {
   #checkpointing: Promise<void> | undefined;
   #failures = 0;
   #retryAt = 0;
-  #full = false;
   /** Whether deletes were taken since the disk was full. */
   #thinned = false;
   #roomTimer: NodeJS.Timeout | undefined;
@@ -307,7 +306,7 @@ class FileStore implements Store {
     this.#writer = new LogWriter(writing, survey.seq, {
       batchBytes: limits.batchBytes,
       now: place.now,
-      ready: () => this.#full ? this.#release() : undefined,
+      ready: () => this.full ? this.#release() : undefined,
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
@@ -323,7 +322,7 @@ class FileStore implements Store {
       },
       failed: (error) => this.#tell("write the mark", error),
     });
-    if (parts.full) this.#fill();
+    if (this.full) this.#fill();
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -340,7 +339,7 @@ class FileStore implements Store {
   }
 
   get full(): boolean {
-    return this.#full;
+    return this.#parts.reserve.full;
   }
 
   get generation(): number {
@@ -410,7 +409,7 @@ class FileStore implements Store {
       const message = "The store is read-only after a disk fault";
       throw new StoreError("read-only", message, { cause: fault });
     }
-    if (this.#full && puts > 0) {
+    if (this.full && puts > 0) {
       throw new StoreError("disk-full", "There is no space on the disk");
     }
     // One that is larger than the whole queue goes alone.
@@ -419,7 +418,7 @@ class FileStore implements Store {
       const message = `${queuedBytes} bytes wait to be written already`;
       throw new StoreError("overloaded", message);
     }
-    if (this.#full) this.#thinned = true;
+    if (this.full) this.#thinned = true;
   }
 
   #advanced(): void {
@@ -427,7 +426,7 @@ class FileStore implements Store {
     const { limits, place } = this.#parts;
     const guess = this.#guess();
     const least = Math.max(limits.logBytes, this.#baseBytes, guess);
-    const due = this.#writer.log.offset > least && !this.#full &&
+    const due = this.#writer.log.offset > least && !this.full &&
       place.now() >= this.#retryAt && this.#closing === undefined;
     // A failure is told there, and tried again later.
     if (due) this.checkpoint().catch(() => {});
@@ -470,7 +469,7 @@ class FileStore implements Store {
     this.#baseBytes = this.#recordBytes = bytes;
     this.#recordCount = tables.reduce((sum, { rows }) => sum + rows.length, 0);
     this.#parts.log("info", "Wrote a snapshot", { generation, seq, bytes });
-    await removeBefore(place, this.#full ? generation : previous);
+    await removeBefore(place, this.full ? generation : previous);
   }
 
   /** How long a snapshot would be. */
@@ -487,22 +486,23 @@ class FileStore implements Store {
 
   /** The disk is full: from now on only deletes, until there is space. */
   #fill(): void {
-    this.#full = true;
+    this.#parts.reserve.full = true;
     if (this.#roomTimer !== undefined || this.#closing !== undefined) return;
     this.#roomTimer = setTimeout(() => {
       this.#makingRoom = this.#makeRoom().catch((error) => {
         this.#tell("make room", error);
       }).finally(() => {
         this.#roomTimer = undefined;
-        if (this.#full && this.writable) this.#fill();
+        if (this.full && this.writable) this.#fill();
       });
     }, this.#parts.limits.retry).unref();
   }
 
   async #makeRoom(): Promise<void> {
     const { place, limits, reserve, log } = this.#parts;
-    if (await reserve.fill(limits.batchBytes)) {
-      this.#full = this.#thinned = false;
+    await reserve.fill(limits.batchBytes);
+    if (!this.full) {
+      this.#thinned = false;
       log("info", "There is space on the disk again");
     } else if (this.#thinned && place.now() >= this.#retryAt) {
       // The deletes give their space back in a new snapshot; what is kept

@@ -108,7 +108,6 @@ export async function surveyFolder(
   };
 
   const read = new Set<string>();
-  const isUnread = (name: string) => present.has(name) && !read.has(name);
 
   const refuse = (fault: Fault): never => {
     if (!survey.faults.includes(fault)) survey.faults.push(fault);
@@ -238,21 +237,18 @@ export async function surveyFolder(
     }
   };
 
-  /** Looks for faults in all that was not read yet. */
-  const readRest = async () => {
-    const spare: Tables = new Map();
-    for (const generation of new Set(generations)) {
-      if (isUnread(names.snapshot(generation))) {
-        survey.faults.push(...(await readSnapshot(generation, spare)).faults);
-      }
-      const file = names.log(generation);
-      if (isUnread(file)) {
-        const { faults, sealed, end } = await readLog(generation, () => {});
-        survey.faults.push(...faults);
-        const whole = faults.length > 0 || sealed ||
-          generation === survey.generation;
-        if (!whole) survey.faults.push(unsealed(file, end));
-      }
+  /** Looks for faults in a file from which the state does not come. */
+  const readSpare = async (file: string, generation: number) => {
+    if (file === names.snapshot(generation)) {
+      const { faults } = await readSnapshot(generation, new Map());
+      survey.faults.push(...faults);
+      return;
+    }
+    const { faults, sealed, end } = await readLog(generation, () => {});
+    survey.faults.push(...faults);
+    const last = generation === survey.generation;
+    if (faults.length === 0 && !sealed && !last) {
+      survey.faults.push(unsealed(file, end));
     }
   };
 
@@ -285,8 +281,11 @@ export async function surveyFolder(
     if (!refusal?.fault?.file.startsWith("snapshot-")) break;
   }
   survey.refusal ??= first;
-  if (options.thorough) {
-    survey.refusal ??= await attempt(readRest);
+  for (const file of options.thorough ? present : []) {
+    const generation = generationOf(file);
+    if (generation === undefined || read.has(file)) continue;
+    const error = await attempt(() => readSpare(file, generation));
+    if (error !== undefined) survey.faults.push(whole(file, error.message));
   }
   return survey;
 }
