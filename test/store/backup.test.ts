@@ -1,5 +1,5 @@
 import { strict as assert } from "node:assert";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { backupStore, openStore, readStore } from "../../src/store/store.ts";
@@ -76,4 +76,15 @@ test("a backup is refused where it would overwrite, and of what is damaged or no
   await assert.rejects(backupStore(from, join(folder, "four")), {
     code: "damaged",
   });
+});
+
+test("a backup into a folder that holds something is refused", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 1);
+  const target = join(folder, "backup");
+  await mkdir(target);
+  await writeFile(join(target, "mine.txt"), "mine");
+  await assert.rejects(backupStore(from, target), { code: "not-empty" });
+  assert.deepEqual(await readdir(target), ["mine.txt"]);
 });
