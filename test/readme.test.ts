@@ -209,7 +209,12 @@ test("its commands print what they say", async () => {
   try {
     const env = { DATA_DIR: server.folder };
     const [commands = ""] = blocks("Commands", "sh");
-    const output = await shell(commands, env);
+    const copy = join(server.folder, "../copy");
+    const output = await shell(
+      commands.replace("/tmp/zoo-copy", `'${copy}'`),
+      env,
+    );
+    assert.match(output, /^copied 327 records up to sequence 2 to /m);
     assert.match(output, /^zoos: 16 records, highest id 16$/m);
     assert.match(output, /^no fault$/m);
     assert.match(output, /^1\tadmin\tadmin\t/m);
