@@ -75,6 +75,7 @@ export class Application {
   /** RFC 9110 leaves the order open; this is ours. The first step that fails answers, and nothing is changed. */
   #decide(request: IncomingMessage): Result | Promise<Result> {
     const { method = "", url = "", headers } = request;
+    checkMessage(request);
     if (method === "OPTIONS" && url === "*") return describeServer();
     const target = parseTarget(url);
     const found = this.#find(target);
@@ -87,13 +88,19 @@ export class Application {
     if (method === "GET" || method === "HEAD") negotiate(headers.accept);
     const parameters = operation.parse(parseParameters(target.query));
     const address = this.#base.origin + target.path;
-    const call: Call = { ids: found.ids, caller, address };
+    const confirm = () => {
+      const now = this.#authentication.confirm(caller);
+      authorize(now, operation.access);
+      return now;
+    };
+    const call: Call = { ids: found.ids, caller, address, confirm };
     const { consumes } = operation;
     if (consumes === undefined) return operation.run(call, parameters, {});
     checkContentType(request, consumes);
-    return receive(request).then((bytes) =>
-      operation.run(call, parameters, parseJsonObject(bytes))
-    );
+    return receive(request).then((bytes) => {
+      const body = parseJsonObject(bytes);
+      return operation.run({ ...call, caller: confirm() }, parameters, body);
+    });
   }
 
   /** The route of an address, or the answer that leads there. */
@@ -105,7 +112,7 @@ export class Application {
     if (found === undefined) throw unknownAddress(path, this.#base);
     if ("route" in found) return found;
     const location = this.#base.origin + found.redirect +
-      (query && `?${query}`);
+      (query && `?${escapeQuery(query)}`);
     const headers = ["Location", location];
     const body = JSON.stringify({ location });
     return { redirect: { status: 308, headers, body, seq: 0 } };
@@ -138,12 +145,12 @@ export class Application {
   ): void {
     if (error instanceof ClientGone) return;
     const known = toApiError(error);
-    if (known.status >= 500) {
+    if (known.code === 50000) {
       const { method, url } = request;
       const text = error instanceof Error ? error.stack : String(error);
       this.#log("error", known.message, { method, url, error: text });
     }
-    const settled = known.status < 500
+    const settled = tellsState.has(known.status)
       ? this.#store.settled(this.#store.seq)
       : undefined;
     if (settled === undefined) {
@@ -162,6 +169,21 @@ export class Application {
     send(response, answer);
     this.#log("debug", "answered", { method, url, status: answer.status });
   }
+}
+
+/** What node:http lets pass: another major version (RFC 9110 section 2.5), no Host (RFC 9112 section 3.2). */
+function checkMessage({ httpVersion, headers }: IncomingMessage): void {
+  if (!httpVersion.startsWith("1.")) {
+    throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
+  }
+  if (headers.host === undefined && httpVersion !== "1.0") {
+    throw new ApiError(40000, "A request must have a Host field.");
+  }
+}
+
+/** Percent-encodes what some clients send in a query though no address may hold it (RFC 3986 section 3.4). */
+function escapeQuery(query: string): string {
+  return query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
 }
 
 /** `OPTIONS *` (RFC 9110 section 9.3.7): what the server as a whole can. */
@@ -232,6 +254,9 @@ function checkContentType(
     method === "PUT" ? {} : { headers: [name, allowed.join(", ")] },
   );
 }
+
+/** Errors that tell something of the records, users or authorizations that there are. */
+const tellsState: ReadonlySet<number> = new Set([401, 403, 404, 409, 410, 422]);
 
 const storeErrors: Readonly<Record<string, ErrorCode>> = {
   "read-only": 50300,

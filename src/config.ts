@@ -140,7 +140,10 @@ export function parseCommandLine(
   for (const token of tokens) {
     if (token.kind === "positional") words.push(token.value);
     if (token.kind !== "option") continue;
-    const { name, rawName, value } = token;
+    const { name, rawName, inlineValue } = token;
+    // `--host --port 1`: a flag is not the value of another.
+    const next = token.value?.startsWith("--") && !inlineValue;
+    const value = next ? undefined : token.value;
     if ((name === "help" || name === "version") && value === undefined) {
       words.unshift(name);
       continue;
@@ -271,7 +274,8 @@ function parsePort(value: string): number | undefined {
 }
 
 function parseBase(value: string): Base | undefined {
-  const whole = /^(https?:\/\/[^/?#@\s]+)(.*)$/i.exec(value);
+  const whole = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
+    .exec(value);
   const origin = whole?.[1] ?? "";
   if (origin !== "" && !URL.canParse(origin)) return undefined;
   const rest = whole?.[2] ?? value;

@@ -40,16 +40,18 @@ Commands:
 Settings (a flag beats its variable):
 ${describeSettings()}`;
 
+let serving = false;
+
 /** Carries out a command line and returns the exit code. */
 async function main(args: readonly string[]): Promise<number> {
   const { words, flags } = parseCommandLine(args, ["role"]);
   const [command = "serve", ...rest] = words;
   const { env } = process;
-  if (flags.has("role") && command !== "user") {
+  if (flags.has("role") && (command !== "user" || rest[0] !== "add")) {
     throw new UsageError("--role is only allowed with user add");
   }
   const takesOne = command === "export" || command === "backup";
-  const most = command === "user" ? 3 : takesOne ? 1 : 0;
+  const most = command === "user" ? 2 : takesOne ? 1 : 0;
   if (rest.length > most) {
     throw new UsageError(
       `${command}: ${JSON.stringify(rest.at(-1))} is one word too many`,
@@ -57,6 +59,7 @@ async function main(args: readonly string[]): Promise<number> {
   }
   switch (command) {
     case "serve":
+      serving = true;
       await serve(readConfig(flags, env));
       // At once: a signal that comes while Node.js tidies up would kill us.
       return process.exit(0);
@@ -97,8 +100,13 @@ function readVersion(): string {
 // What we make is for our eyes alone, the sockets of the lock too.
 process.umask(0o077);
 
-// Who reads our output may stop reading: `export animals | head`.
-process.stdout.on("error", () => process.exit(0));
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (serving) return; // its log may be lost, its answers may not
+  // Who reads our output may stop reading: `export animals | head`.
+  if (error.code === "EPIPE") process.exit(0);
+  process.stderr.write(`zoo-api: cannot print: ${error.message}\n`);
+  process.exit(1);
+});
 
 try {
   process.exitCode = await main(process.argv.slice(2));

@@ -6,19 +6,11 @@ import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { Application } from "../src/app.ts";
-import { tablesFor } from "../src/api/routes.ts";
-import { TokenSigner } from "../src/auth/jwt.ts";
-import { collections } from "../src/collections.ts";
-import { createUser } from "../src/commands.ts";
-import { listen } from "../src/http/server.ts";
-import { type FileSystem, openStore, realFiles } from "../src/store/store.ts";
+import { heldFiles, startApplication } from "./application.ts";
 import {
   adminPassword,
   type Answer,
-  jwtSecret,
   removeFolder,
-  request,
   type Server,
   start,
   temporaryFolder,
@@ -172,57 +164,14 @@ async function fill(server: Server, token: string): Promise<void> {
 }
 
 test("too much that waits is refused with the time to come back", async () => {
-  const folder = await temporaryFolder();
-  let release = () => {};
-  const stuck = new Promise<void>((resolve) => release = resolve);
-  let slow = false;
-  // A disk whose syncs take as long as the test wants.
-  const files: FileSystem = {
-    ...realFiles,
-    async open(path, how) {
-      const file = await realFiles.open(path, how);
-      const datasync = file.datasync.bind(file);
-      file.datasync = async () => {
-        if (slow) await stuck;
-        await datasync();
-      };
-      return file;
-    },
-  };
-  const store = await openStore({
-    folder,
-    files,
-    tables: tablesFor(collections),
-    limits: { queueBytes: 4000 },
-  });
-  await createUser(store, {
-    username: "admin",
-    role: "admin",
-    password: adminPassword,
-  });
-  const application = new Application({
-    declarations: collections,
-    store,
-    signer: new TokenSigner([jwtSecret]),
-    base: { origin: "", path: "/" },
-    now: Date.now,
-    log: () => {},
-  });
-  const listener = await listen(
-    (incoming, response) => application.handle(incoming, response),
-    { host: "127.0.0.1", port: 0 },
-  );
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files, queueBytes: 4000 });
+  const { token } = app;
+  const release = hold();
   try {
-    const origin = `http://127.0.0.1:${listener.port}/v1`;
-    const { body: { token } } = await request(
-      "POST",
-      `${origin}/authorizations`,
-      { json: { username: "admin", password: adminPassword } },
-    );
-    slow = true;
     const posts = Array.from(
       { length: 40 },
-      () => request("POST", `${origin}/zoos`, { token, json: zoo }),
+      () => app.request("POST", "/v1/zoos", { token, json: zoo }),
     );
     const refused = await Promise.race(posts);
     assert.equal(refused.status, 503);
@@ -233,12 +182,73 @@ test("too much that waits is refused with the time to come back", async () => {
     const made = statuses.filter((status) => status === 201).length;
     const turned = statuses.filter((status) => status === 503).length;
     assert.ok(made > 0 && turned > 0 && made + turned === 40);
-    const list = await request("GET", `${origin}/zoos`);
+    const list = await app.request("GET", "/v1/zoos");
     assert.equal(list.headers.get("x-total-count"), String(made));
   } finally {
     release();
-    await listener.close(1000);
-    await store.close();
-    await removeFolder(folder);
+    await app.stop();
+  }
+});
+
+test("nothing that is not on the disk yet is shown, in errors neither", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  const { token } = app;
+  const employee = {
+    zoo_id: 1,
+    name: "Eva",
+    job_title: "Vet",
+    email: "eva@example.org",
+  };
+  await app.request("POST", "/v1/zoos", { token, json: zoo });
+  await app.request("POST", "/v1/zoos", { token, json: zoo });
+  const release = hold();
+  try {
+    const events: string[] = [];
+    const note = (name: string, answer: Promise<Answer>) =>
+      answer.then(({ status }) => events.push(`${name} ${status}`));
+    const write = note(
+      "made",
+      app.request("POST", "/v1/employees", { token, json: employee }),
+    );
+    const gone = note("gone", app.request("DELETE", "/v1/zoos/2", { token }));
+    // What is settled is answered at once, and by then the writes are applied.
+    while (app.store.seq < app.store.durableSeq + 2) {
+      await app.request("GET", "/v1/animals");
+    }
+    const readers = [
+      note("read", app.request("GET", "/v1/employees/1", { token })),
+      note("list", app.request("GET", "/v1/zoos/1/employees", { token })),
+      note(
+        "taken",
+        app.request("POST", "/v1/employees", {
+          token,
+          json: employee,
+        }),
+      ),
+      note("absent", app.request("GET", "/v1/zoos/2")),
+      note("deleted", app.request("DELETE", "/v1/zoos/2", { token })),
+      note("related", app.request("DELETE", "/v1/zoos/1", { token })),
+    ];
+    const settled = await app.request("GET", "/v1/zoos/1");
+    assert.equal(settled.status, 200);
+    const refused = await app.request("GET", "/v1/zoos?nope=1");
+    assert.equal(refused.status, 400);
+    assert.deepEqual(events, []);
+    release();
+    await Promise.all([write, gone, ...readers]);
+    assert.deepEqual(events.sort(), [
+      "absent 410",
+      "deleted 404",
+      "gone 204",
+      "list 200",
+      "made 201",
+      "read 200",
+      "related 409",
+      "taken 422",
+    ]);
+  } finally {
+    release();
+    await app.stop();
   }
 });

@@ -8,7 +8,7 @@ import { verifyPassword } from "../auth/passwords.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Document, Operation, Row, Store } from "../store/store.ts";
 import { type Caller, roleOf } from "./authentication.ts";
-import { declare, deriveCollections } from "./declaration.ts";
+import { declare, deriveCollection } from "./declaration.ts";
 import {
   anyText,
   integer,
@@ -56,7 +56,7 @@ export class Authorizations {
   readonly #store: Store;
   readonly #signer: TokenSigner;
   readonly #now: () => number;
-  readonly #form = [...deriveCollections([], [signInForm]).values()];
+  readonly #form = deriveCollection(signInForm);
 
   /** @param now milliseconds since 1970 */
   constructor(
@@ -105,9 +105,7 @@ export class Authorizations {
    * cannot be told apart
    */
   async signIn(body: Body): Promise<Result> {
-    const [form] = this.#form;
-    if (form === undefined) throw new Error("There is no form to sign in with");
-    const values = validate(form, body, {
+    const values = validate(this.#form, body, {
       previous: undefined,
       partial: false,
       given: {},
@@ -122,30 +120,32 @@ export class Authorizations {
     const iat = Math.floor(now / 1000);
     const exp = iat + Number(values["expires_in"]);
     const document: Document = {
-      id: this.#records.table.lastId + 1,
+      id: this.#records.nextId(),
       user_id: user.id,
       note: values["note"] ?? null,
       expires_at: new Date(exp * 1000).toISOString(),
       created_at: new Date(now).toISOString(),
     };
-    const operations: Operation[] = [["put", "authorizations", document]];
-    for (const row of this.#records.table.find("user_id", user.id)) {
-      const { id } = row.document;
-      if (this.#expired(row)) operations.push(["del", "authorizations", id]);
-    }
-    const done = this.#store.commit(operations, user.id, { essential: true });
-    const row = this.#records.table.get(document.id);
-    if (row === undefined) throw new Error("An authorization vanished");
-    const { representation } = this.#records;
+    const expired = Array.from(
+      this.#records.table.find("user_id", user.id),
+    ).filter((row) => this.#expired(row));
     const token = this.#signer.sign({
       sub: user.id,
       jti: document.id,
       iat,
       exp,
     });
-    const shown = JSON.parse(representation.single(row));
-    await done;
-    return {
+    const { representation } = this.#records;
+    const changes = {
+      others: expired.map(({ document: { id } }): Operation => [
+        "del",
+        "authorizations",
+        id,
+      ]),
+      by: user.id,
+      essential: true, // on a full disk too: who deletes must sign in first
+    };
+    return await this.#records.put(document, changes, (row) => ({
       status: 201,
       headers: [
         "Location",
@@ -153,9 +153,13 @@ export class Authorizations {
         "Cache-Control",
         "no-store", // RFC 6749 section 5.1
       ],
-      body: JSON.stringify({ ...shown, token, token_type: "Bearer" }),
+      body: JSON.stringify({
+        ...JSON.parse(representation.single(row)),
+        token,
+        token_type: "Bearer",
+      }),
       seq: row.seq,
-    };
+    }));
   }
 
   async #checkPassword(username: string, password: string): Promise<Document> {

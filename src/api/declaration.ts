@@ -116,7 +116,12 @@ export function deriveCollections(
   return collections;
 }
 
-function deriveCollection(declaration: Declaration): Collection {
+/**
+ * Derives one collection, without its relations.
+ *
+ * @throws {Error} on a property with a name that is not free
+ */
+export function deriveCollection(declaration: Declaration): Collection {
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): Named => ({ ...property, name }),
   );
@@ -189,6 +194,11 @@ function relate(
 }
 
 function addAddress(collection: Collection, name: string): void {
+  if (collection.addresses.includes(name)) {
+    throw new Error(
+      `Cannot declare ${collection.name}: two relations would both be "${name}"`,
+    );
+  }
   collection.addresses.push(name);
   collection.ignored.add(name);
 }

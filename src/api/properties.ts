@@ -97,7 +97,13 @@ export function optional<T extends Json>(
 
 function nullableSchema(schema: JsonSchema): JsonSchema {
   const type = [schema["type"] ?? "string", "null"].flat();
-  return { ...schema, type, default: null };
+  const words = schema["enum"];
+  return {
+    ...schema,
+    type,
+    ...(Array.isArray(words) && { enum: [...words, null] }),
+    default: null,
+  };
 }
 
 /** No two records of the collection may have the same value, compared without case. */
@@ -387,7 +393,9 @@ function parseTime(text: string): string | undefined {
   const day = form.exec(text)?.[1];
   if (day === undefined || !isDate(day)) return undefined;
   const moment = new Date(text.toUpperCase());
-  return Number.isNaN(moment.getTime()) ? undefined : moment.toISOString();
+  if (Number.isNaN(moment.getTime())) return undefined;
+  const utc = moment.toISOString();
+  return /^\d{4}-/.test(utc) ? utc : undefined; // texts of one length compare
 }
 
 /** An address that a browser can follow: http or https, at most 2,000 characters. */

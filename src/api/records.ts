@@ -33,6 +33,8 @@ export interface Call {
   readonly caller: Caller | undefined;
   /** The address as it was asked, without the query. */
   readonly address: string;
+  /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
+  readonly confirm: () => Caller | undefined;
 }
 
 /** The difference that a request makes to one record, before it is made. */
@@ -145,7 +147,7 @@ export class Records {
       const values = this.#validate(body, { previous: undefined, given });
       const at = this.#timestamp();
       const next: Document = {
-        id: this.table.lastId + 1,
+        id: this.nextId(),
         ...values,
         ...secrets,
         created_at: at,
@@ -300,33 +302,70 @@ export class Records {
       readonly through: Relation | undefined;
     },
   ): Promise<Result> {
-    const { store } = this.#context;
-    const { name } = this.collection;
     let planned = plan({});
-    const hashes: Record<string, string> = {};
-    for (const secret of this.#secrets) {
-      if (Object.hasOwn(body, secret)) {
+    const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
+    if (sent.length > 0) {
+      const hashes: Record<string, string> = {};
+      for (const secret of sent) {
         hashes[secret] = await hashPassword(String(body[secret]));
       }
+      call.confirm();
+      planned = plan(hashes);
     }
-    if (Object.keys(hashes).length > 0) planned = plan(hashes);
     const { previous, next, headers, through } = planned;
-    let done: Promise<void> | undefined;
-    if (next !== previous) {
-      const consequences = this.#consequences({ previous, next });
-      const operations = [["put", name, next] as const, ...consequences];
-      done = store.commit(operations, call.caller?.id ?? 0);
-    }
-    const row = this.table.get(next.id);
-    if (row === undefined) throw new Error("A record vanished as it was put");
-    const result = {
+    const result = (row: Row) => ({
       status: 201,
       headers,
       body: this.#single(row, call, through),
       seq: row.seq,
-    };
+    });
+    if (next !== previous) {
+      const others = this.#consequences({ previous, next });
+      return await this.put(next, { others, by: call.caller?.id ?? 0 }, result);
+    }
+    const row = this.table.get(next.id);
+    if (row === undefined) throw new Error("A record vanished");
+    return result(row);
+  }
+
+  /**
+   * Puts a record, with other operations in the same transaction, and gives
+   * what is made of its row when that is durable.
+   *
+   * @throws {StoreError} where the store takes no write
+   */
+  async put<T>(
+    document: Document,
+    { others, by, essential = false }: {
+      readonly others: readonly Operation[];
+      /** The id of the user, 0 for the server itself. */
+      readonly by: number;
+      readonly essential?: boolean;
+    },
+    use: (row: Row) => T,
+  ): Promise<T> {
+    const { store } = this.#context;
+    const put: Operation = ["put", this.collection.name, document];
+    const done = store.commit([put, ...others], by, { essential });
+    const row = this.table.get(document.id);
+    if (row === undefined) throw new Error("A record vanished");
+    const result = use(row); // now: later the row may be another
     await done;
     return result;
+  }
+
+  /**
+   * The id of the next new record.
+   *
+   * @throws {ApiError} 50300 where the highest possible one has been given
+   */
+  nextId(): number {
+    const { lastId } = this.table;
+    if (lastId < Number.MAX_SAFE_INTEGER) return lastId + 1;
+    throw new ApiError(
+      50300,
+      `No further ${this.collection.singular} can be made: the highest id has been given.`,
+    );
   }
 
   #consequences(change: Change): readonly Operation[] {

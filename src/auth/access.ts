@@ -30,5 +30,6 @@ export function may(role: Role | undefined, access: Access): boolean {
  * holds another scheme.
  */
 export function bearerToken(authorization: string): string | undefined {
-  return /^bearer +(.*)$/i.exec(authorization)?.[1];
+  const found = /^bearer(?: +(.*))?$/i.exec(authorization);
+  return found ? found[1] ?? "" : undefined;
 }

@@ -58,6 +58,7 @@ export function accepts(
   type: "application/json",
 ): boolean {
   if (accept === undefined || accept === "*/*" || accept === type) return true;
+  if (accept === "") return true; // no wish at all
   const anyOfKind = `${type.slice(0, type.indexOf("/"))}/*`;
   let best = -1;
   let allowed = false;

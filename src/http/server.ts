@@ -62,11 +62,15 @@ export class ClientGone extends Error {
   override readonly name = "ClientGone";
 }
 
+/** Requests whose body is awaited, each with the way to end that. */
+const awaited = new WeakMap<IncomingMessage, (error: Error) => void>();
+
 /**
  * Receives the body of a request.
  *
  * @throws {ApiError} 41300 where it has more than {@linkcode maximumBody}
- * bytes; at once where Content-Length says so
+ * bytes, at once where Content-Length says so; 40000 where its chunks are
+ * malformed; 40800 where it takes too long
  * @throws {ClientGone} where the connection ends before the body does
  */
 export function receive(request: IncomingMessage): Promise<Uint8Array> {
@@ -81,6 +85,7 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
     if (Number(request.headers["content-length"]) > maximumBody) {
       return tooLarge();
     }
+    awaited.set(request, reject);
     const chunks: Uint8Array[] = [];
     let length = 0;
     request.on("data", (chunk: Uint8Array) => {
@@ -125,21 +130,33 @@ export function listen(
 ): Promise<Listener> {
   // Each open connection with the last request that came over it.
   const connections = new Map<Duplex, ServerResponse | undefined>();
-  const busy = (socket: Duplex) =>
-    connections.get(socket)?.writableFinished === false;
-
-  const server = createServer((request, response) => {
-    connections.set(request.socket, response);
-    handle(request, response);
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
+    if (!stopping.has(request.socket)) handle(request, response);
+  };
+  // The Host field is looked at by who can answer in JSON.
+  const server = createServer({ requireHostHeader: false });
+  server.on("request", (request, response) => {
+    const { socket } = request;
+    const previous = connections.get(socket);
+    connections.set(socket, response);
+    // Requests that were sent without waiting for answers are carried out one
+    // after the other (RFC 9112 section 9.3.2).
+    if (previous === undefined || previous.writableFinished) {
+      serve(request, response);
+    } else previous.once("finish", () => serve(request, response));
   });
   server.on("connection", (socket: Socket) => {
     connections.set(socket, undefined);
     socket.on("close", () => connections.delete(socket));
   });
   server.on("clientError", (error: ParserError, socket) => {
-    // What was asked before on this connection is answered first.
-    if (busy(socket)) {
-      connections.get(socket)?.on("finish", () => socket.destroy());
+    const response = connections.get(socket);
+    if (response && !response.writableFinished) {
+      // The answer to what came before these bytes is the last one; or they
+      // are the body of a request, and then this is its answer.
+      stopping.add(socket);
+      response.once("finish", () => socket.destroy());
+      awaited.get(response.req)?.(refusal(error));
     } else if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy();
     } else {
@@ -158,8 +175,9 @@ export function listen(
         resolve();
       });
       for (const socket of connections.keys()) {
-        if (busy(socket)) stopping.add(socket);
-        else socket.destroy();
+        if (connections.get(socket)?.writableFinished === false) {
+          stopping.add(socket);
+        } else socket.destroy();
       }
     });
   }
