@@ -156,7 +156,7 @@ export function listen(
       // are the body of a request, and then this is its answer.
       stopping.add(socket);
       response.once("finish", () => socket.destroy());
-      awaited.get(response.req)?.(refusal(error));
+      if (!response.req.complete) awaited.get(response.req)?.(refusal(error));
     } else if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy();
     } else {
