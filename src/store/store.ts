@@ -18,7 +18,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { type Backup, writeBackup } from "./backup.ts";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
-import { type FileSystem, isFull, realFiles, writeWhole } from "./files.ts";
+import { type FileSystem, isFull, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper, openMark } from "./mark.ts";
@@ -29,10 +29,11 @@ import {
   type Place,
   prepareLog,
   reopenLog,
+  saveSnapshot,
 } from "./recovery.ts";
 import { Reserve } from "./reserve.ts";
-import { freeze, writeSnapshot } from "./snapshot.ts";
-import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
+import { freeze } from "./snapshot.ts";
+import { generationOf, type Survey, surveyFolder } from "./survey.ts";
 import type { Json, StoredTable, Table, TableDeclaration } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
@@ -65,10 +66,8 @@ export interface StoreLimits {
   readonly reserveBytes: number;
   /** How long another process may take to answer the lock. */
   readonly lockPatience: number;
-  /** The mark is written this long after the last write … */
-  readonly markIdle: number;
-  /** … and this often under load. */
-  readonly markBusy: number;
+  /** The mark is written this long after a write. */
+  readonly markDelay: number;
   /** How long to wait before trying again what the disk refused. */
   readonly retry: number;
 }
@@ -79,8 +78,7 @@ const defaultLimits: StoreLimits = {
   batchBytes: 1 << 20,
   reserveBytes: 16 << 20,
   lockPatience: 5000,
-  markIdle: 1000,
-  markBusy: 5000,
+  markDelay: 1000,
   retry: 1000,
 };
 
@@ -269,7 +267,7 @@ class FileStore implements Store {
   readonly #parts: Parts;
   readonly #writer: LogWriter;
   readonly #mark: MarkKeeper;
-  #seq: number;
+  seq: number;
   /** The generation of the newest snapshot, and its length. */
   #base: number;
   #baseBytes: number;
@@ -288,7 +286,7 @@ class FileStore implements Store {
   constructor(parts: Parts) {
     const { survey, limits, place, writing, log } = parts;
     this.#parts = parts;
-    this.#seq = survey.seq;
+    this.seq = survey.seq;
     this.#base = survey.base;
     this.#baseBytes = survey.baseBytes;
     this.#recordBytes = survey.baseBytes + writing.offset;
@@ -305,9 +303,7 @@ class FileStore implements Store {
     this.#mark = new MarkKeeper(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
-      now: place.now,
-      idle: limits.markIdle,
-      busy: limits.markBusy,
+      delay: limits.markDelay,
       position: () => {
         const { durableSeq, log: { generation, offset } } = this.#writer;
         return { generation, seq: durableSeq, offset };
@@ -316,10 +312,6 @@ class FileStore implements Store {
     });
     if (this.full) this.#fill();
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
-  }
-
-  get seq(): number {
-    return this.#seq;
   }
 
   get durableSeq(): number {
@@ -350,7 +342,7 @@ class FileStore implements Store {
     const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, puts);
     for (const [, name] of operations) this.table(name);
-    const seq = ++this.#seq;
+    const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"
         ? this.table(name).put(target, seq)
@@ -385,10 +377,12 @@ class FileStore implements Store {
   }
 
   async backup(folder: string): Promise<Backup> {
-    // One that runs already may have begun before the last write.
-    await this.#checkpointing?.catch(() => {});
-    await this.checkpoint();
-    return await writeBackup(this.#parts.place, folder, this.#base);
+    const { place, survey } = this.#parts;
+    const { seq, generation } = this;
+    const tables = freeze(survey.tables);
+    await this.settled(seq);
+    const start = { store: survey.store, generation, seq };
+    return await writeBackup({ ...place, folder }, start, tables);
   }
 
   close(): Promise<void> {
@@ -428,14 +422,14 @@ class FileStore implements Store {
   }
 
   #undone(error: StoreError): void {
-    this.#seq = this.#writer.durableSeq;
+    this.seq = this.#writer.durableSeq;
     this.#parts.log("error", error.message);
     if (error.code === "disk-full") this.#fill();
   }
 
   async #checkpoint(): Promise<void> {
     const { place, survey } = this.#parts;
-    const { files, folder, now } = place;
+    const { files, folder } = place;
     const need = Math.ceil(this.#guess() * 1.1) + 4096;
     const free = await files.free(folder);
     if (free < need) {
@@ -443,7 +437,7 @@ class FileStore implements Store {
       throw new StoreError("disk-full", message);
     }
     // From here to the promise of `rotate` nothing else can run.
-    const seq = this.#seq;
+    const seq = this.seq;
     const tables = freeze(survey.tables);
     const generation = this.generation + 1;
     const start = { store: survey.store, generation, seq };
@@ -453,12 +447,7 @@ class FileStore implements Store {
       await next.then(({ discard }) => discard(), () => {});
       throw error;
     });
-    const path = join(folder, names.snapshot(generation));
-    const at = new Date(now()).toISOString();
-    let bytes = 0;
-    await writeWhole(files, path, async (file) => {
-      bytes = await writeSnapshot(file, { ...start, at }, tables);
-    });
+    const bytes = await saveSnapshot(place, start, tables);
     const previous = this.#base;
     this.#base = generation;
     this.#baseBytes = this.#recordBytes = bytes;
