@@ -14,7 +14,7 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import process from "node:process";
 import { type Backup, writeBackup } from "./backup.ts";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
@@ -142,7 +142,8 @@ export interface Store {
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {
-  const { folder, files = realFiles, log = () => {} } = options;
+  const { files = realFiles, log = () => {} } = options;
+  const folder = resolve(options.folder);
   const { now = Date.now, random = randomBytes } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const place = { folder, files, now, random };
@@ -161,9 +162,14 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     }
     if (survey.refusal !== undefined) throw survey.refusal;
     const reserve = new Reserve(files, folder, limits.reserveBytes);
-    const writing = await reopen(place, survey, reserve);
-    const mark = await openMark(files, folder);
     await reserve.open(limits.batchBytes);
+    const mark = await openMark(files, folder);
+    const writing = await reopen(place, survey, reserve).catch(
+      async (error) => {
+        await mark.close();
+        throw error;
+      },
+    );
     const parts = { place, limits, log, survey, writing, reserve, release };
     return new FileStore({ ...parts, mark });
   } catch (error) {
@@ -337,6 +343,7 @@ class FileStore implements Store {
   }
 
   commit(operations: readonly Operation[], by: number): Promise<void> {
+    const at = new Date(this.#parts.place.now()).toISOString();
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
@@ -350,7 +357,6 @@ class FileStore implements Store {
     );
     this.#recordBytes += text.length;
     this.#recordCount += puts;
-    const at = new Date(this.#parts.place.now()).toISOString();
     return new Promise((resolve, reject) => {
       this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
     });

@@ -111,13 +111,21 @@ export class LogWriter {
   }
 
   async #run(): Promise<void> {
-    while (this.fault === undefined) {
-      if (this.#turn?.cut === this.durableSeq) await this.#change(this.#turn);
-      const batch = this.#take();
-      if (batch.length > 0) await this.#write(batch);
-      else if (this.#turn === undefined) break;
+    try {
+      while (this.fault === undefined) {
+        const turn = this.#turn;
+        if (turn?.cut === this.durableSeq) await this.#change(turn);
+        const batch = this.#take();
+        if (batch.length > 0) await this.#write(batch);
+        else if (this.#turn === undefined) break;
+      }
+    } catch (error) {
+      // What nothing here expects must not let anyone wait for ever.
+      this.#fail(error);
+    } finally {
+      // In the same turn as the last look at the queue: who adds next starts.
+      this.#running = undefined;
     }
-    this.#running = undefined;
   }
 
   /** What the next write takes: never beyond the end of the log. */
