@@ -18,7 +18,7 @@ import { join, resolve } from "node:path";
 import process from "node:process";
 import { type Backup, writeBackup } from "./backup.ts";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
-import { type FileSystem, isFull, realFiles } from "./files.ts";
+import { type FileSystem, isFull, type OpenFile, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper, openMark } from "./mark.ts";
@@ -142,8 +142,19 @@ export interface Store {
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {
-  const { files = realFiles, log = () => {} } = options;
   const folder = resolve(options.folder);
+  try {
+    return await openFolder({ ...options, folder });
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const code = isFull(error) ? "disk-full" : "unusable";
+    const message = `Cannot open ${folder}: ${errorText(error)}`;
+    throw new StoreError(code, message, { cause: error });
+  }
+}
+
+async function openFolder(options: StoreOptions): Promise<Store> {
+  const { folder, tables, files = realFiles, log = () => {} } = options;
   const { now = Date.now, random = randomBytes } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const place = { folder, files, now, random };
@@ -153,30 +164,24 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   await makeFolder(files, folder);
   const patience = limits.lockPatience;
   const release = await acquireLock(folder, { files, random, patience });
+  let mark: OpenFile | undefined;
   try {
-    const look = () => surveyFolder(folder, { files, tables: options.tables });
-    let survey = await look();
+    let survey = await surveyFolder(folder, { files, tables });
     if (!survey.exists) {
       await createStore(place);
-      survey = await look();
+      survey = await surveyFolder(folder, { files, tables });
     }
     if (survey.refusal !== undefined) throw survey.refusal;
     const reserve = new Reserve(files, folder, limits.reserveBytes);
     await reserve.open(limits.batchBytes);
-    const mark = await openMark(files, folder);
-    const writing = await reopen(place, survey, reserve).catch(
-      async (error) => {
-        await mark.close();
-        throw error;
-      },
-    );
+    mark = await openMark(files, folder);
+    const writing = await reopen(place, survey, reserve);
     const parts = { place, limits, log, survey, writing, reserve, release };
     return new FileStore({ ...parts, mark });
   } catch (error) {
+    await mark?.close();
     await release();
-    if (!isFull(error)) throw error;
-    const message = `Cannot open ${folder}: there is no space on its disk`;
-    throw new StoreError("disk-full", message, { cause: error });
+    throw error;
   }
 }
 
@@ -263,7 +268,7 @@ interface Parts {
   readonly log: Log;
   readonly survey: Survey;
   readonly writing: OpenLog;
-  readonly mark: ConstructorParameters<typeof MarkKeeper>[0];
+  readonly mark: OpenFile;
   readonly reserve: Reserve;
   readonly release: () => Promise<void>;
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { readdir, readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
   openStore,
@@ -227,4 +227,14 @@ test("a check of a store that is being written finds no fault, generation after 
   done = true;
   await Promise.all(writers);
   assert.ok(store.generation > 2);
+});
+
+test("a folder that cannot be used is refused with its name", async (t) => {
+  const folder = join(await folderFor(t), "file/store");
+  await writeFile(dirname(folder), "");
+  await assert.rejects(openStore({ folder, tables }), (error: StoreError) => {
+    assert.equal(error.code, "unusable");
+    assert.ok(error.message.includes(folder));
+    return true;
+  });
 });
