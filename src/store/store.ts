@@ -204,6 +204,8 @@ async function reopen(
 
 /** What a data folder holds, read without a lock and without a change. */
 export interface Reading {
+  /** False when there is no store in the folder. */
+  readonly exists: boolean;
   readonly tables: readonly Table[];
   readonly generation: number;
   readonly seq: number;

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -74,6 +77,19 @@ test("a stopped owner is still the owner", async (t) => {
   });
   owner.child.kill("SIGKILL");
   await owner.ended;
+});
+
+test("a release waits for nobody who asks and does not listen", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openStore({ folder, tables });
+  const name = (await readdir(folder)).find((each) => each.endsWith(".sock"));
+  const socket = connect({
+    path: join(folder, name ?? ""),
+    allowHalfOpen: true,
+  });
+  t.after(() => socket.destroy());
+  await once(socket, "connect");
+  await store.close();
 });
 
 test("a process in another network namespace is refused", async (t) => {
