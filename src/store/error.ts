@@ -13,6 +13,7 @@
  * - `closed`: the store was closed.
  * - `unknown-table`: no table of this name is declared or on the disk.
  * - `not-empty`: the folder for a backup already holds something.
+ * - `unusable`: the system does not let the folder be used at all.
  */
 export type StoreErrorCode =
   | "in-use"
@@ -24,7 +25,8 @@ export type StoreErrorCode =
   | "outcome-unknown"
   | "closed"
   | "unknown-table"
-  | "not-empty";
+  | "not-empty"
+  | "unusable";
 
 /** A place in a file where something is wrong. */
 export interface Fault {

@@ -102,7 +102,8 @@ class Candidacy {
     const server = createServer((socket) => {
       socket.unref();
       socket.on("error", () => {});
-      socket.end(this.#state);
+      // Not left half open: a stopped asker would keep the release waiting.
+      socket.end(this.#state, () => socket.destroy());
     });
     const path = this.#path(`${base}.new`);
     await new Promise<void>((resolve, reject) => {

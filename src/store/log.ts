@@ -112,26 +112,26 @@ export function checkLine(line: Buffer, seed = 0): boolean {
 }
 
 /** What a log says from its first byte to its last. */
-export interface LogScan {
+export class LogScan {
   header: LogHeader | undefined;
   /** Where the CRC of its lines begins. */
-  seed: number;
+  seed = 0;
   /** The last sequence before the first bad line. */
-  seq: number;
+  seq = 0;
   /** Where the good part ends. */
-  end: number;
-  size: number;
-  sealed: boolean;
+  end = 0;
+  size = 0;
+  sealed = false;
   /** The last good line lacks only its newline. */
-  unended: boolean;
+  unended = false;
   /** Every line that cannot be what was written there. */
-  faults: Fault[];
+  readonly faults: Fault[] = [];
   /** Whether a power cut during the last write explains all of them. */
-  torn: boolean;
-  /** The highest sequence that lines behind the first bad one prove to have been durable. */
-  proven: number;
+  torn = true;
+  /** What lines behind the first bad one prove to have been durable. */
+  proven = 0;
   /** The highest sequence in any line. */
-  highest: number;
+  highest = 0;
 }
 
 /** Takes the transactions of a log, in order. */
@@ -150,19 +150,7 @@ export async function scanLog(
   name: string,
   apply: Apply,
 ): Promise<LogScan> {
-  const scan: LogScan = {
-    header: undefined,
-    seed: 0,
-    seq: 0,
-    end: 0,
-    size: 0,
-    sealed: false,
-    unended: false,
-    faults: [],
-    torn: true,
-    proven: 0,
-    highest: 0,
-  };
+  const scan = new LogScan();
   const blame = ({ byte, line }: Line, message: string, torn = false) => {
     scan.faults.push({ file: name, byte, line, message });
     scan.torn &&= torn;

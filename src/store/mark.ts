@@ -66,11 +66,8 @@ export interface MarkOptions {
   readonly store: string;
   /** The turn of the last mark that was read. */
   readonly turn: number;
-  readonly now: () => number;
-  /** Written so long after the last change, in milliseconds … */
-  readonly idle: number;
-  /** … and so often under load. */
-  readonly busy: number;
+  /** How long after a change it is written, in milliseconds. */
+  readonly delay: number;
   /** How far the log is on the disk. */
   readonly position: () => Pick<Mark, "generation" | "seq" | "offset">;
   readonly failed: (error: unknown) => void;
@@ -83,8 +80,6 @@ export class MarkKeeper {
   #turn: number;
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
-  #touchedAt = 0;
-  #writtenAt = 0;
 
   constructor(file: OpenFile, options: MarkOptions) {
     this.#file = file;
@@ -94,40 +89,31 @@ export class MarkKeeper {
 
   /** More is on the disk. */
   touch(): void {
-    this.#touchedAt = this.#options.now();
-    this.#timer ??= setTimeout(() => this.#look(), this.#options.idle).unref();
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.#writing = this.#writing.then(() => this.#write(false));
+    }, this.#options.delay).unref();
   }
 
   /** Writes the last mark. */
   async close(clean: boolean): Promise<void> {
     clearTimeout(this.#timer);
+    await this.#writing;
     await this.#write(clean);
     await this.#file.close();
   }
 
-  #look(): void {
-    const { now, idle, busy } = this.#options;
-    const quiet = now() - this.#touchedAt >= idle;
-    this.#timer = undefined;
-    if (quiet || now() - this.#writtenAt >= busy) this.#write(false);
-    else this.#timer = setTimeout(() => this.#look(), idle).unref();
-  }
-
-  #write(clean: boolean): Promise<void> {
-    this.#writing = this.#writing.then(async () => {
-      const { store, position, now, failed } = this.#options;
-      this.#writtenAt = now();
-      const turn = ++this.#turn;
-      const mark: Mark = { store, turn, ...position(), clean };
-      // 18 bytes of CRC come before it, a newline behind.
-      const rest = JSON.stringify(mark).slice(1).padEnd(slotLength - 19);
-      try {
-        await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
-        await this.#file.datasync();
-      } catch (error) {
-        failed(error);
-      }
-    });
-    return this.#writing;
+  async #write(clean: boolean): Promise<void> {
+    const { store, position, failed } = this.#options;
+    const turn = ++this.#turn;
+    const mark: Mark = { store, turn, ...position(), clean };
+    // 18 bytes of CRC come before it, a newline behind.
+    const rest = JSON.stringify(mark).slice(1).padEnd(slotLength - 19);
+    try {
+      await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
+      await this.#file.datasync();
+    } catch (error) {
+      failed(error);
+    }
   }
 }

@@ -20,6 +20,7 @@ import {
   writeWhole,
 } from "./files.ts";
 import { encodeLine, format, type LogStart } from "./log.ts";
+import { type FrozenTable, writeSnapshot } from "./snapshot.ts";
 import { names, type Survey } from "./survey.ts";
 
 /** Where a store lives and what it lives on. */
@@ -74,9 +75,7 @@ export async function writeMeta(place: Place, store: string): Promise<void> {
 /** Makes a new store. */
 export async function createStore(place: Place): Promise<void> {
   const store = randomName(place);
-  const log = await prepareLog(place, { store, generation: 1, seq: 0 });
-  await log.publish();
-  await log.file.close();
+  await createLog(place, { store, generation: 1, seq: 0 });
   await writeMeta(place, store);
 }
 
@@ -114,6 +113,38 @@ export async function prepareLog(
   return { file, generation, seed, offset: header.length, publish, discard };
 }
 
+/** Writes a snapshot whole; returns its length. */
+export async function saveSnapshot(
+  place: Place,
+  start: LogStart,
+  tables: readonly FrozenTable[],
+): Promise<number> {
+  const { files, folder, now } = place;
+  const path = join(folder, names.snapshot(start.generation));
+  const at = new Date(now()).toISOString();
+  let length = 0;
+  await writeWhole(files, path, async (file) => {
+    length = await writeSnapshot(file, { ...start, at }, tables);
+  });
+  return length;
+}
+
+/** Writes a state as a snapshot with an empty log behind it. */
+export async function saveState(
+  place: Place,
+  start: LogStart,
+  tables: readonly FrozenTable[],
+): Promise<void> {
+  await saveSnapshot(place, start, tables);
+  await createLog(place, start);
+}
+
+async function createLog(place: Place, start: LogStart): Promise<void> {
+  const log = await prepareLog(place, start);
+  await log.publish();
+  await log.file.close();
+}
+
 /** Makes the last log of a good folder ready to be written on. */
 export async function reopenLog(
   place: Place,
@@ -141,11 +172,8 @@ export async function reopenLog(
   });
   await files.syncFolder(folder);
   if (log.sealed) {
-    const next = await prepareLog(place, {
-      store,
-      generation: generation + 1,
-      seq,
-    });
+    const start = { store, generation: generation + 1, seq };
+    const next = await prepareLog(place, start);
     await next.publish();
     return next;
   }

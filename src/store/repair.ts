@@ -7,10 +7,10 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { type Fault, StoreError } from "./error.ts";
-import { type FileSystem, realFiles, writeWhole } from "./files.ts";
+import { type FileSystem, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
-import { makeFolder, prepareLog, randomName, writeMeta } from "./recovery.ts";
-import { freeze, writeSnapshot } from "./snapshot.ts";
+import { makeFolder, randomName, saveState, writeMeta } from "./recovery.ts";
+import { freeze } from "./snapshot.ts";
 import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
 
 /** What a repair did. */
@@ -51,20 +51,11 @@ export async function repairStore(
     const generation = found.generation + 1;
     const store = best.store === "" ? randomName(place) : best.store;
     const start = { store, generation, seq: best.seq };
-    const at = new Date().toISOString();
     const old = (await files.list(folder)).filter((name) =>
       generationOf(name) !== undefined || name === "mark" ||
       name === names.meta
     );
-    const path = join(folder, names.snapshot(generation));
-    await writeWhole(
-      files,
-      path,
-      (file) => writeSnapshot(file, { ...start, at }, freeze(best.tables)),
-    );
-    const log = await prepareLog(place, start);
-    await log.publish();
-    await log.file.close();
+    await saveState(place, start, freeze(best.tables));
     const kept = join(folder, `damaged-${Date.now()}`);
     await makeFolder(files, kept);
     for (const name of old) {

@@ -14,10 +14,10 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import process from "node:process";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
-import { type FileSystem, isFull, realFiles, writeWhole } from "./files.ts";
+import { type FileSystem, isFull, type OpenFile, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper, openMark } from "./mark.ts";
@@ -28,10 +28,11 @@ import {
   type Place,
   prepareLog,
   reopenLog,
+  saveSnapshot,
 } from "./recovery.ts";
 import { Reserve } from "./reserve.ts";
-import { freeze, writeSnapshot } from "./snapshot.ts";
-import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
+import { freeze } from "./snapshot.ts";
+import { generationOf, type Survey, surveyFolder } from "./survey.ts";
 import type { Json, StoredTable, Table, TableDeclaration } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
@@ -65,10 +66,8 @@ export interface StoreLimits {
   readonly reserveBytes: number;
   /** How long another process may take to answer the lock. */
   readonly lockPatience: number;
-  /** The mark is written this long after the last write … */
-  readonly markIdle: number;
-  /** … and this often under load. */
-  readonly markBusy: number;
+  /** The mark is written this long after a write. */
+  readonly markDelay: number;
   /** How long to wait before trying again what the disk refused. */
   readonly retry: number;
 }
@@ -79,8 +78,7 @@ const defaultLimits: StoreLimits = {
   batchBytes: 1 << 20,
   reserveBytes: 16 << 20,
   lockPatience: 5000,
-  markIdle: 1000,
-  markBusy: 5000,
+  markDelay: 1000,
   retry: 1000,
 };
 
@@ -152,7 +150,19 @@ export interface Store {
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {
-  const { folder, files = realFiles, log = () => {} } = options;
+  const folder = resolve(options.folder);
+  try {
+    return await openFolder({ ...options, folder });
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const code = isFull(error) ? "disk-full" : "unusable";
+    const message = `Cannot open ${folder}: ${errorText(error)}`;
+    throw new StoreError(code, message, { cause: error });
+  }
+}
+
+async function openFolder(options: StoreOptions): Promise<Store> {
+  const { folder, tables, files = realFiles, log = () => {} } = options;
   const { now = Date.now, random = randomBytes } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const place = { folder, files, now, random };
@@ -162,25 +172,24 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   await makeFolder(files, folder);
   const patience = limits.lockPatience;
   const release = await acquireLock(folder, { files, random, patience });
+  let mark: OpenFile | undefined;
   try {
-    const look = () => surveyFolder(folder, { files, tables: options.tables });
-    let survey = await look();
+    let survey = await surveyFolder(folder, { files, tables });
     if (!survey.exists) {
       await createStore(place);
-      survey = await look();
+      survey = await surveyFolder(folder, { files, tables });
     }
     if (survey.refusal !== undefined) throw survey.refusal;
     const reserve = new Reserve(files, folder, limits.reserveBytes);
-    const writing = await reopen(place, survey, reserve);
-    const mark = await openMark(files, folder);
     await reserve.open(limits.batchBytes);
+    mark = await openMark(files, folder);
+    const writing = await reopen(place, survey, reserve);
     const parts = { place, limits, log, survey, writing, reserve, release };
     return new FileStore({ ...parts, mark });
   } catch (error) {
+    await mark?.close();
     await release();
-    if (!isFull(error)) throw error;
-    const message = `Cannot open ${folder}: there is no space on its disk`;
-    throw new StoreError("disk-full", message, { cause: error });
+    throw error;
   }
 }
 
@@ -203,6 +212,8 @@ async function reopen(
 
 /** What a data folder holds, read without a lock and without a change. */
 export interface Reading {
+  /** False when there is no store in the folder. */
+  readonly exists: boolean;
   readonly tables: readonly Table[];
   readonly generation: number;
   readonly seq: number;
@@ -267,7 +278,7 @@ interface Parts {
   readonly log: Log;
   readonly survey: Survey;
   readonly writing: OpenLog;
-  readonly mark: ConstructorParameters<typeof MarkKeeper>[0];
+  readonly mark: OpenFile;
   readonly reserve: Reserve;
   readonly release: () => Promise<void>;
 }
@@ -277,7 +288,7 @@ class FileStore implements Store {
   readonly #parts: Parts;
   readonly #writer: LogWriter;
   readonly #mark: MarkKeeper;
-  #seq: number;
+  seq: number;
   /** The generation of the newest snapshot, and its length. */
   #base: number;
   #baseBytes: number;
@@ -296,7 +307,7 @@ class FileStore implements Store {
   constructor(parts: Parts) {
     const { survey, limits, place, writing, log } = parts;
     this.#parts = parts;
-    this.#seq = survey.seq;
+    this.seq = survey.seq;
     this.#base = survey.base;
     this.#baseBytes = survey.baseBytes;
     this.#recordBytes = survey.baseBytes + writing.offset;
@@ -313,9 +324,7 @@ class FileStore implements Store {
     this.#mark = new MarkKeeper(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
-      now: place.now,
-      idle: limits.markIdle,
-      busy: limits.markBusy,
+      delay: limits.markDelay,
       position: () => {
         const { durableSeq, log: { generation, offset } } = this.#writer;
         return { generation, seq: durableSeq, offset };
@@ -324,10 +333,6 @@ class FileStore implements Store {
     });
     if (this.full) this.#fill();
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
-  }
-
-  get seq(): number {
-    return this.#seq;
   }
 
   get durableSeq(): number {
@@ -357,12 +362,13 @@ class FileStore implements Store {
     by: number,
     { essential = false }: CommitOptions = {},
   ): Promise<void> {
+    const at = new Date(this.#parts.place.now()).toISOString();
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, essential ? 0 : puts);
     for (const [, name] of operations) this.table(name);
-    const seq = ++this.#seq;
+    const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"
         ? this.table(name).put(target, seq)
@@ -370,7 +376,6 @@ class FileStore implements Store {
     );
     this.#recordBytes += text.length;
     this.#recordCount += puts;
-    const at = new Date(this.#parts.place.now()).toISOString();
     return new Promise((resolve, reject) => {
       this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
     });
@@ -433,14 +438,14 @@ class FileStore implements Store {
   }
 
   #undone(error: StoreError): void {
-    this.#seq = this.#writer.durableSeq;
+    this.seq = this.#writer.durableSeq;
     this.#parts.log("error", error.message);
     if (error.code === "disk-full") this.#fill();
   }
 
   async #checkpoint(): Promise<void> {
     const { place, survey } = this.#parts;
-    const { files, folder, now } = place;
+    const { files, folder } = place;
     const need = Math.ceil(this.#guess() * 1.1) + 4096;
     const free = await files.free(folder);
     if (free < need) {
@@ -448,7 +453,7 @@ class FileStore implements Store {
       throw new StoreError("disk-full", message);
     }
     // From here to the promise of `rotate` nothing else can run.
-    const seq = this.#seq;
+    const seq = this.seq;
     const tables = freeze(survey.tables);
     const generation = this.generation + 1;
     const start = { store: survey.store, generation, seq };
@@ -458,12 +463,7 @@ class FileStore implements Store {
       await next.then(({ discard }) => discard(), () => {});
       throw error;
     });
-    const path = join(folder, names.snapshot(generation));
-    const at = new Date(now()).toISOString();
-    let bytes = 0;
-    await writeWhole(files, path, async (file) => {
-      bytes = await writeSnapshot(file, { ...start, at }, tables);
-    });
+    const bytes = await saveSnapshot(place, start, tables);
     const previous = this.#base;
     this.#base = generation;
     this.#baseBytes = this.#recordBytes = bytes;

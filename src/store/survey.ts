@@ -51,25 +51,25 @@ export function generationOf(name: string): number | undefined {
 }
 
 /** What a data folder says. */
-export interface Survey {
+export class Survey {
   /** False when the folder holds no store, or one that was never finished. */
-  exists: boolean;
+  exists = false;
   /** The store's id. */
-  store: string;
-  tables: Tables;
+  store = "";
+  tables: Tables = new Map();
   /** The last good sequence. */
-  seq: number;
+  seq = 0;
   /** The snapshot from which the state was read; 0 when from the first log. */
-  base: number;
+  base = 0;
   /** How long that snapshot is. */
-  baseBytes: number;
+  baseBytes = 0;
   /** The last log, and what it says. */
-  generation: number;
+  generation = 0;
   log: LogScan | undefined;
   mark: Mark | undefined;
   /** What a power cut left of the last write: it would be cut off. */
   torn: Fault | undefined;
-  readonly faults: Fault[];
+  readonly faults: Fault[] = [];
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
 }
@@ -92,21 +92,10 @@ export async function surveyFolder(
   const { files } = options;
   const present = new Set(await files.list(folder));
   const generations = [...present].flatMap((name) => generationOf(name) ?? []);
-  const survey: Survey = {
-    exists: present.has(names.meta),
-    store: "",
-    tables: makeTables(options.tables),
-    seq: 0,
-    base: 0,
-    baseBytes: 0,
-    generation: Math.max(0, ...generations),
-    log: undefined,
-    mark: await readMark(files, folder),
-    torn: undefined,
-    faults: [],
-    refusal: undefined,
-  };
-
+  const survey = new Survey();
+  survey.exists = present.has(names.meta);
+  survey.generation = Math.max(0, ...generations);
+  survey.mark = await readMark(files, folder);
   const read = new Set<string>();
 
   const refuse = (fault: Fault): never => {
@@ -195,10 +184,7 @@ export async function surveyFolder(
           const table = obtain(survey.tables, name);
           if (kind === "put") table.put(target, seq);
           else if (kind === "del") table.delete(target, seq);
-          else {throw unknown(
-              names.log(each),
-              `operation ${String(kind)} is one`,
-            );}
+          else throw unknown(names.log(each), `operation "${kind}" is one`);
         }
       };
       last = survey.log = await readLog(each, apply);
@@ -207,7 +193,7 @@ export async function surveyFolder(
     if (marked() > survey.seq) {
       const message =
         `it ends at sequence ${survey.seq}, but the mark proves ` +
-        `that sequence ${marked()} was acknowledged`;
+        `that ${marked()} was acknowledged`;
       const file = names.log(survey.generation);
       refuse({ file, byte: last?.end ?? 0, line: 0, message });
     }
@@ -270,10 +256,9 @@ export async function surveyFolder(
   const bases = [...new Set(snapshots)].sort((one, other) => other - one);
   // Without a snapshot the first log alone can begin a state: the empty one.
   if (present.has(names.log(1)) || bases.length === 0) bases.push(0);
+  const { salvage } = options;
   let first: StoreError | undefined;
-  for (
-    const base of options.salvage === undefined ? bases : [options.salvage]
-  ) {
+  for (const base of salvage === undefined ? bases : [salvage]) {
     const refusal = await attempt(() => readState(base));
     first ??= refusal;
     // Only a damaged snapshot may be passed over, never a damaged log.

@@ -182,22 +182,14 @@ export class StoredTable implements Table {
   readonly name: string;
   readonly #rows = new OrderedRows();
   readonly #indexes: readonly Index[];
-  #lastId = 0;
-  #lastSeq = 0;
+  lastId = 0;
+  lastSeq = 0;
 
   constructor(declaration: TableDeclaration) {
     this.name = declaration.name;
     this.#indexes = Object.entries(declaration.indexes ?? {}).map(
       ([property, keyOf]) => new Index(property, keyOf),
     );
-  }
-
-  get lastId(): number {
-    return this.#lastId;
-  }
-
-  get lastSeq(): number {
-    return this.#lastSeq;
   }
 
   get size(): number {
@@ -244,24 +236,19 @@ export class StoredTable implements Table {
   /** Takes one change back; the newest must go first. */
   restore(undo: Undo): void {
     this.#place(undo.id, undo.row);
-    this.#lastId = undo.lastId;
-    this.#lastSeq = undo.lastSeq;
+    this.lastId = undo.lastId;
+    this.lastSeq = undo.lastSeq;
   }
 
   /** Never lowers either number. */
   raise(lastId: number, lastSeq: number): void {
-    if (lastId > this.#lastId) this.#lastId = lastId;
-    if (lastSeq > this.#lastSeq) this.#lastSeq = lastSeq;
+    this.lastId = Math.max(this.lastId, lastId);
+    this.lastSeq = Math.max(this.lastSeq, lastSeq);
   }
 
   #undo(id: number): Undo {
-    return {
-      table: this,
-      id,
-      row: this.#rows.get(id),
-      lastId: this.#lastId,
-      lastSeq: this.#lastSeq,
-    };
+    const { lastId, lastSeq } = this;
+    return { table: this, id, row: this.#rows.get(id), lastId, lastSeq };
   }
 
   #place(id: number, row: Row | undefined): void {

@@ -52,52 +52,37 @@ interface Turn {
 
 /** Writes transactions to the log, in order, and tells when they are durable. */
 export class LogWriter {
+  // These four are for others to read.
+  log: OpenLog;
+  durableSeq: number;
+  /** The length of all lines that wait, at most. */
+  queuedBytes = 0;
+  /** Why nothing can be written any more. */
+  fault: StoreError | undefined;
   readonly #options: WriterOptions;
   readonly #buffer: Buffer;
-  #log: OpenLog;
-  #durableSeq: number;
   #queue: Pending[] = [];
-  #queuedBytes = 0;
   #waiters: Waiter[] = [];
   #turn: Turn | undefined;
   #running: Promise<void> | undefined;
-  #fault: StoreError | undefined;
 
   constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
-    this.#log = log;
-    this.#durableSeq = durableSeq;
+    this.log = log;
+    this.durableSeq = durableSeq;
     this.#options = options;
     this.#buffer = Buffer.allocUnsafe(options.batchBytes);
   }
 
-  get log(): OpenLog {
-    return this.#log;
-  }
-
-  get durableSeq(): number {
-    return this.#durableSeq;
-  }
-
-  /** The length of all lines that wait, at most. */
-  get queuedBytes(): number {
-    return this.#queuedBytes;
-  }
-
-  /** Why nothing can be written any more. */
-  get fault(): StoreError | undefined {
-    return this.#fault;
-  }
-
   add(pending: Pending): void {
     this.#queue.push(pending);
-    this.#queuedBytes += pending.bytes;
+    this.queuedBytes += pending.bytes;
     this.#start();
   }
 
   /** Resolves when `seq`, which is not durable yet, is. */
   settled(seq: number): Promise<void> {
-    const last = this.#queue.at(-1)?.seq ?? this.#durableSeq;
-    if (seq > last) return Promise.reject(outcomeUnknown(this.#fault));
+    const last = this.#queue.at(-1)?.seq ?? this.durableSeq;
+    if (seq > last) return Promise.reject(this.fault ?? takenBack());
     return new Promise((resolve, reject) => {
       this.#waiters.push({ seq, resolve, reject });
     });
@@ -105,7 +90,7 @@ export class LogWriter {
 
   /** Ends the log behind `cut`, which is applied, and goes on with the next. */
   rotate(cut: number, next: Promise<PreparedLog>): Promise<void> {
-    if (this.#fault !== undefined) return Promise.reject(this.#fault);
+    if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
       this.#turn = { cut, next, resolve, reject };
       this.#start();
@@ -118,7 +103,7 @@ export class LogWriter {
   }
 
   #start(): void {
-    if (this.#fault !== undefined) return;
+    if (this.fault !== undefined) return;
     // Not at once: what the same turn of the event loop adds goes along.
     this.#running ??= new Promise((resolve) => {
       setImmediate(() => resolve(this.#run()));
@@ -126,13 +111,21 @@ export class LogWriter {
   }
 
   async #run(): Promise<void> {
-    while (this.#fault === undefined) {
-      if (this.#turn?.cut === this.#durableSeq) await this.#change(this.#turn);
-      const batch = this.#take();
-      if (batch.length > 0) await this.#write(batch);
-      else if (this.#turn === undefined) break;
+    try {
+      while (this.fault === undefined) {
+        const turn = this.#turn;
+        if (turn?.cut === this.durableSeq) await this.#change(turn);
+        const batch = this.#take();
+        if (batch.length > 0) await this.#write(batch);
+        else if (this.#turn === undefined) break;
+      }
+    } catch (error) {
+      // What nothing here expects must not let anyone wait for ever.
+      this.#fail(error);
+    } finally {
+      // In the same turn as the last look at the queue: who adds next starts.
+      this.#running = undefined;
     }
-    this.#running = undefined;
   }
 
   /** What the next write takes: never beyond the end of the log. */
@@ -155,14 +148,12 @@ export class LogWriter {
     const buffer = total <= this.#buffer.length
       ? this.#buffer
       : Buffer.allocUnsafe(total);
-    const length = encodeEntries(buffer, batch, {
-      durable: this.#durableSeq,
-      seed: this.#log.seed,
-    });
+    const { durableSeq: durable, log: { seed } } = this;
+    const length = encodeEntries(buffer, batch, { durable, seed });
     if (!await this.#append(buffer.subarray(0, length))) return;
-    this.#durableSeq += batch.length;
+    this.durableSeq += batch.length;
     this.#queue.splice(0, batch.length);
-    this.#queuedBytes -= total;
+    this.queuedBytes -= total;
     for (const pending of batch) pending.resolve();
     this.#wake();
     this.#options.advanced();
@@ -170,7 +161,7 @@ export class LogWriter {
 
   /** Whether the bytes are on the disk; if not, the consequences are drawn. */
   async #append(bytes: Buffer): Promise<boolean> {
-    const log = this.#log;
+    const log = this.log;
     try {
       await writeAll(log.file, bytes, log.offset);
     } catch (error) {
@@ -194,36 +185,28 @@ export class LogWriter {
 
   async #cutBack(cause: unknown): Promise<void> {
     try {
-      await this.#log.file.truncate(this.#log.offset);
-      await this.#log.file.datasync();
+      await this.log.file.truncate(this.log.offset);
+      await this.log.file.datasync();
     } catch (error) {
       this.#fail(error);
       return;
     }
-    this.#takeBack(
-      new StoreError(
-        "disk-full",
-        `Cannot write: there is no space (${errorText(cause)}); ` +
-          "nothing was changed",
-        { cause },
-      ),
-    );
+    const message = `Cannot write: there is no space (${errorText(cause)}); ` +
+      "nothing was changed";
+    this.#takeBack(new StoreError("disk-full", message, { cause }));
   }
 
   #fail(cause: unknown): void {
-    this.#fault = new StoreError(
-      "outcome-unknown",
-      `The disk failed (${errorText(cause)}): whether the write is on it is ` +
-        "not known until a restart",
-      { cause },
-    );
-    this.#takeBack(this.#fault);
+    const message = `The disk failed (${errorText(cause)}): whether the ` +
+      "write is on it is not known until a restart";
+    this.fault = new StoreError("outcome-unknown", message, { cause });
+    this.#takeBack(this.fault);
   }
 
   #takeBack(error: StoreError): void {
     const queue = this.#queue;
     this.#queue = [];
-    this.#queuedBytes = 0;
+    this.queuedBytes = 0;
     for (const { undo } of queue.toReversed()) {
       for (const each of undo.toReversed()) each.table.restore(each);
     }
@@ -239,14 +222,14 @@ export class LogWriter {
 
   #wake(): void {
     if (this.#waiters.length === 0) return;
-    const durable = this.#durableSeq;
+    const durable = this.durableSeq;
     const ready = this.#waiters.filter(({ seq }) => seq <= durable);
     this.#waiters = this.#waiters.filter(({ seq }) => seq > durable);
     for (const waiter of ready) waiter.resolve();
   }
 
   async #change(turn: Turn): Promise<void> {
-    const old = this.#log;
+    const old = this.log;
     let next: PreparedLog;
     try {
       next = await turn.next;
@@ -265,7 +248,7 @@ export class LogWriter {
       this.#fail(error);
       return;
     }
-    this.#log = next;
+    this.log = next;
     this.#turn = undefined;
     await old.file.close().catch(() => {}); // it is whole on the disk
     turn.resolve();
@@ -273,9 +256,7 @@ export class LogWriter {
   }
 }
 
-function outcomeUnknown(fault: StoreError | undefined): StoreError {
-  return fault ?? new StoreError(
-    "outcome-unknown",
-    "What was asked for has been taken back",
-  );
+function takenBack(): StoreError {
+  const message = "What was asked for has been taken back";
+  return new StoreError("outcome-unknown", message);
 }

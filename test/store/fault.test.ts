@@ -4,18 +4,15 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { openStore, type Store } from "../../src/store/store.ts";
 import { Disk, type Fate, type Step } from "../torture/disk.ts";
-import { folderFor, tables } from "./support.ts";
+import { folderFor, openFor, tables } from "./support.ts";
 
 async function diskFor(t: TestContext): Promise<Disk> {
   return new Disk({ folder: await folderFor(t) });
 }
 
-async function open(t: TestContext, disk: Disk): Promise<Store> {
-  const { folder } = disk;
+function open(t: TestContext, disk: Disk): Promise<Store> {
   const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
-  const store = await openStore({ folder, files: disk, tables, limits });
-  t.after(() => store.close().catch(() => {}));
-  return store;
+  return openFor(t, disk.folder, { files: disk, limits });
 }
 
 /** Makes the next step of a kind on the log come to `fate`, once. */
@@ -151,8 +148,7 @@ test("a snapshot that fails is dropped, the log goes on, and it is tried again",
   const disk = await diskFor(t);
   const { folder } = disk;
   const limits = { logBytes: 2000, retry: 1, reserveBytes: 0 };
-  const store = await openStore({ folder, files: disk, tables, limits });
-  t.after(() => store.close());
+  const store = await openFor(t, folder, { files: disk, limits });
   let failed = 0;
   disk.fate = ({ kind, name }) => {
     if (kind !== "write" || !name.startsWith("snapshot-") || failed >= 3) {

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -10,14 +13,18 @@ import { folderFor, tables } from "./support.ts";
 const program = fileURLToPath(new URL("process.ts", import.meta.url));
 
 /** Starts a process on a folder; `said` is its first line. */
-function starter(folder: string, prefix: string[] = []): {
+function starter(
+  folder: string,
+  options: { readonly prefix?: string[]; readonly nodeArgs?: string[] } = {},
+): {
   child: ChildProcess;
   said: Promise<string>;
   ended: Promise<unknown>;
 } {
   const command = [
-    ...prefix,
+    ...(options.prefix ?? []),
     process.execPath,
+    ...(options.nodeArgs ?? []),
     "--import",
     import.meta.resolve("tsx"),
     program,
@@ -70,4 +77,62 @@ test("a stopped owner is still the owner", async (t) => {
   });
   owner.child.kill("SIGKILL");
   await owner.ended;
+});
+
+test("a release waits for nobody who asks and does not listen", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openStore({ folder, tables });
+  const name = (await readdir(folder)).find((each) => each.endsWith(".sock"));
+  const socket = connect({
+    path: join(folder, name ?? ""),
+    allowHalfOpen: true,
+  });
+  t.after(() => socket.destroy());
+  await once(socket, "connect");
+  await store.close();
+});
+
+test("a process in another network namespace is refused", async (t) => {
+  const prefix = ["unshare", "--net"];
+  if (spawnSync("unshare", ["--net", "true"]).status !== 0) {
+    t.skip("network namespaces cannot be made here");
+    return;
+  }
+  const folder = await folderFor(t);
+  const owner = starter(folder);
+  assert.equal(await owner.said, "open");
+  const other = starter(folder, { prefix });
+  assert.equal(await other.said, "in-use");
+  owner.child.stdin?.end();
+  await owner.ended;
+  const next = starter(folder, { prefix });
+  assert.equal(await next.said, "open");
+  await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
+  next.child.stdin?.end();
+  await next.ended;
+});
+
+test("the store works under the permission model", async (t) => {
+  const major = Number(process.versions.node.split(".")[0]);
+  if (major >= 25) {
+    t.skip("this version allows no fsync under the permission model");
+    return;
+  }
+  const folder = await folderFor(t);
+  const nodeArgs = [
+    major < 22 ? "--experimental-permission" : "--permission",
+    "--no-warnings",
+    "--allow-worker", // for the loader of TypeScript
+    "--allow-fs-read=/",
+    `--allow-fs-write=${folder}`,
+  ];
+  const owner = starter(folder, { nodeArgs });
+  assert.equal(await owner.said, "open");
+  const other = starter(folder, { nodeArgs });
+  assert.equal(await other.said, "in-use");
+  owner.child.stdin?.end();
+  await owner.ended;
+  const next = await openStore({ folder, tables });
+  assert.deepEqual(next.notices, []);
+  await next.close();
 });

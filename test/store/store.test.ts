@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { readdir, readFile, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
   openStore,
@@ -202,4 +202,39 @@ test("a folder with a very long path can be locked", async (t) => {
   await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
   await store.close();
   await (await openStore({ folder, tables })).close();
+});
+
+test("a check of a store that is being written finds no fault, generation after generation", async (t) => {
+  const folder = await folderFor(t);
+  const limits = { logBytes: 30_000 };
+  const store = await openFor(t, folder, { limits });
+  let id = 0;
+  let done = false;
+  const text = "x".repeat(200);
+  const writers = Array.from({ length: 8 }, async () => {
+    while (!done) {
+      const key = ++id % 50 + 1;
+      await store.commit([["put", "zoos", { id: key, text }]], 0);
+    }
+  });
+  for (let round = 0; round < 60; round++) {
+    const before = store.durableSeq;
+    const reading = await readStore(folder, { tables });
+    assert.deepEqual(reading.faults, []);
+    assert.equal(reading.refusal, undefined);
+    assert.ok(reading.seq >= before);
+  }
+  done = true;
+  await Promise.all(writers);
+  assert.ok(store.generation > 2);
+});
+
+test("a folder that cannot be used is refused with its name", async (t) => {
+  const folder = join(await folderFor(t), "file/store");
+  await writeFile(dirname(folder), "");
+  await assert.rejects(openStore({ folder, tables }), (error: StoreError) => {
+    assert.equal(error.code, "unusable");
+    assert.ok(error.message.includes(folder));
+    return true;
+  });
 });

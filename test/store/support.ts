@@ -24,10 +24,17 @@ export const tables = [
   },
 ];
 
-/** A temporary folder that goes with the test. */
+const opened = new WeakMap<TestContext, Store[]>();
+
+/** A temporary folder that goes with the test, behind its stores. */
 export async function folderFor(test: TestContext): Promise<string> {
   const folder = await temporaryFolder();
-  test.after(() => removeFolder(folder));
+  test.after(async () => {
+    for (const store of opened.get(test) ?? []) {
+      await store.close().catch(() => {});
+    }
+    await removeFolder(folder);
+  });
   return folder;
 }
 
@@ -38,7 +45,7 @@ export async function openFor(
   options: Partial<StoreOptions> = {},
 ): Promise<Store> {
   const store = await openStore({ folder, tables, ...options });
-  test.after(() => store.close().catch(() => {}));
+  opened.set(test, [...opened.get(test) ?? [], store]);
   return store;
 }
 

@@ -150,18 +150,19 @@ export const defects: Readonly<Record<string, Defect>> = {
   "does not look how much was written": {
     faults: true,
     files: (files) =>
-      withHandles(files, (file, name) => ({
-        ...handle(file),
-        write: async (bytes, offset, length, position) => {
-          await file.write(bytes, offset, length, position);
-          return { bytesWritten: length };
-        },
-        // The length of the file would tell.
-        stat: async () => {
-          const found = await file.stat();
-          return name.startsWith("wal-") ? { ...found, size: NaN } : found;
-        },
-      })),
+      withHandles(files, (file) => {
+        let end = 0;
+        return {
+          ...handle(file),
+          write: async (bytes, offset, length, position) => {
+            await file.write(bytes, offset, length, position);
+            end = position + length;
+            return { bytesWritten: length };
+          },
+          // The length of the file would tell.
+          stat: async () => ({ ...await file.stat(), size: end }),
+        };
+      }),
   },
   "applies half a cascade": {
     store: (store) =>

@@ -61,8 +61,7 @@ const limits: NonNullable<StoreOptions["limits"]> = {
   batchBytes: 4000,
   queueBytes: 40_000,
   reserveBytes: 20_000,
-  markIdle: 1,
-  markBusy: 5,
+  markDelay: 1,
   retry: 2,
 };
 

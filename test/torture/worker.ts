@@ -28,7 +28,12 @@ const store = await openStore({
   folder,
   tables,
   files: defects[defect]?.files?.(realFiles) ?? realFiles,
-  limits: { logBytes: 100_000, reserveBytes: 100_000, markIdle: 50, retry: 50 },
+  limits: {
+    logBytes: 100_000,
+    reserveBytes: 100_000,
+    markDelay: 50,
+    retry: 50,
+  },
 });
 process.stdout.write("open\n");
 const end = Date.now() + Number(seconds) * 1000;
