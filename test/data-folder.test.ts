@@ -1,10 +1,18 @@
 /** What an operator can do for a data folder: check it, repair it, back it up. */
 
 import { strict as assert } from "node:assert";
+import { spawn } from "node:child_process";
 import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { removeFolder, run, start, temporaryFolder } from "./harness.ts";
+import {
+  command,
+  removeFolder,
+  run,
+  start,
+  temporaryFolder,
+} from "./harness.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -82,6 +90,53 @@ test("a damaged folder is refused unchanged, repaired with a copy, and served ag
 
   const again = await run(["repair", "--data-dir", folder]);
   assert.equal(again.stdout, "there was nothing to repair\n");
+});
+
+test("of a damaged folder nothing is exported as if it were all", async (t) => {
+  const folder = await filled(t);
+  await damage(folder, 6);
+  for (const command of [["export", "zoos"], ["user", "list"]]) {
+    const result = await run([...command, "--data-dir", folder]);
+    assert.equal(result.code, 1);
+    assert.equal(result.stdout, "");
+    assert.match(result.stderr, /wal-1\.jsonl is damaged/);
+  }
+});
+
+test("a print that fails is told, a reader that stops reading is not", async (t) => {
+  const folder = await filled(t);
+  const shell = (script: string) =>
+    new Promise<{ code: number | null; errors: string }>((resolve) => {
+      const words = [process.execPath, ...command].map((word) => `'${word}'`);
+      const text = `${words.join(" ")} ${script}`;
+      const child = spawn("sh", ["-c", text], {
+        env: { DATA_DIR: folder, PATH: process.env["PATH"] },
+        stdio: ["ignore", "ignore", "pipe"],
+      });
+      let errors = "";
+      child.stderr.setEncoding("utf8").on("data", (part) => errors += part);
+      child.on("close", (code) => resolve({ code, errors }));
+    });
+  const full = await shell("export zoos > /dev/full");
+  assert.equal(full.code, 1);
+  assert.match(full.errors, /^zoo-api: cannot print: ENOSPC/);
+  const head = await shell("export zoos | true");
+  assert.deepEqual(head, { code: 0, errors: "" });
+});
+
+test("a server whose log cannot be written goes on", async (t) => {
+  const folder = await filled(t);
+  const server = await start({ folder, env: { LOG: "debug" } });
+  try {
+    server.child.stdout?.destroy();
+    for (let count = 0; count < 3; count++) {
+      const { status } = await server.request("GET", "/v1/zoos");
+      assert.equal(status, 200);
+    }
+    assert.equal(await server.end(), 0);
+  } finally {
+    await server.stop();
+  }
 });
 
 test("a backup of a running server restores by a plain copy, tokens and all", async (t) => {
