@@ -30,6 +30,13 @@ export interface RoundsReport {
   acknowledged: number;
 }
 
+/** The ways to end a process. */
+export interface Ending {
+  readonly kill: () => void;
+  /** Stops it, so that it says no more, and returns when it stands still. */
+  readonly freeze: () => Promise<void>;
+}
+
 /** How a round goes. */
 export interface Round {
   readonly folder: string;
@@ -44,7 +51,7 @@ export interface Round {
   /** How long the process works if nothing ends it, in seconds. */
   readonly seconds?: number;
   /** Ends the process, when it has begun to open the store. */
-  readonly end: (opened: Promise<void>, kill: () => void) => Promise<void>;
+  readonly end: (opened: Promise<void>, process: Ending) => Promise<void>;
 }
 
 /** Runs one process and keeps book; returns how many writes it acknowledged. */
@@ -93,9 +100,16 @@ export async function round(options: Round): Promise<number> {
       process.kill(-child.pid, "SIGKILL");
     }
   };
+  const freeze = async () => {
+    if (child.pid === undefined || child.exitCode !== null) return;
+    process.kill(-child.pid, "SIGSTOP");
+    // The thread that speaks is the process's first.
+    const state = () => readFileSync(`/proc/${child.pid}/stat`, "utf8");
+    while (!/\) [TZX] /.test(state())) await delay(1);
+  };
   await Promise.race([isOpening, ended]);
   const open = Promise.race([isOpen, ended.then(() => {})]);
-  await Promise.race([options.end(open, kill), ended]);
+  await Promise.race([options.end(open, { kill, freeze }), ended]);
   const code = await ended;
   const refused = /is damaged|does not know/.test(errors);
   if (
@@ -179,7 +193,7 @@ export async function killRounds(
         folder,
         books: options.folder,
         history,
-        end: async (opened, kill) => {
+        end: async (opened, { kill }) => {
           if (!early) await opened;
           await delay(random.below(early ? 40 : 200));
           kill();
@@ -334,13 +348,13 @@ export async function powerRounds(
           books: options.folder,
           history,
           defect: options.defect,
-          end: async (opened, kill) => {
+          end: async (opened, { freeze, kill }) => {
             if (!early) await opened;
             await delay(random.below(early ? 30 : 400));
-            // What the process does from now on never reaches the disk, and it
-            // must not be told otherwise.
+            // The machine stands still, then it is dark: a kernel that lives
+            // on may tell an fsync under way that all is well.
+            await freeze();
             cut();
-            await delay(30);
             kill();
           },
         }));
