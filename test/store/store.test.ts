@@ -217,7 +217,7 @@ test("a check of a store that is being written finds no fault, generation after 
       await store.commit([["put", "zoos", { id: key, text }]], 0);
     }
   });
-  for (let round = 0; round < 60; round++) {
+  for (let round = 0; round < 60 || store.generation < 4; round++) {
     const before = store.durableSeq;
     const reading = await readStore(folder, { tables });
     assert.deepEqual(reading.faults, []);
@@ -226,7 +226,6 @@ test("a check of a store that is being written finds no fault, generation after 
   }
   done = true;
   await Promise.all(writers);
-  assert.ok(store.generation > 2);
 });
 
 test("a folder that cannot be used is refused with its name", async (t) => {
