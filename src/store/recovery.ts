@@ -21,7 +21,7 @@ import {
 } from "./files.ts";
 import { encodeLine, format, type LogStart } from "./log.ts";
 import { type FrozenTable, writeSnapshot } from "./snapshot.ts";
-import { names, type Survey } from "./survey.ts";
+import { generationOf, names, type Survey } from "./survey.ts";
 
 /** Where a store lives and what it lives on. */
 export interface Place {
@@ -143,6 +143,18 @@ async function createLog(place: Place, start: LogStart): Promise<void> {
   const log = await prepareLog(place, start);
   await log.publish();
   await log.file.close();
+}
+
+/** Removes all generations older than this one. */
+export async function removeBefore(
+  place: Place,
+  generation: number,
+): Promise<void> {
+  const { files, folder } = place;
+  for (const name of await files.list(folder)) {
+    const older = (generationOf(name) ?? generation) < generation;
+    if (older) await files.remove(join(folder, name));
+  }
 }
 
 /** Makes the last log of a good folder ready to be written on. */
