@@ -20,8 +20,8 @@ export const adminPassword = "correct horse battery";
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
-// Node strips types by itself from 22.18 on; before, tsx does.
-const stripsTypes = "typescript" in process.features &&
+/** Whether this Node strips types by itself (from 22.18 on); before, tsx does. */
+export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
 const loader = stripsTypes ? [] : ["--import", import.meta.resolve("tsx")];
 
@@ -59,6 +59,8 @@ export interface StartOptions {
   readonly seed?: unknown;
   /** Flags of Node itself. */
   readonly nodeArgs?: readonly string[];
+  /** Another `main.ts` than the project's. */
+  readonly main?: string;
 }
 
 /** A server that runs as a child process. */
@@ -145,7 +147,8 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     process.execPath,
     [
       ...(options.nodeArgs ?? []),
-      ...command,
+      ...loader,
+      options.main ?? join(root, "src/main.ts"),
       ...args,
       ...(options.args ?? []),
     ],

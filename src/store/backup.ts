@@ -1,33 +1,116 @@
-/** A copy of a store that can be opened in its place. */
+/**
+ * A copy of a store that can be opened in its place. It is taken from the files
+ * alone, without the lock, while a server may be writing them: the newest
+ * snapshot and the logs from there on, up to the last whole line, are a state
+ * that a power cut at this moment could have left, and so a good one.
+ */
 
-import { StoreError } from "./error.ts";
-import type { LogStart } from "./log.ts";
-import { makeFolder, type Place, saveState, writeMeta } from "./recovery.ts";
-import type { FrozenTable } from "./snapshot.ts";
-import { surveyFolder } from "./survey.ts";
+import { dirname, join } from "node:path";
+import { errorCode, type Fault, StoreError } from "./error.ts";
+import {
+  copyBytes,
+  type FileSystem,
+  type OpenFile,
+  readLines,
+  realFiles,
+  withFile,
+  writeWhole,
+} from "./files.ts";
+import { makeFolder } from "./recovery.ts";
+import { generationOf, names, surveyFolder } from "./survey.ts";
 
 /** What a backup holds. */
 export interface Backup {
+  readonly generation: number;
   readonly seq: number;
   readonly records: number;
 }
 
-/** Writes a state into an empty folder as a store, and reads it back. */
-export async function writeBackup(
-  place: Place,
-  start: LogStart,
-  tables: readonly FrozenTable[],
+/**
+ * Copies the store of a folder into another, empty one, and reads the copy
+ * back.
+ *
+ * @throws {StoreError} not-empty; damaged where the store, and so its copy, is;
+ * Error of the file system
+ */
+export async function backupStore(
+  folder: string,
+  to: string,
+  files: FileSystem = realFiles,
 ): Promise<Backup> {
-  const { files, folder } = place;
-  await makeFolder(files, folder);
-  if ((await files.list(folder)).length > 0) {
-    throw new StoreError("not-empty", `Cannot back up: ${folder} is not empty`);
+  await makeFolder(files, to);
+  if ((await files.list(to)).length > 0) {
+    throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
-  await saveState(place, start, tables);
-  await writeMeta(place, start.store);
-  const copy = await surveyFolder(folder, { files, tables: [] });
-  if (copy.refusal !== undefined) throw copy.refusal;
+  for (let attempt = 1;; attempt++) {
+    try {
+      await copyFiles(folder, to, files);
+      break;
+    } catch (error) {
+      // The server has begun a new log and removed an old one: begin again.
+      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
+      for (const name of await files.list(to)) {
+        await files.remove(join(to, name));
+      }
+    }
+  }
+  const copy = await surveyFolder(to, { files, tables: [] });
+  const fault = copy.refusal ?? (copy.exists ? undefined : noStore(folder));
+  if (fault !== undefined) throw fault;
   let records = 0;
   for (const table of copy.tables.values()) records += table.size;
-  return { seq: copy.seq, records };
+  return { generation: copy.generation, seq: copy.seq, records };
+}
+
+function noStore(folder: string): StoreError {
+  const fault: Fault = {
+    file: names.meta,
+    byte: 0,
+    line: 0,
+    message: "it is missing",
+  };
+  const message = `Cannot back up: there is no store in ${folder}`;
+  return new StoreError("damaged", message, { fault });
+}
+
+async function copyFiles(
+  folder: string,
+  to: string,
+  files: FileSystem,
+): Promise<void> {
+  const present = await files.list(folder);
+  const snapshots = present.filter((name) => name.startsWith("snapshot-"))
+    .flatMap((name) => generationOf(name) ?? []);
+  const base = Math.max(0, ...snapshots);
+  const logs = present.filter((name) => name.startsWith("wal-"))
+    .flatMap((name) => generationOf(name) ?? [])
+    .filter((generation) => generation >= base);
+  const chosen = [
+    ...(base > 0 ? [names.snapshot(base)] : []),
+    ...logs.sort((one, other) => one - other).map(names.log),
+    // The secret, so that tokens stay valid; meta last: now it is a store.
+    ...["secret", names.meta].filter((name) => present.includes(name)),
+  ];
+  for (const name of chosen) {
+    await withFile(files, join(folder, name), async (from) => {
+      const end = await wholeLines(from);
+      await writeWhole(
+        files,
+        join(to, name),
+        (copy) => copyBytes(from, copy, { start: 0, end }),
+      );
+    });
+  }
+  await files.syncFolder(dirname(to));
+}
+
+/** Where the last whole line ends: what is behind it is just being written. */
+async function wholeLines(file: OpenFile): Promise<number> {
+  let end = 0;
+  for await (const lines of readLines(file)) {
+    for (const { byte, bytes, ended } of lines) {
+      if (ended) end = byte + bytes.length + 1;
+    }
+  }
+  return end;
 }

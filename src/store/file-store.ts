@@ -4,12 +4,11 @@
  */
 
 import { Buffer } from "node:buffer";
-import { type Backup, writeBackup } from "./backup.ts";
 import { errorText, StoreError } from "./error.ts";
 import type { OpenFile } from "./files.ts";
 import { lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
-import type { Log, Store, StoreLimits } from "./options.ts";
+import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
 import {
   type OpenLog,
   type Place,
@@ -124,12 +123,16 @@ export class FileStore implements Store {
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
-  commit(operations: readonly Operation[], by: number): Promise<void> {
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    { essential = false }: CommitOptions = {},
+  ): Promise<void> {
     const at = new Date(this.#parts.place.now()).toISOString();
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
-    this.#admit(bytes, puts);
+    this.#admit(bytes, essential ? 0 : puts);
     for (const [, name] of operations) this.table(name);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
@@ -139,6 +142,7 @@ export class FileStore implements Store {
     );
     this.#recordBytes += text.length;
     this.#recordCount += puts;
+    if (this.full && puts === 0) this.#thinned = true;
     return new Promise((resolve, reject) => {
       this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
     });
@@ -164,15 +168,6 @@ export class FileStore implements Store {
     return this.#checkpointing;
   }
 
-  async backup(folder: string): Promise<Backup> {
-    const { place, survey } = this.#parts;
-    const { seq, generation } = this;
-    const tables = freeze(survey.tables);
-    await this.settled(seq);
-    const start = { store: survey.store, generation, seq };
-    return await writeBackup({ ...place, folder }, start, tables);
-  }
-
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -195,7 +190,6 @@ export class FileStore implements Store {
       const message = `${queuedBytes} bytes wait to be written already`;
       throw new StoreError("overloaded", message);
     }
-    if (this.full) this.#thinned = true;
   }
 
   #advanced(): void {

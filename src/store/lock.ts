@@ -136,7 +136,7 @@ class Candidacy {
       } else if (this.#state === "candidate") {
         throw new StoreError(
           "in-use",
-          `Cannot open ${this.#folder}: another process is using it`,
+          `Cannot open ${this.#folder}: another process, such as a running server, is using it`,
         );
       }
     }

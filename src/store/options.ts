@@ -1,6 +1,5 @@
 /** What a store is to its callers, and how it is opened. */
 
-import type { Backup } from "./backup.ts";
 import type { FileSystem } from "./files.ts";
 import type { Operation } from "./log.ts";
 import type { Json, Table, TableDeclaration } from "./table.ts";
@@ -54,6 +53,12 @@ export interface StoreOptions {
   readonly limits?: Partial<StoreLimits>;
 }
 
+/** How to take a transaction. */
+export interface CommitOptions {
+  /** Taken on a full disk too, from the space kept back: a sign-in, without which nobody could delete. */
+  readonly essential?: boolean;
+}
+
 /** An open store. */
 export interface Store {
   /** The last sequence applied in memory. */
@@ -76,7 +81,11 @@ export interface Store {
    * once, with nothing applied, when it cannot be accepted; rejects with
    * `disk-full` (taken back, nothing was changed) or `outcome-unknown`.
    */
-  commit(operations: readonly Operation[], by: number): Promise<void>;
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    options?: CommitOptions,
+  ): Promise<void>;
   /**
    * Undefined when everything up to `seq` is durable, else a promise that
    * resolves when it is. It rejects when that was taken back: look again
@@ -86,8 +95,6 @@ export interface Store {
   settled(seq: number): Promise<void> | undefined;
   /** Writes a snapshot now and begins a new log. */
   checkpoint(): Promise<void>;
-  /** Writes a checked copy of the whole store into an empty folder. */
-  backup(folder: string): Promise<Backup>;
   /** Makes all durable, closes the files and gives the folder free. */
   close(): Promise<void>;
 }

@@ -34,13 +34,20 @@ import { Reserve } from "./reserve.ts";
 import { type Survey, surveyFolder } from "./survey.ts";
 import type { Table } from "./table.ts";
 
+export { backupStore } from "./backup.ts";
 export type { Backup } from "./backup.ts";
 export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
 export { realFiles } from "./files.ts";
 export type { FileSystem, OpenFile } from "./files.ts";
 export type { Operation } from "./log.ts";
-export type { Log, Store, StoreLimits, StoreOptions } from "./options.ts";
+export type {
+  CommitOptions,
+  Log,
+  Store,
+  StoreLimits,
+  StoreOptions,
+} from "./options.ts";
 export { repairStore } from "./repair.ts";
 export type { Repair } from "./repair.ts";
 export type {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openStore, readStore, repairStore } from "../../src/store/store.ts";
@@ -73,32 +73,4 @@ test("a sound store is not touched by a repair, one in use is refused", async (t
   const store = await openFor(t, folder);
   await assert.rejects(repairStore(folder), { code: "in-use" });
   await store.close();
-});
-
-test("a backup holds all that was acknowledged and opens in the store's place", async (t) => {
-  const folder = await folderFor(t);
-  const store = await openFor(t, join(folder, "store"));
-  for (let id = 1; id <= 20; id++) {
-    await store.commit([["put", "animals", { id, zoo_id: 1, name: "x" }]], 0);
-  }
-  const target = join(folder, "a/backup");
-  const backup = await store.backup(target);
-  assert.deepEqual(backup, { seq: 20, records: 20 });
-  await store.commit([["del", "animals", 1]], 0);
-  const copy = await openFor(t, target);
-  assert.equal(copy.table("animals").size, 20);
-  assert.equal(copy.table("animals").count("zoo_id", 1), 20);
-  assert.equal(copy.table("animals").lastId, 20);
-  await copy.commit([["put", "animals", { id: 21, zoo_id: 1, name: "y" }]], 0);
-  assert.equal(store.table("animals").size, 19);
-});
-
-test("a backup into a folder that holds something is refused", async (t) => {
-  const folder = await folderFor(t);
-  const store = await openFor(t, join(folder, "store"));
-  const target = join(folder, "backup");
-  await mkdir(target);
-  await writeFile(join(target, "mine.txt"), "mine");
-  await assert.rejects(store.backup(target), { code: "not-empty" });
-  assert.deepEqual(await readdir(target), ["mine.txt"]);
 });

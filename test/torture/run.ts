@@ -26,6 +26,7 @@ const { values } = parseArgs({
     faults: { type: "string" },
     "power-cuts": { type: "string" },
     "lock-rounds": { type: "string" },
+    "full-disks": { type: "string" },
     seed: { type: "string" },
   },
 });
@@ -137,6 +138,9 @@ async function once(turn: number): Promise<void> {
     const result = await straceRounds({ folder: folder(), rounds, random });
     const skipped = typeof result === "string";
     say(skipped ? "!!! SKIPPED" : "Failing system calls", result);
+  }
+  const disks = number(values["full-disks"], 1);
+  for (let round = 0; round < disks; round++) {
     say("Full disk", await fullDisk(folder()));
   }
   const damaged = number(values.corruptions, 3000);

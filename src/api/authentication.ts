@@ -1,0 +1,141 @@
+/**
+ * Who is asking: from an Authorization field to a user that is in the store
+ * now. A token alone proves nothing; its authorization must not have been
+ * ended, and the role is the one that the user has at this moment.
+ */
+
+import {
+  type Access,
+  bearerToken,
+  may,
+  type Role,
+  roles,
+} from "../auth/access.ts";
+
+import { type Claims, TokenError, type TokenSigner } from "../auth/jwt.ts";
+import { ApiError, type ErrorCode } from "../http/errors.ts";
+import { excerpt } from "../http/json.ts";
+import type { Store } from "../store/store.ts";
+
+/** A signed-in user. */
+export interface Caller {
+  readonly id: number;
+  readonly role: Role;
+  /** The id of the authorization that the token names. */
+  readonly authorization: number;
+}
+
+const challenge = 'Bearer realm="zoo-api"';
+
+/** A 401 to a request without credentials (RFC 6750 section 3: no error code then). */
+function unauthenticated(message?: string): ApiError {
+  return new ApiError(40100, message, {
+    headers: ["WWW-Authenticate", challenge],
+  });
+}
+
+/** A 401 to a token (RFC 6750 section 3.1). */
+function invalidToken(code: ErrorCode, message?: string): ApiError {
+  return new ApiError(code, message, {
+    headers: ["WWW-Authenticate", `${challenge}, error="invalid_token"`],
+  });
+}
+
+/** A user's role, undefined where the stored one is none that we know. */
+export function roleOf(role: unknown): Role | undefined {
+  return roles.find((known) => known === role);
+}
+
+/** Finds out who is asking. */
+export class Authentication {
+  readonly #store: Store;
+  readonly #signer: TokenSigner;
+  readonly #now: () => number;
+
+  /** @param now milliseconds since 1970 */
+  constructor(store: Store, signer: TokenSigner, now: () => number) {
+    this.#store = store;
+    this.#signer = signer;
+    this.#now = now;
+  }
+
+  /**
+   * The caller that an Authorization field names; undefined without one.
+   *
+   * @throws {ApiError} 40100 on another scheme, 40102 on a token that is not
+   * valid, 40103 on an expired one, 40104 on one whose authorization has ended
+   */
+  identify(authorization: string | undefined): Caller | undefined {
+    if (authorization === undefined) return undefined;
+    const token = bearerToken(authorization);
+    if (token === undefined) {
+      const [scheme = ""] = authorization.split(" ");
+      throw unauthenticated(
+        `The authentication scheme "${
+          excerpt(scheme)
+        }" is not known here: send "Authorization: Bearer <token>" with a token of POST /v1/authorizations.`,
+      );
+    }
+    const { sub, jti } = this.#verify(token);
+    return this.#look(sub, jti);
+  }
+
+  /**
+   * The same caller as of now: bodies arrive slowly and passwords are hashed
+   * slowly, and meanwhile the authorization may have ended or the role changed.
+   *
+   * @throws {ApiError} 40104, 40102
+   */
+  confirm(caller: Caller | undefined): Caller | undefined {
+    return caller && this.#look(caller.id, caller.authorization);
+  }
+
+  #look(sub: number, jti: number): Caller {
+    const authorizations = this.#store.table("authorizations");
+    const known = authorizations.get(jti);
+    if (known === undefined) {
+      throw jti <= authorizations.lastId
+        ? invalidToken(40104)
+        : invalidToken(40102, "The token is not valid: jti: it is not known.");
+    }
+    const user = this.#store.table("users").get(sub);
+    const role = roleOf(user?.document["role"]);
+    if (known.document["user_id"] !== sub || role === undefined) {
+      throw invalidToken(
+        40102,
+        "The token is not valid: sub: it does not own the jti.",
+      );
+    }
+    return { id: sub, role, authorization: jti };
+  }
+
+  #verify(token: string): Claims {
+    try {
+      return this.#signer.verify(token, this.#now() / 1000);
+    } catch (error) {
+      if (!(error instanceof TokenError)) throw error;
+      throw invalidToken(
+        error.code === "expired" ? 40103 : 40102,
+        error.message,
+      );
+    }
+  }
+}
+
+/**
+ * Refuses a caller that may not what an operation demands.
+ *
+ * @throws {ApiError} 40100 without a caller, 40300 where the role is too low
+ */
+export function authorize(caller: Caller | undefined, access: Access): void {
+  if (may(caller?.role, access)) return;
+  if (caller === undefined) {
+    throw unauthenticated(
+      'This needs authentication: send "Authorization: Bearer <token>" with a token of POST /v1/authorizations.',
+    );
+  }
+  throw new ApiError(
+    40300,
+    `This needs the role ${access}; yours is ${caller.role}.`,
+  );
+}

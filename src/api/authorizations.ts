@@ -1,0 +1,247 @@
+/**
+ * Authorizations: signing in makes one, deleting it signs out. Each is a
+ * record, so a token can be ended before it expires.
+ */
+
+import type { TokenSigner } from "../auth/jwt.ts";
+import { verifyPassword } from "../auth/passwords.ts";
+import { ApiError } from "../http/errors.ts";
+import type { Document, Operation, Row, Store } from "../store/store.ts";
+import { type Caller, roleOf } from "./authentication.ts";
+import { declare, deriveCollection } from "./declaration.ts";
+import {
+  anyText,
+  integer,
+  type JsonSchema,
+  optional,
+  readOnly,
+  text,
+  time,
+} from "./properties.ts";
+import type { Query } from "./query.ts";
+import type { Call, Records, Result } from "./records.ts";
+import { recordSchema } from "./representation.ts";
+import { type Body, validate } from "./validation.ts";
+
+const day = 24 * 60 * 60; // seconds
+
+/** What is stored, beside `user_id`. */
+export const authorizations = declare({
+  name: "authorizations",
+  singular: "authorization",
+  access: { read: "viewer", write: "anyone", remove: "viewer" },
+  immutable: true,
+  properties: {
+    note: optional(text({ min: 0, max: 100 })),
+    expires_at: readOnly(time()),
+  },
+});
+
+/** What is sent: any two strings are tried, as which are possible is not for validation to tell. */
+const signInForm = declare({
+  name: "authorizations",
+  singular: "authorization",
+  access: authorizations.access,
+  properties: {
+    username: anyText(),
+    password: anyText(),
+    expires_in: optional(integer({ min: 60, max: 30 * day }), 60 * 60),
+    note: authorizations.properties.note,
+  },
+});
+
+/** Signs in and out. */
+export class Authorizations {
+  readonly #records: Records;
+  readonly #store: Store;
+  readonly #signer: TokenSigner;
+  readonly #now: () => number;
+  readonly #form = deriveCollection(signInForm);
+
+  /** @param now milliseconds since 1970 */
+  constructor(
+    records: Records,
+    { store, signer, now }: {
+      readonly store: Store;
+      readonly signer: TokenSigner;
+      readonly now: () => number;
+    },
+  ) {
+    this.#records = records;
+    this.#store = store;
+    this.#signer = signer;
+    this.#now = now;
+  }
+
+  /** The names that a body may have, for OPTIONS. */
+  get writable(): readonly string[] {
+    return Object.keys(signInForm.properties);
+  }
+
+  /** The JSON Schema of what is sent and of what is answered, for OPTIONS. */
+  get schema(): JsonSchema {
+    const record = recordSchema(this.#records.collection);
+    const sent = Object.entries(signInForm.properties)
+      .filter(([name]) => name !== "note")
+      .map(([name, { schema }]) => [name, { ...schema, writeOnly: true }]);
+    const token = { type: "string", readOnly: true };
+    return {
+      ...record,
+      properties: {
+        ...Object.fromEntries(sent),
+        ...(record["properties"] as JsonSchema), // an object, made above
+        token,
+        token_type: { ...token, const: "Bearer" },
+      },
+      required: ["username", "password"],
+    };
+  }
+
+  /**
+   * Makes an authorization for who knows a password, and its token. The
+   * expired ones of the same user go in the same transaction.
+   *
+   * @throws {ApiError} 42200; 40101 where name or password is wrong, which
+   * cannot be told apart
+   */
+  async signIn(body: Body): Promise<Result> {
+    const values = validate(this.#form, body, {
+      previous: undefined,
+      partial: false,
+      given: {},
+      exists: () => true,
+      taken: () => false,
+    });
+    const user = await this.#checkPassword(
+      String(values["username"]),
+      String(values["password"]),
+    );
+    const now = this.#now();
+    const iat = Math.floor(now / 1000);
+    const exp = iat + Number(values["expires_in"]);
+    const document: Document = {
+      id: this.#records.nextId(),
+      user_id: user.id,
+      note: values["note"] ?? null,
+      expires_at: new Date(exp * 1000).toISOString(),
+      created_at: new Date(now).toISOString(),
+    };
+    const expired = Array.from(
+      this.#records.table.find("user_id", user.id),
+    ).filter((row) => this.#expired(row));
+    const token = this.#signer.sign({
+      sub: user.id,
+      jti: document.id,
+      iat,
+      exp,
+    });
+    const { representation } = this.#records;
+    const changes = {
+      others: expired.map(({ document: { id } }): Operation => [
+        "del",
+        "authorizations",
+        id,
+      ]),
+      by: user.id,
+      essential: true, // on a full disk too: who deletes must sign in first
+    };
+    return await this.#records.put(document, changes, (row) => ({
+      status: 201,
+      headers: [
+        "Location",
+        representation.url(document.id),
+        "Cache-Control",
+        "no-store", // RFC 6749 section 5.1
+      ],
+      body: JSON.stringify({
+        ...JSON.parse(representation.single(row)),
+        token,
+        token_type: "Bearer",
+      }),
+      seq: row.seq,
+    }));
+  }
+
+  async #checkPassword(username: string, password: string): Promise<Document> {
+    const find = () => {
+      const [row] = this.#store.table("users").find("username", username);
+      return row?.document;
+    };
+    const before = find();
+    const stored = before?.["password"];
+    const right = await verifyPassword(
+      password,
+      typeof stored === "string" ? stored : undefined,
+    );
+    // While scrypt ran, the user may have been deleted or got a new password.
+    const user = find();
+    if (
+      !right || user === undefined || user["password"] !== stored ||
+      roleOf(user["role"]) === undefined
+    ) {
+      throw new ApiError(40101, undefined, {
+        headers: ["WWW-Authenticate", 'Bearer realm="zoo-api"'],
+      });
+    }
+    return user;
+  }
+
+  /** The caller's own live authorizations. */
+  list(call: Call, query: Query): Result {
+    const user = owner(call);
+    return this.#records.page(call, {
+      query,
+      scope: {
+        property: "user_id",
+        value: user.id,
+        where: ({ expires_at }) => !this.#past(expires_at),
+      },
+      seq: this.#records.table.lastSeq,
+    });
+  }
+
+  /**
+   * One of the caller's own.
+   *
+   * @throws {ApiError} 40401 where it is somebody else's or was never given,
+   * 41000 where it has ended
+   */
+  read(call: Call, fields: readonly string[] | undefined): Result {
+    this.#own(call, 41000);
+    return this.#records.read(call, fields);
+  }
+
+  /**
+   * Ends one of the caller's own.
+   *
+   * @throws {ApiError} 40401
+   */
+  remove(call: Call): Promise<Result> {
+    this.#own(call, 40401);
+    return this.#records.remove(call, false);
+  }
+
+  #own(call: Call, ended: 40401 | 41000): void {
+    const [id = 0] = call.ids;
+    const row = this.#records.table.get(id);
+    if (row && row.document["user_id"] !== owner(call).id) {
+      throw new ApiError(40401, `There is no authorization ${id}.`);
+    }
+    if (row && this.#expired(row)) {
+      throw new ApiError(ended, `The authorization ${id} has expired.`);
+    }
+  }
+
+  #expired({ document: { expires_at } }: Row): boolean {
+    return this.#past(expires_at);
+  }
+
+  #past(moment: unknown): boolean {
+    return Date.parse(String(moment)) <= this.#now();
+  }
+}
+
+function owner({ caller }: Call): Caller {
+  if (caller === undefined) throw new Error("Nobody is signed in");
+  return caller;
+}

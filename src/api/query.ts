@@ -1,0 +1,452 @@
+/**
+ * The parameters of a collection: which records, in what order, which page of
+ * them, and which of their properties.
+ */
+
+import { ApiError } from "../http/errors.ts";
+import { formatLinks, type Link } from "../http/headers.ts";
+import { excerpt } from "../http/json.ts";
+import { decodePercent, parseId } from "../http/router.ts";
+import type { Document, Row, Table } from "../store/store.ts";
+import {
+  type Collection,
+  foldText,
+  type Named,
+  readValue,
+} from "./declaration.ts";
+import type { Json } from "./properties.ts";
+
+/** Parameters in the order in which they were sent, decoded. */
+export type Parameters = ReadonlyMap<string, string>;
+
+/**
+ * Takes a query apart. A plus sign is a plus sign: it means a space in HTML
+ * forms only, not in addresses (RFC 3986 section 2.2).
+ *
+ * @throws {ApiError} 40000 on malformed percent-encoding, 40003 on a parameter
+ * that is given twice
+ */
+export function parseParameters(query: string): Parameters {
+  const parameters = new Map<string, string>();
+  for (const pair of query === "" ? [] : query.split("&")) {
+    if (pair === "") continue;
+    const equals = pair.indexOf("=");
+    const end = equals < 0 ? pair.length : equals;
+    const name = decodePercent(pair.slice(0, end));
+    if (parameters.has(name)) {
+      throw new ApiError(
+        40003,
+        `The parameter "${excerpt(name)}" is given twice: give it once.`,
+      );
+    }
+    parameters.set(name, decodePercent(pair.slice(end + 1)));
+  }
+  return parameters;
+}
+
+/**
+ * Refuses all parameters but the ones named.
+ *
+ * @throws {ApiError} 40003
+ */
+export function allowOnly(
+  parameters: Parameters,
+  allowed: readonly string[],
+): void {
+  for (const name of parameters.keys()) {
+    if (!allowed.includes(name)) {
+      throw unknownParameter(
+        name,
+        allowed.length ? `allowed is ${allowed.join(", ")}` : "none is allowed",
+      );
+    }
+  }
+}
+
+function unknownParameter(name: string, allowed: string): ApiError {
+  return new ApiError(
+    40003,
+    `The parameter "${excerpt(name)}" is not known here: ${allowed}.`,
+  );
+}
+
+/** A 40004 that names parameter, value and what is allowed. */
+export function badValue(
+  name: string,
+  value: string,
+  allowed: string,
+): ApiError {
+  return new ApiError(
+    40004,
+    `The parameter "${name}" must be ${allowed}, not "${excerpt(value)}".`,
+  );
+}
+
+const operators = [
+  "ne",
+  "lt",
+  "lte",
+  "gt",
+  "gte",
+  "in",
+  "contains",
+  "starts",
+] as const;
+type Operator = "eq" | (typeof operators)[number];
+
+/** One condition on one property. */
+interface Filter {
+  readonly property: Named;
+  readonly operator: Operator;
+  /** The values to compare with: one, or those of `in`. */
+  readonly values: readonly Json[];
+}
+
+/** A collection's parameters, understood. */
+export interface Query {
+  readonly filters: readonly Filter[];
+  readonly sortby: Named;
+  readonly descending: boolean;
+  readonly offset: number;
+  readonly limit: number;
+  readonly fields: readonly string[] | undefined;
+  /** As they were sent, for the links to other pages. */
+  readonly parameters: Parameters;
+}
+
+/**
+ * Understands the parameters of a collection.
+ *
+ * @throws {ApiError} 40003 on one that the collection does not have, 40004 on a
+ * value that does not fit
+ */
+export function parseQuery(
+  collection: Collection,
+  parameters: Parameters,
+): Query {
+  const { readable } = collection;
+  const id = readable.get("id");
+  if (id === undefined) throw new Error("A collection has no id");
+  const query = {
+    filters: [] as Filter[],
+    sortby: id,
+    descending: false,
+    fields: undefined as readonly string[] | undefined,
+    ...parsePage(parameters),
+    parameters,
+  };
+  for (const [name, value] of parameters) {
+    switch (name) {
+      case "limit":
+      case "offset":
+      case "page":
+      case "per_page":
+        break;
+      case "sortby": {
+        const property = readable.get(value);
+        if (property === undefined) {
+          const allowed = `one of ${[...readable.keys()].join(", ")}`;
+          throw badValue(name, value, allowed);
+        }
+        query.sortby = property;
+        break;
+      }
+      case "order":
+        if (value !== "asc" && value !== "desc") {
+          throw badValue(name, value, "asc or desc");
+        }
+        query.descending = value === "desc";
+        break;
+      case "fields":
+        query.fields = parseFields(collection, value);
+        break;
+      default:
+        query.filters.push(parseFilter(collection, name, value));
+    }
+  }
+  return query;
+}
+
+function parsePage(
+  parameters: Parameters,
+): { offset: number; limit: number } {
+  const byPage = parameters.has("page") || parameters.has("per_page");
+  if (byPage && (parameters.has("limit") || parameters.has("offset"))) {
+    throw new ApiError(
+      40003,
+      'The parameters "page" and "per_page" are not allowed together with "limit" and "offset": use one pair.',
+    );
+  }
+  const limitName = byPage ? "per_page" : "limit";
+  const limit = parameters.get(limitName) ?? "20";
+  const size = parseId(limit);
+  if (size === undefined || size > 100) {
+    throw badValue(limitName, limit, "a number from 1 to 100");
+  }
+  if (!byPage) {
+    const text = parameters.get("offset") ?? "0";
+    const offset = text === "0" ? 0 : parseId(text);
+    if (offset === undefined) {
+      throw badValue("offset", text, "a number from 0 up");
+    }
+    return { offset, limit: size };
+  }
+  const text = parameters.get("page") ?? "1";
+  const page = parseId(text);
+  if (page === undefined) throw badValue("page", text, "a number from 1 up");
+  return { offset: (page - 1) * size, limit: size };
+}
+
+/**
+ * Understands `fields`.
+ *
+ * @throws {ApiError} 40004 on a property that the collection does not have
+ */
+export function parseFields(collection: Collection, value: string): string[] {
+  const known = [...collection.readable.keys(), ...collection.addresses];
+  const fields = value.split(",");
+  const unknown = fields.find((field) => !known.includes(field));
+  if (unknown !== undefined) {
+    throw badValue("fields", value, `a comma list of ${known.join(", ")}`);
+  }
+  // In the record's own order, whatever the caller's.
+  return known.filter((name) => name === "id" || fields.includes(name));
+}
+
+function operatorsFor({ kind }: Named): readonly Operator[] {
+  switch (kind) {
+    case "string":
+      return operators;
+    case "boolean":
+    case "enum":
+      return ["ne", "in"];
+    default:
+      return ["ne", "lt", "lte", "gt", "gte", "in"];
+  }
+}
+
+function parseFilter(
+  collection: Collection,
+  parameter: string,
+  text: string,
+): Filter {
+  const colon = parameter.indexOf(":");
+  const name = colon < 0 ? parameter : parameter.slice(0, colon);
+  const property = collection.readable.get(name);
+  if (property === undefined) {
+    const filters = [...collection.readable.keys()].join(", ");
+    throw unknownParameter(
+      parameter,
+      `allowed are limit, offset, page, per_page, sortby, order, fields, and as filters ${filters}`,
+    );
+  }
+  const fitting = operatorsFor(property);
+  const operator = colon < 0
+    ? "eq"
+    : fitting.find((known) => known === parameter.slice(colon + 1));
+  if (operator === undefined) {
+    throw unknownParameter(
+      parameter,
+      `the operators of "${name}" are ${fitting.join(", ")}`,
+    );
+  }
+  const parse = (value: string) =>
+    parseOperand(property, operator, { parameter, value });
+  const values = operator === "in" ? text.split(",").map(parse) : [parse(text)];
+  return { property, operator, values };
+}
+
+function parseOperand(
+  property: Named,
+  operator: Operator,
+  { parameter, value }: { readonly parameter: string; readonly value: string },
+): Json {
+  const textual = operator === "contains" || operator === "starts";
+  if (value === "null" && property.nullable && !textual) {
+    if (operator === "eq" || operator === "ne" || operator === "in") {
+      return null;
+    }
+    throw badValue(parameter, value, "a value: null is neither less nor more");
+  }
+  const parsed = property.parse(value);
+  if (parsed === undefined) throw badValue(parameter, value, property.allowed);
+  return textual ? String(parsed).toLowerCase() : parsed;
+}
+
+/** Whether a record's value fulfils a filter. null is neither less nor more than anything, and holds no text. */
+function fulfils(value: Json, { operator, values }: Filter): boolean {
+  const [operand = null] = values;
+  switch (operator) {
+    case "eq":
+      return value === operand;
+    case "ne":
+      return value !== operand;
+    case "in":
+      return values.includes(value);
+    case "contains":
+      return typeof value === "string" &&
+        value.toLowerCase().includes(String(operand));
+    case "starts":
+      return typeof value === "string" &&
+        value.toLowerCase().startsWith(String(operand));
+  }
+  if (value === null) return false;
+  const order = compareValues(value, operand);
+  switch (operator) {
+    case "lt":
+      return order < 0;
+    case "lte":
+      return order <= 0;
+    case "gt":
+      return order > 0;
+    case "gte":
+      return order >= 0;
+  }
+}
+
+/** The order of two values of one type other than null: below 0, 0 or above 0. */
+export function compareValues(a: Json, b: Json): number {
+  if (typeof a === "string" && typeof b === "string") {
+    return compareCodePoints(a, b);
+  }
+  return Number(a) - Number(b);
+}
+
+/** Orders texts by Unicode code point; JavaScript's own order is by UTF-16 unit, which puts U+10000 before U+FFFD. */
+function compareCodePoints(a: string, b: string): number {
+  if (a === b) return 0;
+  const shorter = Math.min(a.length, b.length);
+  for (let at = 0; at < shorter; at++) {
+    const unitA = a.charCodeAt(at);
+    const unitB = b.charCodeAt(at);
+    if (unitA === unitB) continue;
+    // Surrogates stand for code points above all other units.
+    const surrogateA = (unitA & 0xf800) === 0xd800;
+    const surrogateB = (unitB & 0xf800) === 0xd800;
+    if (surrogateA !== surrogateB) return surrogateA ? 1 : -1;
+    return unitA - unitB;
+  }
+  return a.length - b.length;
+}
+
+/** What an address, not a parameter, demands of the records of a collection. */
+export interface Scope {
+  /** An indexed property and the value that it must have. */
+  readonly property: string;
+  readonly value: number;
+  /** A further condition. */
+  readonly where?: (document: Document) => boolean;
+}
+
+/** One page of what matches, and how many match in all. */
+export interface Page {
+  readonly rows: readonly Row[];
+  readonly total: number;
+}
+
+/** Finds the records of a query, in order. */
+export function select(table: Table, query: Query, scope?: Scope): Page {
+  const { filters, sortby, descending, offset, limit } = query;
+  const where = scope?.where;
+  const matching: Row[] = [];
+  for (const row of candidates(table, query, scope)) {
+    const { document } = row;
+    if (
+      (where === undefined || where(document)) &&
+      filters.every((f) => fulfils(readValue(document, f.property), f))
+    ) {
+      matching.push(row);
+    }
+  }
+  const direction = descending ? -1 : 1;
+  if (sortby.name !== "id") {
+    matching.sort((a, b) => {
+      const left = readValue(a.document, sortby);
+      const right = readValue(b.document, sortby);
+      if (left === null || right === null) {
+        if (left !== right) return left === null ? 1 : -1; // both directions
+      }
+      const order = left === null || right === null
+        ? 0
+        : compareValues(left, right);
+      return direction * (order || a.document.id - b.document.id);
+    });
+  } else if (descending) {
+    matching.reverse();
+  }
+  return {
+    rows: matching.slice(offset, offset + limit),
+    total: matching.length,
+  };
+}
+
+/** The smallest set of rows that an index gives, by ascending id. */
+function candidates(
+  table: Table,
+  { filters }: Query,
+  scope: Scope | undefined,
+): Iterable<Row> {
+  if (scope !== undefined) return table.find(scope.property, scope.value);
+  for (const { property, operator, values: [value] } of filters) {
+    if (operator !== "eq") continue;
+    const key = foldText(value);
+    if ((property.unique || property.references) && key !== null) {
+      return table.find(property.name, key);
+    }
+  }
+  return table.rows();
+}
+
+// Link fields are for machines that have limits of their own.
+const maximumAddress = 8192; // bytes
+
+/**
+ * The header fields of a page: how many match, and where the other pages are
+ * (RFC 8288), in the caller's own style of paging.
+ *
+ * @param address the collection's address as it was asked, without query
+ */
+export function pageHeaders(
+  query: Query,
+  total: number,
+  address: string,
+): string[] {
+  const { offset, limit } = query;
+  const headers = ["X-Total-Count", String(total)];
+  if (total === 0) return headers;
+  const last = Math.floor((total - 1) / limit) * limit;
+  const links = [link("first", 0)];
+  const previous = Math.min(Math.max(offset - limit, 0), last);
+  if (offset > 0) links.push(link("prev", previous));
+  if (offset + limit < total) links.push(link("next", offset + limit));
+  links.push(link("last", last));
+  if (links.every(({ href }) => href.length <= maximumAddress)) {
+    headers.push("Link", formatLinks(links));
+  }
+  return headers;
+
+  function link(rel: Link["rel"], to: number): Link {
+    return { rel, href: target(to) };
+  }
+
+  function target(to: number): string {
+    const parameters = new Map(query.parameters);
+    if (parameters.has("page") || parameters.has("per_page")) {
+      parameters.set("page", String(to / limit + 1));
+    } else {
+      parameters.set("offset", String(to));
+    }
+    const pairs = [...parameters].map(([name, value]) =>
+      `${encode(name)}=${encode(value)}`
+    );
+    return `${address}?${pairs.join("&")}`;
+  }
+}
+
+/** Percent-encodes a parameter, but leaves readable what a query may hold as it is. */
+function encode(text: string): string {
+  return encodeURIComponent(text)
+    .replaceAll("%3A", ":")
+    .replaceAll("%2C", ",")
+    .replaceAll("%2F", "/");
+}

@@ -1,0 +1,471 @@
+/**
+ * What GET, POST, PUT, PATCH and DELETE mean for the records of a declared
+ * collection. Reads give their answer at once; a write applies its transaction
+ * and gives its answer when that is durable.
+ */
+
+import { may } from "../auth/access.ts";
+import { hashPassword } from "../auth/passwords.ts";
+import { ApiError } from "../http/errors.ts";
+import type { Answer } from "../http/server.ts";
+import type { Document, Operation, Row, Store, Table } from "../store/store.ts";
+import type { Caller } from "./authentication.ts";
+import {
+  type Collection,
+  foldText,
+  type Named,
+  type Relation,
+} from "./declaration.ts";
+import type { Json } from "./properties.ts";
+import { pageHeaders, type Query, type Scope, select } from "./query.ts";
+import { collectionLink, Representation } from "./representation.ts";
+import { type Body, validate } from "./validation.ts";
+
+/** An answer with the log sequence of what it shows: it may be sent when that is durable. */
+export interface Result extends Answer {
+  readonly seq: number;
+}
+
+/** What an operation is asked for. */
+export interface Call {
+  /** The ids in the path. */
+  readonly ids: readonly number[];
+  readonly caller: Caller | undefined;
+  /** The address as it was asked, without the query. */
+  readonly address: string;
+  /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
+  readonly confirm: () => Caller | undefined;
+}
+
+/** The difference that a request makes to one record, before it is made. */
+export interface Change {
+  readonly previous: Document | undefined;
+  readonly next: Document | undefined;
+}
+
+/** What all collections share. */
+export interface Context {
+  readonly store: Store;
+  readonly collections: ReadonlyMap<string, Collection>;
+  /** What every address begins with: `/v1/`, or a whole address. */
+  readonly prefix: string;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** Further rules of one collection. */
+export interface Rules {
+  /** What else must change with a record; throws an {@linkcode ApiError} where it may not change. */
+  readonly consequences?: (change: Change) => readonly Operation[];
+}
+
+/** The records of one collection. */
+export class Records {
+  readonly collection: Collection;
+  readonly representation: Representation;
+  readonly table: Table;
+  readonly #context: Context;
+  readonly #rules: Rules;
+  readonly #secrets: readonly string[];
+
+  constructor(collection: Collection, context: Context, rules: Rules = {}) {
+    this.collection = collection;
+    this.representation = new Representation(collection, context.prefix);
+    this.table = context.store.table(collection.name);
+    this.#context = context;
+    this.#rules = rules;
+    this.#secrets = collection.properties
+      .filter(({ kind }) => kind === "secret")
+      .map(({ name }) => name);
+  }
+
+  /**
+   * A page of the collection.
+   *
+   * @throws {ApiError} 40401 or 41000 where the record in the path is not there
+   */
+  list(call: Call, query: Query, through?: Relation): Result {
+    let seq = this.table.lastSeq;
+    let scope: Scope | undefined;
+    if (through) {
+      const parent = this.#parent(through, call, true);
+      seq = Math.max(seq, parent.seq);
+      scope = { property: through.property, value: parent.document.id };
+    }
+    return this.page(call, { query, scope, seq });
+  }
+
+  /** A page of the records in a scope. */
+  page(
+    { address }: Pick<Call, "address">,
+    { query, scope, seq }: {
+      readonly query: Query;
+      readonly scope: Scope | undefined;
+      readonly seq: number;
+    },
+  ): Result {
+    const { rows, total } = select(this.table, query, scope);
+    const { fields } = query;
+    const elements = rows.map((row) =>
+      fields
+        ? this.representation.partial(row, fields)
+        : this.representation.element(row)
+    );
+    return {
+      status: 200,
+      headers: pageHeaders(query, total, address),
+      body: `[${elements.join(",")}]`,
+      seq,
+    };
+  }
+
+  /**
+   * One record, or some of its properties.
+   *
+   * @throws {ApiError} 40401, 41000
+   */
+  read(
+    call: Call,
+    fields: readonly string[] | undefined,
+    through?: Relation,
+  ): Result {
+    const row = this.#find(call, { through, reading: true });
+    const body = fields
+      ? this.representation.partial(row, fields)
+      : this.#single(row, call, through);
+    return { status: 200, headers: [], body, seq: row.seq };
+  }
+
+  /**
+   * Makes a new record.
+   *
+   * @throws {ApiError} 40401, 42200
+   */
+  create(call: Call, body: Body, through?: Relation): Promise<Result> {
+    return this.#write(call, body, (secrets) => {
+      const given = this.#given(call, through);
+      const values = this.#validate(body, { previous: undefined, given });
+      const at = this.#timestamp();
+      const next: Document = {
+        id: this.nextId(),
+        ...values,
+        ...secrets,
+        created_at: at,
+        updated_at: at,
+      };
+      const location = ["Location", this.representation.url(next.id)];
+      return { previous: undefined, next, headers: location, through };
+    });
+  }
+
+  /**
+   * Replaces a record by a complete one.
+   *
+   * @throws {ApiError} 40401, 42200, 409xx
+   */
+  replace(call: Call, body: Body, through?: Relation): Promise<Result> {
+    return this.#change(call, body, { partial: false, through });
+  }
+
+  /**
+   * Changes some properties of a record (RFC 7396).
+   *
+   * @throws {ApiError} 40401, 42200, 409xx
+   */
+  patch(
+    call: Call,
+    body: Body,
+    options: {
+      readonly through?: Relation | undefined;
+      /** Properties that the caller may not change. */
+      readonly locked?: readonly string[];
+    } = {},
+  ): Promise<Result> {
+    return this.#change(call, body, { partial: true, ...options });
+  }
+
+  #change(
+    call: Call,
+    body: Body,
+    { partial, through, locked = [] }: {
+      readonly partial: boolean;
+      readonly through?: Relation | undefined;
+      readonly locked?: readonly string[];
+    },
+  ): Promise<Result> {
+    return this.#write(call, body, (secrets) => {
+      const row = this.#find(call, { through, reading: false });
+      const previous = row.document;
+      const values = {
+        ...this.#validate(body, {
+          previous,
+          partial,
+          locked,
+          given: this.#given(call, through),
+        }),
+        ...secrets,
+      };
+      const changed = this.collection.properties.some(({ name }) =>
+        values[name] !== previous[name]
+      );
+      const next: Document = changed
+        ? {
+          id: previous.id,
+          ...values,
+          created_at: previous["created_at"] ?? null,
+          updated_at: this.#timestamp(),
+        }
+        : previous;
+      return { previous, next, headers: [], through };
+    });
+  }
+
+  /**
+   * Removes a record; with `cascade` all that refer to it too, in one
+   * transaction.
+   *
+   * @throws {ApiError} 40401; 40900 where others refer to it; 40300 where the
+   * caller may not remove those
+   */
+  async remove(
+    call: Call,
+    cascade: boolean,
+    through?: Relation,
+  ): Promise<Result> {
+    const { store, collections } = this.#context;
+    const { document } = this.#find(call, { through, reading: false });
+    const related = this.#related(document.id);
+    if (related.size > 0 && !cascade) {
+      const counts = [...related].map(([name, ids]) => {
+        const singular = collections.get(name)?.singular ?? name;
+        return `${ids.size} ${ids.size === 1 ? singular : name}`;
+      });
+      throw new ApiError(
+        40900,
+        `The ${this.collection.singular} ${document.id} still has ${
+          counts.join(" and ")
+        }: remove them first, or all together with ?cascade=true.`,
+      );
+    }
+    const operations: Operation[] = [];
+    for (const [name, ids] of related) {
+      const { remove } = collections.get(name)?.access ?? {};
+      if (remove === undefined || !may(call.caller?.role, remove)) {
+        throw new ApiError(
+          40300,
+          `Removing the ${this.collection.singular} would remove ${name}, which takes the role ${remove}.`,
+        );
+      }
+      for (const id of ids) operations.push(["del", name, id]);
+    }
+    operations.push(
+      ["del", this.collection.name, document.id],
+      ...this.#consequences({ previous: document, next: undefined }),
+    );
+    await store.commit(operations, call.caller?.id ?? 0);
+    return { status: 204, headers: [], body: undefined, seq: 0 };
+  }
+
+  /** All records that refer to this one, and to those, by collection. */
+  #related(id: number): Map<string, Set<number>> {
+    const found = new Map<string, Set<number>>();
+    const open: { readonly of: Collection; readonly id: number }[] = [
+      { of: this.collection, id },
+    ];
+    for (let next = open.pop(); next !== undefined; next = open.pop()) {
+      for (const { from, property } of next.of.children) {
+        const rows = this.#context.store.table(from.name)
+          .find(property, next.id);
+        for (const { document } of rows) {
+          const ids = found.get(from.name) ?? new Set();
+          if (ids.has(document.id)) continue;
+          found.set(from.name, ids.add(document.id));
+          open.push({ of: from, id: document.id });
+        }
+      }
+    }
+    return found;
+  }
+
+  /**
+   * Plans a change, makes it, and answers with the record. Hashing a password
+   * takes a while in which anything may have changed: the plan that is carried
+   * out is made after it.
+   */
+  async #write(
+    call: Call,
+    body: Body,
+    plan: (secrets: Readonly<Record<string, string>>) => {
+      readonly previous: Document | undefined;
+      readonly next: Document;
+      readonly headers: readonly string[];
+      readonly through: Relation | undefined;
+    },
+  ): Promise<Result> {
+    let planned = plan({});
+    const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
+    if (sent.length > 0) {
+      const hashes: Record<string, string> = {};
+      for (const secret of sent) {
+        hashes[secret] = await hashPassword(String(body[secret]));
+      }
+      call.confirm();
+      planned = plan(hashes);
+    }
+    const { previous, next, headers, through } = planned;
+    const result = (row: Row) => ({
+      status: 201,
+      headers,
+      body: this.#single(row, call, through),
+      seq: row.seq,
+    });
+    if (next !== previous) {
+      const others = this.#consequences({ previous, next });
+      return await this.put(next, { others, by: call.caller?.id ?? 0 }, result);
+    }
+    const row = this.table.get(next.id);
+    if (row === undefined) throw new Error("A record vanished");
+    return result(row);
+  }
+
+  /**
+   * Puts a record, with other operations in the same transaction, and gives
+   * what is made of its row when that is durable.
+   *
+   * @throws {StoreError} where the store takes no write
+   */
+  async put<T>(
+    document: Document,
+    { others, by, essential = false }: {
+      readonly others: readonly Operation[];
+      /** The id of the user, 0 for the server itself. */
+      readonly by: number;
+      readonly essential?: boolean;
+    },
+    use: (row: Row) => T,
+  ): Promise<T> {
+    const { store } = this.#context;
+    const put: Operation = ["put", this.collection.name, document];
+    const done = store.commit([put, ...others], by, { essential });
+    const row = this.table.get(document.id);
+    if (row === undefined) throw new Error("A record vanished");
+    const result = use(row); // now: later the row may be another
+    await done;
+    return result;
+  }
+
+  /**
+   * The id of the next new record.
+   *
+   * @throws {ApiError} 50300 where the highest possible one has been given
+   */
+  nextId(): number {
+    const { lastId } = this.table;
+    if (lastId < Number.MAX_SAFE_INTEGER) return lastId + 1;
+    throw new ApiError(
+      50300,
+      `No further ${this.collection.singular} can be made: the highest id has been given.`,
+    );
+  }
+
+  #consequences(change: Change): readonly Operation[] {
+    return this.#rules.consequences?.(change) ?? [];
+  }
+
+  #validate(
+    body: Body,
+    intent: {
+      readonly previous: Document | undefined;
+      readonly partial?: boolean;
+      readonly locked?: readonly string[];
+      readonly given: Readonly<Record<string, Json>>;
+    },
+  ): Record<string, Json> {
+    const { store } = this.#context;
+    const own = intent.previous?.id;
+    return validate(this.collection, body, {
+      partial: false,
+      ...intent,
+      exists: (collection, id) => store.table(collection).get(id) !== undefined,
+      taken: (property, value) => this.#taken(property, value, own),
+    });
+  }
+
+  #taken({ name }: Named, value: Json, own: number | undefined): boolean {
+    const key = foldText(value);
+    if (key === null) return false;
+    for (const { document } of this.table.find(name, key)) {
+      if (document.id !== own) return true;
+    }
+    return false;
+  }
+
+  /** The value that the path gives: the zoo of `/zoos/7/animals`. */
+  #given(
+    call: Call,
+    through: Relation | undefined,
+  ): Readonly<Record<string, Json>> {
+    if (through === undefined) return {};
+    const { document } = this.#parent(through, call, false);
+    return { [through.property]: document.id };
+  }
+
+  /** The record that the path leads through. */
+  #parent({ to }: Relation, { ids }: Call, reading: boolean): Row {
+    const [id = 0] = ids;
+    const table = this.#context.store.table(to.name);
+    return table.get(id) ?? missing(table, { id, of: to, reading });
+  }
+
+  /** The record that the path names last. */
+  #find(
+    call: Call,
+    { through, reading }: {
+      readonly through: Relation | undefined;
+      readonly reading: boolean;
+    },
+  ): Row {
+    const of = this.collection;
+    const id = call.ids.at(-1) ?? 0;
+    const parent = through && this.#parent(through, call, reading);
+    const row = this.table.get(id) ??
+      missing(this.table, { id, of, reading });
+    if (
+      through && row.document[through.property] !== parent?.document.id
+    ) {
+      throw new ApiError(
+        40401,
+        `There is no ${of.singular} ${id} in the ${through.to.singular} ${parent?.document.id}.`,
+      );
+    }
+    return row;
+  }
+
+  /** The text of a record with the link to the collection that was asked. */
+  #single(row: Row, { ids }: Call, through: Relation | undefined): string {
+    if (through === undefined) return this.representation.single(row);
+    const { prefix } = this.#context;
+    const { name } = this.collection;
+    const address = `${prefix}${through.to.name}/${ids[0]}/${name}`;
+    return this.representation.single(row, collectionLink(name, address));
+  }
+
+  #timestamp(): string {
+    return new Date(this.#context.now()).toISOString();
+  }
+}
+
+/** 410 where the record was there once, but only to who asks to see it; else 404. */
+function missing(
+  table: Table,
+  { id, of, reading }: {
+    readonly id: number;
+    readonly of: Collection;
+    readonly reading: boolean;
+  },
+): never {
+  if (reading && id <= table.lastId) {
+    throw new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`);
+  }
+  throw new ApiError(40401, `There is no ${of.singular} ${id}.`);
+}

@@ -1,0 +1,115 @@
+/**
+ * How a record looks to a client: its properties, then its addresses. The text
+ * of a record is made once for each of its versions and kept beside it.
+ */
+
+import type { Document, Row } from "../store/store.ts";
+import { type Collection, type Named, readValue } from "./declaration.ts";
+import type { Json, JsonSchema } from "./properties.ts";
+
+/** One address property: the parts of the address around an id, and the property that the id is in. */
+interface AddressForm {
+  readonly name: string;
+  readonly before: string;
+  readonly property: string;
+  readonly after: string;
+}
+
+/** Writes the records of one collection. */
+export class Representation {
+  /** The collection's own address. */
+  readonly address: string;
+  readonly #readable: readonly Named[];
+  readonly #addresses: readonly AddressForm[];
+  readonly #link: string;
+
+  /** @param prefix what every address begins with: `/v1/`, or a whole address */
+  constructor(collection: Collection, prefix: string) {
+    this.address = prefix + collection.name;
+    this.#readable = [...collection.readable.values()];
+    const own = `${this.address}/`;
+    this.#addresses = [
+      { name: "url", before: own, property: "id", after: "" },
+      ...collection.parents.map(({ property, to }) => ({
+        name: property.replace(/_id$/, "_url"),
+        before: `${prefix}${to.name}/`,
+        property,
+        after: "",
+      })),
+      ...collection.children.map(({ from }) => ({
+        name: `${from.name}_url`,
+        before: own,
+        property: "id",
+        after: `/${from.name}`,
+      })),
+    ];
+    this.#link = collectionLink(collection.name, this.address);
+  }
+
+  /** The address of a record. */
+  url(id: number): string {
+    return `${this.address}/${id}`;
+  }
+
+  /** A record as an element of a collection. */
+  element(row: Row): string {
+    return row.text ??= JSON.stringify(this.#toObject(row.document));
+  }
+
+  /** A record as an answer of its own: with the link to the collection that it was asked through. */
+  single(row: Row, link = this.#link): string {
+    return `${this.element(row).slice(0, -1)},"link":${link}}`;
+  }
+
+  /** A record reduced to some of its properties. */
+  partial(row: Row, fields: readonly string[]): string {
+    return JSON.stringify(this.#toObject(row.document), [...fields]);
+  }
+
+  #toObject(document: Document): Record<string, Json> {
+    const object: Record<string, Json> = {};
+    for (const property of this.#readable) {
+      object[property.name] = readValue(document, property);
+    }
+    for (const { name, before, property, after } of this.#addresses) {
+      object[name] = before + document[property] + after;
+    }
+    return object;
+  }
+}
+
+/** The `link` of a single record: JSON text. */
+export function collectionLink(name: string, href: string): string {
+  return JSON.stringify({
+    rel: `collection ${href}`,
+    href,
+    title: `List of ${name}`,
+    type: "application/json",
+  });
+}
+
+/** The JSON Schema 2020-12 of a collection's records, as OPTIONS answers it. */
+export function recordSchema(collection: Collection): JsonSchema {
+  const address = { type: "string", format: "uri-reference", readOnly: true };
+  const properties: Record<string, JsonSchema> = {};
+  const { id, created_at, updated_at } = Object.fromEntries(
+    Array.from(collection.readable, ([name, { schema }]) => [name, schema]),
+  );
+  if (id) properties["id"] = id;
+  for (const { name, schema } of collection.properties) {
+    properties[name] = schema;
+  }
+  if (created_at) properties["created_at"] = created_at;
+  if (updated_at) properties["updated_at"] = updated_at;
+  for (const name of collection.addresses) properties[name] = address;
+  properties["link"] = { type: "object", readOnly: true };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: collection.singular,
+    type: "object",
+    properties,
+    required: collection.properties
+      .filter(({ required }) => required)
+      .map(({ name }) => name),
+  };
+}

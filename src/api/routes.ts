@@ -1,0 +1,349 @@
+/**
+ * Every address of the API on one page: its methods, who may use them, what
+ * parameters and what kind of body they take, and what they do.
+ */
+
+import { type Access, may } from "../auth/access.ts";
+import type { TokenSigner } from "../auth/jwt.ts";
+import { Router } from "../http/router.ts";
+import type { Store, TableDeclaration } from "../store/store.ts";
+import { Authorizations, authorizations } from "./authorizations.ts";
+import {
+  type Collection,
+  type Declaration,
+  deriveCollections,
+  foldText,
+  type Relation,
+} from "./declaration.ts";
+import type { JsonSchema } from "./properties.ts";
+import {
+  allowOnly,
+  badValue,
+  type Parameters,
+  parseFields,
+  parseQuery,
+} from "./query.ts";
+import { type Call, type Context, Records, type Result } from "./records.ts";
+import { recordSchema } from "./representation.ts";
+import { lockedForOwner, userRules, users } from "./users.ts";
+import type { Body } from "./validation.ts";
+
+/** One method of an address; `P` is what its parameters come to. */
+export interface Operation<P = unknown> {
+  readonly access: Access;
+  /** Set where a sent token has no say: who signs in may have an old one. */
+  readonly ignoresCredentials?: true;
+  /** Understands the parameters; throws an ApiError where they do not fit. */
+  readonly parse: (parameters: Parameters) => P;
+  /** The media types that its body may have; undefined where it takes none. */
+  readonly consumes?: readonly string[];
+  /** Carries it out. A method, so that an operation of any `P` is an operation. */
+  run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
+}
+
+/** One address. */
+export interface Route {
+  /** By method; HEAD is served by GET. */
+  readonly operations: ReadonlyMap<string, Operation>;
+  /** All methods, for Allow (RFC 9110 section 10.2.1). */
+  readonly allow: string;
+}
+
+/** What the routes are made of. */
+export interface RouteOptions {
+  readonly declarations: readonly Declaration[];
+  readonly store: Store;
+  readonly signer: TokenSigner;
+  /** Where the API lives: an origin or nothing, then a path that ends in a slash. */
+  readonly base: { readonly origin: string; readonly path: string };
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+const json = ["application/json"];
+const mergePatch = ["application/merge-patch+json", "application/json"];
+
+/** The tables that the declarations need, with the properties that are looked up by value. */
+export function tablesFor(
+  declarations: readonly Declaration[],
+): TableDeclaration[] {
+  const collections = deriveCollections(declarations, [users, authorizations]);
+  return [...collections.values()].map(({ name, properties }) => ({
+    name,
+    indexes: Object.fromEntries(
+      properties
+        .filter(({ unique, references }) => unique || references)
+        .map(({ name }) => name)
+        .concat(name === authorizations.name ? ["user_id"] : [])
+        .map((property) => [property, foldText]),
+    ),
+  }));
+}
+
+/** Builds the tree of all addresses. */
+export function buildRoutes(options: RouteOptions): Router<Route> {
+  const { declarations, store, base, now } = options;
+  const collections = deriveCollections(declarations, [users, authorizations]);
+  const prefix = `${base.origin}${base.path}v1/`;
+  const context: Context = { store, collections, prefix, now };
+  const records = (name: string) => {
+    const collection = collections.get(name);
+    if (collection === undefined) throw new Error(`No collection ${name}`);
+    const rules = name === "users" ? userRules(store) : {};
+    return new Records(collection, context, rules);
+  };
+
+  const router = new Router<Route>();
+  const add = (path: string, route: Route) =>
+    router.add(`${base.path}v1/${path}`, route);
+
+  const names = declarations.map(({ name }) => name);
+  const root = rootRoute(prefix, ["authorizations", "users", ...names]);
+  router.add(base.path, root);
+  if (base.path !== "/") router.add(base.path.slice(0, -1), root);
+  add("", root);
+  router.add(`${base.path}v1`, root);
+
+  router.add(`${base.path}health`, healthRoute(store));
+
+  for (const { name } of [...declarations, users]) {
+    const own = records(name);
+    add(name, collectionRoute(own));
+    add(`${name}/:id`, recordRoute(own));
+    const seen = new Set<Collection>();
+    for (const parent of own.collection.parents) {
+      if (seen.has(parent.to)) continue;
+      seen.add(parent.to);
+      add(`${parent.to.name}/:id/${name}`, collectionRoute(own, parent));
+      add(`${parent.to.name}/:id/${name}/:id`, recordRoute(own, parent));
+    }
+  }
+  add("user", ownUserRoute(records("users")));
+  const own = records("authorizations");
+  const signingIn = new Authorizations(own, options);
+  add("authorizations", authorizationsRoute(own, signingIn));
+  add("authorizations/:id", authorizationRoute(own, signingIn));
+  return router;
+}
+
+/** What OPTIONS tells of the bodies of an address. */
+interface Bodies {
+  /** The JSON Schema of a record. */
+  readonly schema?: JsonSchema;
+  /** What a body may hold. */
+  readonly writable?: readonly string[];
+}
+
+/** An address with these methods, and OPTIONS. */
+function route(
+  own: Readonly<Record<string, Operation>>,
+  { schema = {}, writable = [] }: Bodies,
+): Route {
+  const methods = Object.entries(own);
+  const allow = methodsOf(methods).join(", ");
+  const headers = ["Allow", allow];
+  const { POST: post, PATCH: patch } = own;
+  // RFC 5789 section 3.1, and its like for POST.
+  if (post?.consumes) headers.push("Accept-Post", post.consumes.join(", "));
+  if (patch?.consumes) headers.push("Accept-Patch", patch.consumes.join(", "));
+  const options: Operation = {
+    access: "anyone",
+    parse: none,
+    run: ({ caller }) => {
+      const allowed = methods.filter(([, { access }]) =>
+        may(caller?.role, access)
+      );
+      const writes = allowed.some(([, { consumes }]) => consumes);
+      const body = JSON.stringify({
+        methods: methodsOf(allowed),
+        writable: writes ? writable : [],
+        schema,
+      });
+      return { status: 200, headers, body, seq: 0 };
+    },
+  };
+  return { operations: new Map([...methods, ["OPTIONS", options]]), allow };
+}
+
+/** Who has GET has HEAD, and all have OPTIONS. */
+function methodsOf(methods: readonly (readonly [string, unknown])[]): string[] {
+  return methods
+    .flatMap(([method]) => method === "GET" ? ["GET", "HEAD"] : [method])
+    .concat("OPTIONS");
+}
+
+/** Parameters where there are none. */
+function none(parameters: Parameters): undefined {
+  allowOnly(parameters, []);
+}
+
+/** The one parameter of a GET of a record: which of its properties. */
+function fieldsOf(
+  collection: Collection,
+): (parameters: Parameters) => readonly string[] | undefined {
+  return (parameters) => {
+    allowOnly(parameters, ["fields"]);
+    const fields = parameters.get("fields");
+    return fields === undefined ? undefined : parseFields(collection, fields);
+  };
+}
+
+/** The one parameter of a DELETE of a record that others can refer to. */
+function cascade(parameters: Parameters): boolean {
+  allowOnly(parameters, ["cascade"]);
+  const value = parameters.get("cascade") ?? "false";
+  if (value !== "true" && value !== "false") {
+    throw badValue("cascade", value, "true or false");
+  }
+  return value === "true";
+}
+
+/** The root document: where everything is, so that a client needs no other address. */
+function rootRoute(prefix: string, names: readonly string[]): Route {
+  const addresses = names.map((name) => [`${name}_url`, prefix + name]);
+  const body = JSON.stringify({
+    current_user_url: `${prefix}user`,
+    ...Object.fromEntries(addresses),
+  });
+  const get: Operation = {
+    access: "anyone",
+    parse: none,
+    run: () => ({ status: 200, headers: [], body, seq: 0 }),
+  };
+  return route({ GET: get }, {});
+}
+
+/** For whoever watches: whether writes are taken, and what the start had to mend. */
+function healthRoute(store: Store): Route {
+  const get: Operation = {
+    access: "anyone",
+    parse: none,
+    run: () => {
+      const { writable, full } = store;
+      const notices = full
+        ? [...store.notices, "The disk is full: only deletes are taken."]
+        : store.notices;
+      const body = JSON.stringify({
+        status: writable ? "ok" : "read-only",
+        ...(notices.length > 0 && { notices }),
+      });
+      const headers = ["Cache-Control", "no-store"];
+      return { status: writable ? 200 : 503, headers, body, seq: 0 };
+    },
+  };
+  return route({ GET: get }, {});
+}
+
+function writableOf({ properties }: Collection): string[] {
+  return properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
+}
+
+function collectionRoute(records: Records, through?: Relation): Route {
+  const { collection } = records;
+  const { access } = collection;
+  const get: Operation<ReturnType<typeof parseQuery>> = {
+    access: access.read,
+    parse: (parameters) => parseQuery(collection, parameters),
+    run: (call, query) => records.list(call, query, through),
+  };
+  const post: Operation = {
+    access: access.write,
+    parse: none,
+    consumes: json,
+    run: (call, _, body) => records.create(call, body, through),
+  };
+  return route({ GET: get, POST: post }, {
+    schema: recordSchema(collection),
+    writable: writableOf(collection),
+  });
+}
+
+function recordRoute(records: Records, through?: Relation): Route {
+  const { collection } = records;
+  const { access, children } = collection;
+  const get: Operation<readonly string[] | undefined> = {
+    access: access.read,
+    parse: fieldsOf(collection),
+    run: (call, fields) => records.read(call, fields, through),
+  };
+  const put: Operation = {
+    access: access.write,
+    parse: none,
+    consumes: json,
+    run: (call, _, body) => records.replace(call, body, through),
+  };
+  const patch: Operation = {
+    access: access.write,
+    parse: none,
+    consumes: mergePatch,
+    run: (call, _, body) => records.patch(call, body, { through }),
+  };
+  const remove: Operation<boolean | undefined> = {
+    access: access.remove,
+    parse: children.length > 0 ? cascade : none,
+    run: (call, all) => records.remove(call, all ?? false, through),
+  };
+  return route({ GET: get, PUT: put, PATCH: patch, DELETE: remove }, {
+    schema: recordSchema(collection),
+    writable: writableOf(collection),
+  });
+}
+
+/** The signed-in user's own record. */
+function ownUserRoute(records: Records): Route {
+  const own = (call: Call): Call => ({ ...call, ids: [call.caller?.id ?? 0] });
+  const get: Operation<readonly string[] | undefined> = {
+    access: "viewer",
+    parse: fieldsOf(records.collection),
+    run: (call, fields) => records.read(own(call), fields),
+  };
+  const patch: Operation = {
+    access: "viewer",
+    parse: none,
+    consumes: mergePatch,
+    run: (call, _, body) =>
+      records.patch(own(call), body, { locked: lockedForOwner }),
+  };
+  return route({ GET: get, PATCH: patch }, {
+    schema: recordSchema(records.collection),
+    writable: ["password"],
+  });
+}
+
+function authorizationsRoute(
+  { collection }: Records,
+  signingIn: Authorizations,
+): Route {
+  const get: Operation<ReturnType<typeof parseQuery>> = {
+    access: "viewer",
+    parse: (parameters) => parseQuery(collection, parameters),
+    run: (call, query) => signingIn.list(call, query),
+  };
+  const post: Operation = {
+    access: "anyone",
+    ignoresCredentials: true,
+    parse: none,
+    consumes: json,
+    run: (_call, _, body) => signingIn.signIn(body),
+  };
+  return route({ GET: get, POST: post }, signingIn);
+}
+
+function authorizationRoute(
+  { collection }: Records,
+  signingIn: Authorizations,
+): Route {
+  const get: Operation<readonly string[] | undefined> = {
+    access: "viewer",
+    parse: fieldsOf(collection),
+    run: (call, fields) => signingIn.read(call, fields),
+  };
+  const remove: Operation = {
+    access: "viewer",
+    parse: none,
+    run: (call) => signingIn.remove(call),
+  };
+  return route({ GET: get, DELETE: remove }, {
+    schema: recordSchema(collection),
+  });
+}

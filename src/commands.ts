@@ -1,0 +1,323 @@
+/** The commands beside `serve`: what an operator does at the keyboard. */
+
+import { once } from "node:events";
+import process from "node:process";
+import { createInterface } from "node:readline";
+import { Writable } from "node:stream";
+import { roles } from "./auth/access.ts";
+import { deriveCollections, readValue } from "./api/declaration.ts";
+import { type Call, type Context, Records } from "./api/records.ts";
+import { tablesFor } from "./api/routes.ts";
+import { userRules, users } from "./api/users.ts";
+import { ApiError } from "./http/errors.ts";
+import { collections } from "./collections.ts";
+import { UsageError } from "./config.ts";
+import type { Log } from "./log.ts";
+import {
+  backupStore,
+  type Fault,
+  openStore,
+  readStore,
+  repairStore,
+  type Store,
+  StoreError,
+} from "./store/store.ts";
+
+/** A command that could not be carried out; exit code 1. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
+/** Who works at the keyboard is no user: the log names 0. */
+const operator: Call = {
+  ids: [],
+  caller: undefined,
+  address: "",
+  confirm: () => undefined,
+};
+
+/** Prints a text on standard output and waits until it is taken. */
+async function print(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+/**
+ * Opens the store of a data folder.
+ *
+ * @throws {StoreError} in-use, damaged, format; {CommandError} on what the
+ * operating system refuses
+ */
+export async function openDataFolder(
+  folder: string,
+  log?: Log,
+): Promise<Store> {
+  return await orSay(
+    folder,
+    () =>
+      openStore({
+        folder,
+        tables: tablesFor(collections),
+        ...(log && { log }),
+      }),
+  );
+}
+
+/** Reads a data folder that another process may be writing to. */
+async function readDataFolder(folder: string) {
+  return await orSay(
+    folder,
+    () => readStore(folder, { tables: tablesFor(collections) }),
+  );
+}
+
+/** The same, but of damage nothing is shown: half of the records would look like all. */
+async function readSoundFolder(folder: string) {
+  const found = await readDataFolder(folder);
+  if (found.refusal !== undefined) throw found.refusal;
+  return found;
+}
+
+/** An error of the operating system as one line that names the folder. */
+async function orSay<T>(folder: string, open: () => Promise<T>): Promise<T> {
+  try {
+    return await open();
+  } catch (error) {
+    const system = error instanceof Error && "code" in error &&
+      !(error instanceof StoreError);
+    if (!system) throw error;
+    // Node.js 26 lets no process under its permission model call fsync.
+    throw new CommandError(
+      `cannot open the folder ${folder}: ${error.code}: ${error.message}`,
+    );
+  }
+}
+
+/**
+ * Reads the whole data folder, and prints how many records there are and every
+ * fault. Changes nothing.
+ *
+ * @returns the exit code: 0 where all is well, 1 where only the last write is
+ * torn, which the next start mends, 2 where there is damage
+ */
+export async function check(folder: string): Promise<number> {
+  const found = await readDataFolder(folder);
+  for (const table of found.tables) {
+    await print(
+      `${table.name}: ${table.size} records, highest id ${table.lastId}\n`,
+    );
+  }
+  await print(`log: generation ${found.generation}, sequence ${found.seq}\n`);
+  const { torn, faults } = found;
+  if (torn) {
+    await print(
+      `torn: ${
+        describe(torn)
+      }; it was never acknowledged, and the next start cuts it off\n`,
+    );
+  }
+  for (const fault of faults) await print(`fault: ${describe(fault)}\n`);
+  if (faults.length > 0) return 2;
+  if (torn) return 1;
+  await print("no fault\n");
+  return 0;
+}
+
+/**
+ * Makes a damaged folder usable again, and prints what was lost. All files as
+ * they were are kept.
+ *
+ * @throws {StoreError} in-use, format, damaged where nothing is readable
+ */
+export async function repair(folder: string): Promise<void> {
+  const done = await orSay(folder, () => repairStore(folder));
+  if (!done.repaired) return await print("there was nothing to repair\n");
+  for (const fault of done.faults) await print(`fault: ${describe(fault)}\n`);
+  const lost = done.highest - done.seq;
+  await print(
+    `repaired: all up to sequence ${done.seq} is kept; ` +
+      (lost > 0
+        ? `${lost} later transactions are lost\n`
+        : "no later transaction was readable\n") +
+      `the files as they were are in ${done.kept}\n`,
+  );
+}
+
+/**
+ * Copies the store into another folder, also while a server runs, and reads
+ * the copy back.
+ *
+ * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
+ */
+export async function backup(
+  folder: string,
+  to: string | undefined,
+): Promise<void> {
+  if (to === undefined) {
+    throw new UsageError("backup: name a folder to copy to: backup DIR");
+  }
+  const done = await orSay(folder, () => backupStore(folder, to));
+  await print(
+    `copied ${done.records} records up to sequence ${done.seq} to ${to}, and read them back\n`,
+  );
+}
+
+function describe({ file, byte, line, message }: Fault): string {
+  return `${file}, byte ${byte}, line ${line}: ${message}`;
+}
+
+/**
+ * Prints the records of a collection as JSON lines, without the properties that
+ * hold addresses or secrets.
+ *
+ * @throws {UsageError} on an unknown collection
+ */
+export async function exportCollection(
+  folder: string,
+  name: string | undefined,
+): Promise<void> {
+  const known = deriveCollections(collections, [users]);
+  const collection = known.get(name ?? "");
+  if (collection === undefined) {
+    const allowed = [...known.keys()].join(", ");
+    throw new UsageError(
+      name === undefined
+        ? `export: name a collection: one of ${allowed}`
+        : `export: there is no collection ${
+          JSON.stringify(name)
+        }: allowed are ${allowed}`,
+    );
+  }
+  const { tables } = await readSoundFolder(folder);
+  for (const table of tables) {
+    if (table.name !== collection.name) continue;
+    for (const { document } of table.rows()) {
+      const record = Array.from(
+        collection.readable.values(),
+        (property) => [property.name, readValue(document, property)],
+      );
+      await print(`${JSON.stringify(Object.fromEntries(record))}\n`);
+    }
+  }
+}
+
+/** The `user` command: `add NAME`, `password NAME`, `list`. */
+export async function userCommand(
+  folder: string,
+  [action, name]: readonly string[],
+  role: string | undefined,
+): Promise<void> {
+  const form = "allowed are user add NAME, user password NAME and user list";
+  if (role !== undefined && !roles.some((known) => known === role)) {
+    throw new UsageError(
+      `--role: ${JSON.stringify(role)} is not allowed: it must be one of ${
+        roles.join(", ")
+      }`,
+    );
+  }
+  if (action === "list" && name === undefined) return await listUsers(folder);
+  if ((action !== "add" && action !== "password") || name === undefined) {
+    const words = ["user", action, name].filter((word) => word).join(" ");
+    throw new UsageError(
+      `the command ${JSON.stringify(words)} is not known: ${form}`,
+    );
+  }
+  const store = await openDataFolder(folder);
+  try {
+    const password = await readPassword();
+    if (action === "add") {
+      await createUser(store, { username: name, role, password });
+      await print(`made the user ${name}\n`);
+    } else {
+      await changePassword(store, name, password);
+      await print(`changed the password of ${name}, who is signed out\n`);
+    }
+  } finally {
+    await store.close();
+  }
+}
+
+async function listUsers(folder: string): Promise<void> {
+  const { tables } = await readSoundFolder(folder);
+  for (const table of tables) {
+    if (table.name !== users.name) continue;
+    for (const { document } of table.rows()) {
+      const { id, username, role, created_at } = document;
+      await print(`${id}\t${username}\t${role}\t${created_at}\n`);
+    }
+  }
+}
+
+/** The users of a store, with the rules that hold for them over HTTP. */
+function userRecords(store: Store): Records {
+  const derived = deriveCollections(collections, [users]);
+  const context: Context = {
+    store,
+    collections: derived,
+    prefix: "",
+    now: Date.now,
+  };
+  const collection = derived.get(users.name);
+  if (collection === undefined) throw new Error("Users are not declared");
+  return new Records(collection, context, userRules(store));
+}
+
+/**
+ * Makes a user.
+ *
+ * @throws {CommandError} that says what is wrong with name or password
+ */
+export async function createUser(
+  store: Store,
+  { role, ...user }: {
+    readonly username: string;
+    readonly role?: string | undefined;
+    readonly password: string;
+  },
+): Promise<void> {
+  const body = role === undefined ? user : { ...user, role };
+  await saying(userRecords(store).create(operator, body));
+}
+
+async function changePassword(
+  store: Store,
+  username: string,
+  password: string,
+): Promise<void> {
+  const records = userRecords(store);
+  const [row] = records.table.find("username", username);
+  if (row === undefined) {
+    throw new CommandError(`there is no user ${JSON.stringify(username)}`);
+  }
+  const call = { ...operator, ids: [row.document.id] };
+  await saying(records.patch(call, { password }));
+}
+
+/** A failed validation as one line. */
+async function saying(done: Promise<unknown>): Promise<void> {
+  try {
+    await done;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const messages = error.errors?.map(({ message }) => message);
+    throw new CommandError(messages?.join(" ") ?? error.message);
+  }
+}
+
+/** The first line of standard input; on a terminal it is asked for, and not shown. */
+function readPassword(): Promise<string> {
+  const { stdin, stderr } = process;
+  const terminal = stdin.isTTY === true;
+  if (terminal) stderr.write("Password: ");
+  // readline shows what is typed on its output; this one shows nothing.
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const lines = createInterface({ input: stdin, output, terminal });
+  return new Promise<string>((resolve, reject) => {
+    lines.once("line", resolve);
+    lines.once("close", () => {
+      reject(new CommandError("there is no password on standard input"));
+    });
+  }).finally(() => {
+    lines.close();
+    if (terminal) stderr.write("\n");
+  });
+}

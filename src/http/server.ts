@@ -1,0 +1,256 @@
+/**
+ * The only file that knows node:http: listening, sending an answer, receiving
+ * a body, refusing what is not HTTP, and stopping without dropping anyone.
+ */
+
+import { Buffer } from "node:buffer";
+import {
+  createServer,
+  type IncomingMessage,
+  METHODS,
+  type ServerResponse,
+  STATUS_CODES,
+} from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { ApiError, errorBody } from "./errors.ts";
+
+export type { IncomingMessage, ServerResponse };
+
+/** An answer before it is sent. */
+export interface Answer {
+  readonly status: number;
+  /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
+  readonly headers: readonly string[];
+  /** The JSON text; undefined where the answer has no content. */
+  readonly body: string | undefined;
+}
+
+/** The largest request body, in bytes. */
+export const maximumBody = 1024 * 1024;
+
+const contentType = "application/json; charset=utf-8";
+
+/** Every error is JSON, those too that never became a request. */
+export function errorAnswer(error: ApiError): Answer {
+  return {
+    status: error.status,
+    headers: error.headers,
+    body: errorBody(error),
+  };
+}
+
+/**
+ * Sends an answer. The answer to HEAD has the header of the one to GET, its
+ * Content-Length included, and no content (RFC 9110 section 9.3.2); so has
+ * none a 204 (section 15.3.5).
+ */
+export function send(response: ServerResponse, answer: Answer): void {
+  const { status, headers, body } = answer;
+  const fields = [...headers];
+  if (body !== undefined) {
+    fields.push("Content-Type", contentType);
+    fields.push("Content-Length", String(Buffer.byteLength(body)));
+  }
+  if (stopping.has(response.req.socket)) fields.push("Connection", "close");
+  response.writeHead(status, fields);
+  response.end(response.req.method === "HEAD" ? undefined : body);
+}
+
+/** Someone hung up before the whole request was here; nobody waits for an answer. */
+export class ClientGone extends Error {
+  override readonly name = "ClientGone";
+}
+
+/** Requests whose body is awaited, each with the way to end that. */
+const awaited = new WeakMap<IncomingMessage, (error: Error) => void>();
+
+/**
+ * Receives the body of a request.
+ *
+ * @throws {ApiError} 41300 where it has more than {@linkcode maximumBody}
+ * bytes, at once where Content-Length says so; 40000 where its chunks are
+ * malformed; 40800 where it takes too long
+ * @throws {ClientGone} where the connection ends before the body does
+ */
+export function receive(request: IncomingMessage): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const tooLarge = () =>
+      reject(
+        new ApiError(
+          41300,
+          `The body is too large: at most ${maximumBody} bytes are allowed.`,
+        ),
+      );
+    if (Number(request.headers["content-length"]) > maximumBody) {
+      return tooLarge();
+    }
+    awaited.set(request, reject);
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    request.on("data", (chunk: Uint8Array) => {
+      length += chunk.length;
+      if (length <= maximumBody) chunks.push(chunk);
+      else tooLarge(); // and go on reading: who still sends can't hear us yet
+    });
+    request.on("end", () => resolve(Buffer.concat(chunks)));
+    request.on("error", () => reject(new ClientGone()));
+    request.on("close", () => reject(new ClientGone()));
+  });
+}
+
+/** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */
+export function hasBody(request: IncomingMessage): boolean {
+  const { headers } = request;
+  const length = headers["content-length"];
+  return headers["transfer-encoding"] !== undefined ||
+    (length !== undefined && Number(length) > 0);
+}
+
+/** A listening server. */
+export interface Listener {
+  /** The port that it listens on, also where 0 was asked for. */
+  readonly port: number;
+  /** Accepts nobody any more, lets what is under way be answered within `grace` ms, and closes what is left then. */
+  close(grace: number): Promise<void>;
+}
+
+/** Connections whose server is stopping: their answers say that they are the last. */
+const stopping = new WeakSet<Duplex>();
+
+/**
+ * Listens.
+ *
+ * @throws {Error} with the `code` of the operating system: EADDRINUSE, EACCES,
+ * EADDRNOTAVAIL, …
+ */
+export function listen(
+  handle: (request: IncomingMessage, response: ServerResponse) => void,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<Listener> {
+  // Each open connection with the last request that came over it.
+  const connections = new Map<Duplex, ServerResponse | undefined>();
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
+    if (!stopping.has(request.socket)) handle(request, response);
+  };
+  // The Host field is looked at by who can answer in JSON.
+  const server = createServer({ requireHostHeader: false });
+  server.on("request", (request, response) => {
+    const { socket } = request;
+    const previous = connections.get(socket);
+    connections.set(socket, response);
+    // Requests that were sent without waiting for answers are carried out one
+    // after the other (RFC 9112 section 9.3.2).
+    if (previous === undefined || previous.writableFinished) {
+      serve(request, response);
+    } else previous.once("finish", () => serve(request, response));
+  });
+  server.on("connection", (socket: Socket) => {
+    connections.set(socket, undefined);
+    socket.on("close", () => connections.delete(socket));
+  });
+  server.on("clientError", (error: ParserError, socket) => {
+    const response = connections.get(socket);
+    if (response && !response.writableFinished) {
+      // The answer to what came before these bytes is the last one; or they
+      // are the body of a request, and then this is its answer.
+      stopping.add(socket);
+      response.once("finish", () => socket.destroy());
+      if (!response.req.complete) awaited.get(response.req)?.(refusal(error));
+    } else if (error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+    } else {
+      refuse(socket, refusal(error));
+    }
+  });
+  server.on("connect", (_request, socket) => {
+    refuse(socket, notImplemented("CONNECT"));
+  });
+
+  function close(grace: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => server.closeAllConnections(), grace);
+      server.close(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+      for (const socket of connections.keys()) {
+        if (connections.get(socket)?.writableFinished === false) {
+          stopping.add(socket);
+        } else socket.destroy();
+      }
+    });
+  }
+
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.off("error", reject);
+      const address = server.address() as AddressInfo; // as it is no pipe
+      resolve({ port: address.port, close });
+    });
+  });
+}
+
+interface ParserError extends Error {
+  readonly code?: string;
+  readonly rawPacket?: Uint8Array;
+}
+
+/** The answer to bytes that node:http could not make a request of. */
+function refusal(error: ParserError): ApiError {
+  switch (error.code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new ApiError(43100);
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new ApiError(40800);
+    case "HPE_INVALID_METHOD": {
+      // A well-formed request line whose method the parser has never heard of.
+      const start = Buffer.from(error.rawPacket ?? []).toString("latin1");
+      const line = /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(start);
+      if (line?.[1] !== undefined && !METHODS.includes(line[1])) {
+        return notImplemented(line[1]);
+      }
+    }
+  }
+  return new ApiError(
+    40000,
+    "The request is not well-formed HTTP/1.1 (RFC 9112).",
+  );
+}
+
+/** 501 for a method that no address of this server has (RFC 9110 section 15.6.2). */
+export function notImplemented(method: string): ApiError {
+  return new ApiError(
+    50100,
+    `The method ${method.slice(0, 40)} is not implemented; this server has ${
+      implemented.join(", ")
+    }.`,
+  );
+}
+
+/** All methods that some address of this server has. */
+export const implemented: readonly string[] = [
+  "GET",
+  "HEAD",
+  "OPTIONS",
+  "POST",
+  "PUT",
+  "PATCH",
+  "DELETE",
+];
+
+/** Answers by hand where there is no response object, and closes. */
+function refuse(socket: Duplex, error: ApiError): void {
+  const body = errorBody(error);
+  socket.on("error", () => socket.destroy());
+  socket.resume(); // unread bytes would turn the end into a reset
+  setTimeout(() => socket.destroy(), 1000).unref();
+  socket.end(
+    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n` +
+      `Date: ${new Date().toUTCString()}\r\n` +
+      `Content-Type: ${contentType}\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\n` +
+      `Connection: close\r\n\r\n${body}`,
+  );
+}

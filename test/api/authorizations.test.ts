@@ -1,0 +1,54 @@
+/** Authorizations as time goes by: the clock is the test's. */
+
+import { strict as assert } from "node:assert";
+import { after, before, describe, test } from "node:test";
+import { type Running, startApplication } from "../application.ts";
+import { adminPassword } from "../harness.ts";
+
+describe("an authorization", () => {
+  let time = Date.parse("2026-05-05T12:00:00.700Z");
+  let app: Running;
+  before(async () => {
+    app = await startApplication({ now: () => time });
+  });
+  after(() => app.stop());
+
+  function signIn(expires_in: number) {
+    return app.request("POST", "/v1/authorizations", {
+      json: { username: "admin", password: adminPassword, expires_in },
+    });
+  }
+
+  test("ends with its time: token, record and list", async () => {
+    const { body } = await signIn(60);
+    const { token, url } = body;
+    assert.equal(body.expires_at, "2026-05-05T12:01:00.000Z");
+    time += 59_000;
+    const before = await app.request("GET", url, { token });
+    assert.equal(before.status, 200);
+    time += 300; // 12:01:00.000
+    const late = await app.request("GET", "/v1/user", { token });
+    assert.equal(late.status, 401);
+    assert.equal(late.body.errorCode, 40103);
+    assert.equal(
+      late.headers.get("www-authenticate"),
+      'Bearer realm="zoo-api", error="invalid_token"',
+    );
+    const gone = await app.request("GET", url, { token: app.token });
+    assert.equal(gone.status, 410);
+    const deleted = await app.request("DELETE", url, { token: app.token });
+    assert.equal(deleted.status, 404);
+    const list = await app.request("GET", "/v1/authorizations", {
+      token: app.token,
+    });
+    assert.deepEqual(list.body.map(({ id }: { id: number }) => id), [1]);
+  });
+
+  test("that has expired is removed at the next sign-in of the same user", async () => {
+    const table = app.store.table("authorizations");
+    assert.equal(table.size, 2);
+    await signIn(60);
+    const ids = Array.from(table.rows(), ({ document }) => document.id);
+    assert.deepEqual(ids, [1, 3]);
+  });
+});

@@ -1,0 +1,110 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { declare } from "../../src/api/declaration.ts";
+import { reference, text } from "../../src/api/properties.ts";
+import { startApplication } from "../application.ts";
+import { adminPassword } from "../harness.ts";
+
+const shelves = declare({
+  name: "shelves",
+  singular: "shelf",
+  access: { read: "anyone", write: "keeper", remove: "keeper" },
+  properties: { name: text({ max: 9 }) },
+});
+const books = declare({
+  name: "books",
+  singular: "book",
+  access: { read: "anyone", write: "keeper", remove: "admin" },
+  properties: { shelf_id: reference("shelves"), name: text({ max: 9 }) },
+});
+const pages = declare({
+  name: "pages",
+  singular: "page",
+  access: { read: "anyone", write: "keeper", remove: "admin" },
+  properties: { book_id: reference("books") },
+});
+
+test("a cascade takes the roles of all that it removes, and removes all or nothing", async () => {
+  const app = await startApplication({ declarations: [shelves, books, pages] });
+  try {
+    const { token } = app;
+    const post = (path: string, json: unknown) =>
+      app.request("POST", path, { token, json });
+    await post("/v1/users", {
+      username: "kim",
+      role: "keeper",
+      password: adminPassword,
+    });
+    const keeper = await app.signIn("kim");
+    await post("/v1/shelves", { name: "a" });
+    await post("/v1/shelves", { name: "b" });
+    await post("/v1/shelves/1/books", { name: "c" });
+    await post("/v1/books", { name: "d", shelf_id: 1 });
+    await post("/v1/books/1/pages", {});
+    await post("/v1/books/2/pages", {});
+    await post("/v1/pages", { book_id: 2 });
+
+    const path = "/v1/shelves/1?cascade=true";
+    const refused = await app.request("DELETE", path, { token: keeper });
+    assert.equal(refused.status, 403);
+    assert.equal(refused.body.errorCode, 40300);
+    assert.match(refused.body.message, /books.*admin/);
+    assert.equal(app.store.table("pages").size, 3);
+
+    const counted = await app.request("DELETE", "/v1/shelves/1", { token });
+    assert.equal(counted.status, 409);
+    assert.match(counted.body.error, /2 books and 3 pages/);
+
+    const { seq } = app.store;
+    const done = await app.request("DELETE", path, { token });
+    assert.equal(done.status, 204);
+    assert.equal(app.store.seq, seq + 1, "one transaction");
+    const sizes = ["shelves", "books", "pages"].map((name) =>
+      app.store.table(name).size
+    );
+    assert.deepEqual(sizes, [1, 0, 0]);
+    const alone = await app.request("DELETE", "/v1/shelves/2", {
+      token: keeper,
+    });
+    assert.equal(alone.status, 204);
+    const unknown = await app.request("DELETE", "/v1/pages/1?cascade=true", {
+      token,
+    });
+    assert.equal(unknown.body.errorCode, 40003);
+  } finally {
+    await app.stop();
+  }
+});
+
+test("a body of thousands of unknown names gets an answer of bounded length", async () => {
+  const app = await startApplication({ declarations: [shelves] });
+  try {
+    const names = Array.from({ length: 50_000 }, (_, at) => [`p${at}`, 1]);
+    const answer = await app.request("POST", "/v1/shelves", {
+      token: app.token,
+      json: Object.fromEntries(names),
+    });
+    assert.equal(answer.status, 422);
+    assert.equal(answer.body.errors.length, 1001);
+    assert.ok(answer.text.length < 200_000, `${answer.text.length}`);
+  } finally {
+    await app.stop();
+  }
+});
+
+test("a collection whose highest id is the highest possible takes no more", async () => {
+  const app = await startApplication({ declarations: [shelves] });
+  try {
+    const id = Number.MAX_SAFE_INTEGER;
+    await app.store.commit([["put", "shelves", { id, name: "last" }]], 0);
+    const answer = await app.request("POST", "/v1/shelves", {
+      token: app.token,
+      json: { name: "more" },
+    });
+    assert.equal(answer.status, 503);
+    assert.match(answer.body.error, /highest id/);
+    assert.equal(app.store.table("shelves").size, 1);
+  } finally {
+    await app.stop();
+  }
+});

@@ -1,0 +1,74 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import {
+  type Declaration,
+  deriveCollections,
+} from "../../src/api/declaration.ts";
+import {
+  optional,
+  type Property,
+  reference,
+  text,
+} from "../../src/api/properties.ts";
+import { collections } from "../../src/collections.ts";
+
+function declaration(
+  name: string,
+  properties: Readonly<Record<string, Property>> = {},
+): Declaration {
+  const access = { read: "anyone", write: "keeper", remove: "keeper" } as const;
+  return { name, singular: "thing", access, properties };
+}
+
+test("a declaration that contradicts itself or another is refused by name", () => {
+  const name = text({ max: 9 });
+  const table: readonly [readonly Declaration[], RegExp][] = [
+    [[declaration("Things")], /"Things"/],
+    [[declaration("7things")], /"7things"/],
+    [[declaration("users")], /"users"/],
+    [[declaration("events")], /"events"/],
+    [[declaration("things"), declaration("things")], /"things"/],
+    [[declaration("things", { id: name })], /"id" of things/],
+    [[declaration("things", { limit: name })], /"limit" of things/],
+    [[declaration("things", { home_url: name })], /"home_url" of things/],
+    [[declaration("things", { "a:b": name })], /"a:b" of things/],
+    [[declaration("things", { __proto: name })], /"__proto" of things/],
+    [[declaration("things", { zoo_id: reference("zoos") })], /"zoo_id" of/],
+    [[declaration("things", { thing_id: reference("things") })], /"thing_id"/],
+    [
+      [declaration("zoos"), declaration("things", { zoo: reference("zoos") })],
+      /"zoo" of things/,
+    ],
+    [
+      [
+        declaration("zoos"),
+        declaration("things", { zoo_id: optional(reference("zoos")) }),
+      ],
+      /"zoo_id" of things/,
+    ],
+  ];
+  for (const [declarations, message] of table) {
+    assert.throws(() => deriveCollections(declarations), { message });
+  }
+});
+
+test("relations lead both ways, and two to one collection make one address", () => {
+  const derived = deriveCollections([
+    ...collections,
+    declaration("transfers", {
+      from_zoo_id: reference("zoos"),
+      to_zoo_id: reference("zoos"),
+    }),
+  ]);
+  assert.deepEqual(derived.get("zoos")?.addresses, [
+    "url",
+    "animals_url",
+    "employees_url",
+    "transfers_url",
+  ]);
+  assert.deepEqual(derived.get("transfers")?.addresses, [
+    "url",
+    "from_zoo_url",
+    "to_zoo_url",
+  ]);
+});

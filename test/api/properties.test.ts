@@ -1,0 +1,136 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import {
+  boolean,
+  date,
+  email,
+  httpAddress,
+  integer,
+  number,
+  oneOf,
+  optional,
+  type Property,
+  readOnly,
+  reference,
+  secret,
+  text,
+  time,
+  unique,
+} from "../../src/api/properties.ts";
+
+// What each kind makes of a value: a code, or undefined where it is allowed.
+const checks: readonly [Property, unknown, string | undefined][] = [
+  [boolean(), true, undefined],
+  [boolean(), "true", "type"],
+  [boolean(), 1, "type"],
+  [integer(), -7, undefined],
+  [integer(), 1.5, "type"],
+  [integer(), 2 ** 53, "range"],
+  [integer(), -(2 ** 53), "range"],
+  [integer(), Infinity, "range"],
+  [integer({ min: 3, max: 5 }), 2, "range"],
+  [integer({ min: 3, max: 5 }), 5, undefined],
+  [number({ min: 0 }), 0, undefined],
+  [number({ over: 0 }), 0, "range"],
+  [number(), -Infinity, "range"],
+  [number(), [], "type"],
+  [number(), {}, "type"],
+  [time(), "2026-02-28T23:59:59Z", undefined],
+  [time(), "2026-02-29T00:00:00Z", "format"],
+  [time(), "2026-02-28T24:00:00Z", "format"],
+  [time(), "2026-02-28", "format"],
+  [time(), 7, "type"],
+  [date(), "2000-02-29", undefined],
+  [date(), "1900-02-29", "format"],
+  [date(), "2026-1-01", "format"],
+  [date(), "2026-13-01", "format"],
+  [date(), null, "type"],
+  [reference("zoos"), 1, undefined],
+  [reference("zoos"), 0, "range"],
+  [reference("zoos"), "1", "type"],
+  [oneOf("a", "b"), "b", undefined],
+  [oneOf("a", "b"), "constructor", "enum"],
+  [oneOf("a", "b"), 1, "type"],
+  [text({ max: 2 }), "\u{1F992}\u{1F992}", undefined],
+  [text({ max: 2 }), "abc", "length"],
+  [text({ max: 2 }), "\u3000", "length"],
+  [text({ min: 0, max: 2 }), "", undefined],
+  [text({ max: 2 }), "\uDC00", "format"],
+  [text({ max: 2 }), "\x7f", "format"],
+  [text({ max: 2 }), ["a"], "type"],
+  [secret({ min: 3, max: 4 }), "ab", "length"],
+  [httpAddress(), "https://example.org/a?b#c", undefined],
+  [httpAddress(), "ftp://example.org/", "format"],
+  [httpAddress(), "http://", "format"],
+  [httpAddress(), "http://[::1", "format"],
+  [httpAddress(), "http://a b/", "format"],
+  [httpAddress(), "javascript:alert(1)", "format"],
+  [email(), "first.last+tag@sub.example.org", undefined],
+  [email(), `${"a".repeat(64)}@example.org`, undefined],
+  [email(), `${"a".repeat(65)}@example.org`, "format"],
+  [email(), "a..b@example.org", "format"],
+  [email(), ".a@example.org", "format"],
+  [email(), "a@b@example.org", "format"],
+  [email(), "a@example", "format"],
+  [email(), "a@-example.org", "format"],
+  [email(), "a b@example.org", "format"],
+];
+
+test("each kind allows what it says and names what it does not", () => {
+  for (const [property, value, code] of checks) {
+    const message = `${property.kind} ${JSON.stringify(value)}`;
+    assert.equal(property.check(value)?.code, code, message);
+  }
+});
+
+test("a parameter's text becomes a value of the kind, or nothing", () => {
+  const table: readonly [Property, string, unknown][] = [
+    [boolean(), "true", true],
+    [boolean(), "false", false],
+    [boolean(), "1", undefined],
+    [integer(), "0", 0],
+    [integer(), "-12", -12],
+    [integer(), "-0", undefined],
+    [integer(), "007", undefined],
+    [integer(), "1e2", undefined],
+    [number(), "1.50", 1.5],
+    [number(), "-2e-3", -0.002],
+    [number(), ".5", undefined],
+    [number(), "1e400", undefined],
+    [number(), "Infinity", undefined],
+    [number(), "", undefined],
+    [date(), "2026-01-31", "2026-01-31"],
+    [date(), "2026-02-31", undefined],
+    [time(), "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"],
+    [time(), "2026-01-31t13:30:00.5+01:30", "2026-01-31T12:00:00.500Z"],
+    [time(), "2026-01-31T12:00:00", undefined],
+    [oneOf("a", "b"), "a", "a"],
+    [oneOf("a", "b"), "c", undefined],
+    [text({ max: 1 }), "longer", "longer"],
+    [secret({ max: 9 }), "anything", undefined],
+  ];
+  for (const [property, text, value] of table) {
+    assert.equal(property.parse(text), value, `${property.kind} ${text}`);
+  }
+});
+
+test("optional, unique and read-only say so in the schema and keep the rest", () => {
+  const nullable = optional(date());
+  assert.deepEqual(nullable.schema, {
+    type: ["string", "null"],
+    format: "date",
+    default: null,
+  });
+  assert.equal(nullable.nullable, true);
+  assert.equal(nullable.required, false);
+  const otherwise = optional(oneOf("a", "b"), "a");
+  assert.deepEqual(otherwise.schema, {
+    type: "string",
+    enum: ["a", "b"],
+    default: "a",
+  });
+  assert.equal(otherwise.nullable, false);
+  assert.equal(unique(email()).unique, true);
+  assert.equal(readOnly(time()).schema["readOnly"], true);
+  assert.equal(secret({ max: 9 }).schema["writeOnly"], true);
+});

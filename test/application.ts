@@ -1,0 +1,122 @@
+/** An application in this process, for tests that hold its clock, its disk or its declarations. */
+
+import { join } from "node:path";
+import { Application } from "../src/app.ts";
+import type { Declaration } from "../src/api/declaration.ts";
+import { tablesFor } from "../src/api/routes.ts";
+import { TokenSigner } from "../src/auth/jwt.ts";
+import { collections } from "../src/collections.ts";
+import { createUser } from "../src/commands.ts";
+import { listen } from "../src/http/server.ts";
+import {
+  type FileSystem,
+  openStore,
+  realFiles,
+  type Store,
+} from "../src/store/store.ts";
+import {
+  adminPassword,
+  type Answer,
+  jwtSecret,
+  removeFolder,
+  request,
+  type RequestOptions,
+  temporaryFolder,
+} from "./harness.ts";
+
+/** A running application. */
+export interface Running {
+  readonly port: number;
+  readonly store: Store;
+  /** The token of the admin. */
+  readonly token: string;
+  request(
+    method: string,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<Answer>;
+  /** Signs in as somebody and returns the token. */
+  signIn(username: string, password?: string): Promise<string>;
+  stop(): Promise<void>;
+}
+
+/** Starts an application with an admin in a temporary folder. */
+export async function startApplication(options: {
+  readonly declarations?: readonly Declaration[];
+  readonly files?: FileSystem;
+  readonly now?: () => number;
+  readonly queueBytes?: number;
+} = {}): Promise<Running> {
+  const { declarations = collections, now = Date.now } = options;
+  const folder = await temporaryFolder();
+  const store = await openStore({
+    folder: join(folder, "store"),
+    files: options.files ?? realFiles,
+    tables: tablesFor(declarations),
+    limits: options.queueBytes ? { queueBytes: options.queueBytes } : {},
+  });
+  await createUser(store, {
+    username: "admin",
+    role: "admin",
+    password: adminPassword,
+  });
+  const application = new Application({
+    declarations,
+    store,
+    signer: new TokenSigner([jwtSecret]),
+    base: { origin: "", path: "/" },
+    now,
+    log: () => {},
+  });
+  const listener = await listen(
+    (incoming, response) => application.handle(incoming, response),
+    { host: "127.0.0.1", port: 0 },
+  );
+  const origin = `http://127.0.0.1:${listener.port}`;
+  const signIn = async (username: string, password = adminPassword) => {
+    const json = { username, password };
+    const answer = await request("POST", `${origin}/v1/authorizations`, {
+      json,
+    });
+    if (answer.status !== 201) throw new Error(answer.text);
+    return answer.body.token;
+  };
+  return {
+    port: listener.port,
+    store,
+    token: await signIn("admin"),
+    request: (method, path, init) => request(method, origin + path, init),
+    signIn,
+    async stop() {
+      await listener.close(1000);
+      await store.close();
+      await removeFolder(folder);
+    },
+  };
+}
+
+/** The machine's own files, but with syncs that wait while `hold` has been called and not what it returned. */
+export function heldFiles(): { files: FileSystem; hold: () => () => void } {
+  let held: Promise<void> | undefined;
+  const files: FileSystem = {
+    ...realFiles,
+    async open(path, how) {
+      const file = await realFiles.open(path, how);
+      const datasync = file.datasync.bind(file);
+      file.datasync = async () => {
+        await held;
+        await datasync();
+      };
+      return file;
+    },
+  };
+  const hold = () => {
+    let release = () => {};
+    held = new Promise((resolve) => release = resolve);
+    return () => {
+      held = undefined;
+      release();
+    };
+  };
+  return { files, hold };
+}

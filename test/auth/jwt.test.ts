@@ -1,0 +1,128 @@
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { createHmac } from "node:crypto";
+import { test } from "node:test";
+import { TokenSigner } from "../../src/auth/jwt.ts";
+
+const secret = "a secret of at least 32 bytes, really";
+const other = "another secret of at least 32 bytes!!";
+const now = 1_000_000;
+const claims = { sub: 7, jti: 9, iat: now, exp: now + 60 };
+
+function encode(value: unknown): string {
+  return Buffer.from(JSON.stringify(value)).toString("base64url");
+}
+
+/** A token with a right signature over whatever it says. */
+function forge(header: unknown, payload: unknown): string {
+  const input = `${encode(header)}.${encode(payload)}`;
+  const mac = createHmac("sha256", secret).update(input).digest("base64url");
+  return `${input}.${mac}`;
+}
+
+const signer = new TokenSigner([secret]);
+const good = signer.sign(claims);
+const [head = "", body = "", mac = ""] = good.split(".");
+const header = JSON.parse(Buffer.from(head, "base64url").toString());
+const payload = JSON.parse(Buffer.from(body, "base64url").toString());
+
+test("a token says what RFC 7519 demands and verifies to what was signed", () => {
+  assert.deepEqual(Object.keys(header), ["alg", "typ", "kid"]);
+  assert.equal(header.alg, "HS256");
+  assert.equal(header.typ, "JWT");
+  assert.deepEqual(payload, {
+    iss: "zoo-api",
+    sub: "7",
+    iat: now,
+    exp: now + 60,
+    jti: "9",
+  });
+  assert.deepEqual(signer.verify(good, now), claims);
+  assert.deepEqual(signer.verify(forge(header, payload), now), claims);
+});
+
+test("a token is valid until the second of its expiry", () => {
+  assert.deepEqual(signer.verify(good, now + 59.9), claims);
+  assert.throws(() => signer.verify(good, now + 60), {
+    name: "TokenError",
+    code: "expired",
+    part: "exp",
+  });
+});
+
+test("every other header, claim or spelling is refused by its name", () => {
+  const table: readonly [string, string][] = [
+    ["", "token"],
+    ["a.b", "token"],
+    [`${good}.`, "token"],
+    [`${good}.x`, "token"],
+    [`..${mac}`, "token"],
+    [`${head}.${body}.`, "token"],
+    [`${head}=.${body}.${mac}`, "header"],
+    [`${head}.${body}.${mac}=`, "signature"],
+    [`${head}.${body}.${mac.slice(0, -1)}`, "signature"],
+    [`${head}.${body}.${flipLast(mac)}`, "signature"],
+    [`${head}.${encode({ ...payload, sub: "1" })}.${mac}`, "signature"],
+    [forge({ ...header, alg: "none" }, payload), "alg"],
+    [forge({ ...header, alg: "hs256" }, payload), "alg"],
+    [forge({ ...header, alg: "HS512" }, payload), "alg"],
+    [forge({ ...header, typ: "at+jwt" }, payload), "typ"],
+    [forge({ ...header, kid: undefined }, payload), "kid"],
+    [forge({ ...header, kid: "__proto__" }, payload), "kid"],
+    [forge({ ...header, kid: 1 }, payload), "kid"],
+    [forge({ ...header, crit: ["exp"] }, payload), "crit"],
+    [forge([], payload), "alg"],
+    [forge("HS256", payload), "header"],
+    [forge(header, null), "claims"],
+    [forge(header, { ...payload, iss: "other" }), "iss"],
+    [forge(header, { ...payload, sub: 7 }), "sub"],
+    [forge(header, { ...payload, sub: "07" }), "sub"],
+    [forge(header, { ...payload, sub: undefined }), "sub"],
+    [forge(header, { ...payload, jti: "" }), "jti"],
+    [forge(header, { ...payload, iat: "now" }), "iat"],
+    [forge(header, { ...payload, iat: undefined }), "iat"],
+    [forge(header, { ...payload, exp: `${now + 60}` }), "exp"],
+    [forge(header, { ...payload, exp: undefined }), "exp"],
+    [forge(header, { ...payload, exp: -1 }), "exp"],
+    [forge(header, { ...payload, nbf: now + 1 }), "nbf"],
+    [forge(header, { ...payload, nbf: "0" }), "nbf"],
+  ];
+  for (const [token, part] of table) {
+    assert.throws(() => signer.verify(token, now), {
+      name: "TokenError",
+      code: "invalid",
+      part,
+    }, `${part}: ${token}`);
+  }
+});
+
+/** The same bytes with another unused last bit: not the canonical spelling. */
+function flipLast(text: string): string {
+  const alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const last = alphabet.indexOf(text.at(-1) ?? "");
+  return text.slice(0, -1) + alphabet[last ^ 1];
+}
+
+test("every flipped bit of a token is noticed", () => {
+  const bytes = Buffer.from(good);
+  for (let bit = 0; bit < bytes.length * 8; bit++) {
+    const flipped = Buffer.from(bytes);
+    const at = bit >> 3;
+    flipped[at] = (flipped[at] ?? 0) ^ (1 << (bit & 7));
+    assert.throws(() => signer.verify(flipped.toString("latin1"), now));
+  }
+});
+
+test("all secrets verify and the first one signs", () => {
+  const rotated = new TokenSigner([other, secret]);
+  assert.deepEqual(rotated.verify(good, now), claims);
+  const renewed = rotated.sign(claims);
+  assert.deepEqual(new TokenSigner([other]).verify(renewed, now), claims);
+  assert.throws(() => signer.verify(renewed, now), { part: "kid" });
+});
+
+test("a short secret, or none, signs nothing", () => {
+  assert.throws(() => new TokenSigner(["x".repeat(31)]), RangeError);
+  assert.throws(() => new TokenSigner([]), RangeError);
+});

@@ -1,0 +1,61 @@
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { stat } from "node:fs/promises";
+import { test } from "node:test";
+import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
+
+test("a hash holds its parameters, not the password, and fits only it", async () => {
+  const [one, two] = await Promise.all([
+    hashPassword("open sesame"),
+    hashPassword("open sesame"),
+  ]);
+  assert.match(one, /^scrypt\$\d+\$\d+\$\d+\$[\w-]{22}\$[\w-]{43}$/);
+  assert.notEqual(one, two, "each hash has a salt of its own");
+  assert.equal(await verifyPassword("open sesame", one), true);
+  assert.equal(await verifyPassword("open sesame ", one), false);
+  assert.equal(await verifyPassword("", one), false);
+});
+
+test("a hash with other parameters is verified with those", async () => {
+  // RFC 7914 section 12, third vector, cut to the length that we keep.
+  const hash = Buffer.from(
+    "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2",
+    "hex",
+  ).toString("base64url");
+  const salt = Buffer.from("SodiumChloride").toString("base64url");
+  const stored = `scrypt$16384$8$1$${salt}$${hash}`;
+  assert.equal(await verifyPassword("pleaseletmein", stored), true);
+  assert.equal(await verifyPassword("pleaseletmeout", stored), false);
+});
+
+test("without a hash nothing fits, and it takes as long", async () => {
+  const stored = await hashPassword("open sesame");
+  const durations = { known: [] as number[], unknown: [] as number[] };
+  for (let round = 0; round < 5; round++) {
+    for (const kind of ["known", "unknown"] as const) {
+      const begin = performance.now();
+      const hash = kind === "known" ? stored : undefined;
+      assert.equal(await verifyPassword("wrong", hash), false);
+      durations[kind].push(performance.now() - begin);
+    }
+  }
+  const ratio = Math.min(...durations.known) / Math.min(...durations.unknown);
+  assert.ok(ratio > 0.5 && ratio < 2, `ratio ${ratio}`);
+});
+
+test("a malformed hash is an error, not a no", async () => {
+  for (const stored of ["", "plain", "bcrypt$1$2$3$4$5", "scrypt$1$2$3$4$5"]) {
+    await assert.rejects(verifyPassword("x", stored), /malformed/);
+  }
+});
+
+test("at most two hashes are made at a time, so files need not wait", async () => {
+  // Node has four threads for both: two stay free for the store's files.
+  const hashes = Array.from({ length: 8 }, () => hashPassword("x"));
+  const first = await Promise.race([
+    stat(".").then(() => "file"),
+    ...hashes.map((hash) => hash.then(() => "hash")),
+  ]);
+  assert.equal(first, "file");
+  await Promise.all(hashes);
+});

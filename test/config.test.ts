@@ -1,0 +1,80 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { parseCommandLine, readConfig } from "../src/config.ts";
+
+const none = new Map<string, string>();
+
+test("a base is a path or a whole address, and ends in a slash", () => {
+  const table: readonly [string, string, string][] = [
+    ["/", "", "/"],
+    ["/api", "", "/api/"],
+    ["/api/v7.1/", "", "/api/v7.1/"],
+    ["https://example.com", "https://example.com", "/"],
+    ["HTTPS://Example.com:443/api", "https://example.com", "/api/"],
+    ["http://[::1]:8080/a/b/", "http://[::1]:8080", "/a/b/"],
+  ];
+  for (const [value, origin, path] of table) {
+    const { base } = readConfig(none, { BASE_URL: value });
+    assert.deepEqual(base, { origin, path }, value);
+  }
+});
+
+test("a bad value is refused by the name of its setting", () => {
+  const table: readonly [Record<string, string>, RegExp][] = [
+    [{ BASE_URL: "api" }, /^BASE_URL: "api"/],
+    [{ BASE_URL: "//evil.example/" }, /^BASE_URL/],
+    [{ BASE_URL: "/a//b" }, /^BASE_URL/],
+    [{ BASE_URL: "/a/../b" }, /^BASE_URL/],
+    [{ BASE_URL: "/a?b" }, /^BASE_URL/],
+    [{ BASE_URL: "/a b" }, /^BASE_URL/],
+    [{ BASE_URL: "ftp://example.com" }, /^BASE_URL/],
+    [{ BASE_URL: "http://user@example.com" }, /^BASE_URL/],
+    [{ BASE_URL: "http://exa[mple.com" }, /^BASE_URL/],
+    [{ PORT: "65536" }, /^PORT: "65536".*0 to 65535/],
+    [{ PORT: "0x10" }, /^PORT/],
+    [{ PORT: " 1" }, /^PORT/],
+    [{ HOST: "a b" }, /^HOST/],
+    [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],
+    [{ ADMIN_PASSWORD: "short" }, /^ADMIN_PASSWORD: its value.*10 to 128/],
+    [{ JWT_SECRET: "short" }, /^JWT_SECRET: its value.*32 bytes/],
+    [{ JWT_SECRET: `${"x".repeat(32)},` }, /^JWT_SECRET/],
+    [{ SEED: "/nowhere/seed.json" }, /^SEED.*ENOENT/],
+  ];
+  for (const [environment, message] of table) {
+    assert.throws(() => readConfig(none, environment), {
+      name: "UsageError",
+      message,
+    }, JSON.stringify(environment));
+  }
+});
+
+test("an empty variable is an unset one, and a flag beats its variable", () => {
+  assert.equal(readConfig(none, { PORT: "" }).port, 3000);
+  const { flags } = parseCommandLine(["--port", "0"], []);
+  assert.equal(readConfig(flags, { PORT: "nonsense" }).port, 0);
+});
+
+test("a command line is taken apart, and what it does not know is named", () => {
+  const { words, flags } = parseCommandLine(
+    ["user", "--role=admin", "add", "--", "--ada"],
+    ["role"],
+  );
+  assert.deepEqual(words, ["user", "add", "--ada"]);
+  assert.deepEqual([...flags], [["role", "admin"]]);
+  assert.deepEqual(parseCommandLine(["-h"], []).words, ["help"]);
+  const table: readonly [string[], RegExp][] = [
+    [["--nope"], /--nope is not known.*--port/],
+    [["-x"], /-x is not known/],
+    [["--port"], /--port needs a value/],
+    [["--port="], /--port needs a value/],
+    [["--port", "1", "--port", "2"], /--port is given twice/],
+    [["--help=yes"], /--help is not known/],
+    [["--__proto__", "x"], /--__proto__ is not known/],
+  ];
+  for (const [args, message] of table) {
+    assert.throws(() => parseCommandLine(args, []), {
+      name: "UsageError",
+      message,
+    }, args.join(" "));
+  }
+});

@@ -1,0 +1,583 @@
+/**
+ * Every address of the API, seen from outside: that its links lead on, how it
+ * is spelt, which methods it has and who may use them, and where it lives.
+ */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { after, before, describe, test } from "node:test";
+import {
+  adminPassword,
+  type Answer,
+  exchange,
+  type Server,
+  start,
+} from "../harness.ts";
+
+const callers = ["nobody", "viewer", "keeper", "admin"] as const;
+type Caller = typeof callers[number];
+
+// No zoo has the id 3: it lies below the highest one given, and so is gone.
+const seed = {
+  zoos: [
+    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
+    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
+    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
+  ],
+  animals: [
+    { id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" },
+    { id: 2, zoo_id: 1, animal_type_id: 3, name: "Bo" },
+  ],
+  employees: [
+    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
+  ],
+};
+
+let server: Server;
+let authorization: string;
+const tokens = new Map<Caller, string>();
+
+before(async () => {
+  server = await start({ seed });
+  const token = await server.signIn();
+  tokens.set("admin", token);
+  for (const role of ["viewer", "keeper"] as const) {
+    const password = `the ${role}'s password`;
+    const json = { username: role, role, password };
+    const answer = await server.request("POST", "/v1/users", { token, json });
+    assert.equal(answer.status, 201, answer.text);
+    tokens.set(role, await server.signIn(role, password));
+  }
+  authorization = (await get("/v1/authorizations")).body[0].url;
+});
+
+after(() => server.stop());
+
+/** Reads an address as a caller and asserts that it answers. */
+async function get(path: string, caller: Caller = "admin"): Promise<Answer> {
+  const answer = await server.request("GET", path, {
+    token: tokens.get(caller),
+  });
+  assert.equal(answer.status, 200, `${path}: ${answer.text}`);
+  return answer;
+}
+
+/** Asserts the status, the code and the shape that all errors have. */
+function assertError(answer: Answer, status: number, code: number): void {
+  assert.equal(answer.status, status, answer.text);
+  assert.equal(
+    answer.headers.get("content-type"),
+    "application/json; charset=utf-8",
+  );
+  assert.equal(answer.body.errorCode, code, answer.text);
+  assert.match(answer.body.error, /\S/);
+  assert.equal(answer.body.errorMsg, answer.body.error);
+}
+
+/** Sends a bare request without a body and waits for the connection's end. */
+async function bare(line: string, host = "a.example") {
+  const received = await exchange(
+    server.port,
+    `${line} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`,
+  );
+  const end = received.indexOf("\r\n\r\n");
+  return {
+    status: Number(received.split(" ")[1]),
+    head: received.slice(0, end),
+    content: received.slice(end + 4),
+  };
+}
+
+/** A list of methods, sorted. QUERY may come and go: it is nobody's subject here. */
+function methods(list: string | null | readonly string[]): string[] {
+  const names = typeof list === "string" ? list.split(/\s*,\s*/) : list ?? [];
+  return names.filter((name) => name !== "QUERY").sort();
+}
+
+describe("the root document", () => {
+  test("has nothing but addresses, at the base and under v1 alike", async () => {
+    const root = (await get("/", "nobody")).body;
+    assert.deepEqual((await get("/v1", "nobody")).body, root);
+    assert.deepEqual((await get("/v1/", "nobody")).body, root);
+    for (const name of Object.keys(root)) assert.match(name, /_url$/);
+    for (
+      const [name, address] of Object.entries({
+        current_user_url: "/v1/user",
+        authorizations_url: "/v1/authorizations",
+        users_url: "/v1/users",
+        zoos_url: "/v1/zoos",
+        animals_url: "/v1/animals",
+        employees_url: "/v1/employees",
+      })
+    ) {
+      assert.equal(root[name], address);
+      await get(address);
+    }
+  });
+
+  test("names addresses that all answer", async () => {
+    const root: Record<string, string> = (await get("/")).body;
+    for (const address of Object.values(root)) {
+      const token = tokens.get("admin");
+      const answer = await server.request("HEAD", address, { token });
+      assert.equal(answer.status, 200, address);
+    }
+  });
+
+  test("leads to a zoo, its animals, one of them, and back", async () => {
+    const root = (await get("/")).body;
+    const zoos = (await get(root.zoos_url)).body;
+    const zoo = (await get(zoos[0].url)).body;
+    const { link, ...plain } = zoo;
+    assert.deepEqual(plain, zoos[0]);
+    assert.deepEqual(link, {
+      rel: "collection /v1/zoos",
+      href: "/v1/zoos",
+      title: "List of zoos",
+      type: "application/json",
+    });
+    assert.deepEqual((await get(link.href)).body, zoos);
+
+    const animals = (await get(zoo.animals_url)).body;
+    assert.deepEqual(animals.map((one: { id: number }) => one.id), [1, 2]);
+    const animal = (await get(animals[0].url)).body;
+    assert.equal(animal.name, "Ada");
+    assert.deepEqual((await get(animal.zoo_url)).body, zoo);
+    assert.equal(animal.link.href, "/v1/animals");
+    assert.deepEqual((await get(animal.link.href)).body, animals);
+
+    const employees = (await get(zoo.employees_url)).body;
+    assert.equal(employees[0].name, "Eva");
+    const employee = (await get(employees[0].url)).body;
+    assert.deepEqual((await get(employee.zoo_url)).body, zoo);
+  });
+
+  test("takes nothing from the Host field", async () => {
+    const answer = await bare("GET /v1/zoos/1", "evil.example");
+    assert.equal(answer.status, 200);
+    assert.equal(JSON.parse(answer.content).url, "/v1/zoos/1");
+    assert.doesNotMatch(answer.content, /evil/);
+  });
+});
+
+test("a record through its zoo has the same url and that zoo's link", async () => {
+  const direct = (await get("/v1/animals/1")).body;
+  const through = (await get("/v1/zoos/1/animals/1")).body;
+  assert.equal(through.url, "/v1/animals/1");
+  assert.equal(through.link.href, "/v1/zoos/1/animals");
+  assert.equal(through.link.rel, "collection /v1/zoos/1/animals");
+  assert.equal(through.link.type, "application/json");
+  assert.deepEqual({ ...through, link: direct.link }, direct);
+});
+
+describe("an address", () => {
+  const unknown = [
+    "/nope",
+    "/v1/nope",
+    "/v1/nope/",
+    "/v1/zoos/1/nope",
+    "/v1/zoos/1/zoos",
+    "/v1/animals/1/zoos",
+    "/v1/zoos/1/animals/1/more",
+    "/v1/zoos/nope/animals",
+    "/v1/zoos/1/animals/nope",
+    "/v1/zoos/nope/",
+    "/v1/user/1",
+    "/v1/Zoos",
+    "/v1/ZOOS/1",
+    "/V1/zoos",
+    "/v1/zoos%2F1",
+    "/v1/zoos/1%2F",
+    "/v1%2Fzoos",
+    ...["0", "00", "01", "-1", "+1", "1.0", "1e0", "0x1", "abc", "1a", "%201"]
+      .map((id) => `/v1/zoos/${id}`),
+    "/v1/zoos/%D9%A1", // a digit one, but an Arabic one
+    "/v1/zoos/9007199254740992", // 2^53
+  ];
+  for (const path of unknown) {
+    test(`${path} is none`, async () => {
+      assertError(await server.request("GET", path), 404, 40400);
+    });
+  }
+
+  test("of the greatest id there can be is one, without a record", async () => {
+    const path = "/v1/zoos/9007199254740991";
+    assertError(await server.request("GET", path), 404, 40401);
+  });
+
+  for (const path of ["/v2", "/v2/zoos", "/v2/zoos/1", "/v3/nope"]) {
+    test(`${path} is none and the message names v1`, async () => {
+      const answer = await server.request("GET", path);
+      assertError(answer, 404, 40400);
+      assert.match(answer.body.error, /\bv1\b/);
+    });
+  }
+
+  for (
+    const path of ["/v1/zoos/%", "/v1/zoos/%zz", "/v1/%4", "/%", "/v1/z%FFos"]
+  ) {
+    test(`${path} is badly encoded`, async () => {
+      assertError(await server.request("GET", path), 400, 40000);
+    });
+  }
+
+  for (const path of ["/v1/%7Aoos/1", "/v1/zoos/%31", "/%76%31/zoos/1"]) {
+    test(`${path} is decoded, segment by segment`, async () => {
+      const answer = await get(path, "nobody");
+      assert.deepEqual(answer.body, (await get("/v1/zoos/1")).body);
+    });
+  }
+
+  for (
+    const [method, path, location] of [
+      ["GET", "/v1/zoos/", "/v1/zoos"],
+      ["GET", "/v1/zoos/?limit=1&name=a%20b", "/v1/zoos?limit=1&name=a%20b"],
+      ["HEAD", "/v1/zoos/1/", "/v1/zoos/1"],
+      ["GET", "/v1/zoos/999/", "/v1/zoos/999"],
+      ["GET", "/v1/zoos/1/animals/", "/v1/zoos/1/animals"],
+      [
+        "GET",
+        "/v1/zoos/1/animals/1/?fields=id",
+        "/v1/zoos/1/animals/1?fields=id",
+      ],
+      ["GET", "/v1/users/", "/v1/users"],
+      ["GET", "/v1/user/", "/v1/user"],
+      ["PATCH", "/v1/animals/1/", "/v1/animals/1"],
+      ["POST", "/v1/authorizations/", "/v1/authorizations"],
+    ] as const
+  ) {
+    test(`${method} ${path} is sent to ${location}`, async () => {
+      const answer = await server.request(method, path);
+      assert.equal(answer.status, 308, answer.text);
+      assert.equal(answer.headers.get("location"), location);
+    });
+  }
+});
+
+const verbs = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
+
+/** The least caller that each method of an address needs. */
+type Rights = Readonly<Partial<Record<typeof verbs[number], Caller>>>;
+
+const openCollection: Rights = { GET: "nobody", POST: "keeper" };
+const staffCollection: Rights = { GET: "viewer", POST: "keeper" };
+const edit: Rights = { PUT: "keeper", PATCH: "keeper" };
+const zoo: Rights = { GET: "nobody", ...edit, DELETE: "admin" };
+const animal: Rights = { GET: "nobody", ...edit, DELETE: "keeper" };
+const employee: Rights = { GET: "viewer", ...edit, DELETE: "admin" };
+const edited: Rights = { PUT: "admin", PATCH: "admin" };
+const user: Rights = { GET: "admin", ...edited, DELETE: "admin" };
+
+const zooProperties = ["name", "city", "country", "opened_on", "website"];
+const animalProperties = [
+  "zoo_id",
+  "animal_type_id",
+  "name",
+  "species",
+  "sex",
+  "born_on",
+  "weight_kg",
+];
+const employeeProperties = ["zoo_id", "name", "job_title", "email", "hired_on"];
+const userProperties = ["username", "role", "password"];
+
+/** Every address, its methods, and the properties that may be written there. */
+const addresses: readonly (readonly [string, Rights, readonly string[]])[] = [
+  ["/", { GET: "nobody" }, []],
+  ["/v1", { GET: "nobody" }, []],
+  ["/v1/zoos", openCollection, zooProperties],
+  ["/v1/zoos/1", zoo, zooProperties],
+  ["/v1/animals", openCollection, animalProperties],
+  ["/v1/animals/1", animal, animalProperties],
+  ["/v1/zoos/1/animals", openCollection, animalProperties],
+  ["/v1/zoos/1/animals/1", animal, animalProperties],
+  ["/v1/employees", staffCollection, employeeProperties],
+  ["/v1/employees/1", employee, employeeProperties],
+  ["/v1/zoos/1/employees", staffCollection, employeeProperties],
+  ["/v1/zoos/1/employees/1", employee, employeeProperties],
+  ["/v1/authorizations", { GET: "viewer", POST: "nobody" }, []],
+  ["/v1/authorizations/1", { GET: "viewer", DELETE: "viewer" }, []],
+  ["/v1/user", { GET: "viewer", PATCH: "viewer" }, ["password"]],
+  ["/v1/users", { GET: "admin", POST: "admin" }, userProperties],
+  ["/v1/users/1", user, userProperties],
+];
+
+/** The methods that a caller may use, or that anyone may when none is named. */
+function allowed(rights: Rights, caller: Caller = "admin"): string[] {
+  const rank = callers.indexOf(caller);
+  const own = verbs.filter((verb) => {
+    const needed = rights[verb];
+    return needed !== undefined && callers.indexOf(needed) <= rank;
+  });
+  const reads = own.includes("GET") ? ["HEAD"] : [];
+  return ["OPTIONS", ...reads, ...own].sort();
+}
+
+describe("HEAD is GET without a body", () => {
+  // What tells two answers of one server apart, whatever the method.
+  const perAnswer = ["date", "x-request-id", "connection", "keep-alive"];
+  const fields = (answer: Answer) =>
+    [...answer.headers].filter(([name]) => !perAnswer.includes(name));
+
+  const paths = [
+    ...addresses.map(([path]) => path),
+    "/v1/",
+    "/v1/zoos?limit=1&offset=1",
+    "/v1/zoos?page=3&per_page=1&order=desc",
+    "/v1/zoos/1?fields=name",
+    "/v1/zoos?nope=1",
+    "/v1/zoos/3",
+    "/v1/zoos/3/animals",
+    "/v1/zoos/999",
+    "/v1/nope",
+    "/v1/zoos/%",
+    "/v1/zoos/",
+  ];
+  for (const path of paths) {
+    for (const caller of ["admin", "nobody"] as const) {
+      test(`at ${path} for ${caller}`, async () => {
+        const token = tokens.get(caller);
+        const address = path === "/v1/authorizations/1" ? authorization : path;
+        const whole = await server.request("GET", address, { token });
+        const head = await server.request("HEAD", address, { token });
+        assert.equal(head.status, whole.status);
+        assert.deepEqual(fields(head), fields(whole));
+        const length = String(Buffer.byteLength(whole.text));
+        if (whole.status !== 308) {
+          assert.equal(whole.headers.get("content-length"), length);
+        }
+        assert.equal(head.text, "");
+      });
+    }
+  }
+
+  test("with the count and the links of a collection", async () => {
+    const path = "/v1/zoos?limit=1&offset=1";
+    const head = await server.request("HEAD", path);
+    assert.equal(head.headers.get("x-total-count"), "3");
+    assert.match(head.headers.get("link") ?? "", /rel="?next"?/);
+  });
+
+  test("down to the last byte on the wire", { timeout: 10_000 }, async () => {
+    const answer = await bare("HEAD /v1/zoos");
+    assert.equal(answer.status, 200);
+    assert.match(answer.head, /^content-length: [1-9]\d+$/im);
+    assert.equal(answer.content, "");
+  });
+});
+
+describe("OPTIONS", () => {
+  for (const [path, rights, writable] of addresses) {
+    for (const caller of callers) {
+      test(`${path} tells ${caller} what can be done`, async () => {
+        const token = tokens.get(caller);
+        const answer = await server.request("OPTIONS", path, { token });
+        assert.equal(answer.status, 200, answer.text);
+        const { headers, body } = answer;
+        assert.equal(
+          headers.get("content-type"),
+          "application/json; charset=utf-8",
+        );
+        assert.deepEqual(methods(headers.get("allow")), allowed(rights));
+        assert.deepEqual(methods(body.methods), allowed(rights, caller));
+
+        const post = headers.get("accept-post");
+        assert.equal(/application\/json/.test(post ?? ""), !!rights.POST);
+        const patch = headers.get("accept-patch");
+        const both = ["application/json", "application/merge-patch+json"];
+        for (const type of both) {
+          assert.equal(patch?.includes(type) ?? false, !!rights.PATCH);
+        }
+
+        assert.equal(typeof body.schema, "object");
+        if (path === "/" || path === "/v1") assert.deepEqual(body.schema, {});
+        // Signing in needs no token, and yet writes: nothing is asserted there.
+        if (path.startsWith("/v1/authorizations")) return;
+        const writes = allowed(rights, caller).some((one) => one[0] === "P");
+        const expected = writes ? [...writable] : [];
+        assert.deepEqual(body.writable.toSorted(), expected.sort());
+      });
+    }
+  }
+
+  test("describes a record, and what in it is not the client's", async () => {
+    const token = tokens.get("admin");
+    for (
+      const [path, writable] of [
+        ["/v1/zoos", zooProperties],
+        ["/v1/zoos/1", zooProperties],
+        ["/v1/zoos/1/animals", animalProperties],
+        ["/v1/employees/1", employeeProperties],
+      ] as const
+    ) {
+      const { body } = await server.request("OPTIONS", path, { token });
+      const { properties } = body.schema;
+      for (const name of ["id", "created_at", "updated_at", "url"]) {
+        assert.equal(properties[name].readOnly, true, `${path} ${name}`);
+      }
+      for (const name of writable) {
+        assert.notEqual(properties[name].readOnly, true, `${path} ${name}`);
+      }
+    }
+  });
+
+  test("marks a password as write-only", async () => {
+    const token = tokens.get("admin");
+    const { body } = await server.request("OPTIONS", "/v1/users", { token });
+    assert.equal(body.schema.properties.password.writeOnly, true);
+  });
+
+  test("looks no record up", async () => {
+    for (
+      const path of [
+        "/v1/zoos/3",
+        "/v1/zoos/999",
+        "/v1/zoos/999/animals",
+        "/v1/zoos/3/animals/9",
+        "/v1/animals/999",
+      ]
+    ) {
+      const answer = await server.request("OPTIONS", path);
+      assert.equal(answer.status, 200, path);
+    }
+  });
+
+  test("of no address is 404, of a slash too many 308", async () => {
+    assertError(await server.request("OPTIONS", "/v1/nope"), 404, 40400);
+    assertError(await server.request("OPTIONS", "/v1/zoos/x"), 404, 40400);
+    const answer = await server.request("OPTIONS", "/v1/zoos/");
+    assert.equal(answer.status, 308);
+  });
+
+  test("* tells the methods of the server", { timeout: 10_000 }, async () => {
+    const answer = await bare("OPTIONS *");
+    assert.equal(answer.status, 204);
+    assert.equal(answer.content, "");
+    const [, allow = ""] = /^allow: (.*)$/im.exec(answer.head) ?? [];
+    const all = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
+    assert.deepEqual(methods(allow), all);
+  });
+});
+
+describe("a method that is not the address's", () => {
+  for (const [path, rights] of addresses) {
+    const absent = verbs.filter((verb) => rights[verb] === undefined);
+    for (const method of absent) {
+      test(`${method} ${path} is answered with those that are`, async () => {
+        const token = tokens.get("admin");
+        const answer = await server.request(method, path, { token });
+        assertError(answer, 405, 40500);
+        const allow = answer.headers.get("allow");
+        assert.deepEqual(methods(allow), allowed(rights));
+      });
+    }
+  }
+
+  for (const method of ["PROPFIND", "LOCK", "MKCOL", "PURGE"]) {
+    test(`${method} is none that the server has`, async () => {
+      assertError(await server.request(method, "/v1/zoos"), 501, 50100);
+    });
+  }
+
+  test("TRACE is none that the server has", { timeout: 10_000 }, async () => {
+    const answer = await bare("TRACE /v1/zoos");
+    assert.equal(answer.status, 501);
+    assert.equal(JSON.parse(answer.content).errorCode, 50100);
+  });
+});
+
+describe("a caller who may not", () => {
+  for (const [path, rights] of addresses) {
+    for (const method of verbs) {
+      for (const caller of callers) {
+        const needed = rights[method];
+        if (!needed || allowed(rights, caller).includes(method)) continue;
+        test(`${caller} is refused ${method} ${path}`, async () => {
+          const token = tokens.get(caller);
+          const answer = await server.request(method, path, { token });
+          if (caller === "nobody") {
+            assertError(answer, 401, 40100);
+            const challenge = answer.headers.get("www-authenticate");
+            assert.equal(challenge, 'Bearer realm="zoo-api"');
+          } else assertError(answer, 403, 40300);
+        });
+      }
+    }
+  }
+});
+
+describe("BASE_URL", () => {
+  for (
+    const [value, prefix, path] of [
+      ["/api", "/api/", "/api/"],
+      ["/deep/api/", "/deep/api/", "/deep/api/"],
+      ["https://zoo.example", "https://zoo.example/", "/"],
+      [
+        "https://zoo.example:8443/api",
+        "https://zoo.example:8443/api/",
+        "/api/",
+      ],
+    ] as const
+  ) {
+    test(`${value} moves every address below ${path}`, async () => {
+      const other = await start({ seed, env: { BASE_URL: value } });
+      try {
+        const at = (name: string, method = "GET") =>
+          other.request(method, path + name);
+        const root = await at("");
+        assert.equal(root.status, 200);
+        assert.equal(root.body.zoos_url, `${prefix}v1/zoos`);
+        assert.equal(root.body.current_user_url, `${prefix}v1/user`);
+        assert.deepEqual((await at("v1")).body, root.body);
+
+        const { body } = await at("v1/zoos/1/animals/1");
+        assert.equal(body.url, `${prefix}v1/animals/1`);
+        assert.equal(body.zoo_url, `${prefix}v1/zoos/1`);
+        assert.equal(body.link.href, `${prefix}v1/zoos/1/animals`);
+
+        const list = await at("v1/zoos?limit=1");
+        assert.equal(list.body[0].animals_url, `${prefix}v1/zoos/1/animals`);
+        const links = list.headers.get("link") ?? "";
+        assert.ok(links.includes(`<${prefix}v1/zoos?`), links);
+
+        const slash = await at("v1/zoos/?limit=1");
+        assert.equal(slash.status, 308);
+        const location = slash.headers.get("location");
+        assert.equal(location, `${prefix}v1/zoos?limit=1`);
+
+        const token = await otherToken(other, path);
+        const json = { name: "New", city: "Bonn", country: "DE" };
+        const made = await other.request("POST", `${path}v1/zoos`, {
+          token,
+          json,
+        });
+        assert.equal(made.status, 201, made.text);
+        assert.equal(made.headers.get("location"), `${prefix}v1/zoos/5`);
+
+        assertError(await at("v2/zoos"), 404, 40400);
+        if (path !== "/") {
+          assert.equal(
+            (await other.request("GET", path.slice(0, -1))).status,
+            200,
+          );
+          for (
+            const outside of ["/", "/v1", "/v1/zoos", `${path.slice(0, -1)}v1`]
+          ) {
+            assertError(await other.request("GET", outside), 404, 40400);
+          }
+        }
+      } finally {
+        await other.stop();
+      }
+    });
+  }
+});
+
+/** Signs the admin in where the API does not live at the root. */
+async function otherToken(other: Server, path: string): Promise<string> {
+  const answer = await other.request("POST", `${path}v1/authorizations`, {
+    json: { username: "admin", password: adminPassword },
+  });
+  assert.equal(answer.status, 201, answer.text);
+  return answer.body.token;
+}

@@ -1,0 +1,778 @@
+/**
+ * Settings and commands: what starts the server, what stops the start, and
+ * what the commands beside `serve` print and change.
+ */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash, createHmac } from "node:crypto";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { describe, test, type TestContext } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  command,
+  removeFolder,
+  root,
+  run,
+  type Server,
+  start,
+  type StartOptions,
+  temporaryFolder,
+} from "../harness.ts";
+
+const seed = {
+  zoos: [{ id: 5, name: "Basel", city: "Basel", country: "CH" }],
+  animals: [
+    { id: 2, zoo_id: 5, animal_type_id: 1, name: "Leo" },
+    { id: 7, zoo_id: 5, animal_type_id: 2, name: "Bruno Markerbear" },
+  ],
+  employees: [],
+};
+const password = "a password of sixteen";
+
+const cleaning = new WeakMap<TestContext, (() => Promise<void>)[]>();
+
+/** Does the work when the test is over; what came last is done first. */
+function afterwards(t: TestContext, work: () => Promise<void>): void {
+  const before = cleaning.get(t);
+  if (before) {
+    before.push(work);
+    return;
+  }
+  const works = [work];
+  cleaning.set(t, works);
+  t.after(async () => {
+    for (const work of works.reverse()) await work();
+  });
+}
+
+/** A temporary folder that goes with the test. */
+async function folderFor(t: TestContext): Promise<string> {
+  const folder = await temporaryFolder();
+  afterwards(t, () => removeFolder(folder));
+  return folder;
+}
+
+/** A server that stops with the test. */
+async function serverFor(
+  t: TestContext,
+  options: StartOptions = {},
+): Promise<Server> {
+  const server = await start(options);
+  afterwards(t, () => server.stop());
+  return server;
+}
+
+/** What a process printed, without what Node itself warns of. */
+function linesOf(output: string): string[] {
+  return output.split("\n").filter((line) =>
+    line.trim() !== "" && !/^\(node:\d+\)|--trace-warnings/.test(line)
+  );
+}
+
+/** A finished command's exit code and all its lines. */
+async function lines(
+  args: readonly string[],
+  options: Parameters<typeof run>[1] = {},
+): Promise<{ code: number | null; lines: string[]; stdout: string }> {
+  const { code, stdout, stderr } = await run(args, options);
+  return { code, lines: [...linesOf(stdout), ...linesOf(stderr)], stdout };
+}
+
+/** Every file of a folder with its mode and the digest of its bytes. */
+async function filesOf(folder: string): Promise<Map<string, string>> {
+  const files = new Map<string, string>();
+  for (const name of await readdir(folder, { recursive: true })) {
+    const path = join(folder, name);
+    const { mode } = await stat(path);
+    const digest = (await stat(path)).isFile()
+      ? createHash("sha256").update(await readFile(path)).digest("hex")
+      : "no file";
+    files.set(name, `${(mode & 0o777).toString(8)} ${digest}`);
+  }
+  return files;
+}
+
+/** A folder in which a server ran and was stopped. */
+async function usedFolder(t: TestContext): Promise<string> {
+  const folder = join(await folderFor(t), "store");
+  const server = await start({ folder, seed });
+  const token = await server.signIn();
+  for (const name of ["Nala", "Simba", "Rafiki", "Zazu"]) {
+    const answer = await server.request("POST", "/v1/animals", {
+      token,
+      json: { zoo_id: 5, animal_type_id: 1, name },
+    });
+    assert.equal(answer.status, 201, answer.text);
+  }
+  const gone = await server.request("DELETE", "/v1/animals/2", { token });
+  assert.equal(gone.status, 204);
+  await server.stop();
+  return folder;
+}
+
+async function countOf(server: Server, collection: string): Promise<number> {
+  const answer = await server.request("GET", `/v1/${collection}`);
+  return Number(answer.headers.get("x-total-count"));
+}
+
+describe("the command line", { concurrency: 3, timeout: 180_000 }, () => {
+  const bad: [
+    setting: RegExp,
+    args: string[],
+    env: Record<string, string>,
+    secret?: string,
+  ][] = [
+    ...["abc", "-1", "65536", "1.5", "0x10"].flatMap((
+      port,
+    ): [RegExp, string[], Record<string, string>][] => [
+      [/PORT|--port/, ["--port", port], {}],
+      [/PORT/, [], { PORT: port }],
+    ]),
+    [/LOG|--log/, ["--log", "loud"], {}],
+    [/LOG/, [], { LOG: "info,debug" }],
+    [/BASE_URL|--base-url/, ["--base-url", "ftp://example.com/"], {}],
+    [/BASE_URL/, [], { BASE_URL: "http://" }],
+    [/BASE_URL/, [], { BASE_URL: "https://example.com/api/?x=1" }],
+    [/HOST|--host/, ["--host", "no host"], {}],
+    [/JWT_SECRET/, [], { JWT_SECRET: "too-short-a-secret" }, "too-short"],
+    [
+      /JWT_SECRET/,
+      [],
+      { JWT_SECRET: `${"s".repeat(32)},too-short-a-secret` },
+      "too-short",
+    ],
+    [/ADMIN_PASSWORD/, [], { ADMIN_PASSWORD: "nine-sign" }, "nine-sign"],
+    [/--frobnicate/, ["--frobnicate"], {}],
+    [/--frobnicate/, ["--frobnicate", "1"], {}],
+    [/PORT|--port/, ["--port"], {}],
+  ];
+  for (const [setting, args, env, secret] of bad) {
+    const title = [
+      ...args,
+      ...Object.entries(env).map((pair) => pair.join("=")),
+    ]
+      .join(" ");
+    test(`a bad value is exit code 2 and one line: ${title}`, async (t) => {
+      const folder = join(await folderFor(t), "store");
+      const port = args.includes("--port") || env["PORT"]
+        ? []
+        : ["--port", "0"];
+      const result = await lines(
+        ["serve", ...port, ...args],
+        { env: { DATA_DIR: folder, ...env } },
+      );
+      assert.equal(result.code, 2, result.lines.join("\n"));
+      assert.equal(result.lines.length, 1, result.lines.join("\n"));
+      assert.match(result.lines.join(), setting);
+      assert.doesNotMatch(result.lines.join(), /listening on|\bat .*:\d+:\d+/);
+      if (secret) assert.equal(result.lines.join().includes(secret), false);
+    });
+  }
+
+  test("a bad value's line tells what is allowed", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const cases: [Record<string, string>, RegExp[]][] = [
+      [{ PORT: "65536" }, [/65535/]],
+      [{ LOG: "loud", PORT: "0" }, [/silent/, /error/, /info/, /debug/]],
+      [{ JWT_SECRET: "short", PORT: "0" }, [/32/]],
+      [{ ADMIN_PASSWORD: "short", PORT: "0" }, [/10/, /128/]],
+    ];
+    for (const [env, words] of cases) {
+      const result = await lines(["serve"], {
+        env: { DATA_DIR: folder, ...env },
+      });
+      assert.equal(result.code, 2, result.lines.join("\n"));
+      for (const word of words) assert.match(result.lines.join(), word);
+    }
+  });
+
+  test("secrets in files are judged and taken as settings are", async (t) => {
+    const folder = await folderFor(t);
+    const short = join(folder, "short");
+    const secret = join(folder, "secret");
+    const word = join(folder, "word");
+    await writeFile(short, "tiny\n");
+    await writeFile(secret, `${"n".repeat(32)}\n${"o".repeat(32)}\n`);
+    await writeFile(word, `${password}\n`);
+    const flags = [
+      ["--jwt-secret-file", /jwt.secret/i],
+      ["--admin-password-file", /admin.password/i],
+    ] as const;
+    for (const [flag, setting] of flags) {
+      for (const file of [short, join(folder, "missing")]) {
+        const result = await lines(["serve", "--port", "0", flag, file], {
+          env: { DATA_DIR: join(folder, "never") },
+        });
+        assert.equal(result.code, 2, result.lines.join("\n"));
+        assert.equal(result.lines.length, 1, result.lines.join("\n"));
+        assert.match(result.lines.join(), setting);
+        assert.equal(result.lines.join().includes("tiny"), false);
+      }
+    }
+    const server = await serverFor(t, {
+      args: ["--jwt-secret-file", secret, "--admin-password-file", word],
+      // Overridden, so not judged.
+      env: { JWT_SECRET: "tiny", ADMIN_PASSWORD: "tiny" },
+    });
+    const token = await server.signIn("admin", password);
+    const [header, claims, signature] = token.split(".");
+    const expected = createHmac("sha256", "n".repeat(32))
+      .update(`${header}.${claims}`).digest("base64url");
+    assert.equal(signature, expected, "the first line signs");
+  });
+
+  test("an unknown command is exit code 2", async (t) => {
+    const env = { DATA_DIR: join(await folderFor(t), "store"), PORT: "0" };
+    for (const args of [["frobnicate"], ["user", "frobnicate"]]) {
+      const result = await lines(args, { env });
+      assert.equal(result.code, 2, result.lines.join("\n"));
+      assert.equal(result.lines.length, 1, result.lines.join("\n"));
+      assert.match(result.lines.join(), /frobnicate/);
+    }
+    assert.equal(existsSync(env.DATA_DIR), false);
+  });
+
+  test("a flag beats the environment, whose value is not judged", async (t) => {
+    const other = join(await folderFor(t), "other");
+    const server = await serverFor(t, {
+      args: ["--log", "error", "--host", "127.0.0.1", "--base-url", "/zoo"],
+      env: {
+        PORT: "abc",
+        LOG: "loud",
+        HOST: "no host",
+        BASE_URL: "ftp://x/",
+        DATA_DIR: other,
+      },
+    });
+    assert.equal((await server.request("GET", "/zoo/v1/zoos")).status, 200);
+    assert.equal(existsSync(other), false);
+  });
+
+  test("an empty variable is an unset one", async (t) => {
+    const server = await serverFor(t, {
+      env: { PORT: "", HOST: "", BASE_URL: "", LOG: "", SEED: "" },
+    });
+    assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
+  });
+
+  test("the address of the API is BASE_URL's, never the Host's", async (t) => {
+    const cases: [string, string, string][] = [
+      ["/", "/", "/"],
+      ["/api", "/api/", "/api/"],
+      ["/api/", "/api/", "/api/"],
+      ["https://api.example.com", "https://api.example.com/", "/"],
+      ["https://example.com/api", "https://example.com/api/", "/api/"],
+    ];
+    for (const [value, base, path] of cases) {
+      const server = await serverFor(t, { seed, env: { BASE_URL: value } });
+      const start = await server.request("GET", path);
+      assert.equal(start.status, 200, start.text);
+      assert.equal(start.body.zoos_url, `${base}v1/zoos`);
+      const zoo = await server.request("GET", `${path}v1/zoos/5`);
+      assert.equal(zoo.body.url, `${base}v1/zoos/5`);
+      assert.equal(zoo.body.link.href, `${base}v1/zoos`);
+      await server.end();
+    }
+  });
+
+  test("one line says where the server listens, and it answers", async (t) => {
+    const server = await serverFor(t, { env: { LOG: "debug" } });
+    const answers = await Promise.all([
+      server.request("GET", "/"),
+      server.request("GET", "/v1/users", { token: "nonsense" }),
+      server.request("GET", "/nowhere"),
+    ]);
+    assert.deepEqual(answers.map(({ status }) => status), [200, 401, 404]);
+    await server.end();
+    const printed = linesOf(server.output());
+    const listening = printed.filter((line) =>
+      line.includes(`listening on http://127.0.0.1:${server.port}`)
+    );
+    assert.equal(listening.length, 1, server.output());
+    for (const line of printed) {
+      if (listening.includes(line)) continue;
+      const entry = JSON.parse(line);
+      assert.ok(typeof entry === "object" && !Array.isArray(entry), line);
+    }
+  });
+
+  test("LOG=silent prints where it listens and no more", async (t) => {
+    const server = await serverFor(t, { env: { LOG: "silent" } });
+    await server.request("GET", "/v1/zoos");
+    await server.request("GET", "/nowhere");
+    assert.equal(await server.end(), 0);
+    assert.equal(linesOf(server.output()).length, 1, server.output());
+  });
+
+  test("a random password of admin is printed once and works", async (t) => {
+    const folder = await folderFor(t);
+    const options = { folder, env: { ADMIN_PASSWORD: "" } };
+    const server = await serverFor(t, options);
+    const found = server.output().match(/"password":\s*"(?:[^"\\]|\\.)*"/g);
+    assert.equal(found?.length, 1, server.output());
+    const word = JSON.parse(`{${found?.[0]}}`).password;
+    assert.ok(word.length >= 10);
+    assert.equal(server.output().split(word).length, 2, "printed once");
+    await server.signIn("admin", word);
+    await server.end();
+    const again = await serverFor(t, options);
+    await again.signIn("admin", word);
+    assert.doesNotMatch(again.output(), /"password"/);
+  });
+
+  test("a random secret is kept over restarts, in a file of mode 0600", async (t) => {
+    const folder = join(await folderFor(t), "made", "when", "missing");
+    const options = { folder, seed, env: { JWT_SECRET: "" } };
+    const server = await serverFor(t, options);
+    const token = await server.signIn();
+    const secret = await readFile(join(folder, "secret"), "utf8");
+    assert.ok(secret.trim().length >= 32);
+    assert.equal(server.output().includes(secret.trim()), false);
+    assert.equal((await stat(folder)).mode & 0o777, 0o700);
+    for (const [name, file] of await filesOf(folder)) {
+      const mode = file.endsWith("no file") ? /^[67]00 / : /^600 /;
+      assert.match(file, mode, name);
+    }
+    await server.end();
+    const again = await serverFor(t, options);
+    const answer = await again.request("GET", "/v1/user", { token });
+    assert.equal(answer.status, 200, answer.text);
+    assert.equal(await readFile(join(folder, "secret"), "utf8"), secret);
+  });
+
+  test("a taken port or folder is exit code 1 and named", async (t) => {
+    const server = await serverFor(t);
+    const free = join(await folderFor(t), "store");
+    const cases: [string[], string][] = [
+      [["--port", `${server.port}`, "--data-dir", free], `${server.port}`],
+      [["--port", "0", "--data-dir", server.folder], server.folder],
+    ];
+    for (const [args, name] of cases) {
+      const result = await lines(["serve", "--log", "silent", ...args], {
+        env: { ADMIN_PASSWORD: password },
+      });
+      assert.equal(result.code, 1, result.lines.join("\n"));
+      assert.equal(result.lines.length, 1, result.lines.join("\n"));
+      assert.ok(result.lines.join().includes(name), result.lines.join());
+    }
+    assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
+  });
+
+  test("a folder is free again after kill -9", async (t) => {
+    const folder = await folderFor(t);
+    const server = await serverFor(t, { folder, seed });
+    await server.end("SIGKILL");
+    const again = await serverFor(t, { folder });
+    assert.equal(await countOf(again, "animals"), 2);
+  });
+
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    test(`${signal} answers what is under way, then exits 0`, async (t) => {
+      const folder = await folderFor(t);
+      const server = await serverFor(t, { folder, seed });
+      const token = await server.signIn();
+      const body = JSON.stringify({
+        zoo_id: 5,
+        animal_type_id: 1,
+        name: "Late",
+      });
+      const idle = connect(server.port, "127.0.0.1");
+      idle.on("error", () => {}); // the server may reset it
+      await once(idle, "connect");
+      const socket = connect(server.port, "127.0.0.1");
+      let received = "";
+      socket.setEncoding("utf8").on("data", (text) => received += text);
+      const closed = once(socket, "close");
+      socket.write(
+        "POST /v1/animals HTTP/1.1\r\nHost: localhost\r\n" +
+          `Authorization: Bearer ${token}\r\nExpect: 100-continue\r\n` +
+          "Content-Type: application/json\r\n" +
+          `Content-Length: ${body.length}\r\n\r\n`,
+      );
+      while (!received.includes("100 Continue")) await once(socket, "data");
+      socket.write(body.slice(0, 10));
+      const ended = server.end(signal);
+      while (await accepts(server.port)) await delay(20);
+      socket.write(body.slice(10));
+      await closed;
+      idle.destroy();
+      assert.match(received, /HTTP\/1\.1 201 [^]*"name":\s*"Late"/);
+      assert.equal(await ended, 0);
+      const again = await serverFor(t, { folder });
+      assert.equal(await countOf(again, "animals"), 3);
+    });
+  }
+
+  test("a request that never ends holds the exit up 10 s at most", async (t) => {
+    const server = await serverFor(t, { seed });
+    const socket = connect(server.port, "127.0.0.1");
+    socket.on("error", () => {}); // cut off by the server
+    const head = "POST /v1/authorizations HTTP/1.1\r\nHost: localhost\r\n" +
+      "Expect: 100-continue\r\nContent-Type: application/json\r\n" +
+      "Content-Length: 100\r\n\r\n";
+    socket.write(head);
+    await once(socket, "data");
+    socket.write("{");
+    const begun = Date.now();
+    assert.equal(await server.end(), 0);
+    assert.ok(Date.now() - begun < 13_000, `${Date.now() - begun} ms`);
+    socket.destroy();
+  });
+
+  test("help names the commands, version the version", async () => {
+    const help = await lines(["help"]);
+    assert.equal(help.code, 0);
+    for (
+      const word of [
+        "serve",
+        "check",
+        "user",
+        "export",
+        "version",
+        "--port",
+        "--data-dir",
+        "--base-url",
+        "JWT_SECRET",
+      ]
+    ) assert.ok(help.stdout.includes(word), word);
+    const version = await lines(["version"]);
+    assert.equal(version.code, 0);
+    const text = await readFile(join(root, "package.json"), "utf8");
+    assert.ok(version.stdout.includes(JSON.parse(text).version));
+    assert.equal(version.lines.length, 1);
+  });
+
+  test("check reports counts and highest ids and changes nothing", async (t) => {
+    const folder = await usedFolder(t);
+    const before = await filesOf(folder);
+    const result = await lines(["check", "--data-dir", folder]);
+    assert.equal(result.code, 0, result.lines.join("\n"));
+    const numbers = (collection: string) =>
+      result.lines.find((line) => line.includes(collection))
+        ?.match(/\d+/g)?.map(Number);
+    assert.deepEqual(numbers("zoos"), [1, 5]);
+    assert.deepEqual(numbers("animals"), [5, 11]);
+    assert.deepEqual(numbers("employees"), [0, 0]);
+    assert.ok(result.lines.length > 3, "generation and sequence too");
+    assert.deepEqual(await filesOf(folder), before);
+  });
+
+  test("a flipped byte in the log is found, named and left alone", async (t) => {
+    const folder = await usedFolder(t);
+    let damaged = "";
+    let places: number[] = [];
+    for (const name of await readdir(folder, { recursive: true })) {
+      const path = join(folder, name);
+      if (!(await stat(path)).isFile()) continue;
+      const bytes = await readFile(path);
+      const at = bytes.indexOf("Markerbear");
+      if (at < 0) continue;
+      bytes[at] = (bytes[at] ?? 0) ^ 1;
+      await writeFile(path, bytes);
+      const line = bytes.subarray(0, at).toString("latin1").split("\n").length;
+      places = [line, bytes.lastIndexOf("\n", at) + 1, at];
+      damaged = name;
+    }
+    assert.notEqual(damaged, "");
+    const before = await filesOf(folder);
+    const result = await lines(["check", "--data-dir", folder]);
+    assert.equal(result.code, 2, result.lines.join("\n"));
+    const text = result.lines.join("\n");
+    assert.ok(text.includes(damaged), text);
+    const named = text.match(/\d+/g)?.map(Number) ?? [];
+    assert.ok(places.some((place) => named.includes(place)), text);
+    assert.deepEqual(await filesOf(folder), before);
+
+    const served = await lines(["serve", "--port", "0", "--log", "silent"], {
+      env: { DATA_DIR: folder },
+    });
+    assert.equal(served.code, 1, served.lines.join("\n"));
+    assert.equal(served.lines.length, 1, served.lines.join("\n"));
+    assert.ok(served.lines.join().includes(folder), served.lines.join());
+    const now = await filesOf(folder);
+    for (const [name, file] of before) assert.equal(now.get(name), file, name);
+  });
+
+  test("check of a folder that is not there makes none", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    await lines(["check"], { env: { DATA_DIR: folder } });
+    assert.equal(existsSync(folder), false);
+  });
+
+  test("users are added, listed and given passwords", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const env = { DATA_DIR: folder };
+    const user = (args: string[], input = `${password}\nsecond line\n`) =>
+      lines(["user", ...args], { env, input });
+    const shown = (result: { lines: string[] }) => result.lines.join("\n");
+
+    for (
+      const args of [
+        ["add", "boss", "--role", "admin"],
+        ["add", "mia", "--role", "keeper"],
+        ["add", "vic"],
+      ]
+    ) {
+      const result = await user(args);
+      assert.equal(result.code, 0, shown(result));
+      assert.equal(shown(result).includes(password), false);
+    }
+    for (
+      const [args, input] of [
+        [["add", "mia"]],
+        [["add", "Not A Name"]],
+        [["add", "short"], "nine-sign\n"],
+        [["add", "empty"], ""],
+        [["add", "root", "--role", "root"]],
+        [["add"]],
+        [["password", "nobody"]],
+        [["password", "mia"], "nine-sign\n"],
+      ] as [string[], string?][]
+    ) {
+      const result = await user(args, input);
+      assert.notEqual(result.code, 0, args.join(" "));
+      assert.equal(result.lines.length, 1, shown(result));
+      assert.equal(shown(result).includes("nine-sign"), false);
+    }
+    const list = await user(["list"]);
+    assert.equal(list.code, 0, shown(list));
+    for (
+      const [name, role] of [["boss", "admin"], ["mia", "keeper"], [
+        "vic",
+        "viewer",
+      ]] as const
+    ) {
+      const line = list.lines.find((line) => line.includes(name));
+      assert.match(String(line), new RegExp(role));
+    }
+    assert.doesNotMatch(shown(list), /short|empty|root|scrypt/);
+
+    // ADMIN_PASSWORD counts only while there is no user; a seed does not mind.
+    const server = await serverFor(t, { folder, seed });
+    assert.equal(await countOf(server, "animals"), 2);
+    await assert.rejects(server.signIn());
+    const token = await server.signIn("mia", password);
+    const own = await server.request("GET", "/v1/user", { token });
+    assert.equal(own.body.role, "keeper");
+    for (const args of [["add", "late"], ["password", "mia"]]) {
+      const refused = await user(args, "a new password\n");
+      assert.notEqual(refused.code, 0);
+      assert.match(shown(refused), /server|running|in use|held|holds|lock/i);
+    }
+    await server.end();
+
+    const changed = await user(["password", "mia"], "a new password");
+    assert.equal(changed.code, 0, shown(changed));
+    const again = await serverFor(t, { folder });
+    await assert.rejects(again.signIn("mia", password));
+    await again.signIn("mia", "a new password");
+    const old = await again.request("GET", "/v1/user", { token });
+    assert.equal(old.status, 401, "its authorizations have ended");
+  });
+
+  test("the data folder is data/store when none is named", async (t) => {
+    const cwd = await folderFor(t);
+    const result = await lines(["user", "add", "mia"], {
+      cwd,
+      input: `${password}\n`,
+    });
+    assert.equal(result.code, 0, result.lines.join("\n"));
+    assert.deepEqual(await readdir(cwd), ["data"]);
+    assert.equal((await stat(join(cwd, "data/store"))).mode & 0o777, 0o700);
+  });
+
+  test("export prints a collection's records as JSON lines", async (t) => {
+    const folder = await usedFolder(t);
+    const result = await lines(["export", "animals", "--data-dir", folder]);
+    assert.equal(result.code, 0, result.lines.join("\n"));
+    const records = linesOf(result.stdout).map((line) => JSON.parse(line));
+    assert.deepEqual(
+      records.map(({ id, name, zoo_id }) => [id, name, zoo_id]),
+      [
+        [7, "Bruno Markerbear", 5],
+        [8, "Nala", 5],
+        [9, "Simba", 5],
+        [10, "Rafiki", 5],
+        [11, "Zazu", 5],
+      ],
+    );
+    const none = await lines(["export", "employees"], {
+      env: { DATA_DIR: folder },
+    });
+    assert.equal(none.code, 0);
+    assert.equal(none.stdout, "");
+    const unknown = await lines(["export", "planets", "--data-dir", folder]);
+    assert.notEqual(unknown.code, 0);
+    assert.match(unknown.lines.join("\n"), /planets/);
+  });
+
+  test("a bad record in the seed stops the start, and nothing is written", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const [leo, bruno] = seed.animals;
+    const person = { zoo_id: 5, name: "Ann", job_title: "Vet" };
+    const cases: [unknown, string, string][] = [
+      [
+        { ...seed, animals: [leo, { ...bruno, weight_kg: -1 }] },
+        "animals",
+        "weight_kg",
+      ],
+      [
+        { ...seed, animals: [leo, { ...bruno, zoo_id: 6 }] },
+        "animals",
+        "zoo_id",
+      ],
+      [{ ...seed, animals: [{ ...leo, colour: "red" }] }, "animals", "colour"],
+      [
+        { ...seed, zoos: [{ ...seed.zoos[0], country: "ch" }] },
+        "zoos",
+        "country",
+      ],
+      [{ ...seed, animals: [leo, { ...bruno, id: 2 }] }, "animals", "id"],
+      [
+        {
+          ...seed,
+          employees: [
+            { ...person, email: "ann@example.com" },
+            { ...person, email: "ANN@example.com" },
+          ],
+        },
+        "employees",
+        "email",
+      ],
+    ];
+    const file = `${folder}.json`;
+    for (const [content, record, property] of cases) {
+      await writeFile(file, JSON.stringify(content));
+      const result = await lines(
+        ["serve", "--port", "0", "--log", "silent", "--seed", file],
+        { env: { DATA_DIR: folder, ADMIN_PASSWORD: password } },
+      );
+      const text = result.lines.join("\n");
+      assert.equal(result.code, 1, text);
+      assert.ok(text.includes(record), text);
+      assert.match(text, new RegExp(`\\b${property}\\b`));
+    }
+    const server = await serverFor(t, { folder });
+    assert.equal(await countOf(server, "zoos"), 0);
+    assert.equal(await countOf(server, "animals"), 0);
+    const gone = await server.request("GET", "/v1/zoos/5");
+    assert.equal(gone.status, 404, "no id was ever given");
+    await server.end();
+    const seeded = await serverFor(t, { folder, seed });
+    assert.equal(await countOf(seeded, "animals"), 2);
+  });
+
+  test("a seed that is no JSON or not there stops the start", async (t) => {
+    const folder = await folderFor(t);
+    const file = join(folder, "seed.json");
+    await writeFile(file, '{"zoos": [');
+    for (const path of [file, `${file}.missing`]) {
+      const result = await lines(["serve", "--port", "0", "--seed", path], {
+        env: { DATA_DIR: join(folder, "store"), ADMIN_PASSWORD: password },
+      });
+      assert.ok(result.code === 1 || result.code === 2, `${result.code}`);
+      assert.match(result.lines.join("\n"), /seed/i);
+    }
+  });
+
+  test("SEED names the sample records as --seed does", async (t) => {
+    const file = join(await folderFor(t), "seed.json");
+    await writeFile(file, JSON.stringify(seed));
+    const server = await serverFor(t, { env: { SEED: file } });
+    assert.equal(await countOf(server, "animals"), 2);
+    const { body } = await server.request("GET", "/v1/animals/7");
+    assert.equal(body.name, "Bruno Markerbear");
+    assert.equal(body.sex, "unknown", "defaults are filled in");
+  });
+
+  test("a data folder that is a file stops the start", async (t) => {
+    const file = join(await folderFor(t), "file");
+    await writeFile(file, "mine");
+    const result = await lines(["serve", "--port", "0", "--log", "silent"], {
+      env: { DATA_DIR: file, ADMIN_PASSWORD: password },
+    });
+    assert.ok(result.code === 1 || result.code === 2, `${result.code}`);
+    assert.equal(result.lines.length, 1, result.lines.join("\n"));
+    assert.ok(result.lines.join().includes(file), result.lines.join());
+    assert.equal(await readFile(file, "utf8"), "mine");
+  });
+
+  test("a seed is loaded only where no record was ever given an id", async (t) => {
+    const folder = await folderFor(t);
+    const first = await serverFor(t, { folder });
+    const token = await first.signIn();
+    const made = await first.request("POST", "/v1/zoos", {
+      token,
+      json: { name: "Short-lived", city: "Bern", country: "CH" },
+    });
+    assert.equal(made.status, 201, made.text);
+    const { url } = made.body;
+    const gone = await first.request("DELETE", url, { token });
+    assert.equal(gone.status, 204);
+    await first.end();
+    const second = await serverFor(t, { folder, seed });
+    assert.equal(await countOf(second, "zoos"), 0);
+    assert.equal((await second.request("GET", url)).status, 410);
+  });
+
+  test("seeded records have the ids they bear, and others a new one", async (t) => {
+    const { id: _id, ...zoo } = { ...seed.zoos[0], name: "Without id" };
+    const server = await serverFor(t, {
+      seed: { ...seed, zoos: [...seed.zoos, zoo] },
+    });
+    const zoos = (await server.request("GET", "/v1/zoos")).body;
+    assert.equal(zoos.length, 2);
+    assert.equal(new Set(zoos.map((one: { id: number }) => one.id)).size, 2);
+    assert.ok(zoos.some((one: { id: number }) => one.id === 5));
+    const answer = await server.request("POST", "/v1/animals", {
+      token: await server.signIn(),
+      json: { zoo_id: 5, animal_type_id: 1, name: "Next" },
+    });
+    assert.equal(answer.body.id, 8);
+    for (const [id, status] of [[2, 200], [3, 410], [7, 200], [9, 404]]) {
+      const shown = await server.request("GET", `/v1/animals/${id}`);
+      assert.equal(shown.status, status, `${id}`);
+    }
+  });
+
+  test("the settings work without serve being said", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    await mkdir(folder, { mode: 0o700 });
+    const child = spawn(process.execPath, [...command], {
+      env: {
+        PATH: process.env["PATH"],
+        PORT: "0",
+        HOST: "127.0.0.1",
+        DATA_DIR: folder,
+        ADMIN_PASSWORD: password,
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    const ended = once(child, "close");
+    let output = "";
+    child.stdout.setEncoding("utf8");
+    for await (const text of child.stdout) {
+      output += text;
+      const ready = /listening on http:\/\/127\.0\.0\.1:\d+/.test(output);
+      if (ready && !child.killed) child.kill("SIGTERM");
+    }
+    assert.deepEqual(await ended, [0, null], output);
+  });
+});
+
+/** Whether a new connection to the port is still taken. */
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1", () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.on("error", () => resolve(false));
+  });
+}

@@ -1,0 +1,162 @@
+/** What an operator can do for a data folder: check it, repair it, back it up. */
+
+import { strict as assert } from "node:assert";
+import { spawn } from "node:child_process";
+import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { test, type TestContext } from "node:test";
+import {
+  command,
+  removeFolder,
+  run,
+  start,
+  temporaryFolder,
+} from "./harness.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+/** A folder in which a server has made five zoos, one transaction each. */
+async function filled(t: TestContext): Promise<string> {
+  const top = await temporaryFolder();
+  t.after(() => removeFolder(top));
+  const folder = join(top, "store");
+  const server = await start({ folder });
+  const token = await server.signIn();
+  for (let count = 0; count < 5; count++) {
+    await server.request("POST", "/v1/zoos", { token, json: zoo });
+  }
+  assert.equal(await server.end(), 0);
+  await server.stop();
+  return folder;
+}
+
+/** Changes one byte in a line of the log. */
+async function damage(folder: string, line: number): Promise<void> {
+  const file = join(folder, "wal-1.jsonl");
+  const lines = (await readFile(file, "utf8")).split("\n");
+  lines[line - 1] = lines[line - 1]?.replace("Artis", "Artos") ?? "";
+  await writeFile(file, lines.join("\n"));
+}
+
+test("check tells a clean folder, a torn write and damage apart, and finds every fault", async (t) => {
+  const folder = await filled(t);
+  const check = () => run(["check", "--data-dir", folder]);
+  const clean = await check();
+  assert.equal(clean.code, 0, clean.stdout);
+  assert.match(clean.stdout, /^zoos: 5 records, highest id 5$/m);
+  assert.match(clean.stdout, /^log: generation 1, sequence 7\nno fault$/m);
+
+  await appendFile(join(folder, "wal-1.jsonl"), '{"crc":"01234567","se');
+  const torn = await check();
+  assert.equal(torn.code, 1, torn.stdout);
+  assert.match(torn.stdout, /^torn: wal-1\.jsonl, byte \d+, line 9: /m);
+
+  await damage(folder, 5);
+  await damage(folder, 7);
+  const damaged = await check();
+  assert.equal(damaged.code, 2, damaged.stdout);
+  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 5: /m);
+  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 7: /m);
+});
+
+test("a damaged folder is refused unchanged, repaired with a copy, and served again", async (t) => {
+  const folder = await filled(t);
+  await damage(folder, 6);
+  const before = await readFile(join(folder, "wal-1.jsonl"));
+  await assert.rejects(start({ folder }), /wal-1\.jsonl.*line 6.*repair/s);
+  assert.deepEqual(await readFile(join(folder, "wal-1.jsonl")), before);
+
+  const repaired = await run(["repair", "--data-dir", folder]);
+  assert.equal(repaired.code, 0, repaired.stderr);
+  assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
+  assert.match(repaired.stdout, /up to sequence 4 is kept; 3 later/);
+  const [copy = ""] = (await readdir(folder)).filter((name) =>
+    name.startsWith("damaged-")
+  );
+  assert.deepEqual(await readFile(join(folder, copy, "wal-1.jsonl")), before);
+
+  const server = await start({ folder });
+  const zoos = await server.request("GET", "/v1/zoos");
+  assert.equal(zoos.headers.get("x-total-count"), "2");
+  const token = await server.signIn();
+  const made = await server.request("POST", "/v1/zoos", { token, json: zoo });
+  assert.equal(made.status, 201);
+  const refused = await run(["repair", "--data-dir", folder]);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /running server/);
+  await server.end();
+  await server.stop();
+
+  const again = await run(["repair", "--data-dir", folder]);
+  assert.equal(again.stdout, "there was nothing to repair\n");
+});
+
+test("of a damaged folder nothing is exported as if it were all", async (t) => {
+  const folder = await filled(t);
+  await damage(folder, 6);
+  for (const command of [["export", "zoos"], ["user", "list"]]) {
+    const result = await run([...command, "--data-dir", folder]);
+    assert.equal(result.code, 1);
+    assert.equal(result.stdout, "");
+    assert.match(result.stderr, /wal-1\.jsonl is damaged/);
+  }
+});
+
+test("a print that fails is told, a reader that stops reading is not", async (t) => {
+  const folder = await filled(t);
+  const shell = (script: string) =>
+    new Promise<{ code: number | null; errors: string }>((resolve) => {
+      const words = [process.execPath, ...command].map((word) => `'${word}'`);
+      const text = `${words.join(" ")} ${script}`;
+      const child = spawn("sh", ["-c", text], {
+        env: { DATA_DIR: folder, PATH: process.env["PATH"] },
+        stdio: ["ignore", "ignore", "pipe"],
+      });
+      let errors = "";
+      child.stderr.setEncoding("utf8").on("data", (part) => errors += part);
+      child.on("close", (code) => resolve({ code, errors }));
+    });
+  const full = await shell("export zoos > /dev/full");
+  assert.equal(full.code, 1);
+  assert.match(full.errors, /^zoo-api: cannot print: ENOSPC/);
+  const head = await shell("export zoos | true");
+  assert.deepEqual(head, { code: 0, errors: "" });
+});
+
+test("a server whose log cannot be written goes on", async (t) => {
+  const folder = await filled(t);
+  const server = await start({ folder, env: { LOG: "debug" } });
+  try {
+    server.child.stdout?.destroy();
+    for (let count = 0; count < 3; count++) {
+      const { status } = await server.request("GET", "/v1/zoos");
+      assert.equal(status, 200);
+    }
+    assert.equal(await server.end(), 0);
+  } finally {
+    await server.stop();
+  }
+});
+
+test("a backup of a running server restores by a plain copy, tokens and all", async (t) => {
+  const folder = await filled(t);
+  const to = join(folder, "../copy");
+  const server = await start({ folder, env: { JWT_SECRET: "" } });
+  const token = await server.signIn();
+  const made = await run(["backup", to, "--data-dir", folder]);
+  assert.equal(made.code, 0, made.stderr);
+  assert.match(made.stdout, /^copied \d+ records up to sequence \d+ to /);
+  const twice = await run(["backup", to, "--data-dir", folder]);
+  assert.equal(twice.code, 1);
+  assert.match(twice.stderr, /not empty/);
+  await server.stop();
+
+  const restored = await start({ folder: to, env: { JWT_SECRET: "" } });
+  const user = await restored.request("GET", "/v1/user", { token });
+  assert.equal(user.status, 200);
+  const zoos = await restored.request("GET", "/v1/zoos");
+  assert.equal(zoos.headers.get("x-total-count"), "5");
+  await restored.end();
+  await restored.stop();
+});

@@ -1,0 +1,123 @@
+/**
+ * The Dockerfile without an engine: its commands, word for word, in folders
+ * that stand for those of the image.
+ */
+
+import { strict as assert } from "node:assert";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cp, mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { after, before, test } from "node:test";
+import {
+  removeFolder,
+  request,
+  root,
+  stripsTypes,
+  temporaryFolder,
+} from "./harness.ts";
+
+const dockerfile = await readFile(join(root, "Dockerfile"), "utf8");
+const major = Number(process.versions.node.split(".")[0]);
+// The image's own Node.js strips types; an older one cannot be asked to.
+const skip = stripsTypes ? false : `Node.js ${process.version} strips no types`;
+
+/** The words of an instruction in its JSON form. */
+function words(instruction: string, indent = " *"): string[] {
+  const line = new RegExp(`^${indent}${instruction} (\\[.*\\])$`, "m");
+  const found = line.exec(dockerfile);
+  assert.ok(found?.[1], `no ${instruction}`);
+  return JSON.parse(found[1]);
+}
+
+let folder: string;
+before(async () => {
+  folder = await temporaryFolder();
+  await mkdir(join(folder, "app/data"), { recursive: true });
+  await mkdir(join(folder, "data"), { mode: 0o700 });
+  const copies = dockerfile.matchAll(/^COPY (\S+) \.\/(\S*)$/gm);
+  for (const [, from = "", to = ""] of copies) {
+    const target = to === "" ? from : to;
+    await cp(join(root, from), join(folder, "app", target), {
+      recursive: true,
+    });
+  }
+});
+after(() => removeFolder(folder));
+
+test(
+  "the entry point serves with one writable place, is healthy, and stops as told",
+  { skip },
+  async () => {
+    const [, ...flags] = words("ENTRYPOINT");
+    const args = [...flags, ...words("CMD", ""), "--seed", "data/seed.json"]
+      .map((word) => word.replace(/=\/(app|data)$/, `=${folder}/$1`));
+    // From Node.js 25 on, the permission model also guards the network.
+    if (major >= 25) args.unshift("--allow-net");
+    const child = spawn(process.execPath, args, {
+      cwd: join(folder, "app"),
+      env: { HOST: "0.0.0.0", PORT: "0", DATA_DIR: join(folder, "data") },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const closed = once(child, "close");
+    let output = "";
+    child.stderr.setEncoding("utf8").on("data", (text) => output += text);
+    child.stdout.setEncoding("utf8").on("data", (text) => output += text);
+    try {
+      if (major >= 26) {
+        // No flush, no promise: it refuses, and says why.
+        assert.deepEqual(await closed, [1, null]);
+        assert.match(
+          output,
+          /^zoo-api: cannot open .*fdatasync API is disabled/m,
+        );
+        return;
+      }
+      while (!/listening on \S+:(\d+)/.test(output)) {
+        await Promise.race([
+          once(child.stdout, "data"),
+          closed.then(() => assert.fail(output)),
+        ]);
+      }
+      const port = /listening on \S+:(\d+)/.exec(output)?.[1] ?? "";
+      const zoo = await request("GET", `http://127.0.0.1:${port}/v1/zoos/1`);
+      assert.equal(zoo.status, 200);
+      assert.equal(await health(port), 0);
+      child.kill("SIGTERM");
+      assert.deepEqual(await closed, [0, null], output);
+    } finally {
+      child.kill("SIGKILL");
+    }
+  },
+);
+
+test("the health check fails where nobody answers", async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" ? address?.port : 0;
+  server.close();
+  await once(server, "close");
+  assert.equal(await health(String(port)), 1);
+});
+
+/** The exit code of the health check. */
+async function health(port: string): Promise<number | null> {
+  const [node, ...args] = words("CMD", " +");
+  assert.equal(node, "node");
+  const child = spawn(process.execPath, args, {
+    env: { PORT: port },
+    stdio: "ignore",
+  });
+  const [code] = await once(child, "close");
+  return code;
+}
+
+test("the image is a current one, not root, and installs nothing", () => {
+  assert.match(dockerfile, /^FROM node:(?:2[4-9]|[3-9]\d)-slim$/m);
+  assert.match(dockerfile, /^USER node$/m);
+  assert.match(dockerfile, /^VOLUME \/data$/m);
+  assert.doesNotMatch(dockerfile, /npm|curl|apt/);
+});

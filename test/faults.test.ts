@@ -1,0 +1,254 @@
+/** What a client sees when the disk fails, fills up or is slow. */
+
+import { strict as assert } from "node:assert";
+import { execFileSync } from "node:child_process";
+import { rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { heldFiles, startApplication } from "./application.ts";
+import {
+  adminPassword,
+  type Answer,
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "./harness.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+const seed = { zoos: [zoo, { ...zoo, name: "Blijdorp" }] };
+
+/** Asks again until the answer is as it should be; gives up after 30 s. */
+async function until(
+  ask: () => Promise<Answer>,
+  fits: (answer: Answer) => boolean,
+): Promise<Answer> {
+  const deadline = Date.now() + 30_000;
+  while (true) {
+    const answer = await ask();
+    if (fits(answer)) return answer;
+    if (Date.now() > deadline) assert.fail(`still ${answer.text}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+test("health is ok, is nobody's secret, and has HEAD and OPTIONS", async () => {
+  const server = await start({ env: { BASE_URL: "/api" } });
+  try {
+    const health = await server.request("GET", "/api/health");
+    assert.equal(health.status, 200);
+    assert.deepEqual(health.body, { status: "ok" });
+    const head = await server.request("HEAD", "/api/health");
+    assert.equal(head.status, 200);
+    const options = await server.request("OPTIONS", "/api/health");
+    assert.equal(options.headers.get("allow"), "GET, HEAD, OPTIONS");
+    const post = await server.request("POST", "/api/health");
+    assert.equal(post.status, 405);
+    const elsewhere = await server.request("GET", "/api/v1/health");
+    assert.equal(elsewhere.status, 404);
+  } finally {
+    await server.stop();
+  }
+});
+
+test("after a disk fault the outcome is unknown once, then all is read-only and reads stay right", async () => {
+  const server = await start({ seed });
+  try {
+    const token = await server.signIn();
+    // The log is gone under the server: what it writes now is lost.
+    await rm(join(server.folder, "wal-1.jsonl"));
+    const post = () => server.request("POST", "/v1/zoos", { token, json: zoo });
+    const unknown = await post();
+    assert.equal(unknown.status, 500);
+    assert.equal(unknown.body.errorCode, 50000);
+    assert.doesNotMatch(unknown.text, /wal|\/tmp/);
+    const refused = await post();
+    assert.equal(refused.status, 503);
+    assert.equal(refused.body.errorCode, 50300);
+    const deleted = await server.request("DELETE", "/v1/zoos/1", { token });
+    assert.equal(deleted.body.errorCode, 50300);
+    const health = await server.request("GET", "/health");
+    assert.equal(health.status, 503);
+    assert.deepEqual(health.body, { status: "read-only" });
+    const zoos = await server.request("GET", "/v1/zoos");
+    assert.equal(zoos.headers.get("x-total-count"), "2");
+    const third = await server.request("GET", "/v1/zoos/3");
+    assert.equal(
+      third.status,
+      404,
+      "an id that was taken back was never given",
+    );
+    assert.match(server.output(), /"level":"error"/);
+    assert.equal(await server.end(), 0);
+  } finally {
+    await server.stop();
+  }
+});
+
+test("a torn last write is told by health after the restart", async () => {
+  const server = await start({ seed });
+  const folder = await temporaryFolder();
+  try {
+    await server.end("SIGKILL");
+    const store = join(folder, "store");
+    await rename(server.folder, store);
+    execFileSync("sh", ["-c", `printf '{"crc":"0' >> "$0"/wal-1.jsonl`, store]);
+    const again = await start({ folder: store });
+    const { status, body } = await again.request("GET", "/health");
+    assert.equal(status, 200);
+    assert.equal(body.status, "ok");
+    assert.match(body.notices.join(), /torn write.*never acknowledged/);
+    await again.stop();
+  } finally {
+    await server.stop();
+    await removeFolder(folder);
+  }
+});
+
+const noMount = process.getuid?.() === 0
+  ? false
+  : "mounting a small disk needs root";
+
+test(
+  "a full disk changes nothing, takes sign-ins and deletes, and is freed by them",
+  {
+    skip: noMount,
+  },
+  async () => {
+    const disk = await temporaryFolder();
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", disk]);
+    let server: Server | undefined;
+    try {
+      const folder = join(disk, "store");
+      server = await start({ folder, seed });
+      const token = await server.signIn();
+      await fill(server, token);
+    } finally {
+      await server?.stop();
+      execFileSync("umount", ["-l", disk]);
+      await removeFolder(disk);
+    }
+  },
+);
+
+async function fill(server: Server, token: string): Promise<void> {
+  const website = `https://example.org/${"x".repeat(1900)}`;
+  const post = () =>
+    server.request("POST", "/v1/zoos", { token, json: { ...zoo, website } });
+  let made = 2;
+  let refused: Answer | undefined;
+  while (refused === undefined) {
+    const answer = await post();
+    if (answer.status === 201) made++;
+    else refused = answer;
+    assert.ok(made < 5000, "the disk never became full");
+  }
+  assert.equal(refused.status, 503);
+  assert.equal(refused.body.errorCode, 50301);
+  const list = await server.request("GET", "/v1/zoos");
+  assert.equal(list.headers.get("x-total-count"), String(made));
+  const health = await server.request("GET", "/health");
+  assert.equal(health.status, 200);
+  assert.match(health.body.notices.join(), /disk is full/);
+
+  // Who comes to free the disk may have no token yet.
+  const fresh = await server.signIn("admin", adminPassword);
+  for (let id = 3; id <= made; id++) {
+    const path = `/v1/zoos/${id}`;
+    const gone = await server.request("DELETE", path, { token: fresh });
+    assert.equal(gone.status, 204, gone.text);
+  }
+  const again = await until(post, ({ status }) => status === 201);
+  assert.equal(again.body.id, made + 1);
+}
+
+test("too much that waits is refused with the time to come back", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files, queueBytes: 4000 });
+  const { token } = app;
+  const release = hold();
+  try {
+    const posts = Array.from(
+      { length: 40 },
+      () => app.request("POST", "/v1/zoos", { token, json: zoo }),
+    );
+    const refused = await Promise.race(posts);
+    assert.equal(refused.status, 503);
+    assert.equal(refused.body.errorCode, 50302);
+    assert.equal(refused.headers.get("retry-after"), "1");
+    release();
+    const statuses = (await Promise.all(posts)).map(({ status }) => status);
+    const made = statuses.filter((status) => status === 201).length;
+    const turned = statuses.filter((status) => status === 503).length;
+    assert.ok(made > 0 && turned > 0 && made + turned === 40);
+    const list = await app.request("GET", "/v1/zoos");
+    assert.equal(list.headers.get("x-total-count"), String(made));
+  } finally {
+    release();
+    await app.stop();
+  }
+});
+
+test("nothing that is not on the disk yet is shown, in errors neither", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  const { token } = app;
+  const employee = {
+    zoo_id: 1,
+    name: "Eva",
+    job_title: "Vet",
+    email: "eva@example.org",
+  };
+  await app.request("POST", "/v1/zoos", { token, json: zoo });
+  await app.request("POST", "/v1/zoos", { token, json: zoo });
+  const release = hold();
+  try {
+    const events: string[] = [];
+    const note = (name: string, answer: Promise<Answer>) =>
+      answer.then(({ status }) => events.push(`${name} ${status}`));
+    const write = note(
+      "made",
+      app.request("POST", "/v1/employees", { token, json: employee }),
+    );
+    const gone = note("gone", app.request("DELETE", "/v1/zoos/2", { token }));
+    // What is settled is answered at once, and by then the writes are applied.
+    while (app.store.seq < app.store.durableSeq + 2) {
+      await app.request("GET", "/v1/animals");
+    }
+    const readers = [
+      note("read", app.request("GET", "/v1/employees/1", { token })),
+      note("list", app.request("GET", "/v1/zoos/1/employees", { token })),
+      note(
+        "taken",
+        app.request("POST", "/v1/employees", {
+          token,
+          json: employee,
+        }),
+      ),
+      note("absent", app.request("GET", "/v1/zoos/2")),
+      note("deleted", app.request("DELETE", "/v1/zoos/2", { token })),
+      note("related", app.request("DELETE", "/v1/zoos/1", { token })),
+    ];
+    const settled = await app.request("GET", "/v1/zoos/1");
+    assert.equal(settled.status, 200);
+    const refused = await app.request("GET", "/v1/zoos?nope=1");
+    assert.equal(refused.status, 400);
+    assert.deepEqual(events, []);
+    release();
+    await Promise.all([write, gone, ...readers]);
+    assert.deepEqual(events.sort(), [
+      "absent 410",
+      "deleted 404",
+      "gone 204",
+      "list 200",
+      "made 201",
+      "read 200",
+      "related 409",
+      "taken 422",
+    ]);
+  } finally {
+    release();
+    await app.stop();
+  }
+});

@@ -1,0 +1,124 @@
+/** Connections: requests one behind the other, bodies that are none, and the end of the server. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { after, before, describe, test } from "node:test";
+import { heldFiles, type Running, startApplication } from "../application.ts";
+import { exchange } from "../harness.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+/** A request as it goes over the wire. */
+function wire(head: string, token: string, body?: unknown): string {
+  const text = body === undefined ? "" : JSON.stringify(body);
+  const fields = body === undefined
+    ? ""
+    : `Content-Type: application/json\r\nContent-Length: ${
+      Buffer.byteLength(text)
+    }\r\n`;
+  return `${head} HTTP/1.1\r\nHost: localhost\r\n` +
+    `Authorization: Bearer ${token}\r\n${fields}\r\n${text}`;
+}
+
+/** The statuses of all answers in what came back. */
+function statuses(received: string): number[] {
+  return Array.from(
+    received.matchAll(/HTTP\/1\.1 (\d{3}) /g),
+    ([, status]) => Number(status),
+  );
+}
+
+describe("a connection", () => {
+  let app: Running;
+  before(async () => {
+    app = await startApplication();
+  });
+  after(() => app.stop());
+
+  test("has its requests carried out in their order", async () => {
+    const { token } = app;
+    const { body } = await app.request("POST", "/v1/zoos", {
+      token,
+      json: zoo,
+    });
+    const { url } = body;
+    const received = await exchange(
+      app.port,
+      wire(`PATCH ${url}`, token, { city: "Emmen" }) +
+        wire(`GET ${url}?fields=city`, token) +
+        wire(`DELETE ${url}`, token) +
+        wire(`GET ${url}`, token),
+      /deleted for good/,
+    );
+    assert.deepEqual(statuses(received), [201, 200, 204, 410]);
+    assert.match(received, /\{"id":\d+,"city":"Emmen"\}/);
+  });
+
+  test("gets an answer to a body that is not well-formed, and is closed", async () => {
+    const head = "POST /v1/authorizations HTTP/1.1\r\nHost: localhost\r\n" +
+      "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (const chunk of ["ZZ\r\n", "1\r\n{}}}\r\n"]) {
+      const received = await exchange(app.port, head + chunk);
+      assert.deepEqual(statuses(received), [400], chunk);
+      assert.match(received, /"errorCode":40000/);
+      assert.match(received, /^Connection: close\r$/mi);
+    }
+  });
+
+  test("gets the answer to its last good request before the error", async () => {
+    const { token } = app;
+    const good = wire("POST /v1/zoos", token, zoo);
+    const received = await exchange(app.port, `${good}NONSENSE\r\n\r\n`);
+    assert.equal(statuses(received)[0], 201);
+    assert.match(received, /Artis/);
+  });
+
+  test("must say which host it wants, and speak HTTP/1", async () => {
+    const table: readonly [string, RegExp][] = [
+      ["GET /v1/zoos HTTP/1.1\r\n\r\n", /must have a Host field/],
+      ["GET /v1/zoos HTTP/2.0\r\nHost: a\r\n\r\n", /HTTP\/1\.1, not HTTP\/2/],
+    ];
+    for (const [bytes, message] of table) {
+      const received = await exchange(app.port, bytes, /\}$/);
+      assert.deepEqual(statuses(received), [400]);
+      assert.match(received, message);
+      assert.match(received, /"errorCode":40000/);
+    }
+    const old = await exchange(app.port, "GET /v1 HTTP/1.0\r\n\r\n");
+    assert.deepEqual(statuses(old), [200]);
+  });
+
+  test("is answered 501 to methods that nobody has, heard of or not", async () => {
+    const table = [
+      "BREW /v1/zoos HTTP/1.1\r\nHost: a\r\n\r\n",
+      "CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n",
+    ];
+    for (const bytes of table) {
+      const received = await exchange(app.port, bytes);
+      assert.deepEqual(statuses(received), [501], bytes);
+      assert.match(received, /"errorCode":50100/);
+      assert.match(received, /^Date: .* GMT\r$/m);
+    }
+  });
+});
+
+test("who is being answered when the server stops is told that it was the last answer", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  const release = hold();
+  try {
+    const post = wire("POST /v1/zoos", app.token, zoo);
+    // The second one is not carried out: its sender sees no answer to it.
+    const received = exchange(app.port, post + post);
+    const { seq } = app.store;
+    while (app.store.seq === seq) await app.request("GET", "/v1/animals");
+    const stopped = app.stop();
+    release();
+    await stopped;
+    assert.deepEqual(statuses(await received), [201]);
+    assert.match(await received, /^Connection: close\r$/mi);
+    assert.equal(app.store.table("zoos").size, 1);
+  } finally {
+    release();
+  }
+});

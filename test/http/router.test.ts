@@ -1,0 +1,68 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { parseId, parseTarget, Router } from "../../src/http/router.ts";
+
+const malformed = { name: "ApiError", code: 40000 };
+
+test("a request target has a path and a query (RFC 9112 section 3.2)", () => {
+  const table: readonly [string, string, string][] = [
+    ["/", "/", ""],
+    ["/a?b=c?d", "/a", "b=c?d"],
+    ["http://example.com", "/", ""],
+    ["http://example.com?x", "/", "x"],
+    ["HTTPS://user@example.com:1/a/b?c", "/a/b", "c"],
+    ["//", "//", ""],
+    ["//evil.example/a", "//evil.example/a", ""],
+  ];
+  for (const [target, path, query] of table) {
+    assert.deepEqual(parseTarget(target), { path, query }, target);
+  }
+  for (const target of ["", "a", "*", "http://", "http:///a", "/a#b", "?a"]) {
+    assert.throws(() => parseTarget(target), malformed, target);
+  }
+});
+
+test("an id is a decimal positive integer without leading zeros", () => {
+  assert.equal(parseId("1"), 1);
+  assert.equal(parseId("9007199254740991"), Number.MAX_SAFE_INTEGER);
+  const others = ["", "0", "01", "-1", "+1", "1.0", "1e3", " 1", "٣", "0x1"];
+  for (const text of [...others, "9007199254740992", "99999999999999999"]) {
+    assert.equal(parseId(text), undefined, text);
+  }
+});
+
+test("the router finds words, ids, and addresses with a slash too many", () => {
+  const router = new Router<string>();
+  for (const pattern of ["/", "/v1", "/v1/", "/v1/a", "/v1/a/:id"]) {
+    router.add(pattern, pattern);
+  }
+  router.add("/v1/a/:id/b/:id", "both");
+  const table: readonly [string, unknown][] = [
+    ["/", { route: "/", ids: [] }],
+    ["/v1", { route: "/v1", ids: [] }],
+    ["/v1/", { route: "/v1/", ids: [] }],
+    ["/v1/a", { route: "/v1/a", ids: [] }],
+    ["/v1/%61", { route: "/v1/a", ids: [] }],
+    ["/v1/a/", { redirect: "/v1/a" }],
+    ["/v1/a//", undefined],
+    ["/v1/a/7", { route: "/v1/a/:id", ids: [7] }],
+    ["/v1/a/%37", { route: "/v1/a/:id", ids: [7] }],
+    ["/v1/a/7/", { redirect: "/v1/a/7" }],
+    ["/v1/a/07", undefined],
+    ["/v1/a/7/b", undefined],
+    ["/v1/a/7/b/8", { route: "both", ids: [7, 8] }],
+    ["/v1/a%2F7", undefined],
+    ["/v1/:id", undefined],
+    ["/v1/__proto__", undefined],
+    ["/constructor", undefined],
+    ["//", { redirect: "/" }],
+    ["//v1", undefined],
+    ["/V1", undefined],
+  ];
+  for (const [path, found] of table) {
+    assert.deepEqual(router.find(path), found, path);
+  }
+  for (const path of ["/%", "/v1/%zz", "/nope/%e4", "/v1/a/%C3%28"]) {
+    assert.throws(() => router.find(path), malformed, path);
+  }
+});

@@ -1,0 +1,156 @@
+/** What happens while a request is still on its way: bodies arrive slowly, passwords are hashed slowly. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { type Running, startApplication } from "./application.ts";
+import { adminPassword } from "./harness.ts";
+
+/** A request whose body stops after its first byte, until `finish` sends the rest and gives the answer. */
+async function slowly(
+  app: Running,
+  head: string,
+  token: string,
+  body: unknown,
+): Promise<{ finish: () => Promise<string> }> {
+  const text = JSON.stringify(body);
+  const socket: Socket = connect(app.port, "127.0.0.1");
+  let received = "";
+  socket.setEncoding("utf8").on("data", (part) => received += part);
+  const closed = once(socket, "close");
+  socket.write(
+    `${head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n` +
+      `Authorization: Bearer ${token}\r\nExpect: 100-continue\r\n` +
+      "Content-Type: application/json\r\n" +
+      `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n`,
+  );
+  // The server asks for the body once it has judged the head.
+  while (!received.includes("100 Continue")) await once(socket, "data");
+  socket.write(text.slice(0, 1));
+  return {
+    async finish() {
+      socket.write(text.slice(1));
+      await closed;
+      return received;
+    },
+  };
+}
+
+describe("who may not any more", () => {
+  let app: Running;
+  before(async () => {
+    app = await startApplication();
+  });
+  after(() => app.stop());
+
+  async function makeUser(username: string, role: string): Promise<string> {
+    const { token } = app;
+    const json = { username, role, password: adminPassword };
+    const { body } = await app.request("POST", "/v1/users", { token, json });
+    return `/v1/users/${body.id}`;
+  }
+
+  test("cannot finish a request that began while it might", async () => {
+    const url = await makeUser("eve", "admin");
+    const eve = await app.signIn("eve");
+    const json = { username: "mallory", role: "admin", password: "0123456789" };
+    const request = await slowly(app, "POST /v1/users", eve, json);
+    await app.request("DELETE", url, { token: app.token });
+    assert.match(await request.finish(), /^HTTP\/1\.1 401 .*40104/ms);
+    const found = await app.request("GET", "/v1/users?username=mallory", {
+      token: app.token,
+    });
+    assert.equal(found.text, "[]");
+  });
+
+  test("cannot take back a password with a token that has ended", async () => {
+    await makeUser("ada", "viewer");
+    const stolen = await app.signIn("ada");
+    const json = { password: "of the attacker" };
+    const request = await slowly(app, "PATCH /v1/user", stolen, json);
+    const changed = await app.request("PATCH", "/v1/user", {
+      token: await app.signIn("ada"),
+      json: { password: "of the owner" },
+    });
+    assert.equal(changed.status, 201);
+    assert.match(await request.finish(), /HTTP\/1\.1 401 /);
+    await assert.rejects(app.signIn("ada", "of the attacker"), /40101/);
+    assert.ok(await app.signIn("ada", "of the owner"));
+  });
+
+  test("cannot write with the role it had", async () => {
+    const url = await makeUser("bob", "keeper");
+    const bob = await app.signIn("bob");
+    const json = { name: "Artis", city: "Amsterdam", country: "NL" };
+    const request = await slowly(app, "POST /v1/zoos", bob, json);
+    const demoted = await app.request("PATCH", url, {
+      token: app.token,
+      json: { role: "viewer" },
+    });
+    assert.equal(demoted.status, 201);
+    assert.match(await request.finish(), /HTTP\/1\.1 403 /);
+    const zoos = await app.request("GET", "/v1/zoos");
+    assert.equal(zoos.text, "[]");
+  });
+
+  test("is stopped also while a password is being hashed", async () => {
+    const url = await makeUser("carol", "admin");
+    const carol = await app.signIn("carol");
+    // Two hash at a time: the last of these waits while carol is deleted.
+    const posts = Array.from(
+      { length: 6 },
+      (_, number) =>
+        app.request("POST", "/v1/users", {
+          token: carol,
+          json: {
+            username: `late${number}`,
+            role: "admin",
+            password: adminPassword,
+          },
+        }),
+    );
+    await Promise.race(posts);
+    await app.request("DELETE", url, { token: app.token });
+    const statuses = (await Promise.all(posts)).map(({ status }) => status);
+    assert.ok(statuses.includes(401), statuses.join());
+    const late = await app.request(
+      "GET",
+      "/v1/users?username:starts=late",
+      { token: app.token },
+    );
+    const made = statuses.filter((status) => status === 201).length;
+    assert.equal(late.headers.get("x-total-count"), String(made));
+  });
+
+  test("cannot sign in with a password that is changed meanwhile", async () => {
+    const url = await makeUser("dora", "viewer");
+    // Two hash at a time, in turn: these keep both busy, then comes the new
+    // password, then those who are let in by the old one while it is made.
+    const before = Array.from({ length: 4 }, () => app.signIn("admin"));
+    const changing = app.request("PATCH", url, {
+      token: app.token,
+      json: { password: "another password" },
+    });
+    const after = Array.from({ length: 4 }, () => app.signIn("dora"));
+    assert.equal((await changing).status, 201);
+    await Promise.all(before);
+    for (const done of await Promise.allSettled(after)) {
+      if (done.status === "rejected") continue;
+      const token = done.value;
+      const { status } = await app.request("GET", "/v1/user", { token });
+      assert.equal(status, 401, "no authorization outlives the password");
+    }
+  });
+
+  test("gets one of two users of the same name", async () => {
+    const json = { username: "twin", password: adminPassword };
+    const { token } = app;
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => app.request("POST", "/v1/users", { token, json })),
+    );
+    const statuses = answers.map(({ status }) => status).sort();
+    assert.deepEqual(statuses, [201, 422, 422]);
+  });
+});

@@ -1,0 +1,90 @@
+import { strict as assert } from "node:assert";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { backupStore, openStore, readStore } from "../../src/store/store.ts";
+import { documents, fill, folderFor, openFor, tables } from "./support.ts";
+
+test("a backup taken under load is a good store with all that was acknowledged before", async (t) => {
+  const folder = await folderFor(t);
+  const limits = { logBytes: 20_000 };
+  const store = await openFor(t, join(folder, "store"), { limits });
+  let acknowledged = 0;
+  let stop = false;
+  const writing = (async () => {
+    for (let id = 1; !stop; id++) {
+      await store.commit([["put", "zoos", { id, name: "x".repeat(200) }]], 1);
+      acknowledged = id;
+    }
+  })();
+  try {
+    for (let round = 0; round < 10; round++) {
+      const before = acknowledged;
+      const to = join(folder, `copy-${round}`);
+      const { records, seq } = await backupStore(join(folder, "store"), to);
+      assert.ok(records >= before, `${records} of ${before} are there`);
+      assert.equal(seq, records, "each transaction made one record");
+      const copy = await openStore({ folder: to, tables });
+      const ids = Array.from(
+        copy.table("zoos").rows(),
+        (row) => row.document.id,
+      );
+      assert.deepEqual(ids, Array.from({ length: records }, (_, at) => at + 1));
+      await copy.close();
+    }
+    assert.ok(store.generation > 1, "no new log was begun meanwhile");
+  } finally {
+    stop = true;
+    await writing;
+  }
+});
+
+test("a backup copied back is the store that it was, and can be gone on with", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 5);
+  await writeFile(join(from, "secret"), "a secret\n");
+  const to = join(folder, "copy");
+  await backupStore(from, to);
+  const copied = await readStore(to, { tables });
+  assert.deepEqual(copied.faults, []);
+  const store = await openFor(t, to);
+  assert.equal(documents(store.table("zoos")).length, 5);
+  await store.commit([["put", "zoos", { id: 6, name: "new" }]], 1);
+  assert.equal(store.seq, 6);
+});
+
+test("a backup is refused where it would overwrite, and of what is damaged or nothing", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 5);
+  await assert.rejects(backupStore(from, from), { code: "not-empty" });
+  await assert.rejects(
+    backupStore(join(folder, "nothing"), join(folder, "one")),
+    { code: "ENOENT" },
+  );
+  const empty = join(folder, "two");
+  await mkdir(empty);
+  await assert.rejects(backupStore(empty, join(folder, "three")), {
+    code: "damaged",
+    message: /no store/,
+  });
+  const log = join(from, "wal-1.jsonl");
+  const bytes = await readFile(log);
+  bytes[400] = (bytes[400] ?? 0) ^ 1;
+  await writeFile(log, bytes);
+  await assert.rejects(backupStore(from, join(folder, "four")), {
+    code: "damaged",
+  });
+});
+
+test("a backup into a folder that holds something is refused", async (t) => {
+  const folder = await folderFor(t);
+  const from = join(folder, "store");
+  await fill(from, 1);
+  const target = join(folder, "backup");
+  await mkdir(target);
+  await writeFile(join(target, "mine.txt"), "mine");
+  await assert.rejects(backupStore(from, target), { code: "not-empty" });
+  assert.deepEqual(await readdir(target), ["mine.txt"]);
+});
