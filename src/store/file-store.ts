@@ -229,7 +229,9 @@ export class FileStore implements Store {
       await next.then(({ discard }) => discard(), () => {});
       throw error;
     });
-    const bytes = await saveSnapshot(place, start, tables);
+    const stopped = () => this.#closing !== undefined;
+    const state = { ...start, tables, stopped };
+    const bytes = await saveSnapshot(place, state);
     const previous = this.#base;
     this.#base = generation;
     this.#baseBytes = this.#recordBytes = bytes;

@@ -20,7 +20,7 @@ import {
   writeWhole,
 } from "./files.ts";
 import { encodeLine, format, type LogStart } from "./log.ts";
-import { type FrozenTable, writeSnapshot } from "./snapshot.ts";
+import { type State, writeSnapshot } from "./snapshot.ts";
 import { generationOf, names, type Survey } from "./survey.ts";
 
 /** Where a store lives and what it lives on. */
@@ -115,28 +115,22 @@ export async function prepareLog(
 
 /** Writes a snapshot whole; returns its length. */
 export async function saveSnapshot(
-  place: Place,
-  start: LogStart,
-  tables: readonly FrozenTable[],
+  { files, folder, now }: Place,
+  state: State,
 ): Promise<number> {
-  const { files, folder, now } = place;
-  const path = join(folder, names.snapshot(start.generation));
+  const path = join(folder, names.snapshot(state.generation));
   const at = new Date(now()).toISOString();
   let length = 0;
   await writeWhole(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...start, at }, tables);
+    length = await writeSnapshot(file, { ...state, at });
   });
   return length;
 }
 
 /** Writes a state as a snapshot with an empty log behind it. */
-export async function saveState(
-  place: Place,
-  start: LogStart,
-  tables: readonly FrozenTable[],
-): Promise<void> {
-  await saveSnapshot(place, start, tables);
-  await createLog(place, start);
+export async function saveState(place: Place, state: State): Promise<void> {
+  await saveSnapshot(place, state);
+  await createLog(place, state);
 }
 
 async function createLog(place: Place, start: LogStart): Promise<void> {
