@@ -28,7 +28,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "./error.ts";
-import type { FileSystem, OpenFile } from "./files.ts";
+import type { FileSystem } from "./files.ts";
 import { randomName } from "./recovery.ts";
 
 /** What the lock needs besides its folder. */
@@ -45,7 +45,7 @@ export async function acquireLock(
   options: LockOptions,
 ): Promise<() => Promise<void>> {
   const handle = await options.files.open(folder, "read");
-  const candidacy = new Candidacy(folder, handle, options);
+  const candidacy = new Candidacy(folder, handle.fd, options);
   const release = async () => {
     await candidacy.withdraw();
     await handle.close();
@@ -61,15 +61,15 @@ type State = "candidate" | "owner";
 
 class Candidacy {
   readonly #folder: string;
-  readonly #handle: OpenFile;
+  readonly #descriptor: number;
   readonly #options: LockOptions;
   #state: State = "candidate";
   #name = "";
   #server: Server | undefined;
 
-  constructor(folder: string, handle: OpenFile, options: LockOptions) {
+  constructor(folder: string, descriptor: number, options: LockOptions) {
     this.#folder = folder;
-    this.#handle = handle;
+    this.#descriptor = descriptor;
     this.#options = options;
   }
 
@@ -175,6 +175,6 @@ class Candidacy {
     if (process.platform !== "linux") {
       throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
     }
-    return `/proc/self/fd/${this.#handle.fd}/${name}`;
+    return `/proc/self/fd/${this.#descriptor}/${name}`;
   }
 }

@@ -20,8 +20,8 @@ import {
   writeWhole,
 } from "./files.ts";
 import { encodeLine, format, type LogStart } from "./log.ts";
-import { type FrozenTable, writeSnapshot } from "./snapshot.ts";
-import { names, type Survey } from "./survey.ts";
+import { type State, writeSnapshot } from "./snapshot.ts";
+import { generationOf, names, type Survey } from "./survey.ts";
 
 /** Where a store lives and what it lives on. */
 export interface Place {
@@ -115,34 +115,40 @@ export async function prepareLog(
 
 /** Writes a snapshot whole; returns its length. */
 export async function saveSnapshot(
-  place: Place,
-  start: LogStart,
-  tables: readonly FrozenTable[],
+  { files, folder, now }: Place,
+  state: State,
 ): Promise<number> {
-  const { files, folder, now } = place;
-  const path = join(folder, names.snapshot(start.generation));
+  const path = join(folder, names.snapshot(state.generation));
   const at = new Date(now()).toISOString();
   let length = 0;
   await writeWhole(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...start, at }, tables);
+    length = await writeSnapshot(file, { ...state, at });
   });
   return length;
 }
 
 /** Writes a state as a snapshot with an empty log behind it. */
-export async function saveState(
-  place: Place,
-  start: LogStart,
-  tables: readonly FrozenTable[],
-): Promise<void> {
-  await saveSnapshot(place, start, tables);
-  await createLog(place, start);
+export async function saveState(place: Place, state: State): Promise<void> {
+  await saveSnapshot(place, state);
+  await createLog(place, state);
 }
 
 async function createLog(place: Place, start: LogStart): Promise<void> {
   const log = await prepareLog(place, start);
   await log.publish();
   await log.file.close();
+}
+
+/** Removes all generations older than this one. */
+export async function removeBefore(
+  place: Place,
+  generation: number,
+): Promise<void> {
+  const { files, folder } = place;
+  for (const name of await files.list(folder)) {
+    const older = (generationOf(name) ?? generation) < generation;
+    if (older) await files.remove(join(folder, name));
+  }
 }
 
 /** Makes the last log of a good folder ready to be written on. */

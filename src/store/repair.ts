@@ -50,12 +50,13 @@ export async function repairStore(
     const best = await salvage(folder, files);
     const generation = found.generation + 1;
     const store = best.store === "" ? randomName(place) : best.store;
-    const start = { store, generation, seq: best.seq };
+    const tables = freeze(best.tables);
+    const state = { store, generation, seq: best.seq, tables };
     const old = (await files.list(folder)).filter((name) =>
       generationOf(name) !== undefined || name === "mark" ||
       name === names.meta
     );
-    await saveState(place, start, freeze(best.tables));
+    await saveState(place, state);
     const kept = join(folder, `damaged-${Date.now()}`);
     await makeFolder(files, kept);
     for (const name of old) {

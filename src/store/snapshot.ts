@@ -19,7 +19,7 @@
 
 import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
-import type { Fault } from "./error.ts";
+import { type Fault, StoreError } from "./error.ts";
 import {
   joinLines,
   type Line,
@@ -64,16 +64,23 @@ export function freeze(tables: Tables): FrozenTable[] {
   }));
 }
 
+/** What goes into a snapshot. */
+export interface State extends LogStart {
+  readonly tables: readonly FrozenTable[];
+  /** Looked at between slices: once true, the writing ends with an error. */
+  readonly stopped?: () => boolean;
+}
+
 /** Writes a snapshot in slices and returns its length. */
 export async function writeSnapshot(
   file: OpenFile,
-  start: LogStart & { readonly at: string },
-  tables: readonly FrozenTable[],
+  { tables, stopped, ...start }: State & { readonly at: string },
 ): Promise<number> {
   let crc = 0;
   let length = 0;
   let text = "";
   const write = async () => {
+    if (stopped?.()) throw new StoreError("closed", "the store was closed");
     const bytes = Buffer.from(text);
     text = "";
     crc = crc32(bytes, crc);

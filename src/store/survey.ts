@@ -19,7 +19,12 @@
 
 import { join } from "node:path";
 import { type Fault, StoreError } from "./error.ts";
-import { type FileSystem, readSmall, withFile } from "./files.ts";
+import {
+  type FileSystem,
+  type OpenFile,
+  readSmall,
+  withFile,
+} from "./files.ts";
 import {
   type Apply,
   type LogScan,
@@ -84,6 +89,8 @@ export interface SurveyOptions {
   readonly salvage?: number;
 }
 
+type Use<Result> = (file: OpenFile, name: string) => Promise<Result>;
+
 /** Reads a data folder without changing anything in it. */
 export async function surveyFolder(
   folder: string,
@@ -103,26 +110,18 @@ export async function surveyFolder(
     throw damaged(folder, fault, survey.seq);
   };
 
-  const readLog = (generation: number, apply: Apply) => {
-    const name = names.log(generation);
+  const scan = <Result>(name: string, use: Use<Result>) => {
     if (!present.has(name)) return refuse(whole(name, "it is missing"));
     read.add(name);
-    return withFile(
-      files,
-      join(folder, name),
-      (file) => scanLog(file, name, apply),
-    );
+    return withFile(files, join(folder, name), (file) => use(file, name));
   };
-
-  const readSnapshot = (generation: number, tables: Tables) => {
-    const name = names.snapshot(generation);
-    read.add(name);
-    return withFile(
-      files,
-      join(folder, name),
-      (file) => scanSnapshot(file, name, tables),
+  const readLog = (generation: number, apply: Apply) =>
+    scan(names.log(generation), (file, name) => scanLog(file, name, apply));
+  const readSnapshot = (generation: number, tables: Tables) =>
+    scan(
+      names.snapshot(generation),
+      (file, name) => scanSnapshot(file, name, tables),
     );
-  };
 
   /** Whether what a file says of itself continues what was read so far. */
   const fits = (start: LogStart, generation: number, seq: number) => {

@@ -3,6 +3,8 @@ import { appendFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import { encodeLine } from "../../src/store/log.ts";
 import {
   openStore,
   readStore,
@@ -139,4 +141,68 @@ test("a store whose creation was cut off is made anew", async (t) => {
   await store.close();
   await rm(join(folder, "meta.json"));
   assert.equal((await refused(folder)).fault?.file, "meta.json");
+});
+
+/** A line for a log with all that makes it whole. */
+async function lineFor(log: string, rest: string): Promise<Buffer> {
+  const [header = ""] = (await readFile(log, "utf8")).split("\n");
+  return encodeLine(rest, crc32(JSON.parse(header).salt));
+}
+
+for (
+  const [what, rest] of [
+    ["operation", '"seq":6,"dur":5,"at":"","by":0,"tx":[["move","zoos",1]]}'],
+    ["kind of line", '"seq":6,"note":"hello"}'],
+  ] as const
+) {
+  test(`an ${what} of a later version is refused and nothing is changed`, async (t) => {
+    const folder = await folderFor(t);
+    await fill(folder, 5);
+    const log = join(folder, "wal-1.jsonl");
+    await appendFile(log, await lineFor(log, rest));
+    const error = await refused(folder);
+    assert.equal(error.code, "format");
+    assert.match(error.message, /wal-1\.jsonl.*does not know/);
+  });
+}
+
+test("a whole line of another log does not pass for one of this", async (t) => {
+  const folder = await folderFor(t);
+  await fill(join(folder, "one"), 5);
+  await fill(join(folder, "two"), 6);
+  const log = join(folder, "one/wal-1.jsonl");
+  const whole = await readFile(log);
+  const other = await readFile(join(folder, "two/wal-1.jsonl"), "utf8");
+  const sixth = other.split("\n")[6] ?? "";
+  assert.match(sixth, /"seq":6,/);
+  await appendFile(log, `${sixth}\n`);
+  const error = await refused(join(folder, "one"));
+  assert.equal(error.fault?.byte, whole.length);
+  assert.equal(error.fault?.message, "its checksum does not match");
+  // Without its newline it is the end of a torn write, and not taken either.
+  await writeFile(log, Buffer.concat([whole, Buffer.from(sixth)]));
+  assert.equal((await openFor(t, join(folder, "one"))).seq, 5);
+});
+
+test("lines behind a sector that never reached the disk are cut with it, acknowledged ones are missed", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 1);
+  const log = join(folder, "wal-1.jsonl");
+  const whole = await readFile(log);
+  const zeros = Buffer.alloc(1536);
+  const line = (dur: number) =>
+    lineFor(log, `"seq":9,"dur":${dur},"at":"","by":0,"tx":[]}`);
+  await writeFile(
+    log,
+    Buffer.concat([whole, zeros, Buffer.from("\n"), await line(2)]),
+  );
+  assert.match((await refused(folder)).message, /last good sequence is 1/);
+  await writeFile(
+    log,
+    Buffer.concat([whole, zeros, Buffer.from("\n"), await line(1)]),
+  );
+  const store = await openFor(t, folder);
+  assert.equal(store.seq, 1);
+  assert.equal(store.notices.length, 1);
+  assert.deepEqual(await readFile(log), whole);
 });

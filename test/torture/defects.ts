@@ -63,6 +63,30 @@ export function handle(file: OpenFile): OpenFile {
   };
 }
 
+/** Files in which the copy of a log goes to the log itself. */
+function insteadOfCopy(
+  wrap: (old: OpenFile) => OpenFile,
+): (files: FileSystem) => FileSystem {
+  const pattern = /(wal-\d+\.jsonl)\.tmp$/;
+  return (files) => {
+    const isCopy = async (path: string) =>
+      pattern.test(path) &&
+      (await files.list(dirname(path))).includes(
+        basename(path).replace(pattern, "$1"),
+      );
+    return {
+      ...forward(files),
+      open: async (path, how) =>
+        how === "create" && await isCopy(path)
+          ? wrap(await files.open(path.replace(pattern, "$1"), "write"))
+          : await files.open(path, how),
+      rename: async (from, to) => {
+        if (!await isCopy(from)) await files.rename(from, to);
+      },
+    };
+  };
+}
+
 /** A store some of whose methods are others. */
 function withMethods(store: Store, methods: Partial<Store>): Store {
   return new Proxy(store, {
@@ -93,40 +117,40 @@ export const defects: Readonly<Record<string, Defect>> = {
       withHandles(files, (file, name) => ({
         ...handle(file),
         datasync: () => {
-          const done = file.datasync();
-          if (!/^wal-\d+\.jsonl$/.test(name)) return done;
-          done.catch(() => {});
+          if (!/^wal-\d+\.jsonl$/.test(name)) return file.datasync();
+          setTimeout(() => file.datasync().catch(() => {}), 2);
           return Promise.resolve();
         },
       })),
   },
   "goes on with the old log after a crash": {
     faults: true,
-    files: (files) => {
-      const pattern = /(wal-\d+\.jsonl)\.tmp$/;
-      const isCopy = async (path: string) =>
-        pattern.test(path) &&
-        (await files.list(dirname(path))).includes(
-          basename(path).replace(pattern, "$1"),
-        );
+    files: insteadOfCopy((old) => ({
+      ...handle(old),
+      write: (_bytes, _offset, bytesWritten) =>
+        Promise.resolve({ bytesWritten }),
+      datasync: () => Promise.resolve(),
+    })),
+  },
+  "rewrites the log in place after a crash": {
+    files: insteadOfCopy((old) => {
+      const parts: { bytes: Uint8Array; position: number }[] = [];
       return {
-        ...forward(files),
-        open: async (path, how) => {
-          const copy = how === "create" && await isCopy(path);
-          if (!copy) return await files.open(path, how);
-          const old = await files.open(path.replace(pattern, "$1"), "write");
-          return {
-            ...handle(old),
-            write: (_bytes, _offset, bytesWritten) =>
-              Promise.resolve({ bytesWritten }),
-            datasync: () => Promise.resolve(),
-          };
+        ...handle(old),
+        write: (bytes, offset, length, position) => {
+          const part = bytes.slice(offset, offset + length);
+          parts.push({ bytes: part, position });
+          return Promise.resolve({ bytesWritten: length });
         },
-        rename: async (from, to) => {
-          if (!await isCopy(from)) await files.rename(from, to);
+        datasync: async () => {
+          await old.truncate(0);
+          for (const { bytes, position } of parts) {
+            await old.write(bytes, 0, bytes.length, position);
+          }
+          await old.datasync();
         },
       };
-    },
+    }),
   },
   "tries a failed fsync again": {
     faults: true,

@@ -10,6 +10,7 @@ import {
   openStore,
   type Store,
   type StoreOptions,
+  type Table,
 } from "../../src/store/store.ts";
 import type { Defect } from "./defects.ts";
 import { Disk, type Fate, type Step } from "./disk.ts";
@@ -215,11 +216,15 @@ async function check(
     return openStore(options);
   });
   report.opened++;
-  judge(
-    { zoos: store.table("zoos"), animals: store.table("animals") },
-    history,
-  );
-  await store.close();
+  try {
+    judge(tablesOf(store), history);
+  } finally {
+    await store.close();
+  }
+}
+
+function tablesOf(store: Store): { zoos: Table; animals: Table } {
+  return { zoos: store.table("zoos"), animals: store.table("animals") };
 }
 
 async function live(
@@ -253,8 +258,23 @@ async function live(
     return;
   }
   const store = defect?.store?.(opened) ?? opened;
-  const read = { zoos: store.table("zoos"), animals: store.table("animals") };
   report.opened++;
+  try {
+    await work(store, history, random, report);
+    if (random.chance(0.5)) disk.kill();
+  } finally {
+    await store.close().catch(() => {});
+  }
+}
+
+/** Writes and reads for a while, and judges what it finds. */
+async function work(
+  store: Store,
+  history: History,
+  random: Random,
+  report: SimulationReport,
+): Promise<void> {
+  const read = tablesOf(store);
   judge(read, history);
   rebase(read, history);
   const changes = 20 + random.below(300);
@@ -282,8 +302,6 @@ async function live(
   const before = copyHistory(history);
   if (!store.writable || store.seq === store.durableSeq) judge(read, before);
   report.rotations += store.generation - 1;
-  if (random.chance(0.5)) disk.kill();
-  await store.close().catch(() => {});
 }
 
 function fault(step: Step, random: Random): Fate {

@@ -1,0 +1,310 @@
+/**
+ * The store while it runs: transactions, snapshots beside them, and what to do
+ * on a full disk.
+ */
+
+import { Buffer } from "node:buffer";
+import { errorText, StoreError } from "./error.ts";
+import type { OpenFile } from "./files.ts";
+import { lineOverhead, type Operation } from "./log.ts";
+import { MarkKeeper } from "./mark.ts";
+import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
+import {
+  type OpenLog,
+  type Place,
+  prepareLog,
+  removeBefore,
+  saveSnapshot,
+} from "./recovery.ts";
+import type { Reserve } from "./reserve.ts";
+import { freeze } from "./snapshot.ts";
+import type { Survey } from "./survey.ts";
+import type { StoredTable } from "./table.ts";
+import { LogWriter } from "./writer.ts";
+
+function noticesOf({ torn, log, faults }: Survey): string[] {
+  const notices = faults.map(({ file, byte, line, message }) =>
+    `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
+    "passed over: the generation before it and the logs since are whole"
+  );
+  if (torn === undefined || log === undefined) return notices;
+  return [
+    ...notices,
+    `${torn.file} ended with a torn write at byte ${torn.byte}, line ` +
+    `${torn.line}: ${log.size - log.end} bytes that were never acknowledged ` +
+    "were cut off and kept beside it",
+  ];
+}
+
+/** What an open folder is made of. */
+export interface Parts {
+  readonly place: Place;
+  readonly limits: StoreLimits;
+  readonly log: Log;
+  readonly survey: Survey;
+  readonly writing: OpenLog;
+  readonly mark: OpenFile;
+  readonly reserve: Reserve;
+  readonly release: () => Promise<void>;
+}
+
+/** The one implementation of {@linkcode Store}. */
+export class FileStore implements Store {
+  readonly notices: readonly string[];
+  readonly #parts: Parts;
+  readonly #writer: LogWriter;
+  readonly #mark: MarkKeeper;
+  seq: number;
+  /** The generation of the newest snapshot, and its length. */
+  #base: number;
+  #baseBytes: number;
+  /** How long records are, to guess how long a snapshot will be. */
+  #recordBytes: number;
+  #recordCount: number;
+  #checkpointing: Promise<void> | undefined;
+  #failures = 0;
+  #retryAt = 0;
+  /** Whether deletes were taken since the disk was full. */
+  #thinned = false;
+  #roomTimer: NodeJS.Timeout | undefined;
+  #makingRoom: Promise<void> = Promise.resolve();
+  #closing: Promise<void> | undefined;
+
+  constructor(parts: Parts) {
+    const { survey, limits, place, writing, log } = parts;
+    this.#parts = parts;
+    this.seq = survey.seq;
+    this.#base = survey.base;
+    this.#baseBytes = survey.baseBytes;
+    this.#recordBytes = survey.baseBytes + writing.offset;
+    this.#recordCount = this.#size();
+    this.notices = noticesOf(survey);
+    for (const notice of this.notices) log("error", notice);
+    this.#writer = new LogWriter(writing, survey.seq, {
+      batchBytes: limits.batchBytes,
+      now: place.now,
+      ready: () => this.full ? this.#release() : undefined,
+      advanced: () => this.#advanced(),
+      undone: (error) => this.#undone(error),
+    });
+    this.#mark = new MarkKeeper(parts.mark, {
+      store: survey.store,
+      turn: survey.mark?.turn ?? 0,
+      delay: limits.markDelay,
+      position: () => {
+        const { durableSeq, log: { generation, offset } } = this.#writer;
+        return { generation, seq: durableSeq, offset };
+      },
+      failed: (error) => this.#tell("write the mark", error),
+    });
+    if (this.full) this.#fill();
+    if (survey.faults.length > 0) this.checkpoint().catch(() => {});
+  }
+
+  get durableSeq(): number {
+    return this.#writer.durableSeq;
+  }
+
+  get writable(): boolean {
+    return this.#writer.fault === undefined;
+  }
+
+  get full(): boolean {
+    return this.#parts.reserve.full;
+  }
+
+  get generation(): number {
+    return this.#writer.log.generation;
+  }
+
+  table(name: string): StoredTable {
+    const table = this.#parts.survey.tables.get(name);
+    if (table !== undefined) return table;
+    throw new StoreError("unknown-table", `There is no table "${name}"`);
+  }
+
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    { essential = false }: CommitOptions = {},
+  ): Promise<void> {
+    const at = new Date(this.#parts.place.now()).toISOString();
+    const text = JSON.stringify(operations);
+    const bytes = Buffer.byteLength(text) + lineOverhead;
+    const puts = operations.filter(([kind]) => kind === "put").length;
+    this.#admit(bytes, essential ? 0 : puts);
+    for (const [, name] of operations) this.table(name);
+    const seq = ++this.seq;
+    const undo = operations.map(([kind, name, target]) =>
+      kind === "put"
+        ? this.table(name).put(target, seq)
+        : this.table(name).delete(target, seq)
+    );
+    this.#recordBytes += text.length;
+    this.#recordCount += puts;
+    if (this.full && puts === 0) this.#thinned = true;
+    return new Promise((resolve, reject) => {
+      this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
+    });
+  }
+
+  settled(seq: number): Promise<void> | undefined {
+    if (seq <= this.#writer.durableSeq) return undefined;
+    return this.#writer.settled(seq);
+  }
+
+  checkpoint(): Promise<void> {
+    if (this.#closing !== undefined) return Promise.reject(closed());
+    this.#checkpointing ??= this.#checkpoint().then(() => {
+      this.#failures = 0;
+    }, (error) => {
+      const wait = this.#parts.limits.retry * 2 ** ++this.#failures;
+      this.#retryAt = this.#parts.place.now() + Math.min(wait, 300_000);
+      this.#tell("write a snapshot", error);
+      throw error;
+    }).finally(() => {
+      this.#checkpointing = undefined;
+    });
+    return this.#checkpointing;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  /** Throws, with nothing applied, when a transaction cannot be accepted. */
+  #admit(bytes: number, puts: number): void {
+    const { fault, queuedBytes } = this.#writer;
+    if (this.#closing !== undefined) throw closed();
+    if (fault !== undefined) {
+      const message = "The store is read-only after a disk fault";
+      throw new StoreError("read-only", message, { cause: fault });
+    }
+    if (this.full && puts > 0) {
+      throw new StoreError("disk-full", "There is no space on the disk");
+    }
+    // One that is larger than the whole queue goes alone.
+    const { queueBytes } = this.#parts.limits;
+    if (queuedBytes > 0 && queuedBytes + bytes > queueBytes) {
+      const message = `${queuedBytes} bytes wait to be written already`;
+      throw new StoreError("overloaded", message);
+    }
+  }
+
+  #advanced(): void {
+    this.#mark.touch();
+    const { limits, place } = this.#parts;
+    const guess = this.#guess();
+    const least = Math.max(limits.logBytes, this.#baseBytes, guess);
+    const due = this.#writer.log.offset > least && !this.full &&
+      place.now() >= this.#retryAt && this.#closing === undefined;
+    // A failure is told there, and tried again later.
+    if (due) this.checkpoint().catch(() => {});
+  }
+
+  #undone(error: StoreError): void {
+    this.seq = this.#writer.durableSeq;
+    this.#parts.log("error", error.message);
+    if (error.code === "disk-full") this.#fill();
+  }
+
+  async #checkpoint(): Promise<void> {
+    const { place, survey } = this.#parts;
+    const { files, folder } = place;
+    const need = Math.ceil(this.#guess() * 1.1) + 4096;
+    const free = await files.free(folder);
+    if (free < need) {
+      const message = `there are ${free} bytes of space, it needs ${need}`;
+      throw new StoreError("disk-full", message);
+    }
+    // From here to the promise of `rotate` nothing else can run.
+    const seq = this.seq;
+    const tables = freeze(survey.tables);
+    const generation = this.generation + 1;
+    const start = { store: survey.store, generation, seq };
+    const next = prepareLog(place, start);
+    next.catch(() => {}); // the writer may look at it only later
+    await this.#writer.rotate(seq, next).catch(async (error) => {
+      await next.then(({ discard }) => discard(), () => {});
+      throw error;
+    });
+    const stopped = () => this.#closing !== undefined;
+    const state = { ...start, tables, stopped };
+    const bytes = await saveSnapshot(place, state);
+    const previous = this.#base;
+    this.#base = generation;
+    this.#baseBytes = this.#recordBytes = bytes;
+    this.#recordCount = tables.reduce((sum, { rows }) => sum + rows.length, 0);
+    this.#parts.log("info", "Wrote a snapshot", { generation, seq, bytes });
+    await removeBefore(place, this.full ? generation : previous);
+  }
+
+  /** How long a snapshot would be. */
+  #guess(): number {
+    const each = this.#recordBytes / Math.max(1, this.#recordCount);
+    return Math.round(each * this.#size());
+  }
+
+  #size(): number {
+    let size = 0;
+    for (const table of this.#parts.survey.tables.values()) size += table.size;
+    return size;
+  }
+
+  /** The disk is full: from now on only deletes, until there is space. */
+  #fill(): void {
+    this.#parts.reserve.full = true;
+    if (this.#roomTimer !== undefined || this.#closing !== undefined) return;
+    this.#roomTimer = setTimeout(() => {
+      this.#makingRoom = this.#makeRoom().catch((error) => {
+        this.#tell("make room", error);
+      }).finally(() => {
+        this.#roomTimer = undefined;
+        if (this.full && this.writable) this.#fill();
+      });
+    }, this.#parts.limits.retry).unref();
+  }
+
+  async #makeRoom(): Promise<void> {
+    const { place, limits, reserve, log } = this.#parts;
+    await reserve.fill(limits.batchBytes);
+    if (!this.full) {
+      this.#thinned = false;
+      log("info", "There is space on the disk again");
+    } else if (this.#thinned && place.now() >= this.#retryAt) {
+      // The deletes give their space back in a new snapshot; what is kept
+      // back and the earlier generation make room for it.
+      await removeBefore(place, this.#base);
+      await reserve.release();
+      await this.checkpoint();
+      this.#thinned = false;
+    }
+  }
+
+  /** On a full disk the write itself tells what is wrong. */
+  #release(): Promise<void> {
+    return this.#parts.reserve.release().catch(() => {});
+  }
+
+  #tell(what: string, error: unknown): void {
+    this.#parts.log("error", `Cannot ${what}: ${errorText(error)}`);
+  }
+
+  async #close(): Promise<void> {
+    clearTimeout(this.#roomTimer);
+    try {
+      await this.#makingRoom;
+      await this.#checkpointing?.catch(() => {});
+      await this.#writer.idle();
+      await this.#mark.close(this.writable);
+      await this.#writer.log.file.close();
+    } finally {
+      await this.#parts.release();
+    }
+  }
+}
+
+function closed(): StoreError {
+  return new StoreError("closed", "The store is closed");
+}
