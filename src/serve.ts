@@ -24,10 +24,7 @@ const grace = 10_000;
  */
 export async function serve(config: Config): Promise<void> {
   const log = createLog(config.log);
-  const { env, pid, version } = process;
-  if (env["UV_USE_IO_URING"] === "1") {
-    log("info", "UV_USE_IO_URING=1 can make every write many times slower");
-  }
+  const { pid, version } = process;
   const store = await openDataFolder(config.dataDir, log);
   let listener: Listener;
   try {
