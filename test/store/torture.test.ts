@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { damages, judgeDamage, makeSpecimens } from "../torture/corruption.ts";
-import { defects } from "../torture/defects.ts";
+import { defects, isCaught } from "../torture/defects.ts";
 import { simulate } from "../torture/simulation.ts";
 import { folderFor } from "./support.ts";
 
@@ -38,11 +38,8 @@ for (const [name, defect] of Object.entries(defects)) {
     const options = { folder, lives: 10, states: 6, defect };
     const faults = defect.faults === true;
     for (let seed = 1000; seed < 1100; seed++) {
-      try {
-        await simulate({ ...options, seed, faults });
-      } catch {
-        return;
-      }
+      const simulation = simulate({ ...options, seed, faults });
+      if (await isCaught(defect, simulation)) return;
     }
     assert.fail("it was not caught");
   });

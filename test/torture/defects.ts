@@ -9,22 +9,39 @@ import type { FileSystem, OpenFile, Store } from "../../src/store/store.ts";
 
 /** One way to break the promise. */
 export interface Defect {
+  /** How a test fails that catches it: any other failure does not count. */
+  readonly caught: RegExp;
   readonly files?: (files: FileSystem) => FileSystem;
   readonly store?: (store: Store) => Store;
   /** Whether it shows only when steps fail. */
   readonly faults?: boolean;
 }
 
-type Wrap = (file: OpenFile, name: string, path: string) => OpenFile;
+/** Wraps an open file; `name` tells what its name is now. */
+type Wrap = (file: OpenFile, name: () => string) => OpenFile;
 
 /** Files whose open handles are changed. */
 function withHandles(files: FileSystem, wrap: Wrap): FileSystem {
+  const names = new Map<string, { now: string }>();
   return {
     ...forward(files),
-    open: async (path, how) =>
-      wrap(await files.open(path, how), basename(path), path),
+    open: async (path, how) => {
+      const name = { now: basename(path) };
+      names.set(path, name);
+      return wrap(await files.open(path, how), () => name.now);
+    },
+    rename: async (from, to) => {
+      await files.rename(from, to);
+      const name = names.get(from);
+      if (name === undefined) return;
+      name.now = basename(to);
+      names.set(to, name);
+    },
   };
 }
+
+/** The log while transactions are written to it: the only one of its name. */
+const log = /^wal-\d+\.jsonl$/;
 
 /** All operations of a file system, as properties that can be spread. */
 export function forward(files: FileSystem): FileSystem {
@@ -41,13 +58,12 @@ export function forward(files: FileSystem): FileSystem {
 
 function without(pattern: RegExp): (files: FileSystem) => FileSystem {
   return (files) =>
-    withHandles(
-      files,
-      (file, name) =>
-        pattern.test(name)
-          ? { ...handle(file), datasync: () => Promise.resolve() }
-          : file,
-    );
+    withHandles(files, (file, name) => ({
+      ...handle(file),
+      datasync: async () => {
+        if (!pattern.test(name())) await file.datasync();
+      },
+    }));
 }
 
 /** All operations of an open file, as properties that can be spread. */
@@ -69,11 +85,13 @@ function insteadOfCopy(
 ): (files: FileSystem) => FileSystem {
   const pattern = /(wal-\d+\.jsonl)\.tmp$/;
   return (files) => {
-    const isCopy = async (path: string) =>
-      pattern.test(path) &&
-      (await files.list(dirname(path))).includes(
-        basename(path).replace(pattern, "$1"),
-      );
+    // Not the second attempt to make a store, whose first was cut off.
+    const isCopy = async (path: string) => {
+      if (!pattern.test(path)) return false;
+      const present = await files.list(dirname(path));
+      return present.includes("meta.json") &&
+        present.includes(basename(path).replace(pattern, "$1"));
+    };
     return {
       ...forward(files),
       open: async (path, how) =>
@@ -85,6 +103,34 @@ function insteadOfCopy(
       },
     };
   };
+}
+
+/** Files in which the log claims the length that its writes should have. */
+function withUncountedWrites(
+  files: FileSystem,
+  write: (
+    write: () => Promise<{ readonly bytesWritten: number }>,
+    length: number,
+  ) => Promise<number>,
+): FileSystem {
+  return withHandles(files, (file, name) => {
+    let end = 0;
+    return {
+      ...handle(file),
+      write: async (bytes, offset, length, position) => {
+        const whole = () => file.write(bytes, offset, length, position);
+        if (!log.test(name())) return await whole();
+        const bytesWritten = await write(whole, length);
+        end = position + bytesWritten;
+        return { bytesWritten };
+      },
+      // The length of the file would tell.
+      stat: async () => {
+        const found = await file.stat();
+        return log.test(name()) ? { ...found, size: end } : found;
+      },
+    };
+  });
 }
 
 /** A store some of whose methods are others. */
@@ -99,29 +145,62 @@ function withMethods(store: Store, methods: Partial<Store>): Store {
   });
 }
 
+function either(...patterns: readonly RegExp[]): RegExp {
+  return new RegExp(patterns.map(({ source }) => source).join("|"));
+}
+
+/** What was acknowledged is gone: by the books, or by the store's own word. */
+const lost = either(
+  /a later one was acknowledged/,
+  /the mark proves/,
+  /wal-\d+\.jsonl is damaged \(byte \d+, line \d+: its checksum/,
+  /wal-\d+\.jsonl is damaged \(byte \d+: it ends without a seal/,
+);
+const headless = /it has no header|its header's checksum/;
+
+/** Whether a simulation of a store with a defect fails as it must. */
+export async function isCaught(
+  defect: Defect | undefined,
+  simulation: Promise<unknown>,
+): Promise<boolean> {
+  try {
+    await simulation;
+    return false;
+  } catch (error) {
+    const { message } = error instanceof Error ? error : { message: "" };
+    return defect?.caught.test(message) === true;
+  }
+}
+
 /** The defects, by what they are. */
 export const defects: Readonly<Record<string, Defect>> = {
-  "skips the fsync of the log": { files: without(/^wal-/) },
+  "skips the fsync of the log": { files: without(log), caught: lost },
   "skips the fsync of a new log or copy": {
     files: without(/^wal-\d+\.jsonl\.tmp$/),
+    caught: either(headless, lost),
   },
-  "skips the fsync of the snapshot": { files: without(/^snapshot-/) },
+  "skips the fsync of the snapshot": {
+    files: without(/^snapshot-/),
+    caught: /snapshot-\d+\.json is damaged/,
+  },
   "skips the fsync of the folder": {
     files: (files) => ({
       ...forward(files),
       syncFolder: () => Promise.resolve(),
     }),
+    caught: either(/it is missing|no log/, lost),
   },
   "acknowledges before the fsync has ended": {
     files: (files) =>
       withHandles(files, (file, name) => ({
         ...handle(file),
         datasync: () => {
-          if (!/^wal-\d+\.jsonl$/.test(name)) return file.datasync();
+          if (!log.test(name())) return file.datasync();
           setTimeout(() => file.datasync().catch(() => {}), 2);
           return Promise.resolve();
         },
       })),
+    caught: lost,
   },
   "goes on with the old log after a crash": {
     faults: true,
@@ -131,6 +210,7 @@ export const defects: Readonly<Record<string, Defect>> = {
         Promise.resolve({ bytesWritten }),
       datasync: () => Promise.resolve(),
     })),
+    caught: lost,
   },
   "rewrites the log in place after a crash": {
     files: insteadOfCopy((old) => {
@@ -151,42 +231,38 @@ export const defects: Readonly<Record<string, Defect>> = {
         },
       };
     }),
+    caught: either(headless, lost),
   },
   "tries a failed fsync again": {
     faults: true,
     files: (files) =>
-      withHandles(files, (file) => ({
+      withHandles(files, (file, name) => ({
         ...handle(file),
-        datasync: () => file.datasync().catch(() => file.datasync()),
+        datasync: () =>
+          file.datasync().catch((error) => {
+            if (!log.test(name())) throw error;
+            return file.datasync();
+          }),
       })),
+    caught: lost,
   },
   "swallows a write error": {
     faults: true,
     files: (files) =>
-      withHandles(files, (file) => ({
-        ...handle(file),
-        write: (bytes, offset, length, position) =>
-          file.write(bytes, offset, length, position).catch(() => ({
-            bytesWritten: length,
-          })),
-      })),
+      withUncountedWrites(files, async (write, length) => {
+        await write().catch(() => {});
+        return length;
+      }),
+    caught: lost,
   },
   "does not look how much was written": {
     faults: true,
     files: (files) =>
-      withHandles(files, (file) => {
-        let end = 0;
-        return {
-          ...handle(file),
-          write: async (bytes, offset, length, position) => {
-            await file.write(bytes, offset, length, position);
-            end = position + length;
-            return { bytesWritten: length };
-          },
-          // The length of the file would tell.
-          stat: async () => ({ ...await file.stat(), size: end }),
-        };
+      withUncountedWrites(files, async (write, length) => {
+        await write();
+        return length;
       }),
+    caught: lost,
   },
   "applies half a cascade": {
     store: (store) =>
@@ -197,9 +273,11 @@ export const defects: Readonly<Record<string, Defect>> = {
           await store.commit(operations.slice(half), by);
         },
       }),
+    caught: /is at none of its versions/,
   },
   "shows what is not durable": {
     store: (store) => withMethods(store, { settled: () => undefined }),
+    caught: /later one was shown|a reader was shown the refused/,
   },
   "acknowledges at once": {
     store: (store) =>
@@ -209,5 +287,6 @@ export const defects: Readonly<Record<string, Defect>> = {
           return Promise.resolve();
         },
       }),
+    caught: /later one was acknowledged/,
   },
 };

@@ -150,6 +150,7 @@ export class Disk implements FileSystem {
   capacity: number;
   steps = 0;
   bytesWritten = 0;
+  failedSyncs = 0;
   #dead = false;
   #entries: Entries = new Map();
   #durable: Entries = new Map();
@@ -289,7 +290,10 @@ export class Disk implements FileSystem {
         return { bytesWritten: taken };
       },
       datasync: () =>
-        this.#step("sync", name, () => node.sync(), () => node.failSync()),
+        this.#step("sync", name, () => node.sync(), () => {
+          this.failedSyncs++;
+          node.failSync();
+        }),
       truncate: (size) => this.#step("truncate", name, () => node.resize(size)),
       stat: async () => {
         await this.#step("stat", name, () => {});

@@ -127,17 +127,18 @@ export function judge(
 ): void {
   let records = 0;
   for (const [key, book] of history) {
-    const least = Math.max(book.acknowledged, book.seen);
     const stored = stateOf(tables, key);
+    const least = Math.max(book.acknowledged, book.seen);
     let found = -1;
-    for (let version = book.sent; version >= least && found < 0; version--) {
+    for (let version = book.sent; version >= 0 && found < 0; version--) {
       if (book.refused.has(version) && version !== least) continue;
       if (stored === JSON.stringify(recordsAt(key, version))) found = version;
     }
-    if (found < 0) {
+    if (found < least) {
+      const range = `it should be at one from ${least} to ${book.sent} ` +
+        `(without ${[...book.refused]})`;
       throw new Error(
-        `Key ${key} should be at a version from ${least} to ${book.sent} ` +
-          `(without ${[...book.refused]}), but is ${stored.slice(0, 200)}`,
+        `Key ${key} ${blame(key, found, book, stored)}; ${range}`,
       );
     }
     records += recordsAt(key, found).length;
@@ -146,6 +147,26 @@ export function judge(
   if (total !== records) {
     throw new Error(`There are ${total} records, ${records} are accounted for`);
   }
+}
+
+/** What is wrong with a key that is at none of the versions it may have. */
+function blame(
+  key: number,
+  found: number,
+  { acknowledged, sent }: KeyHistory,
+  stored: string,
+): string {
+  const versions = Array.from({ length: sent + 1 }, (_, version) => version);
+  const is = (version: number) =>
+    stored === JSON.stringify(recordsAt(key, version));
+  if (found >= 0) {
+    const why = found < acknowledged ? "acknowledged" : "shown";
+    return `went back to version ${found}, though a later one was ${why}`;
+  }
+  const refused = versions.find(is);
+  return refused === undefined
+    ? `is at none of its versions, but at ${stored.slice(0, 200)}`
+    : `is at version ${refused}, which "nothing was changed" was answered to`;
 }
 
 /** All records of a key as text. */

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { damages, judgeDamage, makeSpecimens } from "./corruption.ts";
-import { defects } from "./defects.ts";
+import { defects, isCaught } from "./defects.ts";
 import { fullDisk } from "./full.ts";
 import { lockContests, lockRounds } from "./locks.ts";
 import { killRounds, powerRounds, straceRounds } from "./processes.ts";
@@ -77,8 +77,8 @@ async function seededDefects(from: number): Promise<void> {
       if (tries === 200) throw new Error(`A store that ${name} passes`);
       const options = { folder: folder(), lives: 10, states: 6, defect };
       const faults = defect.faults === true;
-      caught = await simulate({ ...options, faults, seed: from + tries })
-        .then(() => false, () => true);
+      const simulation = simulate({ ...options, faults, seed: from + tries });
+      caught = await isCaught(defect, simulation);
     }
     say(`Seeded defect, caught in life ${tries} × 10`, name);
   }
@@ -110,14 +110,10 @@ async function powerCuts(rounds: number, random: Random): Promise<void> {
     say(skipped ? "!!! SKIPPED" : `Power cuts on ${type}`, result);
     if (skipped) continue;
     const defect = "skips the fsync of the log";
-    const caught = await powerRounds({
-      folder: folder(),
-      rounds: 20,
-      random,
-      type,
-      defect,
-    }).then(() => false, () => true);
-    if (!caught) throw new Error(`A store that ${defect} survives on ${type}`);
+    const options = { folder: folder(), rounds: 20, random, type, defect };
+    if (!await isCaught(defects[defect], powerRounds(options))) {
+      throw new Error(`A store that ${defect} survives on ${type}`);
+    }
     say(`Seeded defect, caught by power cuts on ${type}`, defect);
   }
 }

@@ -81,14 +81,14 @@ export async function simulate(
     try {
       await live(disk, history, random, simulation, report);
       report.lives++;
-      // A process that only died leaves its page cache; a power cut does not.
-      const killed = random.chance(0.3);
-      let next = killed
-        ? disk.survivor(await folder())
-        : disk.crash(await folder(), random);
-      for (let state = 1; state < simulation.states && !killed; state++) {
+      for (let state = 1; state < simulation.states; state++) {
         await check(disk.crash(await folder(), random), history, report);
       }
+      // A process that only died leaves its page cache; a power cut does not.
+      // Behind a failed sync that cache holds what is not on the disk.
+      let next = random.chance(disk.failedSyncs > 0 ? 0.7 : 0.3)
+        ? disk.survivor(await folder())
+        : disk.crash(await folder(), random);
       if (random.chance(0.1) && report.lives > 0) {
         next = new Disk({ folder: await folder() });
         history = new Map();
@@ -294,10 +294,9 @@ async function work(
       await turnOf();
     }
   };
-  const readers = [reader(), reader()];
-  await Promise.all(Array.from({ length: keys }, (_, key) => client(key + 1)));
-  reading = false;
-  await Promise.all(readers);
+  const clients = Array.from({ length: keys }, (_, key) => client(key + 1));
+  const written = Promise.all(clients).finally(() => reading = false);
+  await Promise.all([written, reader(), reader()]);
   // What is in memory is right too, whatever the disk did.
   const before = copyHistory(history);
   if (!store.writable || store.seq === store.durableSeq) judge(read, before);
@@ -309,7 +308,12 @@ export const injected = new Map<string, number>();
 
 function fault(step: Step, random: Random): Fate {
   // There are more ways for a write to fail, and most let the store live on.
-  if (!random.chance(step.kind === "write" ? 0.05 : 0.01)) return undefined;
+  const odds = step.kind === "write"
+    ? 0.05
+    : step.kind === "sync"
+    ? 0.03
+    : 0.01;
+  if (!random.chance(odds)) return undefined;
   const fate = chooseFault(step, random);
   const kind = `${step.kind} ${fate?.error ?? "short"}`;
   injected.set(kind, (injected.get(kind) ?? 0) + 1);
