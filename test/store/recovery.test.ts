@@ -143,6 +143,32 @@ test("a store whose creation was cut off is made anew", async (t) => {
   assert.equal((await refused(folder)).fault?.file, "meta.json");
 });
 
+test("a store that has lost all but its meta file is refused", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 3);
+  for (const name of ["wal-1.jsonl", "mark"]) await rm(join(folder, name));
+  const error = await refused(folder);
+  assert.equal(error.code, "damaged");
+  assert.equal(error.fault?.file, "wal-1.jsonl");
+  assert.match(error.message, /wal-1\.jsonl is damaged .*missing/);
+  assert.equal((await readStore(folder)).refusal?.message, error.message);
+});
+
+for (const log of ["that is gone", "without a transaction"]) {
+  test(`a mark that proves transactions forbids to begin anew beside a log ${log}`, async (t) => {
+    const folder = await folderFor(t);
+    await fill(folder, 3);
+    await rm(join(folder, "meta.json"));
+    const path = join(folder, "wal-1.jsonl");
+    const [header = ""] = (await readFile(path, "utf8")).split(/(?<=\n)/);
+    if (log === "that is gone") await rm(path);
+    else await writeFile(path, header);
+    const error = await refused(folder);
+    assert.equal(error.code, "damaged");
+    assert.equal((await readStore(folder)).refusal?.message, error.message);
+  });
+}
+
 /** A line for a log with all that makes it whole. */
 async function lineFor(log: string, rest: string): Promise<Buffer> {
   const [header = ""] = (await readFile(log, "utf8")).split("\n");

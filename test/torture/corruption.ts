@@ -21,6 +21,8 @@ export interface Specimen {
   readonly files: Map<string, Buffer>;
   /** The state at each sequence, as text. */
   readonly states: readonly string[];
+  /** The last log, where a seal ends it: nothing may be behind that. */
+  readonly sealed?: string;
 }
 
 /** One way to damage a store. */
@@ -35,11 +37,15 @@ export interface Damage {
 
 const limits = { reserveBytes: 0 };
 
-/** Makes stores: with a generation before the last and without, with a mark and without. */
+/**
+ * Makes stores: with a generation before the last and without, with a mark and
+ * without; one whose last log is sealed, as a power cut leaves it before the
+ * next has its name; and those that never wrote a snapshot.
+ */
 export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   const disk = new Disk({ folder });
   const options = { folder, files: disk, tables, limits };
-  const store = await openStore(options);
+  let store = await openStore(options);
   const states = [stateOf(store)];
   const step = async (key: number, version: number) => {
     const done = store.commit(change(key, version), key);
@@ -47,8 +53,13 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
     return await done;
   };
   for (const key of [1, 2]) await step(key, key);
+  await store.close();
+  const first = { files: disk.contents(), states: [...states] };
+  first.files.delete("reserve");
+  store = await openStore(options);
   await store.checkpoint();
   for (const key of [1, 2]) await step(key, key + 2);
+  const sealed = [...states];
   await store.checkpoint();
   await step(1, 6);
   await Promise.all([step(2, 7), step(3, 1), step(4, 3)]);
@@ -67,6 +78,18 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
       name: "one generation",
       files: only(/^(meta\.json|.*-3\..*)$/),
       states,
+    },
+    {
+      name: "a sealed last log",
+      files: only(/^(meta\.json|.*-2\..*)$/),
+      states: sealed,
+      sealed: "wal-2.jsonl",
+    },
+    { ...first, name: "no snapshot and a mark" },
+    {
+      ...first,
+      name: "no snapshot",
+      files: new Map([...first.files].filter(([name]) => name !== "mark")),
     },
   ];
 }
@@ -118,14 +141,33 @@ export function* damages(
       yield { ...place, what: `has ${what} swapped`, bytes: join(swapped) };
       byte += line.length;
     }
-    yield {
-      file,
-      what: "has something behind its end",
-      byte: bytes.length,
-      bytes: Buffer.concat([bytes, Buffer.from("{}\n")]),
-    };
+    for (const [what, text] of behind) {
+      const longer = Buffer.concat([bytes, Buffer.from(text)]);
+      yield { file, what, byte: bytes.length, bytes: longer };
+    }
+    for (const text of file === "meta.json" ? notMeta : []) {
+      yield { file, what: `is ${text}`, byte: 0, bytes: Buffer.from(text) };
+    }
   }
 }
+
+/** What may stand behind the end of a file. */
+const behind = [
+  ["has an unknown line behind its end", "{}\n"],
+  ["has an unfinished line behind its end", '{"crc":"00000000","seq":'],
+  ["has zeros behind its end", "\0".repeat(1024)],
+  ["has a line of zeros behind its end", `${"\0".repeat(1024)}\n`],
+] as const;
+
+/** JSON that says nothing of a store. */
+const notMeta = [
+  "null",
+  "1",
+  '"store"',
+  "[]",
+  "{}",
+  '{"format":1,"store":null}',
+];
 
 /** Opens a damaged store and throws when what comes of it is wrong. */
 export async function judgeDamage(
@@ -164,6 +206,8 @@ export async function judgeDamage(
   const { seq } = store;
   const found = stateOf(store);
   await store.close();
+  const atEnd = what.endsWith("behind its end");
+  if (file === specimen.sealed && atEnd) fail("it was opened");
   const last = specimen.states.length - 1;
   const known = files.has("mark") && file !== "mark" ? last : 0;
   if (found !== specimen.states[seq]) fail("the state is wrong");
@@ -179,9 +223,11 @@ export async function judgeDamage(
 function isEnd(damage: Damage, specimen: Specimen): boolean {
   const whole = specimen.files.get(damage.file);
   if (damage.file === "meta.json") return true;
-  return damage.bytes !== undefined && whole !== undefined &&
-    damage.bytes.length === whole.length - 1 &&
-    whole.subarray(0, -1).equals(damage.bytes);
+  if (damage.bytes === undefined || whole === undefined) return false;
+  // A seal that is missing is no loss: the log only goes on.
+  const { length } = damage.bytes;
+  return (length === whole.length - 1 || damage.file === specimen.sealed) &&
+    whole.subarray(0, length).equals(damage.bytes);
 }
 
 /** Whether an error names the damaged file and a place at or before the damage. */
