@@ -76,6 +76,7 @@ export async function repairStore(
       if (name !== names.meta) await keep(name);
     }
     await files.syncFolder(kept);
+    await files.syncFolder(folder);
     await writeMeta(place, store);
     const after = await surveyFolder(folder, { files, tables: [] });
     if (after.refusal !== undefined) throw after.refusal;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { cp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
@@ -10,7 +10,6 @@ import {
   realFiles,
   repairStore,
 } from "../../src/store/store.ts";
-import { Disk } from "../torture/disk.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";
 
 async function damage(path: string, text: string): Promise<void> {
@@ -103,45 +102,56 @@ test("of two ways to the same sequence a repair takes the one without damage", a
   assert.deepEqual(ids, [1, 2, 3, 4, 5, 6, 7]);
 });
 
+/** The machine's files, up to a number of changes; then a process that is dead. */
+function dyingAfter(steps: number): FileSystem {
+  let left = steps;
+  const live = <T>(work: () => Promise<T>): Promise<T> =>
+    left-- > 0 ? work() : Promise.reject(new Error("dead"));
+  return {
+    ...realFiles,
+    open: (path, how) =>
+      how === "read"
+        ? realFiles.open(path, how)
+        : live(() => realFiles.open(path, how)),
+    rename: (from, to) => live(() => realFiles.rename(from, to)),
+    remove: (path) =>
+      path.includes("lock-")
+        ? realFiles.remove(path)
+        : live(() => realFiles.remove(path)),
+    makeFolder: (path) => live(() => realFiles.makeFolder(path)),
+  };
+}
+
 test("a repair that is interrupted anywhere is refused until it is repeated, and loses no file", async (t) => {
-  const folder = await folderFor(t);
-  const disk = new Disk({ folder });
-  const small = { reserveBytes: 0 };
-  const options = { folder, tables, limits: small };
-  const store = await openStore({ ...options, files: disk });
-  for (let id = 1; id <= 6; id++) {
-    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
-  }
+  const original = join(await folderFor(t), "original");
+  await fill(original, 6);
+  const store = await openFor(t, original);
   await store.checkpoint();
   await store.commit([["put", "zoos", { id: 7, name: "Zoo 7" }]], 0);
   await store.close();
-  const files = disk.contents();
-  const snapshot = files.get("snapshot-2.json");
-  snapshot?.set(Buffer.from("#"), snapshot.indexOf('{"id":3'));
-  files.delete("wal-1.jsonl");
-  for (let steps = 1;; steps++) {
-    const dying = Disk.of(folder, files);
-    let done = 0;
-    dying.fate = () => {
-      if (++done === steps) dying.kill();
-      return undefined;
-    };
-    const finished = await repairStore(folder, dying)
+  await damage(join(original, "snapshot-2.json"), '{"id":3');
+  await rm(join(original, "wal-1.jsonl"));
+  const damaged = await readFile(join(original, "snapshot-2.json"));
+  let repaired = false;
+  for (let steps = 0; !repaired; steps++) {
+    const folder = `${original}-${steps}`;
+    await cp(original, folder, { recursive: true });
+    repaired = await repairStore(folder, dyingAfter(steps))
       .then(() => true, () => false);
-    const after = dying.survivor(folder);
-    if (finished) break;
-    const opened = await openStore({ ...options, files: after })
-      .then(async (store) => {
-        await store.close();
-        return true;
-      }, () => false);
-    if (opened) {
-      // Only when all that was damaged had been put aside.
-      assert.ok(!after.contents().has("snapshot-2.json"), `step ${steps}`);
-      continue;
+    if (!repaired) {
+      await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
+      const { seq } = await repairStore(folder);
+      assert.equal(seq, 7, `interrupted after ${steps} steps`);
     }
-    const { seq } = await repairStore(folder, after);
-    assert.equal(seq, 7, `interrupted at step ${steps}`);
+    const kept = (await readdir(folder, { recursive: true }))
+      .filter((name) => /damaged-.*snapshot-2/.test(name));
+    assert.equal(kept.length, 1, `interrupted after ${steps} steps`);
+    const copy = await readFile(join(folder, kept[0] ?? ""));
+    assert.deepEqual(copy, damaged);
+    const opened = await openFor(t, folder);
+    assert.equal(opened.table("zoos").size, 6);
+    await opened.close();
+    assert.ok(steps < 50);
   }
 });
 
