@@ -13,7 +13,7 @@ import {
 } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
-import { tables } from "./simulation.ts";
+import { tables } from "./scene.ts";
 
 /** A store to be damaged, and what is known of it. */
 export interface Specimen {

@@ -15,6 +15,8 @@ export interface Defect {
   readonly store?: (store: Store) => Store;
   /** Whether it shows only when steps fail. */
   readonly faults?: boolean;
+  /** Whether it shows only on starts with a full disk. */
+  readonly full?: boolean;
 }
 
 /** Wraps an open file; `name` tells what its name is now. */
@@ -133,6 +135,30 @@ function withUncountedWrites(
   });
 }
 
+/** Files without the first fsync of the folder behind a write without space. */
+function withoutSyncWhenFull(files: FileSystem): FileSystem {
+  let full = false;
+  const wrapped = withHandles(files, (file) => ({
+    ...handle(file),
+    write: async (...args) => {
+      try {
+        return await file.write(...args);
+      } catch (error) {
+        full = true;
+        throw error;
+      }
+    },
+  }));
+  return {
+    ...wrapped,
+    syncFolder: async (folder) => {
+      const skipped = full;
+      full = false;
+      if (!skipped) await files.syncFolder(folder);
+    },
+  };
+}
+
 /** A store some of whose methods are others. */
 function withMethods(store: Store, methods: Partial<Store>): Store {
   return new Proxy(store, {
@@ -158,13 +184,13 @@ const lost = either(
 );
 const headless = /it has no header|its header's checksum/;
 
-/** Whether a simulation of a store with a defect fails as it must. */
+/** Whether the torture of a store with a defect fails as it must. */
 export async function isCaught(
   defect: Defect | undefined,
-  simulation: Promise<unknown>,
+  torture: Promise<unknown>,
 ): Promise<boolean> {
   try {
-    await simulation;
+    await torture;
     return false;
   } catch (error) {
     const { message } = error instanceof Error ? error : { message: "" };
@@ -189,6 +215,11 @@ export const defects: Readonly<Record<string, Defect>> = {
       syncFolder: () => Promise.resolve(),
     }),
     caught: either(/it is missing|no log/, lost),
+  },
+  "removes the old before the new has its name, on a full disk": {
+    full: true,
+    files: withoutSyncWhenFull,
+    caught: /wal-\d+\.jsonl is damaged \(byte 0: it is missing/,
   },
   "acknowledges before the fsync has ended": {
     files: (files) =>

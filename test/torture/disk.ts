@@ -28,6 +28,10 @@ const sector = 512;
 export interface Step {
   readonly kind:
     | "create"
+    | "open"
+    | "list"
+    | "free"
+    | "read"
     | "write"
     | "sync"
     | "truncate"
@@ -151,6 +155,8 @@ export class Disk implements FileSystem {
   steps = 0;
   bytesWritten = 0;
   failedSyncs = 0;
+  /** All steps so far, as text, with those of the lives before. */
+  readonly trace: string[] = [];
   #dead = false;
   #entries: Entries = new Map();
   #durable: Entries = new Map();
@@ -162,6 +168,11 @@ export class Disk implements FileSystem {
     this.capacity = options.capacity ?? Infinity;
   }
 
+  /** Whether the process was killed. */
+  get dead(): boolean {
+    return this.#dead;
+  }
+
   /** From now on nothing is written any more: the process was killed. */
   kill(): void {
     this.#dead = true;
@@ -170,6 +181,7 @@ export class Disk implements FileSystem {
   /** The disk as the next process finds it when only the process died. */
   survivor(folder: string): Disk {
     const disk = new Disk({ folder, capacity: this.capacity });
+    disk.trace.push(...this.trace, "the process died");
     disk.#entries = this.#entries;
     disk.#durable = this.#durable;
     disk.#changes = this.#changes;
@@ -179,6 +191,7 @@ export class Disk implements FileSystem {
   /** What {@linkcode survivor} gives, as a disk of its own. */
   copy(folder: string): Disk {
     const disk = new Disk({ folder, capacity: this.capacity });
+    disk.trace.push(...this.trace, "the process died");
     const copies = new Map<Node, Node>();
     const copyOf = (entries: Entries) =>
       new Map([...entries].map(([name, node]) => {
@@ -203,7 +216,7 @@ export class Disk implements FileSystem {
   /** The disk as a power cut may leave it. */
   crash(folder: string, random: Random): Disk {
     const entries = new Map(this.#durable);
-    const style = random.below(4);
+    const style = random.below(5);
     const cut = random.below(this.#changes.length + 1);
     for (const [index, change] of this.#changes.entries()) {
       const kept = style === 0
@@ -212,10 +225,13 @@ export class Disk implements FileSystem {
         ? true
         : style === 2
         ? index < cut
+        : style === 3
+        ? index >= cut
         : random.chance(0.5);
       if (kept) change(entries);
     }
     const disk = new Disk({ folder, capacity: this.capacity });
+    disk.trace.push(...this.trace, "the power was cut");
     for (const [name, node] of entries) {
       const fresh = new Node();
       fresh.cache = node.crash(random);
@@ -259,25 +275,36 @@ export class Disk implements FileSystem {
         if (old === undefined) this.#change((to) => to.set(name, node));
         else old.resize(0);
       });
+    } else {
+      await this.#step("open", name, () => {});
     }
     const node = this.#entries.get(name);
     if (node === undefined) throw failure("ENOENT");
     return this.#file(name, node);
   }
 
-  #file(name: string, node: Node): OpenFile {
+  #file(opened: string, node: Node): OpenFile {
+    // A file is known by the name that it has now.
+    const nameNow = () => {
+      for (const [name, each] of this.#entries) if (each === node) return name;
+      return opened;
+    };
     return {
       fd: -1,
-      read: (into, offset, length, position) => {
-        const part = node.cache.subarray(position, position + length);
-        into.set(part, offset);
-        return Promise.resolve({ bytesRead: part.length });
+      read: async (into, offset, length, position) => {
+        let bytesRead = 0;
+        await this.#step("read", nameNow(), () => {
+          const part = node.cache.subarray(position, position + length);
+          into.set(part, offset);
+          bytesRead = part.length;
+        });
+        return { bytesRead };
       },
       write: async (bytes, offset, length, position) => {
         // Taken at once: what the caller does to its buffer later is a defect.
         const whole = Buffer.from(bytes.subarray(offset, offset + length));
         let taken = length;
-        await this.#step("write", name, (fate) => {
+        await this.#step("write", nameNow(), (fate) => {
           const grown = Math.max(0, position + length - node.cache.length);
           const free = this.#free();
           if (grown > free) taken = Math.max(0, length - (grown - free));
@@ -290,13 +317,14 @@ export class Disk implements FileSystem {
         return { bytesWritten: taken };
       },
       datasync: () =>
-        this.#step("sync", name, () => node.sync(), () => {
+        this.#step("sync", nameNow(), () => node.sync(), () => {
           this.failedSyncs++;
           node.failSync();
         }),
-      truncate: (size) => this.#step("truncate", name, () => node.resize(size)),
+      truncate: (size) =>
+        this.#step("truncate", nameNow(), () => node.resize(size)),
       stat: async () => {
-        await this.#step("stat", name, () => {});
+        await this.#step("stat", nameNow(), () => {});
         const nlink = [...this.#entries.values()].includes(node) ? 1 : 0;
         return { size: node.cache.length, nlink };
       },
@@ -327,6 +355,7 @@ export class Disk implements FileSystem {
   }
 
   async list(folder: string): Promise<string[]> {
+    await this.#step("list", "", () => {});
     const locks = (await realFiles.list(folder)).filter(isLock);
     return [...this.#entries.keys(), ...locks];
   }
@@ -342,8 +371,9 @@ export class Disk implements FileSystem {
     });
   }
 
-  free(): Promise<number> {
-    return Promise.resolve(this.#free());
+  async free(_folder: string): Promise<number> {
+    await this.#step("free", "", () => {});
+    return this.#free();
   }
 
   #free(): number {
@@ -366,7 +396,10 @@ export class Disk implements FileSystem {
     // A turn of the event loop for each: as it is with real files.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#dead) throw failure("EIO");
-    const fate = await this.fate({ kind, name, number: ++this.steps });
+    const number = ++this.steps;
+    const fate = await this.fate({ kind, name, number });
+    const end = this.#dead ? "dead" : fate === undefined ? "" : fate;
+    this.trace.push(`${number} ${kind} ${name} ${JSON.stringify(end)}`);
     if (this.#dead) throw failure("EIO");
     if (fate?.error !== undefined && !fate.half) {
       failed();

@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
-import { tables } from "./simulation.ts";
+import { tables } from "./scene.ts";
 
 const limits = {
   logBytes: 200_000,

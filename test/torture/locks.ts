@@ -8,7 +8,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import type { Random } from "./random.ts";
-import { tables } from "./simulation.ts";
+import { tables } from "./scene.ts";
 
 const program = fileURLToPath(new URL("../store/process.ts", import.meta.url));
 

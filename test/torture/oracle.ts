@@ -210,3 +210,13 @@ export function copyHistory(history: History): History {
     { ...book, refused: new Set(book.refused) },
   ]));
 }
+
+/** The books as text. */
+export function describe(history: History): string {
+  const books = [...history].map(([key, book]) => ({
+    key,
+    ...book,
+    refused: [...book.refused],
+  }));
+  return JSON.stringify(books, null, 1);
+}

@@ -16,9 +16,9 @@ import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openStore, readStore, type Table } from "../../src/store/store.ts";
-import { type History, historyOf, judge, rebase } from "./oracle.ts";
+import { describe, type History, historyOf, judge, rebase } from "./oracle.ts";
 import type { Random } from "./random.ts";
-import { tables } from "./simulation.ts";
+import { tables } from "./scene.ts";
 
 const program = fileURLToPath(new URL("worker.ts", import.meta.url));
 
@@ -387,12 +387,7 @@ async function keep<Result>(
   try {
     return await work();
   } catch (error) {
-    const books = [...history].map(([key, book]) => ({
-      key,
-      ...book,
-      refused: [...book.refused],
-    }));
-    writeFileSync(join(folder, "history.json"), JSON.stringify(books, null, 1));
+    writeFileSync(join(folder, "history.json"), describe(history));
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The long torture of the store. Each kind runs as often as told; `--duration`
  * repeats all kinds until the seconds are over. On a failure it prints the
- * seed, keeps the folder, and ends with 1.
+ * seed, keeps the files, the steps and the books, tells where, and ends with 1.
  */
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -15,12 +15,9 @@ import { fullDisk } from "./full.ts";
 import { lockContests, lockRounds } from "./locks.ts";
 import { killRounds, powerRounds, straceRounds } from "./processes.ts";
 import { Random } from "./random.ts";
-import {
-  everyStep,
-  injected,
-  simulate,
-  type SimulationReport,
-} from "./simulation.ts";
+import type { SimulationReport } from "./scene.ts";
+import { injected, simulate, simulateDefect } from "./simulation.ts";
+import { everyOperation, everyStep, fullStarts } from "./steps.ts";
 
 const { values } = parseArgs({
   options: {
@@ -51,17 +48,18 @@ function say(what: string, result: unknown): void {
   process.stdout.write(`${what}: ${text}\n`);
 }
 
-/** Simulates until so many crash states were opened. */
+/** Simulates until so many distinct crash states were opened. */
 async function simulations(
   states: number,
   faults: boolean,
   from: number,
 ): Promise<void> {
   const total: Partial<Record<keyof SimulationReport, number>> = {};
-  for (let each = from; (total.opened ?? 0) < states; each++) {
+  // Stores of different seeds differ in their salts: none is counted twice.
+  for (let each = from; (total.distinct ?? 0) < states; each++) {
     const path = folder();
-    const options = { seed: each, folder: path, lives: 20, states: 6, faults };
-    const report = await simulate(options);
+    const options = { folder: path, lives: 20, states: 6, faults, keep: root };
+    const report = await simulate({ ...options, seed: each });
     for (const key of Object.keys(report) as (keyof SimulationReport)[]) {
       total[key] = (total[key] ?? 0) + report[key];
     }
@@ -70,17 +68,24 @@ async function simulations(
   say(faults ? "Faults" : "Crash states", total);
 }
 
+/** Plays a script for each of its steps. */
+async function steps(
+  what: string,
+  play: Promise<SimulationReport>,
+): Promise<void> {
+  const { opened, distinct, faults } = await play;
+  say(what, { opened, distinct, ...(faults > 0 ? { faults } : {}) });
+}
+
 async function seededDefects(from: number): Promise<void> {
   for (const [name, defect] of Object.entries(defects)) {
     let tries = 0;
     for (let caught = false; !caught; tries++) {
       if (tries === 200) throw new Error(`A store that ${name} passes`);
-      const options = { folder: folder(), lives: 10, states: 6, defect };
-      const faults = defect.faults === true;
-      const simulation = simulate({ ...options, faults, seed: from + tries });
-      caught = await isCaught(defect, simulation);
+      const options = { folder: folder(), seed: from + tries };
+      caught = await isCaught(defect, simulateDefect(defect, options));
     }
-    say(`Seeded defect, caught in life ${tries} × 10`, name);
+    say(`Seeded defect, caught in try ${tries}`, name);
   }
 }
 
@@ -128,14 +133,26 @@ async function once(turn: number): Promise<void> {
   const states = number(values["crash-states"], 1500);
   if (states > 0) {
     await simulations(states, false, from);
-    const every = { seed: from, folder: folder(), states: 3 };
-    say("Crash states around each step", await everyStep(every));
+    const every = { seed: from, states: 3, keep: root };
+    await steps(
+      "Crash states around each step",
+      everyStep({ ...every, folder: folder() }),
+    );
+    await steps(
+      "Crash states of starts on a full disk",
+      fullStarts({ ...every, folder: folder() }),
+    );
     await seededDefects(from);
   }
   const faults = number(values.faults, 1500);
   if (faults > 0) {
     await simulations(faults, true, from);
     say("Of each kind", Object.fromEntries(injected));
+    const every = { seed: from, folder: folder(), states: 2, keep: root };
+    await steps(
+      "Each operation that fails, in each way",
+      everyOperation({ ...every, each: true }),
+    );
     const rounds = Math.ceil(faults / 500);
     const result = await straceRounds({ folder: folder(), rounds, random });
     const skipped = typeof result === "string";
@@ -172,6 +189,8 @@ try {
   rmSync(root, { recursive: true, force: true });
 } catch (error) {
   const text = error instanceof Error ? error.stack : String(error);
-  process.stdout.write(`FAILED with seed ${seed}, see ${root}\n${text}\n`);
+  process.stdout.write(
+    `FAILED with seed ${seed}\n${text}\nKept: all of ${root}\n`,
+  );
   process.exitCode = 1;
 }

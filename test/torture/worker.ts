@@ -12,7 +12,7 @@ import process from "node:process";
 import { openStore, realFiles } from "../../src/store/store.ts";
 import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
-import { tables } from "./simulation.ts";
+import { tables } from "./scene.ts";
 
 const [folder = "", path = "", seconds = "1000", defect = ""] = process.argv
   .slice(2);

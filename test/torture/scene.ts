@@ -1,0 +1,217 @@
+/**
+ * The stage of all that is played on a disk in memory: the disk, the books of
+ * what was written, where all draws come from, and what is told and kept when
+ * something fails.
+ *
+ * A seed brings back the draws, the clock and the salts; what it cannot bring
+ * back is when the store's own timers come between the steps.
+ */
+
+import type { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  type FileSystem,
+  openStore,
+  type Store,
+  type StoreOptions,
+  type Table,
+} from "../../src/store/store.ts";
+import type { Defect } from "./defects.ts";
+import { Disk } from "./disk.ts";
+import { describe, type History, judge } from "./oracle.ts";
+import { Random } from "./random.ts";
+
+/** What a simulation does. */
+export interface Simulation {
+  readonly seed: number;
+  /** A real folder for the sockets of the lock. */
+  readonly folder: string;
+  /** How many lives. */
+  readonly lives: number;
+  /** How many crash states are made of each death. */
+  readonly states: number;
+  /** Whether steps fail now and then. */
+  readonly faults: boolean;
+  readonly defect?: Defect;
+  /** Where to keep what is known of a failure. */
+  readonly keep?: string;
+}
+
+/** What a simulation did. */
+export interface SimulationReport {
+  lives: number;
+  /** Lives that ended before there was enough to lose: they prove nothing. */
+  void: number;
+  /** Stores opened and judged. */
+  opened: number;
+  /** Those of them that differ from all others. */
+  distinct: number;
+  acknowledged: number;
+  refused: number;
+  unknown: number;
+  faults: number;
+  rotations: number;
+  /** Starts that found no space at all. */
+  fullStarts: number;
+}
+
+/** The tables of every store of the torture. */
+export const tables: StoreOptions["tables"] = [
+  { name: "zoos" },
+  { name: "animals", indexes: { zoo_id: (value) => Number(value) } },
+];
+
+/** So small that much happens in a short life. */
+export const limits: NonNullable<StoreOptions["limits"]> = {
+  logBytes: 6000,
+  batchBytes: 4000,
+  queueBytes: 40_000,
+  reserveBytes: 20_000,
+  markDelay: 1,
+  retry: 2,
+};
+
+/** What is played, and all that is known of it when it fails. */
+export class Scene {
+  readonly random: Random;
+  readonly report = emptyReport();
+  disk: Disk;
+  history: History = new Map();
+  readonly #options: Pick<Simulation, "seed" | "folder" | "keep">;
+  /** What a store draws, so that its draws do not change the rest. */
+  readonly #drawn: Random;
+  readonly #states = new Set<string>();
+  /** The files of the state that was opened last. */
+  #found = new Map<string, Buffer>();
+  #folders = 0;
+  #time = Date.UTC(2030, 0, 1);
+
+  constructor(options: Pick<Simulation, "seed" | "folder" | "keep">) {
+    this.#options = options;
+    this.random = new Random(options.seed);
+    this.#drawn = new Random(~options.seed);
+    this.disk = new Disk({ folder: options.folder });
+  }
+
+  /** A new disk and new books. */
+  async begin(): Promise<void> {
+    this.disk = new Disk({ folder: await this.folder() });
+    this.history = new Map();
+  }
+
+  /** Makes a real folder for the sockets of a lock. */
+  async folder(): Promise<string> {
+    const { folder, seed } = this.#options;
+    const path = join(folder, `${seed}-${this.#folders++}`);
+    await mkdir(path);
+    return path;
+  }
+
+  /** How to open the store; its clock and its draws come from the seed. */
+  options(disk = this.disk, files: FileSystem = disk): StoreOptions {
+    const now = () => this.#time++;
+    const random = (bytes: number) =>
+      Uint8Array.from({ length: bytes }, () => this.#drawn.below(256));
+    return { folder: disk.folder, files, tables, limits, now, random };
+  }
+
+  open(files?: FileSystem): Promise<Store> {
+    return openStore(this.options(this.disk, files));
+  }
+
+  /** The disk as a power cut may leave it. */
+  async crash(): Promise<Disk> {
+    return this.disk.crash(await this.folder(), this.random);
+  }
+
+  /** Opens a state of the disk and judges it. */
+  async check(disk: Disk): Promise<void> {
+    this.#found = disk.contents();
+    const hash = createHash("sha1");
+    for (const [name, bytes] of [...this.#found].sort()) {
+      hash.update(`${name} ${bytes.length}\n`).update(bytes);
+    }
+    this.#states.add(hash.digest("base64"));
+    this.report.distinct = this.#states.size;
+    const options = this.options(disk);
+    const store = await openStore(options).catch((error) => {
+      if (codeOf(error) !== "disk-full") throw error;
+      this.report.fullStarts++;
+      disk.capacity = Infinity;
+      return openStore(options);
+    });
+    this.report.opened++;
+    try {
+      judge(tablesOf(store), this.history);
+      const passed = store.notices.find((each) => each.includes("passed over"));
+      if (passed !== undefined) throw new Error(passed);
+    } finally {
+      await store.close();
+    }
+  }
+
+  /** Does something; on a failure tells the seed, and keeps all there is. */
+  async explain<Result>(
+    what: string,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      const { seed, keep } = this.#options;
+      const text = error instanceof Error ? error.stack : String(error);
+      const message = `Seed ${seed}, ${what}: ${text}`;
+      if (keep === undefined) throw new Error(message);
+      const kept = join(keep, `seed-${seed}`);
+      await this.#keep(kept, message);
+      throw new Error(
+        `${message}\nKept in ${kept}: the files as the last start found ` +
+          "them (found), the files of the disk under the last process " +
+          "(disk), every step (steps.txt), what became of each write " +
+          "(history.json), this message (error.txt)",
+      );
+    }
+  }
+
+  async #keep(folder: string, message: string): Promise<void> {
+    const folders = { found: this.#found, disk: this.disk.contents() };
+    for (const [part, files] of Object.entries(folders)) {
+      await mkdir(join(folder, part), { recursive: true });
+      for (const [name, bytes] of files) {
+        await writeFile(join(folder, part, name), bytes);
+      }
+    }
+    const steps = `${this.disk.trace.join("\n")}\n`;
+    await writeFile(join(folder, "steps.txt"), steps);
+    const books = describe(this.history);
+    await writeFile(join(folder, "history.json"), `${books}\n`);
+    await writeFile(join(folder, "error.txt"), `${message}\n`);
+  }
+}
+
+/** The tables that every store of the torture has. */
+export function tablesOf(store: Store): { zoos: Table; animals: Table } {
+  return { zoos: store.table("zoos"), animals: store.table("animals") };
+}
+
+function emptyReport(): SimulationReport {
+  return {
+    lives: 0,
+    void: 0,
+    opened: 0,
+    distinct: 0,
+    acknowledged: 0,
+    refused: 0,
+    unknown: 0,
+    faults: 0,
+    rotations: 0,
+    fullStarts: 0,
+  };
+}
+
+/** The code of an error, of the store or of the system; else "". */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}

@@ -1,0 +1,309 @@
+/**
+ * Fixed scripts that are played once for each of their steps: the process dies
+ * there, or the power is cut, or that one operation fails.
+ */
+
+import { openStore, type Store, StoreError } from "../../src/store/store.ts";
+import type { Disk, Fate, Step } from "./disk.ts";
+import { judge, look, write } from "./oracle.ts";
+import {
+  limits,
+  Scene,
+  type Simulation,
+  type SimulationReport,
+  tablesOf,
+} from "./scene.ts";
+
+/** How to play a script; of each end, `states` crash states are opened. */
+export type Script = Omit<Simulation, "lives" | "faults">;
+
+/**
+ * Kills the process before, within and behind every step of a short life with
+ * three rotations, and then before and within every step of the recovery; of
+ * each death some crash states are opened and judged.
+ */
+export async function everyStep(
+  options: Script,
+): Promise<SimulationReport> {
+  const scene = new Scene(options);
+  for (let number = 1;; number++) {
+    for (const half of [false, true]) {
+      const what = `${half ? "within" : "before"} step ${number}`;
+      const ended = await scene.explain(what, async () => {
+        await scene.begin();
+        const { disk } = scene;
+        disk.fate = (step) => dieAt(disk, step, { number, half });
+        const generation = await rotateThrice(scene).catch(() => 0);
+        if (disk.steps < number) {
+          if (generation < 4) throw new Error("there were too few rotations");
+          return true;
+        }
+        scene.report.lives++;
+        disk.kill();
+        for (let state = 0; state < options.states; state++) {
+          await scene.check(await scene.crash());
+        }
+        await dieInRecovery(scene, half);
+        return false;
+      });
+      if (ended) return scene.report;
+    }
+  }
+}
+
+async function rotateThrice(scene: Scene): Promise<number> {
+  const large = { ...limits, logBytes: 1 << 20 };
+  const store = await openStore({ ...scene.options(), limits: large });
+  for (let round = 0; round < 4; round++) {
+    const turn = round > 0 ? store.checkpoint() : undefined;
+    await Promise.all([
+      turn,
+      ...[1, 2, 3].map((key) => write(store, scene.history, key)),
+    ]);
+    await look(store, scene.history, 1);
+  }
+  await store.close();
+  return store.generation;
+}
+
+/** Dies at each step of the start, and judges what a power cut leaves then. */
+async function dieInRecovery(scene: Scene, half: boolean): Promise<void> {
+  const { disk } = scene;
+  for (let number = 1, ended = false; !ended; number++) {
+    const next = scene.disk = disk.copy(await scene.folder());
+    next.fate = (step) => dieAt(next, step, { number, half });
+    const opened = await scene.open().catch(() => undefined);
+    ended = next.steps < number;
+    next.kill();
+    await opened?.close().catch(() => {});
+    await scene.check(await scene.crash());
+  }
+}
+
+/**
+ * Starts on a full disk, where older generations must give way, behind a
+ * death that left the newest snapshot's name in the page cache alone; cuts the
+ * power at every step of that start.
+ */
+export async function fullStarts(
+  options: Script,
+): Promise<SimulationReport> {
+  const scene = new Scene(options);
+  await scene.begin();
+  const { disk } = scene;
+  const large = { ...limits, logBytes: 1 << 20 };
+  const store = await openStore({ ...scene.options(), limits: large });
+  const round = () =>
+    Promise.all([1, 2, 3, 4].map((key) => write(store, scene.history, key)));
+  await round();
+  await store.checkpoint();
+  await round();
+  let renamed = false;
+  disk.fate = ({ kind, name }) => {
+    if (renamed) disk.kill();
+    renamed ||= kind === "rename" && name === "snapshot-3.json.tmp";
+    return undefined;
+  };
+  await Promise.all([store.checkpoint().catch(() => {}), round()]);
+  await store.close().catch(() => {});
+  let used = 0;
+  for (const bytes of disk.contents().values()) used += bytes.length;
+  for (let number = 1, ended = false; !ended; number++) {
+    await scene.explain(`full start, step ${number}`, async () => {
+      const next = scene.disk = disk.copy(await scene.folder());
+      next.capacity = used;
+      next.fate = (step) => dieAt(next, step, { number, half: false });
+      const files = options.defect?.files?.(next) ?? next;
+      const opened = await scene.open(files).catch((error) => {
+        if (next.steps < number) throw error;
+      });
+      ended = next.steps < number;
+      const names = [...next.contents().keys()];
+      if (ended && names.includes("snapshot-2.json")) {
+        throw new Error("nothing had to give way");
+      }
+      next.kill();
+      await opened?.close().catch(() => {});
+      for (let state = 0; state < options.states; state++) {
+        await scene.check(await scene.crash());
+      }
+    });
+  }
+  return scene.report;
+}
+
+function dieAt(
+  disk: Disk,
+  step: Step,
+  place: { readonly number: number; readonly half: boolean },
+): Fate {
+  if (step.number < place.number) return undefined;
+  // Behind this step the next one finds the disk dead.
+  if (step.number > place.number || !place.half) disk.kill();
+  return place.half ? { error: "EIO", half: true } : undefined;
+}
+
+/** What an operation may come to instead of what it should. */
+const failures: readonly NonNullable<Fate>[] = [
+  { error: "EIO" },
+  { error: "ENOSPC", half: true },
+  { error: "EDQUOT" },
+  { error: "EROFS" },
+  { error: "EIO", half: true },
+  { short: 20 },
+];
+
+/**
+ * Lets each operation of a script fail once, while the process lives on: in a
+ * new store with three rotations, in the start behind a crash, in a clean
+ * stop, and in the start behind that. Each in every way, or, when `each` is
+ * false, the next operation in the next way.
+ */
+export async function everyOperation(
+  options: Script & { readonly each: boolean },
+): Promise<SimulationReport> {
+  const scene = new Scene(options);
+  for (let number = 1;; number++) {
+    const turn = (number + options.seed) % failures.length;
+    const chosen = options.each ? failures : failures.slice(turn, turn + 1);
+    for (const fate of chosen) {
+      const what = `operation ${number} comes to ${JSON.stringify(fate)}`;
+      const ended = await scene.explain(what, async () => {
+        const failing = new Failing(scene, number, fate);
+        await failing.play();
+        if (failing.step === undefined) return !failing.passed;
+        scene.report.faults++;
+        for (let state = 0; state < options.states; state++) {
+          await scene.check(await scene.crash());
+        }
+        await scene.check(scene.disk);
+        return false;
+      });
+      if (ended) return scene.report;
+    }
+  }
+}
+
+/** The script, one of whose operations fails. */
+class Failing {
+  /** The one that failed. */
+  step: Step | undefined;
+  /** Whether it was one that cannot fail so. */
+  passed = false;
+  readonly #scene: Scene;
+  readonly #number: number;
+  readonly #fate: NonNullable<Fate>;
+  #count = 0;
+
+  constructor(scene: Scene, number: number, fate: NonNullable<Fate>) {
+    this.#scene = scene;
+    this.#number = number;
+    this.#fate = fate;
+  }
+
+  async play(): Promise<void> {
+    const scene = this.#scene;
+    await scene.begin();
+    const first = await this.#open();
+    await this.#work(first, 3);
+    const last = write(first, scene.history, 1);
+    for (let turn = 0; turn < 4; turn++) await new Promise(setImmediate);
+    scene.disk.kill();
+    await last;
+    await first.close().catch(() => {});
+    for (const rotations of [1, 0]) {
+      scene.disk = scene.disk.survivor(await scene.folder());
+      const store = await this.#open();
+      await this.#work(store, rotations);
+      await this.#goOn(store);
+      await store.close();
+    }
+    scene.disk = scene.disk.survivor(await scene.folder());
+  }
+
+  #decide(step: Step): Fate {
+    if (++this.#count !== this.#number) return undefined;
+    this.passed = this.#fate.short !== undefined && step.kind !== "write";
+    if (this.passed) return undefined;
+    this.step = step;
+    return this.#fate;
+  }
+
+  /** Opens the store, for a second time when the first fails. */
+  async #open(): Promise<Store> {
+    const { disk } = this.#scene;
+    const before = disk.contents();
+    const failedBefore = this.step;
+    disk.fate = (step) => this.#decide(step);
+    // No mark at a moment of its own: each time the steps must be the same.
+    const large = { ...limits, logBytes: 1 << 20, markDelay: 60_000 };
+    const options = { ...this.#scene.options(), limits: large };
+    try {
+      return await openStore(options);
+    } catch (error) {
+      const { step } = this;
+      if (step === failedBefore || !(error instanceof StoreError)) throw error;
+      if (error.code === "damaged") {
+        const read = step?.kind === "read" || step?.kind === "open";
+        if (!read || error.fault?.file !== step.name) throw error;
+        const after = [...disk.contents()];
+        // What was not there was made, and could then not be read.
+        const same = before.size === 0 || after.length === before.size &&
+            after.every(([name, bytes]) => before.get(name)?.equals(bytes));
+        if (!same) throw new Error("a refusal changed a file");
+      } else if (error.code !== "unusable" && error.code !== "disk-full") {
+        throw error;
+      }
+      return await openStore(options);
+    }
+  }
+
+  async #work(store: Store, rotations: number): Promise<void> {
+    const { history } = this.#scene;
+    for (let round = 0; round <= rotations; round++) {
+      const turn = round > 0 ? store.checkpoint().catch(() => {}) : undefined;
+      const keys = store.writable ? [1, 2, 3] : [];
+      await Promise.all([
+        turn,
+        ...keys.map((key) => write(store, history, key)),
+      ]);
+      await look(store, history, 1);
+    }
+    judge(tablesOf(store), history);
+  }
+
+  /** What failed must have the consequences that it should, and no others. */
+  async #goOn(store: Store): Promise<void> {
+    const failedBefore = this.step;
+    try {
+      await this.#writeAgain(store);
+    } catch (error) {
+      // It may be here that it fails, once.
+      if (this.step === failedBefore) throw error;
+      await this.#writeAgain(store);
+    }
+  }
+
+  async #writeAgain(store: Store): Promise<void> {
+    if (this.#mayStop() && !store.writable) return;
+    if (!store.writable) throw new Error("the store is read-only");
+    for (let waited = 0; store.full; waited++) {
+      if (waited > 5000) throw new Error("the disk stays full");
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    if (await write(store, this.#scene.history, 4) !== "acknowledged") {
+      throw new Error("a write was refused when all was well again");
+    }
+    await store.checkpoint();
+  }
+
+  /** Whether the failure may make the store read-only. */
+  #mayStop(): boolean {
+    const { kind = "", name = "" } = this.step ?? {};
+    const isLog = /^wal-\d+\.jsonl$/.test(name);
+    if (kind === "write") return isLog && this.#fate.error !== "ENOSPC";
+    if (kind === "syncFolder") return true;
+    if (kind === "rename") return /^wal-\d+\.jsonl\.tmp$/.test(name);
+    return isLog && ["sync", "stat", "truncate"].includes(kind);
+  }
+}
