@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { performance } from "node:perf_hooks";
 import { test, type TestContext } from "node:test";
 import { openStore, type Store } from "../../src/store/store.ts";
 import { Disk, type Fate, type Step } from "../torture/disk.ts";
@@ -83,6 +84,46 @@ for (
     const again = await open(t, disk);
     assert.ok(again.table("zoos").size >= 1);
     await again.commit(zoo(3), 0);
+  });
+}
+
+for (
+  const [what, kind] of [
+    ["that cannot be cut back", "truncate"],
+    ["whose cut cannot be synced", "sync"],
+  ] as const
+) {
+  test(`a full disk with a log ${what} makes the store read-only`, async (t) => {
+    const disk = await diskFor(t);
+    const store = await open(t, disk);
+    await store.commit(zoo(1), 0);
+    const done: string[] = [];
+    disk.fate = (step) => {
+      if (!/^wal-\d+\.jsonl$/.test(step.name)) return undefined;
+      done.push(step.kind);
+      if (step.kind === "write") return { error: "ENOSPC", half: true };
+      return step.kind === kind ? { error: "EIO" } : undefined;
+    };
+    const lost = store.commit(zoo(2), 0);
+    const shown = store.settled(2);
+    await assert.rejects(lost, { code: "outcome-unknown" });
+    await assert.rejects(shown ?? Promise.resolve(), {
+      code: "outcome-unknown",
+    });
+    // Nothing is tried a second time.
+    const tried = ["write", "truncate", "sync"];
+    assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
+    disk.fate = () => undefined;
+    assert.equal(store.writable, false);
+    assert.equal(store.table("zoos").size, 1);
+    assert.equal(store.settled(1), undefined);
+    assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
+    await assert.rejects(store.checkpoint(), { code: "outcome-unknown" });
+    assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
+    await store.close();
+    const again = await open(t, disk);
+    assert.equal(again.table("zoos").size, 1);
+    await again.commit(zoo(2), 0);
   });
 }
 
@@ -180,36 +221,52 @@ test("a snapshot is not begun without the space for it", async (t) => {
   assert.equal(disk.steps, steps);
 });
 
-test("no answer comes before its fsync, and readers of settled data do not wait", async (t) => {
-  const disk = await diskFor(t);
-  const store = await open(t, disk);
-  await store.commit(zoo(1), 0);
-  let release = () => {};
-  let syncing = () => {};
-  const begun = new Promise<void>((resolve) => syncing = resolve);
-  disk.fate = ({ kind }) => {
-    if (kind !== "sync") return undefined;
-    syncing();
-    return new Promise<undefined>((resolve) =>
-      release = () => resolve(undefined)
+for (const milliseconds of [10, 1000]) {
+  test(`an fsync of ${milliseconds} ms is waited for, by its writers alone`, async (t) => {
+    const disk = await diskFor(t);
+    const store = await open(t, disk);
+    await store.commit(zoo(1), 0);
+    let release = () => {};
+    let syncing = () => {};
+    const begun = new Promise<void>((resolve) => syncing = resolve);
+    const held = new Promise<undefined>((resolve) => {
+      release = () => resolve(undefined);
+    });
+    disk.fate = ({ kind, name }) => {
+      if (kind !== "sync" || name !== "wal-1.jsonl") return undefined;
+      syncing();
+      return held;
+    };
+    const order: string[] = [];
+    const writes = [2, 3].map((id) =>
+      store.commit(zoo(id), 0).then(() => order.push(`write ${id}`))
     );
-  };
-  const order: string[] = [];
-  const write = store.commit(zoo(2), 0).then(() => order.push("write"));
-  const read = store.settled(2)?.then(() => order.push("read"));
-  await begun;
-  for (let turn = 0; turn < 50; turn++) {
-    await new Promise((resolve) => setImmediate(resolve));
-    assert.equal(store.settled(1), undefined);
-  }
-  assert.equal(order.length, 0);
-  disk.fate = () => undefined;
-  order.push("fsync");
-  release();
-  await Promise.all([write, read]);
-  assert.deepEqual(order.toSorted(), ["fsync", "read", "write"]);
-  assert.equal(order.indexOf("fsync"), 0);
-});
+    const reads = [2, 3].map((seq) =>
+      store.settled(seq)?.then(() => order.push(`read ${seq}`))
+    );
+    await begun;
+    // One that comes while the disk is busy waits for the next fsync.
+    const late = store.commit(zoo(4), 0).then(() => order.push("write 4"));
+    const end = performance.now() + milliseconds;
+    for (let turn = 0; turn < 50 || performance.now() < end; turn++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      assert.equal(store.settled(1), undefined);
+      assert.deepEqual(order, []);
+    }
+    assert.equal(store.durableSeq, 1);
+    order.push("fsync");
+    release();
+    await Promise.all([...writes, ...reads, late]);
+    assert.equal(order[0], "fsync");
+    assert.deepEqual(order.slice(1, 5).toSorted(), [
+      "read 2",
+      "read 3",
+      "write 2",
+      "write 3",
+    ]);
+    assert.equal(order[5], "write 4");
+  });
+}
 
 test("a log that another process removed or changed makes the store read-only", async (t) => {
   for (const harm of ["remove", "append"]) {
