@@ -37,7 +37,11 @@ export async function lockContests(
   }
 }
 
-/** Processes that start at once while others are killed; never two owners. */
+/**
+ * Processes that start at once while others are killed; never two owners. All
+ * rounds have one folder: the starters of each meet what those of the round
+ * before left when they were killed, its owner among them.
+ */
 export async function lockRounds(
   options: {
     readonly folder: string;
@@ -46,13 +50,17 @@ export async function lockRounds(
   },
 ): Promise<void> {
   const { random } = options;
+  const folder = join(options.folder, "rounds");
+  mkdirSync(folder, { mode: 0o700 });
+  const locks = () =>
+    readdirSync(folder).filter((name) => name.startsWith("lock-"));
   for (let round = 0; round < options.rounds; round++) {
-    const folder = join(options.folder, `lock-${round}`);
-    mkdirSync(folder, { mode: 0o700 });
     const starters = Array.from({ length: 12 }, () => start(folder));
     const killed = starters.slice(0, 6);
-    await Promise.all(killed.map(async ({ child }) => {
-      await delay(random.below(900));
+    await Promise.all(killed.map(async ({ child, said }, place) => {
+      // Some on their way, some when they own the folder or were refused.
+      if (place % 2 === 0) await said;
+      await delay(random.below(place % 2 === 0 ? 50 : 900));
       child.kill("SIGKILL");
     }));
     const rest = starters.slice(6);
@@ -64,12 +72,14 @@ export async function lockRounds(
     }
     for (const { child } of rest) child.kill("SIGKILL");
     await Promise.all(starters.map(({ ended }) => ended));
-    // Nothing that is left must stand in the way.
-    const store = await openStore({ folder, tables });
-    await store.close();
-    const left = readdirSync(folder).filter((name) => name.startsWith("lock-"));
-    if (left.length > 0) throw new Error(`Round ${round}: ${left} are left`);
+    if (locks().length === 0) {
+      throw new Error(`Round ${round}: no lock of a killed owner is left`);
+    }
   }
+  // Nothing that is left must stand in the way.
+  const store = await openStore({ folder, tables });
+  await store.close();
+  if (locks().length > 0) throw new Error(`${locks()} are left`);
 }
 
 function start(folder: string): {
