@@ -54,16 +54,19 @@ export async function everyStep(
 async function rotateThrice(scene: Scene): Promise<number> {
   const large = { ...limits, logBytes: 1 << 20 };
   const store = await openStore({ ...scene.options(), limits: large });
-  for (let round = 0; round < 4; round++) {
-    const turn = round > 0 ? store.checkpoint() : undefined;
-    await Promise.all([
-      turn,
-      ...[1, 2, 3].map((key) => write(store, scene.history, key)),
-    ]);
-    await look(store, scene.history, 1);
+  try {
+    for (let round = 0; round < 4; round++) {
+      const turn = round > 0 ? store.checkpoint() : undefined;
+      await Promise.all([
+        turn,
+        ...[1, 2, 3].map((key) => write(store, scene.history, key)),
+      ]);
+      await look(store, scene.history, 1);
+    }
+    return store.generation;
+  } finally {
+    await store.close();
   }
-  await store.close();
-  return store.generation;
 }
 
 /** Dies at each step of the start, and judges what a power cut leaves then. */
@@ -243,16 +246,13 @@ class Failing {
     } catch (error) {
       const { step } = this;
       if (step === failedBefore || !(error instanceof StoreError)) throw error;
-      if (error.code === "damaged") {
-        const read = step?.kind === "read" || step?.kind === "open";
-        if (!read || error.fault?.file !== step.name) throw error;
-        const after = [...disk.contents()];
-        // What was not there was made, and could then not be read.
-        const same = before.size === 0 || after.length === before.size &&
-            after.every(([name, bytes]) => before.get(name)?.equals(bytes));
-        if (!same) throw new Error("a refusal changed a file");
-      } else if (error.code !== "unusable" && error.code !== "disk-full") {
-        throw error;
+      if (!isHonest(error, step)) throw error;
+      const after = [...disk.contents()];
+      // What was not there was made, and could then not be read.
+      const same = before.size === 0 || after.length === before.size &&
+          after.every(([name, bytes]) => before.get(name)?.equals(bytes));
+      if (error.code === "damaged" && !same) {
+        throw new Error("a refusal changed a file");
       }
       return await openStore(options);
     }
@@ -306,4 +306,18 @@ class Failing {
     if (kind === "rename") return /^wal-\d+\.jsonl\.tmp$/.test(name);
     return isLog && ["sync", "stat", "truncate"].includes(kind);
   }
+}
+
+/** Whether a start may say this of an operation that failed. */
+function isHonest(
+  { code, fault }: StoreError,
+  { kind, name }: Pick<Step, "kind" | "name"> = { kind: "list", name: "" },
+): boolean {
+  if (code === "damaged") {
+    return (kind === "read" || kind === "open") && fault?.file === name;
+  }
+  // A file that cannot be read is damaged, and the mark is never needed. A log
+  // is read for a second time when it is copied.
+  if (kind === "read" && !name.startsWith("wal-")) return false;
+  return code === "unusable" || code === "disk-full";
 }
