@@ -209,7 +209,8 @@ export async function judgeDamage(
   const atEnd = what.endsWith("behind its end");
   if (file === specimen.sealed && atEnd) fail("it was opened");
   const last = specimen.states.length - 1;
-  const known = files.has("mark") && file !== "mark" ? last : 0;
+  const marked = files.has("mark") && file !== "mark" ? last : 0;
+  const known = Math.max(marked, provenBy(specimen, damage));
   if (found !== specimen.states[seq]) fail("the state is wrong");
   if (seq < known) fail(`it went back to sequence ${seq}`);
   if (seq < last) return "cut";
@@ -217,6 +218,17 @@ export async function judgeDamage(
     bytes === undefined || isEnd(damage, specimen);
   if (reading.faults.length === 0 && !harmless) fail("a check finds no fault");
   return "recovered";
+}
+
+/** What the whole lines of a damaged log prove to have been on the disk. */
+function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
+  if (bytes === undefined || !file.startsWith("wal-")) return 0;
+  const linesOf = (from?: Buffer) => from?.toString("latin1").split("\n") ?? [];
+  const left = new Set(linesOf(bytes));
+  const whole = linesOf(specimen.files.get(file)).filter((line) =>
+    line !== "" && left.has(line)
+  );
+  return Math.max(0, ...whole.map((line) => Number(JSON.parse(line).dur ?? 0)));
 }
 
 /** Whether only the last newline is gone, or white space came in the frame. */
