@@ -147,7 +147,11 @@ export async function judgeFolder(
   const reading = await readStore(folder, { tables });
   if (reading.refusal !== undefined) throw reading.refusal;
   if (reading.faults.length > 0) {
-    throw new Error(JSON.stringify(reading.faults));
+    const faults = reading.faults.map(({ file, byte, line, message }) =>
+      `${file} is damaged (byte ${byte}` +
+      `${line === 0 ? "" : `, line ${line}`}: ${message})`
+    );
+    throw new Error(faults.join("; "));
   }
   judge(named(reading.tables), history);
 }

@@ -83,7 +83,8 @@ export class Scene {
   /** What a store draws, so that its draws do not change the rest. */
   readonly #drawn: Random;
   readonly #states = new Set<string>();
-  /** The files of the state that was opened last. */
+  /** The disk on which a store was opened last, and its files before that. */
+  #opened: Disk;
   #found = new Map<string, Buffer>();
   #folders = 0;
   #time = Date.UTC(2030, 0, 1);
@@ -92,7 +93,7 @@ export class Scene {
     this.#options = options;
     this.random = new Random(options.seed);
     this.#drawn = new Random(~options.seed);
-    this.disk = new Disk({ folder: options.folder });
+    this.disk = this.#opened = new Disk({ folder: options.folder });
   }
 
   /** A new disk and new books. */
@@ -109,8 +110,10 @@ export class Scene {
     return path;
   }
 
-  /** How to open the store; its clock and its draws come from the seed. */
+  /** How to open the store now; its clock and its draws come from the seed. */
   options(disk = this.disk, files: FileSystem = disk): StoreOptions {
+    this.#opened = disk;
+    this.#found = disk.contents();
     const now = () => this.#time++;
     const random = (bytes: number) =>
       Uint8Array.from({ length: bytes }, () => this.#drawn.below(256));
@@ -128,14 +131,13 @@ export class Scene {
 
   /** Opens a state of the disk and judges it. */
   async check(disk: Disk): Promise<void> {
-    this.#found = disk.contents();
+    const options = this.options(disk);
     const hash = createHash("sha1");
     for (const [name, bytes] of [...this.#found].sort()) {
       hash.update(`${name} ${bytes.length}\n`).update(bytes);
     }
     this.#states.add(hash.digest("base64"));
     this.report.distinct = this.#states.size;
-    const options = this.options(disk);
     const store = await openStore(options).catch((error) => {
       if (codeOf(error) !== "disk-full") throw error;
       this.report.fullStarts++;
@@ -168,22 +170,22 @@ export class Scene {
       await this.#keep(kept, message);
       throw new Error(
         `${message}\nKept in ${kept}: the files as the last start found ` +
-          "them (found), the files of the disk under the last process " +
-          "(disk), every step (steps.txt), what became of each write " +
-          "(history.json), this message (error.txt)",
+          "them (found) and as it left them (left), every step " +
+          "(steps.txt), what became of each write (history.json), this " +
+          "message (error.txt)",
       );
     }
   }
 
   async #keep(folder: string, message: string): Promise<void> {
-    const folders = { found: this.#found, disk: this.disk.contents() };
+    const folders = { found: this.#found, left: this.#opened.contents() };
     for (const [part, files] of Object.entries(folders)) {
       await mkdir(join(folder, part), { recursive: true });
       for (const [name, bytes] of files) {
         await writeFile(join(folder, part, name), bytes);
       }
     }
-    const steps = `${this.disk.trace.join("\n")}\n`;
+    const steps = `${this.#opened.trace.join("\n")}\n`;
     await writeFile(join(folder, "steps.txt"), steps);
     const books = describe(this.history);
     await writeFile(join(folder, "history.json"), `${books}\n`);
