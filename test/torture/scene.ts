@@ -3,14 +3,15 @@
  * what was written, where all draws come from, and what is told and kept when
  * something fails.
  *
- * A seed brings back the draws, the clock and the salts; what it cannot bring
- * back is when the store's own timers come between the steps.
+ * A seed brings back the draws, the clock, the salts and, as timers count turns
+ * of the event loop here, what comes between the steps.
  */
 
 import type { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { performance } from "node:perf_hooks";
 import {
   type FileSystem,
   openStore,
@@ -159,6 +160,7 @@ export class Scene {
     what: string,
     work: () => Promise<Result>,
   ): Promise<Result> {
+    const restore = countTurns();
     try {
       return await work();
     } catch (error) {
@@ -174,6 +176,8 @@ export class Scene {
           "(steps.txt), what became of each write (history.json), this " +
           "message (error.txt)",
       );
+    } finally {
+      restore();
     }
   }
 
@@ -191,6 +195,48 @@ export class Scene {
     await writeFile(join(folder, "history.json"), `${books}\n`);
     await writeFile(join(folder, "error.txt"), `${message}\n`);
   }
+}
+
+/**
+ * Lets timers count turns of the event loop instead of time, so that they come
+ * at the same step whenever a seed is played; returns what ends that.
+ */
+function countTurns(): () => void {
+  const { setTimeout, clearTimeout } = globalThis;
+  const waiting = new Set<unknown>();
+  const later = (work: (...args: unknown[]) => void, milliseconds = 1) => {
+    const timer = { unref, ref: () => timer };
+    waiting.add(timer);
+    let left = Math.min(milliseconds, 1000) * 10;
+    let immediate = setImmediate(turn);
+    let held = true;
+    function turn() {
+      if (!waiting.has(timer)) return;
+      if (left-- <= 0) {
+        waiting.delete(timer);
+        work();
+        return;
+      }
+      immediate = setImmediate(turn);
+      if (!held) immediate.unref();
+    }
+    function unref() {
+      held = false;
+      immediate.unref();
+      return timer;
+    }
+    return timer;
+  };
+  const never = (timer: unknown) => {
+    if (!waiting.delete(timer)) clearTimeout(timer as NodeJS.Timeout);
+  };
+  let looks = 0;
+  Object.assign(globalThis, { setTimeout: later, clearTimeout: never });
+  Object.assign(performance, { now: () => ++looks });
+  return () => {
+    Object.assign(globalThis, { setTimeout, clearTimeout });
+    Reflect.deleteProperty(performance, "now");
+  };
 }
 
 /** The tables that every store of the torture has. */
