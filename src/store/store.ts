@@ -52,6 +52,8 @@ export { repairStore } from "./repair.ts";
 export type { Repair } from "./repair.ts";
 export { compareValues } from "./ordered-index.ts";
 export type { Column, Order } from "./ordered-index.ts";
+export { Orders } from "./orders.ts";
+export type { Source } from "./orders.ts";
 export type { Document, Json, Row } from "./row.ts";
 export type { KeyOf, Table, TableDeclaration } from "./table.ts";
 
