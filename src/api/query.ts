@@ -313,9 +313,12 @@ export function pageHeaders(
   total: number,
   address: string,
 ): string[] {
-  const { offset, limit } = query;
+  const { offset, limit, parameters } = query;
   const headers = ["X-Total-Count", String(total)];
   if (total === 0) return headers;
+  const byPage = parameters.has("page") || parameters.has("per_page");
+  const name = byPage ? "page" : "offset";
+  const [before, after] = pageAddress(query, { address, name });
   const last = Math.floor((total - 1) / limit) * limit;
   const links = [link("first", 0)];
   const previous = Math.min(Math.max(offset - limit, 0), last);
@@ -328,25 +331,28 @@ export function pageHeaders(
   return headers;
 
   function link(rel: Link["rel"], to: number): Link {
-    return { rel, href: target(to) };
+    return { rel, href: before + (byPage ? to / limit + 1 : to) + after };
   }
+}
 
-  function target(to: number): string {
-    const parameters = new Map(query.parameters);
-    if (parameters.has("page") || parameters.has("per_page")) {
-      parameters.set("page", String(to / limit + 1));
-    } else {
-      parameters.set("offset", String(to));
-    }
-    const pairs = [...parameters].map(([name, value]) =>
-      `${encode(name)}=${encode(value)}`
-    );
-    return `${address}?${pairs.join("&")}`;
+/** The address of any page of a query: what stands before and behind the number in it. */
+function pageAddress(
+  { parameters }: Query,
+  { address, name }: { readonly address: string; readonly name: string },
+): [before: string, after: string] {
+  let before = `${address}?`;
+  let after: string | undefined;
+  for (const [each, value] of parameters) {
+    if (each === name) after = "";
+    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
+    else before += `${encode(each)}=${encode(value)}&`;
   }
+  return [`${before}${name}=`, after ?? ""];
 }
 
 /** Percent-encodes a parameter, but leaves readable what a query may hold as it is. */
 function encode(text: string): string {
+  if (/^\w*$/.test(text)) return text;
   return encodeURIComponent(text)
     .replaceAll("%3A", ":")
     .replaceAll("%2C", ",")
