@@ -14,9 +14,9 @@ VOLUME /data
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 EXPOSE 3000
 
-# The root document answers without a record being read.
+# Unhealthy also when a disk fault has made the store read-only.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/`).then((answer) => process.exit(answer.status < 500 ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "const { PORT, BASE_URL } = process.env; const { pathname } = new URL(BASE_URL || '/', 'http://localhost'); fetch(`http://127.0.0.1:${PORT}${pathname.replace(/[/]?$/, '/')}health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 
 # The server stops in order on SIGTERM, also as process 1. Its only writable
 # place is the data folder (Node's permission model).

@@ -127,14 +127,20 @@ export class Application {
     const settled = this.#store.settled(result.seq);
     if (settled === undefined) return this.#send(request, response, result);
     settled.then(() => this.#send(request, response, result))
-      .catch((error) => {
-        const taken = error instanceof StoreError && error.code === "disk-full";
-        const { method } = request;
-        // What was seen has been taken back: look again at what is there.
-        if (taken && (method === "GET" || method === "HEAD")) {
-          this.handle(request, response);
-        } else this.#fail(request, response, error);
-      });
+      .catch((error) => this.#lookAgain(request, response, error));
+  }
+
+  /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
+  #lookAgain(
+    request: IncomingMessage,
+    response: ServerResponse,
+    error: unknown,
+  ): void {
+    const taken = error instanceof StoreError && error.code === "disk-full";
+    const { method } = request;
+    if (taken && (method === "GET" || method === "HEAD")) {
+      this.handle(request, response);
+    } else this.#fail(request, response, error);
   }
 
   /** Answers with an error when the state that it speaks of is durable. */
@@ -157,7 +163,7 @@ export class Application {
       this.#send(request, response, errorAnswer(known));
     } else {
       settled.then(() => this.#send(request, response, errorAnswer(known)))
-        .catch((error) => this.#fail(request, response, error));
+        .catch((error) => this.#lookAgain(request, response, error));
     }
   }
 

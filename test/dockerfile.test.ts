@@ -6,12 +6,13 @@
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdir, readFile } from "node:fs/promises";
+import { cp, mkdir, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
 import {
+  adminPassword,
   removeFolder,
   request,
   root,
@@ -58,7 +59,13 @@ test(
     if (major >= 25) args.unshift("--allow-net");
     const child = spawn(process.execPath, args, {
       cwd: join(folder, "app"),
-      env: { HOST: "0.0.0.0", PORT: "0", DATA_DIR: join(folder, "data") },
+      env: {
+        HOST: "0.0.0.0",
+        PORT: "0",
+        DATA_DIR: join(folder, "data"),
+        BASE_URL: "https://zoo.example.org/api",
+        ADMIN_PASSWORD: adminPassword,
+      },
       stdio: ["ignore", "pipe", "pipe"],
     });
     const closed = once(child, "close");
@@ -71,7 +78,7 @@ test(
         assert.deepEqual(await closed, [1, null]);
         assert.match(
           output,
-          /^zoo-api: cannot open .*fdatasync API is disabled/m,
+          /^zoo-api: cannot open .*fdatasync API is disabled/mi,
         );
         return;
       }
@@ -82,9 +89,17 @@ test(
         ]);
       }
       const port = /listening on \S+:(\d+)/.exec(output)?.[1] ?? "";
-      const zoo = await request("GET", `http://127.0.0.1:${port}/v1/zoos/1`);
+      const zoo = await request(
+        "GET",
+        `http://127.0.0.1:${port}/api/v1/zoos/1`,
+      );
       assert.equal(zoo.status, 200);
       assert.equal(await health(port), 0);
+      await rm(join(folder, "data/wal-1.jsonl")); // the next write fails
+      await request("POST", `http://127.0.0.1:${port}/api/v1/authorizations`, {
+        json: { username: "admin", password: adminPassword },
+      });
+      assert.equal(await health(port), 1);
       child.kill("SIGTERM");
       assert.deepEqual(await closed, [0, null], output);
     } finally {
@@ -108,7 +123,7 @@ async function health(port: string): Promise<number | null> {
   const [node, ...args] = words("CMD", " +");
   assert.equal(node, "node");
   const child = spawn(process.execPath, args, {
-    env: { PORT: port },
+    env: { PORT: port, BASE_URL: "https://zoo.example.org/api" },
     stdio: "ignore",
   });
   const [code] = await once(child, "close");

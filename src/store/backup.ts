@@ -17,7 +17,7 @@ import {
   writeWhole,
 } from "./files.ts";
 import { makeFolder } from "./recovery.ts";
-import { generationOf, names, surveyFolder } from "./survey.ts";
+import { generationsOf, names, surveyFolder } from "./survey.ts";
 
 /** What a backup holds. */
 export interface Backup {
@@ -79,21 +79,20 @@ async function copyFiles(
   files: FileSystem,
 ): Promise<void> {
   const present = await files.list(folder);
-  const snapshots = present.filter((name) => name.startsWith("snapshot-"))
-    .flatMap((name) => generationOf(name) ?? []);
-  const base = Math.max(0, ...snapshots);
-  const logs = present.filter((name) => name.startsWith("wal-"))
-    .flatMap((name) => generationOf(name) ?? [])
-    .filter((generation) => generation >= base);
+  const base = Math.max(0, ...generationsOf(present, "snapshot"));
+  const logs = generationsOf(present, "wal").filter((each) => each >= base);
   const chosen = [
     ...(base > 0 ? [names.snapshot(base)] : []),
-    ...logs.sort((one, other) => one - other).map(names.log),
+    ...logs.map(names.log),
     // The secret, so that tokens stay valid; meta last: now it is a store.
     ...["secret", names.meta].filter((name) => present.includes(name)),
   ];
   for (const name of chosen) {
     await withFile(files, join(folder, name), async (from) => {
-      const end = await wholeLines(from);
+      // What is behind the last whole line is just being written.
+      const end = name.startsWith("wal-")
+        ? await wholeLines(from)
+        : (await from.stat()).size;
       await writeWhole(
         files,
         join(to, name),
@@ -104,7 +103,7 @@ async function copyFiles(
   await files.syncFolder(dirname(to));
 }
 
-/** Where the last whole line ends: what is behind it is just being written. */
+/** Where the last whole line ends. */
 async function wholeLines(file: OpenFile): Promise<number> {
   let end = 0;
   for await (const lines of readLines(file)) {

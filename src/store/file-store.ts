@@ -4,6 +4,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
 import type { OpenFile } from "./files.ts";
 import { lineOverhead, type Operation } from "./log.ts";
@@ -63,9 +64,12 @@ export class FileStore implements Store {
   #recordCount: number;
   #checkpointing: Promise<void> | undefined;
   #failures = 0;
+  /** When a snapshot that failed is tried again, on the clock that never goes back. */
   #retryAt = 0;
   /** Whether deletes were taken since the disk was full. */
   #thinned = false;
+  /** What essential transactions took since then of what is kept back. */
+  #essentialBytes = 0;
   #roomTimer: NodeJS.Timeout | undefined;
   #makingRoom: Promise<void> = Promise.resolve();
   #closing: Promise<void> | undefined;
@@ -132,7 +136,7 @@ export class FileStore implements Store {
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
-    this.#admit(bytes, essential ? 0 : puts);
+    this.#admit(bytes, puts, essential);
     for (const [, name] of operations) this.table(name);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
@@ -159,8 +163,8 @@ export class FileStore implements Store {
       this.#failures = 0;
     }, (error) => {
       const wait = this.#parts.limits.retry * 2 ** ++this.#failures;
-      this.#retryAt = this.#parts.place.now() + Math.min(wait, 300_000);
-      this.#tell("write a snapshot", error);
+      this.#retryAt = performance.now() + Math.min(wait, 300_000);
+      if (this.#closing === undefined) this.#tell("write a snapshot", error);
       throw error;
     }).finally(() => {
       this.#checkpointing = undefined;
@@ -174,18 +178,23 @@ export class FileStore implements Store {
   }
 
   /** Throws, with nothing applied, when a transaction cannot be accepted. */
-  #admit(bytes: number, puts: number): void {
+  #admit(bytes: number, puts: number, essential: boolean): void {
     const { fault, queuedBytes } = this.#writer;
+    const { queueBytes, reserveBytes } = this.#parts.limits;
     if (this.#closing !== undefined) throw closed();
     if (fault !== undefined) {
       const message = "The store is read-only after a disk fault";
       throw new StoreError("read-only", message, { cause: fault });
     }
     if (this.full && puts > 0) {
-      throw new StoreError("disk-full", "There is no space on the disk");
+      // A quarter of what is kept back, so that deletes never lack the rest.
+      const spent = this.#essentialBytes + bytes;
+      if (!essential || spent > reserveBytes / 4) {
+        throw new StoreError("disk-full", "There is no space on the disk");
+      }
+      this.#essentialBytes = spent;
     }
     // One that is larger than the whole queue goes alone.
-    const { queueBytes } = this.#parts.limits;
     if (queuedBytes > 0 && queuedBytes + bytes > queueBytes) {
       const message = `${queuedBytes} bytes wait to be written already`;
       throw new StoreError("overloaded", message);
@@ -194,11 +203,11 @@ export class FileStore implements Store {
 
   #advanced(): void {
     this.#mark.touch();
-    const { limits, place } = this.#parts;
+    const { limits } = this.#parts;
     const guess = this.#guess();
     const least = Math.max(limits.logBytes, this.#baseBytes, guess);
     const due = this.#writer.log.offset > least && !this.full &&
-      place.now() >= this.#retryAt && this.#closing === undefined;
+      performance.now() >= this.#retryAt && this.#closing === undefined;
     // A failure is told there, and tried again later.
     if (due) this.checkpoint().catch(() => {});
   }
@@ -271,10 +280,15 @@ export class FileStore implements Store {
     await reserve.fill(limits.batchBytes);
     if (!this.full) {
       this.#thinned = false;
+      this.#essentialBytes = 0;
       log("info", "There is space on the disk again");
-    } else if (this.#thinned && place.now() >= this.#retryAt) {
-      // The deletes give their space back in a new snapshot; what is kept
-      // back and the earlier generation make room for it.
+      return;
+    }
+    const worth = this.#thinned ||
+      this.#guess() * 2 < this.#writer.log.offset;
+    if (worth && performance.now() >= this.#retryAt) {
+      // Deletes and replaced records give their space back in a new snapshot;
+      // what is kept back and the earlier generation make room for it.
       await removeBefore(place, this.#base);
       await reserve.release();
       await this.checkpoint();

@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import { constants } from "node:fs";
 import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { errorCode } from "./error.ts";
+import { errorCode, errorText } from "./error.ts";
 
 /** An open file: the part of Node's FileHandle that the store uses. */
 export interface OpenFile {
@@ -163,6 +163,17 @@ export async function readSmall(
   }
 }
 
+/** A part of a file cannot be read: the usual first sign of a dying disk. */
+export class ReadError extends Error {
+  override readonly name = "ReadError";
+  readonly byte: number;
+
+  constructor(byte: number, cause: unknown) {
+    super(`it cannot be read (${errorText(cause)})`, { cause });
+    this.byte = byte;
+  }
+}
+
 /** A line of a file. */
 export interface Line {
   /** Without the newline. */
@@ -184,7 +195,10 @@ export async function* readLines(file: OpenFile): AsyncGenerator<Line[]> {
     // A line longer than a part: the parts grow, so that joining stays cheap.
     const buffer = Buffer.allocUnsafe(Math.max(1 << 18, rest.length));
     const { length } = buffer;
-    const { bytesRead } = await file.read(buffer, 0, length, position);
+    const { bytesRead } = await file.read(buffer, 0, length, position)
+      .catch((error) => {
+        throw new ReadError(position, error);
+      });
     const offset = position - rest.length;
     const part = Buffer.concat([rest, buffer.subarray(0, bytesRead)]);
     const lines: Line[] = [];

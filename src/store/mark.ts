@@ -40,7 +40,9 @@ export async function readMark(
   files: FileSystem,
   folder: string,
 ): Promise<Mark | undefined> {
-  const bytes = await readSmall(files, folder, fileName) ?? Buffer.alloc(0);
+  // It is never needed: one that cannot be read proves nothing.
+  const bytes = await readSmall(files, folder, fileName).catch(() => {}) ??
+    Buffer.alloc(0);
   const marks = [0, slotLength].flatMap((begin) => {
     const line = bytes.subarray(begin, begin + slotLength - 1);
     return checkLine(line) ? [JSON.parse(line.toString()) as Mark] : [];

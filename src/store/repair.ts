@@ -6,12 +6,18 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { type Fault, StoreError } from "./error.ts";
+import type { Fault } from "./error.ts";
 import { type FileSystem, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { makeFolder, randomName, saveState, writeMeta } from "./recovery.ts";
 import { freeze } from "./snapshot.ts";
-import { generationOf, names, type Survey, surveyFolder } from "./survey.ts";
+import {
+  generationOf,
+  generationsOf,
+  names,
+  type Survey,
+  surveyFolder,
+} from "./survey.ts";
 
 /** What a repair did. */
 export interface Repair {
@@ -56,13 +62,21 @@ export async function repairStore(
       generationOf(name) !== undefined || name === "mark" ||
       name === names.meta
     );
-    await saveState(place, state);
     const kept = join(folder, `damaged-${Date.now()}`);
     await makeFolder(files, kept);
+    const keep = (name: string) =>
+      files.rename(join(folder, name), join(kept, name));
+    // First: without it the folder is refused, so whatever interrupts this, no
+    // start passes the damage over, and a repair can begin again.
+    if (old.includes(names.meta)) await keep(names.meta);
+    await files.syncFolder(kept);
+    await files.syncFolder(folder);
+    await saveState(place, state);
     for (const name of old) {
-      await files.rename(join(folder, name), join(kept, name));
+      if (name !== names.meta) await keep(name);
     }
     await files.syncFolder(kept);
+    await files.syncFolder(folder);
     await writeMeta(place, store);
     const after = await surveyFolder(folder, { files, tables: [] });
     if (after.refusal !== undefined) throw after.refusal;
@@ -77,23 +91,17 @@ export async function repairStore(
   }
 }
 
-/** What leads furthest of all snapshots, each with the logs behind it. */
+/** What leads furthest of all snapshots, each with the logs behind it; of two that lead as far, the sounder one. */
 async function salvage(folder: string, files: FileSystem): Promise<Survey> {
-  const generations = (await files.list(folder)).filter((name) =>
-    name.startsWith("snapshot-")
-  ).flatMap((name) => generationOf(name) ?? []);
-  let best: Survey | undefined;
-  for (const base of [0, ...generations.sort((one, other) => one - other)]) {
-    const found = await surveyFolder(folder, {
-      files,
-      tables: [],
-      salvage: base,
-    });
-    if (best === undefined || found.seq >= best.seq) best = found;
+  const bases = generationsOf(await files.list(folder), "snapshot");
+  const read = (base: number) =>
+    surveyFolder(folder, { files, tables: [], salvage: base });
+  let best = await read(0);
+  for (const base of bases) {
+    const found = await read(base);
+    const further = found.seq - best.seq ||
+      best.faults.length - found.faults.length;
+    if (further > 0) best = found;
   }
-  if (best !== undefined) return best;
-  throw new StoreError(
-    "damaged",
-    `Cannot repair ${folder}: nothing is readable`,
-  );
+  return best;
 }

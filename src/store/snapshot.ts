@@ -149,7 +149,6 @@ export async function scanSnapshot(
     const end = ',"records":{';
     const head = parse(`${text.slice(0, -end.length)}}`) as SnapshotHead;
     if (head === undefined || !text.endsWith(end)) return;
-    refuseNewer(name, head.format);
     scan.head = head;
     for (const [each, id] of Object.entries(head.last ?? {})) {
       obtain(tables, each).raise(id, head.changed?.[each] ?? 0);
@@ -188,6 +187,10 @@ export async function scanSnapshot(
     }
   }
   if (!ended) blame(scan.size, 0, "it ends before its last line");
+  // Only what the checksum holds can be believed to be of a newer format.
+  if (scan.head !== undefined && scan.faults.length === 0) {
+    refuseNewer(name, scan.head.format);
+  }
   return scan;
 }
 

@@ -112,6 +112,8 @@ async function reopen(
     return await reopenLog(place, survey);
   } catch (error) {
     if (!isFull(error)) throw error;
+    // The newer snapshot's name must be on the disk before the older one goes.
+    await place.files.syncFolder(place.folder);
     await removeBefore(place, survey.base);
     reserve.full = true;
     await reserve.release();

@@ -18,10 +18,11 @@
  */
 
 import { join } from "node:path";
-import { type Fault, StoreError } from "./error.ts";
+import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
 import {
   type FileSystem,
   type OpenFile,
+  ReadError,
   readSmall,
   withFile,
 } from "./files.ts";
@@ -53,6 +54,16 @@ export const names = {
 export function generationOf(name: string): number | undefined {
   const found = /^(?:wal-(\d+)\.jsonl|snapshot-(\d+)\.json)$/.exec(name);
   return found === null ? undefined : Number(found[1] ?? found[2]);
+}
+
+/** The generations of all snapshots or logs among some names, ascending. */
+export function generationsOf(
+  names: Iterable<string>,
+  kind: "snapshot" | "wal",
+): number[] {
+  return [...names].filter((name) => name.startsWith(`${kind}-`))
+    .flatMap((name) => generationOf(name) ?? [])
+    .sort((one, other) => one - other);
 }
 
 /** What a data folder says. */
@@ -113,7 +124,16 @@ export async function surveyFolder(
   const scan = <Result>(name: string, use: Use<Result>) => {
     if (!present.has(name)) return refuse(whole(name, "it is missing"));
     read.add(name);
-    return withFile(files, join(folder, name), (file) => use(file, name));
+    return withFile(files, join(folder, name), (file) => use(file, name))
+      .catch((error) => unreadable(name, error));
+  };
+  /** A file that cannot be read is damaged; one that has gone may be looked for again. */
+  const unreadable = (file: string, error: unknown): never => {
+    if (error instanceof StoreError || errorCode(error) === "ENOENT") {
+      throw error;
+    }
+    const byte = error instanceof ReadError ? error.byte : 0;
+    return refuse({ file, byte, line: 0, message: errorText(error) });
   };
   const readLog = (generation: number, apply: Apply) =>
     scan(names.log(generation), (file, name) => scanLog(file, name, apply));
@@ -135,14 +155,16 @@ export async function surveyFolder(
     survey.mark?.store === survey.store ? survey.mark.seq : 0;
 
   const readMeta = async () => {
-    const bytes = await readSmall(files, folder, names.meta);
+    const bytes = await readSmall(files, folder, names.meta)
+      .catch((error) => unreadable(names.meta, error));
     if (bytes === undefined) {
-      if (survey.generation === 0) return;
+      const marked = survey.mark !== undefined && survey.mark.seq > 0;
+      if (survey.generation === 0 && !marked) return;
       // The first log is made before: one without a transaction is no store.
       const first = survey.generation === 1 ? await readLog(1, () => {}) : null;
       if (
         first?.header !== undefined && first.size === first.end &&
-        first.seq === 0
+        first.seq === 0 && !marked
       ) return;
       survey.exists = true;
       refuse(whole(names.meta, "it is missing"));
@@ -150,7 +172,7 @@ export async function surveyFolder(
     }
     let meta: { readonly format?: unknown; readonly store?: unknown } = {};
     try {
-      meta = JSON.parse(bytes.toString());
+      meta = JSON.parse(bytes.toString()) ?? {};
     } catch {
       refuse(whole(names.meta, "it is not JSON"));
     }
@@ -189,12 +211,15 @@ export async function surveyFolder(
       last = survey.log = await readLog(each, apply);
       judge(each, last);
     }
+    if (last === undefined) {
+      return refuse(whole(names.log(Math.max(base, 1)), "it is missing"));
+    }
     if (marked() > survey.seq) {
       const message =
         `it ends at sequence ${survey.seq}, but the mark proves ` +
         `that ${marked()} was acknowledged`;
       const file = names.log(survey.generation);
-      refuse({ file, byte: last?.end ?? 0, line: 0, message });
+      refuse({ file, byte: last.end, line: 0, message });
     }
   };
 

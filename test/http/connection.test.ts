@@ -88,6 +88,23 @@ describe("a connection", () => {
     assert.deepEqual(statuses(old), [200]);
   });
 
+  test("is told by OPTIONS * what all addresses together have", async () => {
+    const { body: home } = await app.request("GET", "/");
+    const records = ["zoos", "users", "authorizations"]
+      .map((name) => `/v1/${name}/1`);
+    const all = new Set<string>();
+    for (const path of [...Object.values<string>(home), ...records]) {
+      const { headers } = await app.request("OPTIONS", path);
+      for (const method of headers.get("allow")?.split(", ") ?? []) {
+        all.add(method);
+      }
+    }
+    const star = "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    const received = await exchange(app.port, star);
+    const allow = /^Allow: (.*)\r$/m.exec(received)?.[1] ?? "";
+    assert.deepEqual(allow.split(", ").sort(), [...all].sort());
+  });
+
   test("is answered 501 to methods that nobody has, heard of or not", async () => {
     const table = [
       "BREW /v1/zoos HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -43,9 +43,11 @@ test("a backup copied back is the store that it was, and can be gone on with", a
   const folder = await folderFor(t);
   const from = join(folder, "store");
   await fill(from, 5);
-  await writeFile(join(from, "secret"), "a secret\n");
+  await writeFile(join(from, "secret"), "a secret without a newline");
   const to = join(folder, "copy");
   await backupStore(from, to);
+  const secret = await readFile(join(to, "secret"), "utf8");
+  assert.equal(secret, "a secret without a newline");
   const copied = await readStore(to, { tables });
   assert.deepEqual(copied.faults, []);
   const store = await openFor(t, to);

@@ -15,7 +15,12 @@ import { fullDisk } from "./full.ts";
 import { lockContests, lockRounds } from "./locks.ts";
 import { killRounds, powerRounds, straceRounds } from "./processes.ts";
 import { Random } from "./random.ts";
-import { everyStep, simulate, type SimulationReport } from "./simulation.ts";
+import {
+  everyStep,
+  injected,
+  simulate,
+  type SimulationReport,
+} from "./simulation.ts";
 
 const { values } = parseArgs({
   options: {
@@ -134,7 +139,8 @@ async function once(turn: number): Promise<void> {
   const faults = number(values.faults, 1500);
   if (faults > 0) {
     await simulations(faults, true, from);
-    const rounds = Math.ceil(faults / 100);
+    say("Of each kind", Object.fromEntries(injected));
+    const rounds = Math.ceil(faults / 500);
     const result = await straceRounds({ folder: folder(), rounds, random });
     const skipped = typeof result === "string";
     say(skipped ? "!!! SKIPPED" : "Failing system calls", result);

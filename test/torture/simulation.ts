@@ -304,8 +304,19 @@ async function work(
   report.rotations += store.generation - 1;
 }
 
+/** How many faults of each kind were injected, by step and error. */
+export const injected = new Map<string, number>();
+
 function fault(step: Step, random: Random): Fate {
-  if (!random.chance(0.01)) return undefined;
+  // There are more ways for a write to fail, and most let the store live on.
+  if (!random.chance(step.kind === "write" ? 0.05 : 0.01)) return undefined;
+  const fate = chooseFault(step, random);
+  const kind = `${step.kind} ${fate?.error ?? "short"}`;
+  injected.set(kind, (injected.get(kind) ?? 0) + 1);
+  return fate;
+}
+
+function chooseFault(step: Step, random: Random): Fate {
   if (step.kind === "write") {
     return random.pick<Fate>([
       { error: "ENOSPC" },
