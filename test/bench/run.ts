@@ -13,7 +13,7 @@
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, readFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
@@ -151,15 +151,18 @@ async function memory({ pid }: ChildProcess): Promise<number> {
 
 /** How long a new process takes to parse the largest file of a folder, in ms. */
 async function parseTime(folder: string): Promise<number> {
-  const names = await readdir(folder, { recursive: true });
-  const name = names.find((name) => /snapshot-[^/]*\.json$/.test(name));
+  let largest = { file: "", size: 0 };
+  for (const name of await readdir(folder, { recursive: true })) {
+    const file = join(folder, name);
+    const { size } = await stat(file);
+    if (name.endsWith(".json") && size > largest.size) largest = { file, size };
+  }
   const script = `const { readFileSync } = require("node:fs");
     const begin = performance.now();
     JSON.parse(readFileSync(process.argv[1], "utf8"));
     console.log(performance.now() - begin);`;
   const args = ["--max-old-space-size=4096", "-e", script];
-  const file = join(folder, name ?? "");
-  return Number(execFileSync(process.execPath, [...args, file]));
+  return Number(execFileSync(process.execPath, [...args, largest.file]));
 }
 
 /** Rates by load, of all servers that there are. */
