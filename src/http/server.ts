@@ -105,7 +105,10 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
     });
     request.on("end", () => resolve(Buffer.concat(chunks)));
     request.on("error", () => reject(new ClientGone()));
-    request.on("close", () => reject(new ClientGone()));
+    // An error takes its stack along, which costs too much to be made in vain.
+    request.on("close", () => {
+      if (!request.readableEnded) reject(new ClientGone());
+    });
   });
 }
 
