@@ -49,10 +49,9 @@ export function send(response: ServerResponse, answer: Answer): void {
   const { status, headers, body } = answer;
   const { method, socket, httpVersion, headers: asked } = response.req;
   const fields = [...headers];
-  const length = body === undefined ? 0 : Buffer.byteLength(body);
   if (body !== undefined) {
     fields.push("Content-Type", contentType);
-    fields.push("Content-Length", String(length));
+    fields.push("Content-Length", String(Buffer.byteLength(body)));
   }
   if (stopping.has(socket)) fields.push("Connection", "close");
   else if (asked.connection === undefined && httpVersion === "1.1") {
@@ -60,9 +59,7 @@ export function send(response: ServerResponse, answer: Answer): void {
     fields.push("Connection", "keep-alive");
   }
   response.writeHead(status, fields);
-  if (body === undefined || method === "HEAD") response.end();
-  // Bytes that are the same in both encodings are written faster in this one.
-  else response.end(body, length === body.length ? "latin1" : "utf8");
+  response.end(method === "HEAD" ? undefined : body);
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
