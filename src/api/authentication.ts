@@ -25,6 +25,9 @@ export interface Caller {
   readonly authorization: number;
 }
 
+/** How many verified tokens are kept: some 400 bytes each. */
+const mostVerified = 1000;
+
 const challenge = 'Bearer realm="zoo-api"';
 
 /** A 401 to a request without credentials (RFC 6750 section 3: no error code then). */
@@ -51,6 +54,8 @@ export class Authentication {
   readonly #store: Store;
   readonly #signer: TokenSigner;
   readonly #now: () => number;
+  /** What tokens that were found good say, the oldest first. */
+  readonly #verified = new Map<string, Claims>();
 
   /** @param now milliseconds since 1970 */
   constructor(store: Store, signer: TokenSigner, now: () => number) {
@@ -109,9 +114,24 @@ export class Authentication {
     return { id: sub, role, authorization: jti };
   }
 
+  /**
+   * What a token says. A good signature stays good, so it is checked once (a
+   * quarter of what a small write costs); expiry, like all that the store
+   * knows of an authorization, is looked at each time.
+   */
   #verify(token: string): Claims {
+    const now = this.#now() / 1000;
+    const known = this.#verified.get(token);
+    if (known !== undefined && now < known.exp) return known;
+    this.#verified.delete(token);
     try {
-      return this.#signer.verify(token, this.#now() / 1000);
+      const claims = this.#signer.verify(token, now);
+      const [oldest] = this.#verified.keys();
+      if (this.#verified.size >= mostVerified && oldest !== undefined) {
+        this.#verified.delete(oldest);
+      }
+      this.#verified.set(token, claims);
+      return claims;
     } catch (error) {
       if (!(error instanceof TokenError)) throw error;
       throw invalidToken(

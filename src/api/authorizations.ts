@@ -187,7 +187,7 @@ export class Authorizations {
   }
 
   /** The caller's own live authorizations. */
-  list(call: Call, query: Query): Result {
+  list(call: Call, query: Query): Result | Promise<Result> {
     const user = owner(call);
     return this.#records.page(call, {
       query,
@@ -196,7 +196,6 @@ export class Authorizations {
         value: user.id,
         where: ({ expires_at }) => !this.#past(expires_at),
       },
-      seq: this.#records.table.lastSeq,
     });
   }
 

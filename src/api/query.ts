@@ -7,13 +7,8 @@ import { ApiError } from "../http/errors.ts";
 import { formatLinks, type Link } from "../http/headers.ts";
 import { excerpt } from "../http/json.ts";
 import { decodePercent, parseId } from "../http/router.ts";
-import type { Document, Row, Table } from "../store/store.ts";
-import {
-  type Collection,
-  foldText,
-  type Named,
-  readValue,
-} from "./declaration.ts";
+import { compareValues } from "../store/store.ts";
+import type { Collection, Named } from "./declaration.ts";
 import type { Json } from "./properties.ts";
 
 /** Parameters in the order in which they were sent, decoded. */
@@ -95,7 +90,7 @@ const operators = [
 type Operator = "eq" | (typeof operators)[number];
 
 /** One condition on one property. */
-interface Filter {
+export interface Filter {
   readonly property: Named;
   readonly operator: Operator;
   /** The values to compare with: one, or those of `in`. */
@@ -274,7 +269,7 @@ function parseOperand(
 }
 
 /** Whether a record's value fulfils a filter. null is neither less nor more than anything, and holds no text. */
-function fulfils(value: Json, { operator, values }: Filter): boolean {
+export function fulfils(value: Json, { operator, values }: Filter): boolean {
   const [operand = null] = values;
   switch (operator) {
     case "eq":
@@ -304,99 +299,6 @@ function fulfils(value: Json, { operator, values }: Filter): boolean {
   }
 }
 
-/** The order of two values of one type other than null: below 0, 0 or above 0. */
-export function compareValues(a: Json, b: Json): number {
-  if (typeof a === "string" && typeof b === "string") {
-    return compareCodePoints(a, b);
-  }
-  return Number(a) - Number(b);
-}
-
-/** Orders texts by Unicode code point; JavaScript's own order is by UTF-16 unit, which puts U+10000 before U+FFFD. */
-function compareCodePoints(a: string, b: string): number {
-  if (a === b) return 0;
-  const shorter = Math.min(a.length, b.length);
-  for (let at = 0; at < shorter; at++) {
-    const unitA = a.charCodeAt(at);
-    const unitB = b.charCodeAt(at);
-    if (unitA === unitB) continue;
-    // Surrogates stand for code points above all other units.
-    const surrogateA = (unitA & 0xf800) === 0xd800;
-    const surrogateB = (unitB & 0xf800) === 0xd800;
-    if (surrogateA !== surrogateB) return surrogateA ? 1 : -1;
-    return unitA - unitB;
-  }
-  return a.length - b.length;
-}
-
-/** What an address, not a parameter, demands of the records of a collection. */
-export interface Scope {
-  /** An indexed property and the value that it must have. */
-  readonly property: string;
-  readonly value: number;
-  /** A further condition. */
-  readonly where?: (document: Document) => boolean;
-}
-
-/** One page of what matches, and how many match in all. */
-export interface Page {
-  readonly rows: readonly Row[];
-  readonly total: number;
-}
-
-/** Finds the records of a query, in order. */
-export function select(table: Table, query: Query, scope?: Scope): Page {
-  const { filters, sortby, descending, offset, limit } = query;
-  const where = scope?.where;
-  const matching: Row[] = [];
-  for (const row of candidates(table, query, scope)) {
-    const { document } = row;
-    if (
-      (where === undefined || where(document)) &&
-      filters.every((f) => fulfils(readValue(document, f.property), f))
-    ) {
-      matching.push(row);
-    }
-  }
-  const direction = descending ? -1 : 1;
-  if (sortby.name !== "id") {
-    matching.sort((a, b) => {
-      const left = readValue(a.document, sortby);
-      const right = readValue(b.document, sortby);
-      if (left === null || right === null) {
-        if (left !== right) return left === null ? 1 : -1; // both directions
-      }
-      const order = left === null || right === null
-        ? 0
-        : compareValues(left, right);
-      return direction * (order || a.document.id - b.document.id);
-    });
-  } else if (descending) {
-    matching.reverse();
-  }
-  return {
-    rows: matching.slice(offset, offset + limit),
-    total: matching.length,
-  };
-}
-
-/** The smallest set of rows that an index gives, by ascending id. */
-function candidates(
-  table: Table,
-  { filters }: Query,
-  scope: Scope | undefined,
-): Iterable<Row> {
-  if (scope !== undefined) return table.find(scope.property, scope.value);
-  for (const { property, operator, values: [value] } of filters) {
-    if (operator !== "eq") continue;
-    const key = foldText(value);
-    if ((property.unique || property.references) && key !== null) {
-      return table.find(property.name, key);
-    }
-  }
-  return table.rows();
-}
-
 // Link fields are for machines that have limits of their own.
 const maximumAddress = 8192; // bytes
 
@@ -411,9 +313,12 @@ export function pageHeaders(
   total: number,
   address: string,
 ): string[] {
-  const { offset, limit } = query;
+  const { offset, limit, parameters } = query;
   const headers = ["X-Total-Count", String(total)];
   if (total === 0) return headers;
+  const byPage = parameters.has("page") || parameters.has("per_page");
+  const name = byPage ? "page" : "offset";
+  const [before, after] = pageAddress(query, { address, name });
   const last = Math.floor((total - 1) / limit) * limit;
   const links = [link("first", 0)];
   const previous = Math.min(Math.max(offset - limit, 0), last);
@@ -426,25 +331,28 @@ export function pageHeaders(
   return headers;
 
   function link(rel: Link["rel"], to: number): Link {
-    return { rel, href: target(to) };
+    return { rel, href: before + (byPage ? to / limit + 1 : to) + after };
   }
+}
 
-  function target(to: number): string {
-    const parameters = new Map(query.parameters);
-    if (parameters.has("page") || parameters.has("per_page")) {
-      parameters.set("page", String(to / limit + 1));
-    } else {
-      parameters.set("offset", String(to));
-    }
-    const pairs = [...parameters].map(([name, value]) =>
-      `${encode(name)}=${encode(value)}`
-    );
-    return `${address}?${pairs.join("&")}`;
+/** The address of any page of a query: what stands before and behind the number in it. */
+function pageAddress(
+  { parameters }: Query,
+  { address, name }: { readonly address: string; readonly name: string },
+): [before: string, after: string] {
+  let before = `${address}?`;
+  let after: string | undefined;
+  for (const [each, value] of parameters) {
+    if (each === name) after = "";
+    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
+    else before += `${encode(each)}=${encode(value)}&`;
   }
+  return [`${before}${name}=`, after ?? ""];
 }
 
 /** Percent-encodes a parameter, but leaves readable what a query may hold as it is. */
 function encode(text: string): string {
+  if (/^\w*$/.test(text)) return text;
   return encodeURIComponent(text)
     .replaceAll("%3A", ":")
     .replaceAll("%2C", ",")

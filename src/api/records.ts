@@ -17,8 +17,9 @@ import {
   type Relation,
 } from "./declaration.ts";
 import type { Json } from "./properties.ts";
-import { pageHeaders, type Query, type Scope, select } from "./query.ts";
+import { pageHeaders, type Query } from "./query.ts";
 import { collectionLink, Representation } from "./representation.ts";
+import { type Scope, Selection } from "./selection.ts";
 import { type Body, validate } from "./validation.ts";
 
 /** An answer with the log sequence of what it shows: it may be sent when that is durable. */
@@ -66,6 +67,7 @@ export class Records {
   readonly table: Table;
   readonly #context: Context;
   readonly #rules: Rules;
+  readonly #selection: Selection;
   readonly #secrets: readonly string[];
 
   constructor(collection: Collection, context: Context, rules: Rules = {}) {
@@ -74,6 +76,7 @@ export class Records {
     this.table = context.store.table(collection.name);
     this.#context = context;
     this.#rules = rules;
+    this.#selection = new Selection(this.table);
     this.#secrets = collection.properties
       .filter(({ kind }) => kind === "secret")
       .map(({ name }) => name);
@@ -84,39 +87,47 @@ export class Records {
    *
    * @throws {ApiError} 40401 or 41000 where the record in the path is not there
    */
-  list(call: Call, query: Query, through?: Relation): Result {
-    let seq = this.table.lastSeq;
-    let scope: Scope | undefined;
-    if (through) {
-      const parent = this.#parent(through, call, true);
-      seq = Math.max(seq, parent.seq);
-      scope = { property: through.property, value: parent.document.id };
+  list(
+    call: Call,
+    query: Query,
+    through?: Relation,
+  ): Result | Promise<Result> {
+    if (through === undefined) {
+      return this.page(call, { query, scope: undefined });
     }
-    return this.page(call, { query, scope, seq });
+    const parent = () => this.#parent(through, call, true);
+    const scope = { property: through.property, value: parent().document.id };
+    return this.page(call, { query, scope, parent });
   }
 
-  /** A page of the records in a scope. */
+  /** A page of the records in a scope; a promise where they take a while to find. */
   page(
-    { address }: Pick<Call, "address">,
-    { query, scope, seq }: {
+    { address, confirm }: Pick<Call, "address" | "confirm">,
+    { query, scope, parent }: {
       readonly query: Query;
       readonly scope: Scope | undefined;
-      readonly seq: number;
+      /** The record in the path as it is now; throws an ApiError where it is gone. */
+      readonly parent?: () => Row;
     },
-  ): Result {
-    const { rows, total } = select(this.table, query, scope);
+  ): Result | Promise<Result> {
     const { fields } = query;
-    const elements = rows.map((row) =>
-      fields
-        ? this.representation.partial(row, fields)
-        : this.representation.element(row)
-    );
-    return {
-      status: 200,
-      headers: pageHeaders(query, total, address),
-      body: `[${elements.join(",")}]`,
-      seq,
-    };
+    let waited = false;
+    const result = this.#selection.select(query, scope, ({ rows, total }) => {
+      if (waited) confirm();
+      const elements = rows.map((row) =>
+        fields
+          ? this.representation.partial(row, fields)
+          : this.representation.element(row)
+      );
+      return {
+        status: 200,
+        headers: pageHeaders(query, total, address),
+        body: `[${elements.join(",")}]`,
+        seq: Math.max(this.table.lastSeq, parent?.().seq ?? 0),
+      };
+    });
+    waited = true;
+    return result;
   }
 
   /**

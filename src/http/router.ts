@@ -19,7 +19,9 @@ export interface Target {
  * @throws {ApiError} 40000 where it has neither form
  */
 export function parseTarget(target: string): Target {
-  const absolute = /^https?:\/\/[^/?#]+/i.exec(target);
+  const absolute = target.startsWith("/")
+    ? null
+    : /^https?:\/\/[^/?#]+/i.exec(target);
   let rest = absolute ? target.slice(absolute[0].length) : target;
   if (absolute && !rest.startsWith("/")) rest = `/${rest}`;
   if (!rest.startsWith("/") || rest.includes("#")) {

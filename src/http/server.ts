@@ -47,14 +47,19 @@ export function errorAnswer(error: ApiError): Answer {
  */
 export function send(response: ServerResponse, answer: Answer): void {
   const { status, headers, body } = answer;
+  const { method, socket, httpVersion, headers: asked } = response.req;
   const fields = [...headers];
   if (body !== undefined) {
     fields.push("Content-Type", contentType);
     fields.push("Content-Length", String(Buffer.byteLength(body)));
   }
-  if (stopping.has(response.req.socket)) fields.push("Connection", "close");
+  if (stopping.has(socket)) fields.push("Connection", "close");
+  else if (asked.connection === undefined && httpVersion === "1.1") {
+    // What node:http says by itself, without its Keep-Alive field.
+    fields.push("Connection", "keep-alive");
+  }
   response.writeHead(status, fields);
-  response.end(response.req.method === "HEAD" ? undefined : body);
+  response.end(method === "HEAD" ? undefined : body);
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
@@ -85,6 +90,8 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
     if (Number(request.headers["content-length"]) > maximumBody) {
       return tooLarge();
     }
+    // Without content there are no events with `optimizeEmptyRequests`.
+    if (request.readableEnded) return resolve(Buffer.alloc(0));
     awaited.set(request, reject);
     const chunks: Uint8Array[] = [];
     let length = 0;
@@ -95,7 +102,10 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
     });
     request.on("end", () => resolve(Buffer.concat(chunks)));
     request.on("error", () => reject(new ClientGone()));
-    request.on("close", () => reject(new ClientGone()));
+    // An error takes its stack along, which costs too much to be made in vain.
+    request.on("close", () => {
+      if (!request.readableEnded) reject(new ClientGone());
+    });
   });
 }
 
@@ -133,8 +143,11 @@ export function listen(
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     if (!stopping.has(request.socket)) handle(request, response);
   };
-  // The Host field is looked at by who can answer in JSON.
-  const server = createServer({ requireHostHeader: false });
+  const options = {
+    requireHostHeader: false, // looked at by who can answer in JSON
+    optimizeEmptyRequests: true, // no stream for no body; where the Node has it
+  };
+  const server = createServer(options);
   server.on("request", (request, response) => {
     const { socket } = request;
     const previous = connections.get(socket);

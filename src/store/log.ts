@@ -24,7 +24,7 @@ import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
 import { type Fault, StoreError } from "./error.ts";
 import { type Line, type OpenFile, readLines } from "./files.ts";
-import type { Document } from "./table.ts";
+import type { Document } from "./row.ts";
 
 /** The version of the files that this store writes and reads. */
 export const format = 1;

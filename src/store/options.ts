@@ -2,7 +2,8 @@
 
 import type { FileSystem } from "./files.ts";
 import type { Operation } from "./log.ts";
-import type { Json, Table, TableDeclaration } from "./table.ts";
+import type { Json } from "./row.ts";
+import type { Table, TableDeclaration } from "./table.ts";
 
 /** Sizes in bytes and times in milliseconds; tests make them small. */
 export interface StoreLimits {

@@ -28,13 +28,8 @@ import {
   writeAll,
 } from "./files.ts";
 import { format, hexadecimal, type LogStart, refuseNewer } from "./log.ts";
-import {
-  type Document,
-  obtain,
-  type Row,
-  type StoredTable,
-  type Tables,
-} from "./table.ts";
+import type { Document, Row } from "./row.ts";
+import { obtain, type StoredTable, type Tables } from "./table.ts";
 
 /** What a snapshot says before its records. */
 export interface SnapshotHead extends LogStart {
@@ -60,7 +55,7 @@ export function freeze(tables: Tables): FrozenTable[] {
     name: table.name,
     lastId: table.lastId,
     lastSeq: table.lastSeq,
-    rows: [...table.rows()],
+    rows: table.rows(),
   }));
 }
 

@@ -50,14 +50,12 @@ export type {
 } from "./options.ts";
 export { repairStore } from "./repair.ts";
 export type { Repair } from "./repair.ts";
-export type {
-  Document,
-  Json,
-  KeyOf,
-  Row,
-  Table,
-  TableDeclaration,
-} from "./table.ts";
+export { compareValues } from "./ordered-index.ts";
+export type { Column, Order } from "./ordered-index.ts";
+export { Orders } from "./orders.ts";
+export type { Source } from "./orders.ts";
+export type { Document, Json, Row } from "./row.ts";
+export type { KeyOf, Table, TableDeclaration } from "./table.ts";
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {

@@ -5,19 +5,8 @@
  * state that was once true.
  */
 
-/** What JSON can say. */
-export type Json =
-  | null
-  | boolean
-  | number
-  | string
-  | readonly Json[]
-  | { readonly [name: string]: Json };
-
-/** A record as it is stored; never changed in place. */
-export type Document = { readonly id: number } & {
-  readonly [property: string]: Json;
-};
+import { type Order, OrderedIndex } from "./ordered-index.ts";
+import type { Document, Json, Row } from "./row.ts";
 
 /** Folds a value to the key under which it is found; null is not indexed. */
 export type KeyOf = (value: Json) => string | number | null;
@@ -29,18 +18,6 @@ export interface TableDeclaration {
   readonly indexes?: Readonly<Record<string, KeyOf>>;
 }
 
-/** A record in memory. */
-export interface Row {
-  readonly document: Document;
-  /**
-   * The log sequence of its last change; of a record that was read from a
-   * snapshot, the snapshot's.
-   */
-  readonly seq: number;
-  /** Where the API keeps the record's text; the store never looks at it. */
-  text: string | undefined;
-}
-
 /** The records of one collection, for reading. */
 export interface Table {
   readonly name: string;
@@ -50,9 +27,14 @@ export interface Table {
   readonly lastSeq: number;
   /** How many records there are. */
   readonly size: number;
+  /** All rows by id, with nothing before it. */
+  readonly byId: Order;
   get(id: number): Row | undefined;
-  /** All rows, ascending by id. */
-  rows(): Iterable<Row>;
+  /** All rows of this moment, ascending by id. */
+  rows(): readonly Row[];
+  /** Tells an index of every change from now on, until {@linkcode unfollow}. */
+  follow(index: OrderedIndex): void;
+  unfollow(index: OrderedIndex): void;
   /** The rows with this key of a declared index, ascending by id. */
   find(property: string, key: string | number): Iterable<Row>;
   /** How many rows have this key of a declared index. */
@@ -180,8 +162,10 @@ export interface Undo {
 /** A {@linkcode Table} that the store can change. */
 export class StoredTable implements Table {
   readonly name: string;
-  readonly #rows = new OrderedRows();
+  readonly byId = new OrderedIndex([]);
+  readonly #rows = new Map<number, Row>();
   readonly #indexes: readonly Index[];
+  readonly #followers = new Set<OrderedIndex>();
   lastId = 0;
   lastSeq = 0;
 
@@ -200,8 +184,16 @@ export class StoredTable implements Table {
     return this.#rows.get(id);
   }
 
-  rows(): Iterable<Row> {
-    return this.#rows.values();
+  rows(): readonly Row[] {
+    return this.byId.slice(0, this.byId.size);
+  }
+
+  follow(index: OrderedIndex): void {
+    this.#followers.add(index);
+  }
+
+  unfollow(index: OrderedIndex): void {
+    this.#followers.delete(index);
   }
 
   find(property: string, key: string | number): Iterable<Row> {
@@ -256,6 +248,8 @@ export class StoredTable implements Table {
     if (row !== undefined) this.#rows.set(id, row);
     else if (before !== undefined) this.#rows.delete(id);
     for (const index of this.#indexes) index.move(before, row);
+    this.byId.move(before, row);
+    for (const index of this.#followers) index.move(before, row);
   }
 
   #index(property: string): Index {

@@ -1,18 +1,52 @@
-/** A bare node:http server that answers every request with the same bytes: the ceiling. The bytes come from standard input. */
+/**
+ * The ceilings. To a GET it answers the same bytes always, as plain node:http
+ * does; the body of any other request it appends to a file and answers when
+ * that is on the disk, with one fdatasync for all that came meanwhile. It
+ * routes nothing and checks nothing. The bytes come from standard input.
+ */
 
-import { createServer } from "node:http";
-import { text } from "node:stream/consumers";
 import { Buffer } from "node:buffer";
+import { open } from "node:fs/promises";
+import { createServer, type ServerResponse } from "node:http";
 import process from "node:process";
+import { text } from "node:stream/consumers";
 
-const body = await text(process.stdin);
+const { file: path, read, written } = JSON.parse(await text(process.stdin));
+const file = await open(path, "a");
+let waiting: {
+  readonly chunks: Buffer[];
+  readonly response: ServerResponse;
+}[] = [];
+let running = false;
 
-const server = createServer((_request, response) => {
-  response.writeHead(200, {
+function answer(response: ServerResponse, status: number, body: string): void {
+  response.writeHead(status, {
     "Content-Type": "application/json; charset=utf-8",
     "Content-Length": Buffer.byteLength(body),
   });
   response.end(body);
+}
+
+async function append(): Promise<void> {
+  running = true;
+  while (waiting.length > 0) {
+    const batch = waiting;
+    waiting = [];
+    await file.write(Buffer.concat(batch.flatMap(({ chunks }) => chunks)));
+    await file.datasync();
+    for (const { response } of batch) answer(response, 201, written);
+  }
+  running = false;
+}
+
+const server = createServer((request, response) => {
+  if (request.method === "GET") return answer(response, 200, read);
+  const chunks: Buffer[] = [];
+  request.on("data", (chunk: Buffer) => chunks.push(chunk));
+  request.on("end", () => {
+    waiting.push({ chunks, response });
+    if (!running) append();
+  });
 });
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();

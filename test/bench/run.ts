@@ -1,9 +1,11 @@
 /**
- * Speed as a ratio: requests a second of this server, divided by those of a
- * bare node:http server that answers the same bytes, both on one core, in
- * rounds that take turns. Medians of the rounds.
+ * Speed as ratios: requests a second of this server, divided by those of a
+ * bare node:http server that answers the same bytes (or appends what it is
+ * sent, with one fdatasync for all that waits) and of one on node:sqlite, where
+ * the Node has it. All on one core, in rounds that take turns; medians.
  *
- *     npm run bench [-- --rounds 5 --seconds 3 --connections 64]
+ *     npm run bench [-- --rounds 5 --seconds 3 --sizes 1000,100000,1000000
+ *                       --loads "GET one,POST"]
  *
  * With `wrk` on the machine the load comes from it; else from this process,
  * which is slower than the servers and so flatters the slower one: it says so.
@@ -11,76 +13,88 @@
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { connect } from "node:net";
+import { mkdir, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { command, request, root, start } from "../harness.ts";
+import { createUser, openDataFolder } from "../../src/commands.ts";
+import type { Document } from "../../src/store/store.ts";
+import {
+  adminPassword,
+  command,
+  removeFolder,
+  request,
+  root,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+import { animal, zoos } from "./data.ts";
+import { type Load, measure, pin, withWrk } from "./load.ts";
 
 const { values } = parseArgs({
   options: {
     rounds: { type: "string", default: "5" },
     seconds: { type: "string", default: "3" },
-    connections: { type: "string", default: "64" },
+    sizes: { type: "string", default: "1000,100000,1000000" },
+    loads: { type: "string", default: "" },
   },
 });
 const rounds = Number(values.rounds);
 const seconds = Number(values.seconds);
-const connections = Number(values.connections);
+const sizes = values.sizes.split(",").map(Number);
+const withSqlite =
+  process.getBuiltinModule("node:sqlite" as "node:fs") !== undefined;
 
-function has(tool: string): boolean {
-  try {
-    execFileSync("which", [tool], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-const withWrk = has("wrk");
-const pin = (core: number) =>
-  has("taskset") ? ["taskset", "-c", `${core}`] : [];
-
-/** Requests a second, measured over some seconds. */
-async function load(address: string): Promise<number> {
-  if (!withWrk) return await ownLoad(new URL(address));
-  const [tool = "", ...args] = [
-    ...pin(1),
-    "wrk",
-    "-t1",
-    `-c${connections}`,
-    `-d${seconds}s`,
-    address,
-  ];
-  const wrk = spawn(tool, args, { stdio: ["ignore", "pipe", "inherit"] });
-  let output = "";
-  wrk.stdout.setEncoding("utf8").on("data", (text) => output += text);
-  await once(wrk, "close");
-  if (/Non-2xx|Socket errors/.test(output)) throw new Error(output);
-  const found = /Requests\/sec:\s+([\d.]+)/.exec(output);
-  if (!found) throw new Error(output);
-  return Number(found[1]);
-}
-
-/** The same from this process: each connection sends its next request when the answer is there. */
-async function ownLoad({ hostname, port, pathname }: URL): Promise<number> {
-  let answers = 0;
-  const message = `GET ${pathname} HTTP/1.1\r\nHost: ${hostname}\r\n\r\n`;
-  const sockets = Array.from({ length: connections }, () => {
-    const socket = connect(Number(port), hostname);
-    socket.write(message);
-    // An answer of a few hundred bytes arrives in one piece.
-    socket.on("data", () => {
-      answers++;
-      socket.write(message);
-    });
-    return socket;
+function loadsFor(size: number, token: string): Map<string, Load> {
+  const get = (path: string) => ({ method: "GET", path: `/v1/${path}` });
+  const json = (method: string, path: string, body: unknown) => ({
+    method,
+    path: `/v1/${path}`,
+    token,
+    body: JSON.stringify(body),
   });
-  const begin = performance.now();
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-  const rate = answers / ((performance.now() - begin) / 1000);
-  for (const socket of sockets) socket.destroy();
-  return rate;
+  const post = json("POST", "animals", {
+    zoo_id: 7,
+    animal_type_id: 1,
+    name: "Zora",
+    species: "Equus quagga",
+    sex: "female",
+    born_on: "2020-02-29",
+    weight_kg: 250,
+  });
+  const patches = Array.from(
+    { length: 500 },
+    (_, place) =>
+      json("PATCH", `animals/${place + 1}`, {
+        name: `Zora ${place} ${Math.random()}`,
+      }),
+  );
+  const one = get(`animals/${size / 2}`);
+  const last = Math.floor(size * 0.9);
+  const all: [string, Load["messages"], number?][] = [
+    ["GET one", [one]],
+    ["list of 20", [get("animals?limit=20")]],
+    ["zoo by name", [get("zoos/7/animals?sortby=name&limit=20")]],
+    ["last by name", [
+      get(`animals?sortby=name&order=desc&offset=${last}&limit=20`),
+    ]],
+    ["weight range", [
+      get("animals?weight_kg:gte=100&sortby=weight_kg&limit=20"),
+    ]],
+    ["POST", [post]],
+    ["POST, 1 connection", [post], 1],
+    ["PATCH", patches],
+    ["90 % GET, 10 % POST", [...Array(9).fill(one), post]],
+  ];
+  const chosen = values.loads === "" ? undefined : values.loads.split(",");
+  return new Map(
+    all.filter(([name]) => chosen?.includes(name) ?? true)
+      .map(([name, messages, connections = 64]) => [
+        name,
+        { messages, connections },
+      ]),
+  );
 }
 
 function median(numbers: readonly number[]): number {
@@ -88,55 +102,183 @@ function median(numbers: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? NaN;
 }
 
-/** Keeps a server on one core, so that the load has the other. */
-function pinProcess({ pid }: ChildProcess): void {
-  if (!has("taskset")) return;
-  const args = ["-a", "-c", "-p", "0", String(pid)];
-  execFileSync("taskset", args, { stdio: "ignore" });
-}
-
-async function startBare(body: string): Promise<[ChildProcess, string]> {
-  const loader = command.slice(0, -1);
+/** A server of this folder, ready to listen. */
+async function startOther(
+  file: string,
+  { input = "", args = [] }: {
+    readonly input?: string;
+    readonly args?: readonly string[];
+  },
+): Promise<{ child: ChildProcess; origin: string }> {
   const child = spawn(
     process.execPath,
-    [...loader, join(root, "test/bench/bare.ts")],
+    [...command.slice(0, -1), join(root, "test/bench", file), ...args],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
-  child.stdin.end(body);
+  child.stdin.end(input);
   const [line] = await once(child.stdout.setEncoding("utf8"), "data");
-  return [child, /http:\S+/.exec(String(line))?.[0] ?? ""];
+  return { child, origin: /http:\S+/.exec(String(line))?.[0] ?? "" };
 }
 
-const server = await start({
-  args: ["--seed", join(root, "data/seed.json")],
-});
-const path = "/v1/zoos/1";
-const { text } = await request("GET", server.origin + path);
-const [bare, bareOrigin] = await startBare(text);
-try {
-  pinProcess(server.child);
-  pinProcess(bare);
-  const measured = { ours: [] as number[], bare: [] as number[] };
-  await load(server.origin + path); // warm up, not counted
-  await load(bareOrigin + path);
-  for (let round = 0; round < rounds; round++) {
-    measured.ours.push(await load(server.origin + path));
-    measured.bare.push(await load(bareOrigin + path));
+/** A data folder with this many animals. */
+async function fill(folder: string, size: number): Promise<void> {
+  const store = await openDataFolder(folder);
+  const put = async (name: string, documents: readonly Document[]) => {
+    await store.commit(
+      documents.map((document) => ["put", name, document]),
+      0,
+    );
+  };
+  await createUser(store, {
+    username: "admin",
+    role: "admin",
+    password: adminPassword,
+  });
+  await put("zoos", zoos(size));
+  for (let id = 1; id <= size; id += 10_000) {
+    const length = Math.min(10_000, size + 1 - id);
+    await put("animals", Array.from({ length }, (_, at) => animal(id + at)));
   }
-  const ours = median(measured.ours);
-  const ceiling = median(measured.bare);
-  const ratio = median(
-    measured.ours.map((rate, round) => rate / (measured.bare[round] ?? NaN)),
-  );
-  const by = withWrk ? "wrk" : "this process (wrk is not installed)";
-  process.stdout.write(
-    `Node.js ${process.version}, load by ${by}, ${connections} connections, ` +
-      `${rounds} rounds of ${seconds} s, medians\n` +
-      `GET ${path}: ${Math.round(ours)} requests/s; bare node:http with the ` +
-      `same ${text.length} characters: ${Math.round(ceiling)}; ` +
-      `ratio ${ratio.toFixed(2)}\n`,
-  );
-} finally {
-  bare.kill();
-  await server.stop();
+  await store.checkpoint();
+  await store.close();
+}
+
+/** Resident memory of a process, in bytes. */
+async function memory({ pid }: ChildProcess): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
+}
+
+/** How long a new process takes to parse the largest file of a folder, in ms. */
+async function parseTime(folder: string): Promise<number> {
+  let largest = { file: "", size: 0 };
+  for (const name of await readdir(folder, { recursive: true })) {
+    const file = join(folder, name);
+    const { size } = await stat(file);
+    if (name.endsWith(".json") && size > largest.size) largest = { file, size };
+  }
+  const script = `const { readFileSync } = require("node:fs");
+    const begin = performance.now();
+    JSON.parse(readFileSync(process.argv[1], "utf8"));
+    console.log(performance.now() - begin);`;
+  const args = ["--max-old-space-size=4096", "-e", script];
+  return Number(execFileSync(process.execPath, [...args, largest.file]));
+}
+
+/** Rates by load, of all servers that there are. */
+type Rates = Map<string, Map<string, number>>;
+
+async function compare(
+  server: Server,
+  { size, folder }: { readonly size: number; readonly folder: string },
+): Promise<Rates> {
+  const token = await server.signIn();
+  pin(server.child.pid);
+  const sqlite = withSqlite
+    ? await startOther("sqlite.ts", { args: [folder, String(size)] })
+    : undefined;
+  pin(sqlite?.child.pid);
+  const result: Rates = new Map();
+  try {
+    for (const [name, load] of loadsFor(size, token)) {
+      const answers = await Promise.all(
+        ["GET", "POST", "PATCH"].map(async (method) => {
+          const message = load.messages.find((each) => each.method === method);
+          if (message === undefined) return "";
+          const { path, body } = message;
+          const json = body && { token, json: JSON.parse(body) };
+          return (await request(method, server.origin + path, json || {})).text;
+        }),
+      );
+      const [read, posted, patched] = answers;
+      const file = join(folder, "bare.log");
+      const input = JSON.stringify({ file, read, written: posted || patched });
+      const bare = await startOther("bare.ts", { input });
+      pin(bare.child.pid);
+      const origins = new Map([["ours", server.origin], ["bare", bare.origin]]);
+      if (sqlite) origins.set("sqlite", sqlite.origin);
+      const rates = new Map<string, number[]>();
+      for (let round = -1; round < rounds; round++) {
+        for (const [who, origin] of origins) {
+          const rate = await measure(load, { origin, seconds, folder });
+          // Who still works on what it was asked takes time from the next.
+          await request("GET", `${origin}/v1/animals/1`);
+          if (round < 0) rates.set(who, []); // to warm up, not counted
+          else rates.get(who)?.push(Math.max(rate, 1 / seconds));
+        }
+      }
+      bare.child.kill();
+      const medians = Array.from(
+        rates,
+        ([who, each]): [string, number] => [who, median(each)],
+      );
+      result.set(name, new Map(medians));
+    }
+  } finally {
+    sqlite?.child.kill();
+  }
+  return result;
+}
+
+function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+const by = withWrk ? "wrk" : "this process (wrk is not installed)";
+print(
+  `Node.js ${process.version}, load by ${by}, 64 connections, ` +
+    `${rounds} rounds of ${seconds} s, medians, requests a second`,
+);
+if (!withSqlite) print("This Node.js has no node:sqlite to compare with.");
+let first: Rates | undefined;
+let empty = NaN;
+for (const size of [0, ...sizes]) {
+  const folder = await temporaryFolder();
+  try {
+    const data = join(folder, "data");
+    await mkdir(data);
+    await fill(data, size);
+    const begin = performance.now();
+    const server = await start({ folder: data });
+    try {
+      await request("GET", `${server.origin}/v1/animals?limit=1`);
+      const started = performance.now() - begin;
+      const bytes = await memory(server.child);
+      if (size === 0) {
+        empty = bytes;
+        print(
+          `empty: ${Math.round(bytes / 2 ** 20)} MiB, first answer ` +
+            `after ${Math.round(started)} ms`,
+        );
+        continue;
+      }
+      const parsed = await parseTime(data);
+      print(
+        `\n${size} animals: ${
+          Math.round((bytes - empty) / size)
+        } bytes each; ` +
+          `first answer after ${Math.round(started)} ms, ` +
+          `${(started / parsed).toFixed(2)} of JSON.parse of the snapshot`,
+      );
+      const rates = await compare(server, { size, folder });
+      for (const [name, rate] of rates) {
+        const ours = rate.get("ours") ?? NaN;
+        const ratios = ["bare", "sqlite"].filter((who) => rate.has(who)).map(
+          (who) => `${(ours / (rate.get(who) ?? NaN)).toFixed(2)} × ${who}`,
+        );
+        const before = first?.get(name)?.get("ours");
+        if (before) ratios.push(`cost grew ${(before / ours).toFixed(2)}`);
+        print(
+          `${name.padEnd(20)} ${String(Math.round(ours)).padStart(8)}  ${
+            ratios.join("  ")
+          }`,
+        );
+      }
+      first ??= rates;
+    } finally {
+      await server.stop();
+    }
+  } finally {
+    await removeFolder(folder);
+  }
 }

@@ -1,0 +1,297 @@
+/**
+ * Rows in order: by the values of some properties, then by id. A B+tree that
+ * knows how many rows are below each node, so that the place of a value, the
+ * row at a place and the number of rows between two values each take a few
+ * steps, however many rows there are. It holds references to rows, about ten
+ * bytes for each, and no copy of anything.
+ */
+
+import type { Document, Json, Row } from "./row.ts";
+
+/** A property that decides the order, and its value where a record has none. */
+export interface Column {
+  readonly name: string;
+  readonly default: Json;
+}
+
+/** How many entries a node has at most: a balance of moving and searching. */
+const most = 64;
+
+class Node {
+  /** Of a leaf: its rows. */
+  readonly rows: Row[];
+  /** Of a branch: what is below it; undefined in a leaf. */
+  readonly children: Node[] | undefined;
+  /** Not above any row in it, and above all rows before it. Unused in the first of its branch. */
+  readonly low: Row | undefined;
+  /** How many rows are below it. */
+  count: number;
+
+  constructor(rows: Row[], children?: Node[]) {
+    this.rows = rows;
+    this.children = children;
+    this.low = children === undefined ? rows[0] : children[0]?.low;
+    this.count = children === undefined ? rows.length : sum(children);
+  }
+}
+
+/** A place in an order, as {@linkcode Order.rank} takes it. */
+interface Bound {
+  readonly values: readonly Json[];
+  readonly id: number;
+}
+
+/** Rows in one order, for reading. */
+export interface Order {
+  /** How many rows it holds. */
+  readonly size: number;
+  /**
+   * How many rows are before this place: before the row with these values and
+   * this id. Fewer values than columns stand for all rows that begin with
+   * them; the id must then be -Infinity, before them, or Infinity, behind them.
+   */
+  rank(values: readonly Json[], id: number): number;
+  /** The rows from one rank up to before another. */
+  slice(from: number, to: number): Row[];
+}
+
+/** An {@linkcode Order} that takes changes. */
+export class OrderedIndex implements Order {
+  readonly #columns: readonly Column[];
+  readonly #where: ((document: Document) => boolean) | undefined;
+  #root = new Node([]);
+
+  /** @param where which rows it holds; all, where it is left out */
+  constructor(
+    columns: readonly Column[],
+    where?: (document: Document) => boolean,
+  ) {
+    this.#columns = columns;
+    this.#where = where;
+  }
+
+  get size(): number {
+    return this.#root.count;
+  }
+
+  rank(values: readonly Json[], id: number): number {
+    const bound = { values, id };
+    let node = this.#root;
+    let rank = 0;
+    while (node.children !== undefined) {
+      const at = this.#childFor(node.children, bound);
+      for (let before = 0; before < at; before++) {
+        rank += node.children[before]?.count ?? 0;
+      }
+      node = node.children[at] ?? node;
+    }
+    return rank + this.#placeIn(node.rows, bound);
+  }
+
+  slice(from: number, to: number): Row[] {
+    const rows: Row[] = [];
+    collect(this.#root, { from, to, rows });
+    return rows;
+  }
+
+  /** Takes what a change made of a row; either may be undefined, or held or missing already. */
+  move(before: Row | undefined, after: Row | undefined): void {
+    const stays = after !== undefined && (this.#where?.(after.document) ?? true)
+      ? after
+      : undefined;
+    const next = stays && this.#boundOf(stays);
+    if (before !== undefined) {
+      const same = next !== undefined && this.#compare(before, next) === 0;
+      if (!same) this.#delete(this.#root, this.#boundOf(before));
+    }
+    if (stays !== undefined && next !== undefined) this.#insert(stays, next);
+    while (this.#root.children?.length === 1) {
+      this.#root = this.#root.children[0] ?? this.#root;
+    }
+  }
+
+  #insert(row: Row, bound: Bound): void {
+    const right = this.#insertInto(this.#root, row, bound);
+    if (right !== undefined) this.#root = new Node([], [this.#root, right]);
+  }
+
+  /** Puts a row in its place, or in that of an earlier version of itself; returns the node that was split off. */
+  #insertInto(node: Node, row: Row, bound: Bound): Node | undefined {
+    const { rows, children } = node;
+    if (children === undefined) {
+      const at = this.#placeIn(rows, bound);
+      const found = rows[at];
+      if (found !== undefined && found.document.id === row.document.id) {
+        rows[at] = row;
+        return undefined;
+      }
+      if (at === rows.length) rows.push(row);
+      else rows.splice(at, 0, row);
+      node.count++;
+      if (rows.length <= most) return undefined;
+      // What comes in order leaves full nodes behind.
+      const right = rows.splice(at === most ? most : most / 2);
+      node.count -= right.length;
+      return new Node(right);
+    }
+    const at = this.#childFor(children, bound);
+    const child = children[at] ?? node;
+    const before = child.count;
+    const split = this.#insertInto(child, row, bound);
+    node.count += child.count - before;
+    if (split === undefined) return undefined;
+    children.splice(at + 1, 0, split);
+    node.count += split.count;
+    if (children.length <= most) return undefined;
+    const right = new Node(
+      [],
+      children.splice(at === most - 1 ? most : most / 2),
+    );
+    node.count -= right.count;
+    return right;
+  }
+
+  #delete(node: Node, bound: Bound): void {
+    const { rows, children } = node;
+    if (children === undefined) {
+      const at = this.#placeIn(rows, bound);
+      if (rows[at]?.document.id !== bound.id) return;
+      if (this.#compare(rows[at], bound) !== 0) return;
+      rows.splice(at, 1);
+      node.count--;
+      return;
+    }
+    const at = this.#childFor(children, bound);
+    const child = children[at] ?? node;
+    node.count -= child.count;
+    this.#delete(child, bound);
+    node.count += child.count;
+    if (entries(child) >= most / 4) return;
+    if (!join(children, at)) join(children, at - 1);
+  }
+
+  /** The last child whose rows may be at or behind the bound's place. */
+  #childFor(children: readonly Node[], bound: Bound): number {
+    let low = 1;
+    let high = children.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const row = children[middle]?.low;
+      if (row !== undefined && this.#compare(row, bound) <= 0) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  /** How many of the rows are before the bound. */
+  #placeIn(rows: readonly Row[], bound: Bound): number {
+    let low = 0;
+    let high = rows.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const row = rows[middle];
+      if (row !== undefined && this.#compare(row, bound) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  #compare({ document }: Row, { values, id }: Bound): number {
+    for (let at = 0; at < values.length; at++) {
+      const column = this.#columns[at];
+      if (column === undefined) break;
+      const value = document[column.name] ?? column.default;
+      const order = compareValues(value, values[at] ?? null);
+      if (order !== 0) return order;
+    }
+    return document.id - id;
+  }
+
+  #boundOf({ document }: Row): Bound {
+    const values = this.#columns.map((column) =>
+      document[column.name] ?? column.default
+    );
+    return { values, id: document.id };
+  }
+}
+
+function sum(nodes: readonly Node[]): number {
+  return nodes.reduce((total, { count }) => total + count, 0);
+}
+
+function entries({ rows, children }: Node): number {
+  return (children ?? rows).length;
+}
+
+/** Makes one of a child and the next where that is not too large. */
+function join(children: Node[], at: number): boolean {
+  const left = children[at];
+  const right = children[at + 1];
+  if (left === undefined || right === undefined) return false;
+  if (entries(left) + entries(right) > most) return false;
+  left.rows.push(...right.rows);
+  left.children?.push(...right.children ?? []);
+  left.count += right.count;
+  children.splice(at + 1, 1);
+  return true;
+}
+
+/** Adds the rows below a node from one rank to another, both counted from its first row. */
+function collect(
+  { rows, children }: Node,
+  part: { readonly from: number; readonly to: number; readonly rows: Row[] },
+): void {
+  let { from, to } = part;
+  if (children === undefined) {
+    const end = Math.min(to, rows.length);
+    for (let at = Math.max(from, 0); at < end; at++) {
+      const row = rows[at];
+      if (row !== undefined) part.rows.push(row);
+    }
+    return;
+  }
+  for (const child of children) {
+    if (to <= 0) return;
+    if (from < child.count) collect(child, { from, to, rows: part.rows });
+    from -= child.count;
+    to -= child.count;
+  }
+}
+
+/**
+ * The order of two values: below 0, 0 or above 0. Numbers by size, texts by
+ * Unicode code point, false before true; null is the last. Values of different
+ * types, which only a changed declaration can bring together, have an order
+ * too, as a tree can hold nothing without.
+ */
+export function compareValues(a: Json, b: Json): number {
+  if (typeof a === "string" && typeof b === "string") {
+    return compareCodePoints(a, b);
+  }
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  const order = typeOrder(a) - typeOrder(b);
+  return order === 0 && typeof a === "boolean" ? Number(a) - Number(b) : order;
+}
+
+function typeOrder(value: Json): number {
+  if (value === null) return 4;
+  if (typeof value === "string") return 2;
+  return typeof value === "number" ? 1 : typeof value === "boolean" ? 0 : 3;
+}
+
+/** Orders texts by Unicode code point; JavaScript's own order is by UTF-16 unit, which puts U+10000 before U+FFFD. */
+function compareCodePoints(a: string, b: string): number {
+  if (a === b) return 0;
+  const shorter = Math.min(a.length, b.length);
+  for (let at = 0; at < shorter; at++) {
+    const unitA = a.charCodeAt(at);
+    const unitB = b.charCodeAt(at);
+    if (unitA === unitB) continue;
+    // Surrogates stand for code points above all other units.
+    const surrogateA = (unitA & 0xf800) === 0xd800;
+    const surrogateB = (unitB & 0xf800) === 0xd800;
+    if (surrogateA !== surrogateB) return surrogateA ? 1 : -1;
+    return unitA - unitB;
+  }
+  return a.length - b.length;
+}

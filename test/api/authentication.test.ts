@@ -1,0 +1,59 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { Authentication } from "../../src/api/authentication.ts";
+import { TokenSigner } from "../../src/auth/jwt.ts";
+import { openStore } from "../../src/store/store.ts";
+import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
+
+test("a signature is checked once, all else at each request, and few tokens are remembered", async (t) => {
+  const folder = await temporaryFolder();
+  const tables = [{ name: "users" }, { name: "authorizations" }];
+  const store = await openStore({ folder, tables });
+  t.after(async () => {
+    await store.close();
+    await removeFolder(folder);
+  });
+  const signer = new TokenSigner([jwtSecret]);
+  let checks = 0;
+  const verify = signer.verify.bind(signer);
+  signer.verify = (token, now) => {
+    checks++;
+    return verify(token, now);
+  };
+  let now = 1_000_000;
+  const authentication = new Authentication(store, signer, () => now);
+  await store.commit([
+    ["put", "users", { id: 1, role: "keeper" }],
+    ["put", "authorizations", { id: 1, user_id: 1 }],
+    ["put", "authorizations", { id: 2, user_id: 1 }],
+  ], 0);
+  const tokenOf = (jti: number, exp: number) =>
+    `Bearer ${signer.sign({ sub: 1, jti, iat: 0, exp })}`;
+  const refused = (code: number) => ({ name: "ApiError", code });
+
+  const token = tokenOf(1, 2000);
+  for (let time = 0; time < 3; time++) {
+    const caller = authentication.identify(token);
+    assert.deepEqual(caller, { id: 1, role: "keeper", authorization: 1 });
+  }
+  assert.equal(checks, 1);
+  await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
+  assert.equal(authentication.identify(token)?.role, "admin");
+  const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
+  assert.throws(() => authentication.identify(other), refused(40102));
+
+  // After a thousand others it is a new one again.
+  for (let exp = 3000; exp < 4000; exp++) {
+    authentication.identify(tokenOf(2, exp));
+  }
+  checks = 0;
+  authentication.identify(token);
+  authentication.identify(tokenOf(2, 3999));
+  assert.equal(checks, 1);
+
+  await store.commit([["del", "authorizations", 1]], 0);
+  assert.throws(() => authentication.identify(token), refused(40104));
+  now = 3_999_000;
+  const late = tokenOf(2, 3999);
+  assert.throws(() => authentication.identify(late), refused(40103));
+});

@@ -1,0 +1,339 @@
+import { strict as assert } from "node:assert";
+import { test, type TestContext } from "node:test";
+import type { Document, Operation } from "../../src/store/store.ts";
+import { heldFiles, type Running, startApplication } from "../application.ts";
+
+const names = ["Zoë", "ab", "Ab", "\u{1F993}", "\uFFFD", "a", "b c"];
+const kinds = ["Equus", null, "equus"];
+
+/** Numbers that are the same at every run (a linear congruential generator). */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor(state / 2 ** 32 * below);
+  };
+}
+
+async function start(
+  test: TestContext,
+  options: Parameters<typeof startApplication>[0] = {},
+): Promise<Running> {
+  const running = await startApplication(options);
+  test.after(() => running.stop());
+  return running;
+}
+
+function animal(id: number, below: (end: number) => number): Document {
+  const at = new Date(below(1000)).toISOString();
+  return {
+    id,
+    zoo_id: 1 + below(3),
+    animal_type_id: 1 + below(5),
+    name: names[below(names.length)] ?? "",
+    species: kinds[below(kinds.length)] ?? null,
+    sex: below(2) ? "female" : "unknown",
+    born_on: null,
+    weight_kg: below(3) ? below(40) / 2 + 0.5 : null,
+    created_at: at,
+    updated_at: at,
+  };
+}
+
+function zoos(): Operation[] {
+  return [1, 2, 3].map((id) => ["put", "zoos", { id, name: `Zoo ${id}` }]);
+}
+
+/** The order of two values by the contract, ascending. */
+function compare(a: unknown, b: unknown): number {
+  if (typeof a === "string" && typeof b === "string") {
+    const [left, right] = [a, b].map((text) =>
+      Array.from(text, (point) => point.codePointAt(0) ?? 0)
+    );
+    for (const [at, point] of left?.entries() ?? []) {
+      const other = right?.[at] ?? -1;
+      if (point !== other) return point - other;
+    }
+    return (left?.length ?? 0) - (right?.length ?? 0);
+  }
+  return Number(a) - Number(b);
+}
+
+/** What a reader of the contract would do with all records in hand. */
+function expected(
+  all: readonly Document[],
+  parameters: URLSearchParams,
+): number[] {
+  const by = parameters.get("sortby") ?? "id";
+  const sign = parameters.get("order") === "desc" ? -1 : 1;
+  const found = all.filter((document) =>
+    [...parameters].every(([parameter, text]) => {
+      const [name = "", operator = "eq"] = parameter.split(":");
+      const value = document[name];
+      if (value === undefined) return true; // no filter
+      const operand = text === "null"
+        ? null
+        : typeof value === "number" || name === "weight_kg"
+        ? Number(text)
+        : text;
+      if (operator === "eq") return value === operand;
+      if (operator === "ne") return value !== operand;
+      if (value === null) return false;
+      const folded = [value, text].map((each) => String(each).toLowerCase());
+      const [own = "", other = ""] = folded;
+      if (operator === "contains") return own.includes(other);
+      if (operator === "starts") return own.startsWith(other);
+      const order = compare(value, operand);
+      if (order === 0) return operator === "lte" || operator === "gte";
+      return operator.startsWith(order < 0 ? "lt" : "gt");
+    })
+  );
+  found.sort((a, b) => {
+    const [left = null, right = null] = [a[by], b[by]];
+    if (left === null || right === null) {
+      if (left !== right) return left === null ? 1 : -1;
+      return sign * (a.id - b.id);
+    }
+    return sign * (compare(left, right) || a.id - b.id);
+  });
+  return found.map(({ id }) => id);
+}
+
+/** Some of these conditions, an order and a page. */
+function randomParameters(below: (end: number) => number): URLSearchParams {
+  const conditions = [
+    ["zoo_id", `${1 + below(4)}`],
+    ["animal_type_id", `${1 + below(5)}`],
+    ["name", names[below(names.length)] ?? ""],
+    ["species", below(2) ? "null" : "equus"],
+    ["weight_kg", `${below(10)}.5`],
+    ["weight_kg:gte", `${below(20)}`],
+    ["weight_kg:lt", `${below(20)}`],
+    ["weight_kg:lte", `${below(20)}.5`],
+    ["id:gt", `${below(2000)}`],
+    ["id:lte", `${below(2000)}`],
+    ["name:gt", names[below(names.length)] ?? ""],
+    ["name:ne", "ab"],
+    ["name:starts", "A"],
+    ["species:contains", "QUUS"],
+    ["species:ne", "null"],
+  ];
+  const parameters = new URLSearchParams();
+  for (let count = below(4); count > 0; count--) {
+    const [name = "", value = ""] = conditions[below(conditions.length)] ?? [];
+    parameters.set(name, value);
+  }
+  const orders = ["id", "name", "species", "weight_kg", "zoo_id"];
+  const by = orders[below(orders.length)] ?? "id";
+  if (below(4)) parameters.set("sortby", by);
+  if (below(2)) parameters.set("order", "desc");
+  parameters.set("limit", `${1 + below(100)}`);
+  parameters.set("offset", below(3) ? `${below(300)}` : `${below(2000)}`);
+  return parameters;
+}
+
+function query(parameters: URLSearchParams): string {
+  return [...parameters].map(([name, value]) =>
+    `${name}=${encodeURIComponent(value)}`
+  ).join("&");
+}
+
+test("random queries find what looking at every record finds, while records change", async (t) => {
+  const running = await start(t);
+  const { store } = running;
+  const below = numbers(4);
+  const records = new Map<number, Document>();
+  for (let id = 1; id <= 1500; id++) records.set(id, animal(id, below));
+  const puts = Array.from(
+    records.values(),
+    (document): Operation => ["put", "animals", document],
+  );
+  await store.commit([...zoos(), ...puts], 1);
+  for (let round = 0; round < 400; round++) {
+    const id = 1 + below(1600);
+    const document = animal(id, below);
+    if (below(4)) records.set(id, document);
+    else records.delete(id);
+    await store.commit([
+      records.has(id) ? ["put", "animals", document] : ["del", "animals", id],
+    ], 1);
+    const parameters = randomParameters(below);
+    const through = below(3) ? undefined : 1 + below(3);
+    const path = through === undefined ? "animals" : `zoos/${through}/animals`;
+    const address = `/v1/${path}?${query(parameters)}`;
+    const answer = await running.request("GET", address);
+    const all = [...records.values()].filter(({ zoo_id }) =>
+      through === undefined || zoo_id === through
+    );
+    const ids = expected(all, parameters);
+    assert.equal(answer.headers.get("x-total-count"), `${ids.length}`, address);
+    const offset = Number(parameters.get("offset"));
+    const page = ids.slice(offset, offset + Number(parameters.get("limit")));
+    assert.deepEqual(
+      answer.body.map(({ id }: { id: number }) => id),
+      page,
+      address,
+    );
+  }
+});
+
+test("count and rows of a scan are of one moment, whatever is written meanwhile", async (t) => {
+  const running = await start(t);
+  const { store } = running;
+  const below = numbers(5);
+  // Ten of the animals have a mark, always: each write moves one of them on.
+  const put = (id: number, name: string): Operation => [
+    "put",
+    "animals",
+    { ...animal(id, below), name },
+  ];
+  const count = 40_000;
+  const operations = [];
+  const marked = new Set<number>();
+  for (let id = 1; id <= count; id++) {
+    const mark = id % (count / 10) === 0;
+    if (mark) marked.add(id);
+    operations.push(put(id, mark ? "marked" : "plain"));
+  }
+  await store.commit([...zoos(), ...operations], 1);
+  let writing = true;
+  let writes = 0;
+  const writer = async () => {
+    while (writing) {
+      const [from = 0] = marked;
+      const to = 1 + below(count);
+      if (marked.has(to)) continue;
+      marked.delete(from);
+      marked.add(to);
+      const gone: Operation = below(2)
+        ? put(from, "plain")
+        : ["del", "animals", from];
+      await store.commit([gone, put(to, "marked")], 1);
+      writes++;
+    }
+  };
+  const written = writer();
+  const orders = ["sortby=name", "sortby=weight_kg&order=desc", "order=desc"];
+  for (let round = 0; round < 9; round++) {
+    const order = orders[round % orders.length];
+    const answer = await running.request(
+      "GET",
+      `/v1/animals?name:contains=ARKE&limit=100&${order}`,
+    );
+    assert.equal(answer.status, 200);
+    assert.equal(answer.headers.get("x-total-count"), "10");
+    assert.equal(answer.body.length, 10);
+    for (const { name } of answer.body) assert.equal(name, "marked");
+  }
+  // An order that is built meanwhile misses none of the writes either.
+  const answer = await running.request(
+    "GET",
+    "/v1/animals?name=marked&sortby=updated_at&limit=100",
+  );
+  assert.equal(answer.headers.get("x-total-count"), "10");
+  assert.equal(answer.body.length, 10);
+  writing = false;
+  await written;
+  assert.ok(writes > 0);
+});
+
+test("other requests are answered while a scan goes on", async (t) => {
+  const running = await start(t);
+  const below = numbers(6);
+  const puts = Array.from(
+    { length: 60_000 },
+    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+  );
+  await running.store.commit([...zoos(), ...puts], 1);
+  const order: string[] = [];
+  const scans = Promise.all(
+    ["a", "b"].map(async (text) => {
+      const path = `/v1/animals?name:contains=${text}&sortby=weight_kg`;
+      const answer = await running.request("GET", path);
+      order.push(`scan of ${answer.status}`);
+    }),
+  );
+  const answer = await running.request("GET", "/v1/zoos/1");
+  order.push(`record of ${answer.status}`);
+  await scans;
+  assert.deepEqual(order, ["record of 200", "scan of 200", "scan of 200"]);
+});
+
+test("a scan shows nothing that is not durable", async (t) => {
+  const { files, hold } = heldFiles();
+  const running = await start(t, { files });
+  const { store } = running;
+  const below = numbers(7);
+  const puts = Array.from(
+    { length: 3000 },
+    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+  );
+  await store.commit([...zoos(), ...puts], 1);
+  const release = hold();
+  const last: Document = { ...animal(9000, below), name: "the newest" };
+  const written = store.commit([["put", "animals", last]], 1);
+  let answered = false;
+  const scan = running.request("GET", "/v1/animals?name:contains=newest")
+    .then((answer) => {
+      answered = true;
+      return answer;
+    });
+  // What needs no disk is answered; the scan, asked before it, is long ready.
+  for (let turn = 0; turn < 20; turn++) {
+    await running.request("GET", "/v1/zoos/1");
+  }
+  assert.equal(answered, false);
+  release();
+  await written;
+  const answer = await scan;
+  assert.equal(answer.headers.get("x-total-count"), "1");
+  assert.equal(answer.body[0].id, 9000);
+});
+
+test("a zoo that goes while its animals are looked through is gone", async (t) => {
+  const running = await start(t);
+  const below = numbers(8);
+  const puts = Array.from({ length: 20_000 }, (_, place): Operation => [
+    "put",
+    "animals",
+    { ...animal(place + 1, below), zoo_id: 2 },
+  ]);
+  await running.store.commit([...zoos(), ...puts], 1);
+  const path = "/v1/zoos/2/animals?name:contains=a&sortby=name";
+  const scan = running.request("GET", path);
+  const removed = running.request("DELETE", "/v1/zoos/2?cascade=true", {
+    token: running.token,
+  });
+  const [answer] = await Promise.all([scan, removed]);
+  // Whichever came first: never a part of them.
+  if (answer.status === 410) assert.equal(answer.body.errorCode, 41000);
+  else assert.equal(answer.body.length, 20);
+});
+
+test("more orders than are kept are still found, each in its order", async (t) => {
+  const running = await start(t);
+  const below = numbers(9);
+  const puts = Array.from(
+    { length: 1200 },
+    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+  );
+  await running.store.commit([...zoos(), ...puts], 1);
+  const all = puts.map(([, , document]) => document as Document);
+  const conditions = ["zoo_id=1", "sex=female", "species=null", "x"];
+  const orders = ["name", "weight_kg", "species"];
+  await Promise.all(
+    [...conditions, ...conditions].flatMap((condition) =>
+      orders.map(async (by) => {
+        const parameters = new URLSearchParams(
+          `sortby=${by}&limit=50${condition === "x" ? "" : `&${condition}`}`,
+        );
+        const answer = await running.request(
+          "GET",
+          `/v1/animals?${query(parameters)}`,
+        );
+        const ids = answer.body.map(({ id }: { id: number }) => id);
+        assert.deepEqual(ids, expected(all, parameters).slice(0, 50));
+      })
+    ),
+  );
+});

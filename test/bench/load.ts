@@ -1,0 +1,154 @@
+/** Requests a second: by `wrk` where the machine has it, else from this process, which is slower and says so. */
+
+import { Buffer } from "node:buffer";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+
+/** Whether a program is on the machine. */
+export function has(tool: string): boolean {
+  try {
+    execFileSync("which", [tool], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether `wrk` makes the load. */
+export const withWrk = has("wrk");
+const withTaskset = has("taskset");
+
+/** One kind of request. */
+export interface Message {
+  readonly method: string;
+  readonly path: string;
+  readonly token?: string;
+  readonly body?: string;
+}
+
+/** What is sent over and over. */
+export interface Load {
+  /** In turn. */
+  readonly messages: readonly Message[];
+  readonly connections: number;
+}
+
+/** How a load is made. */
+export interface Setting {
+  readonly origin: string;
+  readonly seconds: number;
+  /** For scripts of wrk. */
+  readonly folder: string;
+}
+
+/** Requests a second. */
+export async function measure(load: Load, setting: Setting): Promise<number> {
+  return withWrk
+    ? await byWrk(load, setting)
+    : await byOurselves(load, setting);
+}
+
+function textOf({ method, path, token, body = "" }: Message): string {
+  return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n` +
+    (token ? `Authorization: Bearer ${token}\r\n` : "") +
+    (body
+      ? `Content-Type: application/json\r\nContent-Length: ${
+        Buffer.byteLength(body)
+      }\r\n`
+      : "") +
+    `\r\n${body}`;
+}
+
+/** What tells wrk what to send, in Lua. One message is made once, without a call for each request. */
+function scriptOf(messages: readonly Message[]): string {
+  const [first] = messages;
+  if (messages.length === 1 && first !== undefined) {
+    const { method, path, token, body = "" } = first;
+    return `wrk.method, wrk.path = "${method}", ${JSON.stringify(path)}\n` +
+      (token ? `wrk.headers["Authorization"] = "Bearer ${token}"\n` : "") +
+      (body
+        ? `wrk.headers["Content-Type"] = "application/json"
+wrk.body = ${JSON.stringify(body)}\n`
+        : "");
+  }
+  const texts = messages.map((message) => JSON.stringify(textOf(message)));
+  return `local texts = {${texts.join(",")}}
+local at = 0
+request = function()
+  at = at % #texts + 1
+  return texts[at]
+end
+`;
+}
+
+async function byWrk(
+  { messages, connections }: Load,
+  { origin, seconds, folder }: Setting,
+): Promise<number> {
+  const script = join(folder, "load.lua");
+  await writeFile(script, scriptOf(messages));
+  const [tool = "", ...args] = [
+    ...(withTaskset ? ["taskset", "-c", "1"] : []),
+    ...[
+      "wrk",
+      "-t1",
+      `-c${connections}`,
+      `-d${seconds}s`,
+      "-s",
+      script,
+      origin,
+    ],
+  ];
+  const wrk = spawn(tool, args, { stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  wrk.stdout.setEncoding("utf8").on("data", (text) => output += text);
+  await once(wrk, "close");
+  const found = /Requests\/sec:\s+([\d.]+)/.exec(output);
+  if (!found || /Non-2xx|Socket errors/.test(output)) throw new Error(output);
+  return Number(found[1]);
+}
+
+/** Each connection sends its next request when the answer is there. */
+async function byOurselves(
+  { messages, connections }: Load,
+  { origin, seconds }: Setting,
+): Promise<number> {
+  const { hostname, port } = new URL(origin);
+  const texts = messages.map(textOf);
+  let sent = 0;
+  let answers = 0;
+  const sockets = Array.from({ length: connections }, () => {
+    const socket = connect(Number(port), hostname);
+    const next = () => socket.write(texts[sent++ % texts.length] ?? "");
+    let missing = 0;
+    socket.on("data", (chunk: Buffer) => {
+      missing -= chunk.length;
+      if (missing < 0) {
+        const head = chunk.toString("latin1");
+        const length = /content-length: (\d+)/i.exec(head)?.[1];
+        missing = head.indexOf("\r\n\r\n") + 4 + Number(length) - chunk.length;
+      }
+      if (missing > 0) return;
+      missing = 0;
+      answers++;
+      next();
+    });
+    next();
+    return socket;
+  });
+  const begin = performance.now();
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  const rate = answers / ((performance.now() - begin) / 1000);
+  for (const socket of sockets) socket.destroy();
+  return rate;
+}
+
+/** Keeps a process on one core, so that the load has the other. */
+export function pin(pid: number | undefined): void {
+  if (!withTaskset || pid === undefined) return;
+  const args = ["-a", "-c", "-p", "0", String(pid)];
+  execFileSync("taskset", args, { stdio: "ignore" });
+}

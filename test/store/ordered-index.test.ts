@@ -1,0 +1,143 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { compareValues, OrderedIndex } from "../../src/store/ordered-index.ts";
+import type { Json, Row } from "../../src/store/row.ts";
+
+const columns = [
+  { name: "zoo_id", default: 1 },
+  { name: "name", default: null },
+];
+const names = [null, "", "a", "A", "ä", "ab", "\u{1F993}", "\uFFFD", "Zoë"];
+
+/** Numbers that are the same at every run (a linear congruential generator). */
+function numbers(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor(state / 2 ** 32 * below);
+  };
+}
+
+function rowOf(id: number, values: Record<string, Json> = {}): Row {
+  return { document: { id, ...values }, seq: 0, text: undefined };
+}
+
+function valuesOf({ document }: Row): Json[] {
+  return columns.map(({ name, default: other }) => document[name] ?? other);
+}
+
+function compareRows(a: Row, b: Row): number {
+  const other = valuesOf(b);
+  for (const [at, value] of valuesOf(a).entries()) {
+    const order = compareValues(value, other[at] ?? null);
+    if (order !== 0) return order;
+  }
+  return a.document.id - b.document.id;
+}
+
+for (const seed of [1, 2, 3]) {
+  test(`random changes leave what a sorted list has (seed ${seed})`, () => {
+    const below = numbers(seed);
+    const index = new OrderedIndex(columns);
+    const rows = new Map<number, Row>();
+    for (let step = 0; step < 12_000; step++) {
+      // Waves of growing and shrinking: nodes are split and joined again.
+      const growing = step % 6000 < 4000;
+      const id = 1 + below(2500);
+      const before = rows.get(id);
+      const name = names[below(names.length)] ?? null;
+      const after = below(10) < (growing ? 8 : 2)
+        ? rowOf(id, { name, ...(below(9) > 0 && { zoo_id: 1 + below(4) }) })
+        : undefined;
+      index.move(before, after);
+      if (after) rows.set(id, after);
+      else rows.delete(id);
+      if (step % 500 > 0) continue;
+      const sorted = [...rows.values()].sort(compareRows);
+      assert.equal(index.size, sorted.length);
+      assert.deepEqual(index.slice(0, Infinity), sorted);
+      const from = below(sorted.length + 1);
+      const to = from + below(100);
+      assert.deepEqual(index.slice(from, to), sorted.slice(from, to));
+      const zoo = 1 + below(4);
+      const rank = (values: Json[], id: number) =>
+        sorted.filter((row) => {
+          for (const [at, value] of values.entries()) {
+            const order = compareValues(valuesOf(row)[at] ?? null, value);
+            if (order !== 0) return order < 0;
+          }
+          return row.document.id < id;
+        }).length;
+      for (const bound of [-Infinity, Infinity, id]) {
+        for (const values of [[], [zoo], [zoo, name], [zoo, null]]) {
+          if (bound === id && values.length < 2) continue;
+          assert.equal(index.rank(values, bound), rank(values, bound));
+        }
+      }
+    }
+    for (const row of rows.values()) index.move(row, undefined);
+    assert.equal(index.size, 0);
+    assert.deepEqual(index.slice(0, 1), []);
+  });
+}
+
+test("rows in order, in reverse and from the middle are found again", () => {
+  const ids = Array.from({ length: 5000 }, (_, place) => place + 1);
+  const inwards = ids.map((id) => id % 2 ? id : 5002 - id);
+  for (const order of [ids, ids.toReversed(), inwards]) {
+    const index = new OrderedIndex([]);
+    for (const id of order) index.move(undefined, rowOf(id));
+    const found = index.slice(0, 5000).map(({ document }) => document.id);
+    assert.deepEqual(found, ids);
+    for (const id of [1, 64, 65, 2500, 5000]) {
+      assert.equal(index.rank([], id), id - 1);
+    }
+    for (const id of order) index.move(rowOf(id), undefined);
+    assert.equal(index.size, 0);
+  }
+});
+
+test("a row that comes twice or leaves twice counts once", () => {
+  const index = new OrderedIndex(columns);
+  const first = rowOf(7, { name: "a" });
+  const second = rowOf(7, { name: "a", sex: "male" });
+  index.move(undefined, first);
+  index.move(undefined, second);
+  assert.deepEqual(index.slice(0, 9), [second]);
+  index.move(rowOf(7, { name: "b" }), undefined);
+  assert.equal(index.size, 1);
+  index.move(second, undefined);
+  index.move(second, undefined);
+  assert.equal(index.size, 0);
+});
+
+test("a condition keeps out and throws out what does not fulfil it", () => {
+  const index = new OrderedIndex(columns, ({ sex }) => sex === "female");
+  const before = rowOf(1, { name: "a", sex: "female" });
+  index.move(undefined, before);
+  index.move(undefined, rowOf(2, { name: "b", sex: "male" }));
+  assert.equal(index.size, 1);
+  index.move(before, rowOf(1, { name: "a", sex: "male" }));
+  assert.equal(index.size, 0);
+});
+
+test("values of different types have one order, with null at the end", () => {
+  const values = [
+    false,
+    true,
+    -1,
+    0,
+    2.5,
+    "",
+    "a",
+    "\uFFFD",
+    "\u{1F993}",
+    null,
+  ];
+  for (const [at, value] of values.entries()) {
+    for (const [place, other] of values.entries()) {
+      const order = Math.sign(compareValues(value, other));
+      assert.equal(order, Math.sign(at - place), `${value} and ${other}`);
+    }
+  }
+});

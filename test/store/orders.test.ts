@@ -1,0 +1,98 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import type { Order } from "../../src/store/ordered-index.ts";
+import { Orders } from "../../src/store/orders.ts";
+import { StoredTable } from "../../src/store/table.ts";
+
+const columns = [{ name: "name", default: null }];
+
+function tableOf(count: number): StoredTable {
+  const table = new StoredTable({ name: "zoos" });
+  for (let id = 1; id <= count; id++) table.put({ id, name: `Zoo ${id}` }, id);
+  return table;
+}
+
+function namesOf(order: Order): unknown[] {
+  return order.slice(0, Infinity).map(({ document }) => document["name"]);
+}
+
+test("a small table's order is there at once, a large one's after a while", async () => {
+  const small = new Orders(tableOf(3)).obtain(columns);
+  assert.ok(!(small instanceof Promise));
+  assert.deepEqual(namesOf(small), ["Zoo 1", "Zoo 2", "Zoo 3"]);
+  const orders = new Orders(tableOf(5000));
+  const building = orders.obtain(columns);
+  assert.ok(building instanceof Promise);
+  assert.equal(orders.obtain(columns), building); // built once for all
+  assert.equal((await building).size, 5000);
+  assert.equal(orders.obtain(columns), await building); // and kept
+});
+
+test("an order follows puts, deletes and what takes them back", () => {
+  const table = tableOf(3);
+  const order = new Orders(table).obtain(columns);
+  assert.ok(!(order instanceof Promise));
+  const put = table.put({ id: 2, name: "A" }, 4);
+  const removed = table.delete(1, 5);
+  const added = table.put({ id: 4, name: "B" }, 6);
+  assert.deepEqual(namesOf(order), ["A", "B", "Zoo 3"]);
+  table.restore(added);
+  table.restore(removed);
+  table.restore(put);
+  assert.deepEqual(namesOf(order), ["Zoo 1", "Zoo 2", "Zoo 3"]);
+});
+
+test("rows that are outdated when their turn comes are taken as they are by then", async () => {
+  const table = tableOf(3000);
+  const rows = table.rows();
+  const gathering = new Orders(table).gather({
+    count: rows.length,
+    rows: function* () {
+      table.put({ id: 2000, name: "Zoo x" }, 3001);
+      table.delete(2001, 3002);
+      table.put({ id: 3001, name: "Zoo y" }, 3003);
+      yield* rows;
+    },
+  }, {
+    columns,
+    where: ({ id }) => id >= 1999,
+    use: (found) => namesOf(found),
+  });
+  const names = new Set(await gathering);
+  assert.equal(names.size, 1002);
+  for (const name of ["Zoo 1999", "Zoo x", "Zoo y"]) assert.ok(names.has(name));
+  for (const name of ["Zoo 1998", "Zoo 2000", "Zoo 2001"]) {
+    assert.ok(!names.has(name));
+  }
+});
+
+test("what has been gathered, or was not asked for in a long time, is let go", () => {
+  const table = tableOf(10);
+  let followers = 0;
+  const { follow, unfollow } = table;
+  table.follow = (index) => {
+    followers++;
+    follow.call(table, index);
+  };
+  table.unfollow = (index) => {
+    followers--;
+    unfollow.call(table, index);
+  };
+  const orders = new Orders(table);
+  for (let at = 0; at < 20; at++) {
+    orders.obtain(columns); // the one that stays, as it is asked for often
+    orders.obtain([{ name: `property_${at}`, default: null }]);
+  }
+  const kept = orders.obtain(columns);
+  assert.ok(!(kept instanceof Promise));
+  assert.equal(followers, 8);
+  const use = (): never => {
+    throw new Error("it fails");
+  };
+  const where = () => true;
+  assert.throws(
+    () => orders.gather(orders.all(), { columns, where, use }),
+    /it fails/,
+  );
+  assert.equal(followers, 8);
+});
