@@ -106,8 +106,13 @@ export async function prepareLog(
     throw error;
   }
   const publish = async () => {
-    await files.rename(draft, path);
-    await files.syncFolder(folder);
+    try {
+      await files.rename(draft, path);
+      await files.syncFolder(folder);
+    } catch (error) {
+      await file.close().catch(() => {}); // nobody will write to it
+      throw error;
+    }
   };
   const seed = crc32(salt);
   return { file, generation, seed, offset: header.length, publish, discard };
