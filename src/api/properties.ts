@@ -7,15 +7,9 @@
 
 import type { FieldError } from "../http/errors.ts";
 import { parseId } from "../http/router.ts";
+import type { Json } from "../store/store.ts";
 
-/** Any JSON value. */
-export type Json =
-  | null
-  | boolean
-  | number
-  | string
-  | readonly Json[]
-  | { readonly [name: string]: Json };
+export type { Json };
 
 /** A JSON Schema 2020-12 fragment. */
 export type JsonSchema = { readonly [keyword: string]: Json };
