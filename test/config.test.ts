@@ -30,6 +30,8 @@ test("a bad value is refused by the name of its setting", () => {
     [{ BASE_URL: "ftp://example.com" }, /^BASE_URL/],
     [{ BASE_URL: "http://user@example.com" }, /^BASE_URL/],
     [{ BASE_URL: "http://exa[mple.com" }, /^BASE_URL/],
+    [{ BASE_URL: "https://example.com\\api" }, /^BASE_URL/],
+    [{ BASE_URL: 'https://a"b.example/' }, /^BASE_URL/],
     [{ PORT: "65536" }, /^PORT: "65536".*0 to 65535/],
     [{ PORT: "0x10" }, /^PORT/],
     [{ PORT: " 1" }, /^PORT/],

@@ -52,6 +52,14 @@ test("a declaration that contradicts itself or another is refused by name", () =
   }
 });
 
+test("two relations that would have one address are refused", () => {
+  const declarations = [
+    declaration("bee", { hive_id: reference("hive") }),
+    declaration("hive", { bee_id: reference("bee") }),
+  ];
+  assert.throws(() => deriveCollections(declarations), /both be "\w+_url"/);
+});
+
 test("relations lead both ways, and two to one collection make one address", () => {
   const derived = deriveCollections([
     ...collections,

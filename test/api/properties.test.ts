@@ -104,6 +104,7 @@ test("a parameter's text becomes a value of the kind, or nothing", () => {
     [time(), "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"],
     [time(), "2026-01-31t13:30:00.5+01:30", "2026-01-31T12:00:00.500Z"],
     [time(), "2026-01-31T12:00:00", undefined],
+    [time(), "9999-12-31T23:59:59-01:00", undefined],
     [oneOf("a", "b"), "a", "a"],
     [oneOf("a", "b"), "c", undefined],
     [text({ max: 1 }), "longer", "longer"],

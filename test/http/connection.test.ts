@@ -73,6 +73,15 @@ describe("a connection", () => {
     assert.match(received, /Artis/);
   });
 
+  test("is redirected with nothing in Location that an address may not hold", async () => {
+    const received = await exchange(
+      app.port,
+      'GET /v1/zoos/?a="<>\\ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
+    );
+    assert.deepEqual(statuses(received), [308]);
+    assert.match(received, /^Location: \/v1\/zoos\?a=%22%3C%3E%5C\r$/m);
+  });
+
   test("must say which host it wants, and speak HTTP/1", async () => {
     const table: readonly [string, RegExp][] = [
       ["GET /v1/zoos HTTP/1.1\r\n\r\n", /must have a Host field/],
