@@ -6,7 +6,12 @@ import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { roles } from "./auth/access.ts";
 import { deriveCollections, readValue } from "./api/declaration.ts";
-import { type Call, type Context, Records } from "./api/records.ts";
+import {
+  type Call,
+  type Context,
+  Records,
+  type Result,
+} from "./api/records.ts";
 import { tablesFor } from "./api/routes.ts";
 import { userRules, users } from "./api/users.ts";
 import { ApiError } from "./http/errors.ts";
@@ -275,7 +280,7 @@ export async function createUser(
   },
 ): Promise<void> {
   const body = role === undefined ? user : { ...user, role };
-  await saying(userRecords(store).create(operator, body));
+  await finish(store, () => userRecords(store).create(operator, body));
 }
 
 async function changePassword(
@@ -289,13 +294,17 @@ async function changePassword(
     throw new CommandError(`there is no user ${JSON.stringify(username)}`);
   }
   const call = { ...operator, ids: [row.document.id] };
-  await saying(records.patch(call, { password }));
+  await finish(store, () => records.patch(call, { password }));
 }
 
-/** A failed validation as one line. */
-async function saying(done: Promise<unknown>): Promise<void> {
+/** Makes a change durable; a failed validation is told in one line. */
+async function finish(
+  store: Store,
+  change: () => Result | Promise<Result>,
+): Promise<void> {
   try {
-    await done;
+    const { seq } = await change();
+    await store.settled(seq);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const messages = error.errors?.map(({ message }) => message);

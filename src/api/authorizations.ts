@@ -6,7 +6,13 @@
 import type { TokenSigner } from "../auth/jwt.ts";
 import { verifyPassword } from "../auth/passwords.ts";
 import { ApiError } from "../http/errors.ts";
-import type { Document, Operation, Row, Store } from "../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Operation,
+  type Row,
+  type Store,
+} from "../store/store.ts";
 import { type Caller, roleOf } from "./authentication.ts";
 import { declare, deriveCollection } from "./declaration.ts";
 import {
@@ -123,8 +129,8 @@ export class Authorizations {
       id: this.#records.nextId(),
       user_id: user.id,
       note: values["note"] ?? null,
-      expires_at: new Date(exp * 1000).toISOString(),
-      created_at: new Date(now).toISOString(),
+      expires_at: formatTime(exp * 1000),
+      created_at: formatTime(now),
     };
     const expired = Array.from(
       this.#records.table.find("user_id", user.id),
@@ -145,7 +151,8 @@ export class Authorizations {
       by: user.id,
       essential: true, // on a full disk too: who deletes must sign in first
     };
-    return await this.#records.put(document, changes, (row) => ({
+    const row = this.#records.put(document, changes);
+    return {
       status: 201,
       headers: [
         "Location",
@@ -159,7 +166,7 @@ export class Authorizations {
         token_type: "Bearer",
       }),
       seq: row.seq,
-    }));
+    };
   }
 
   async #checkPassword(username: string, password: string): Promise<Document> {
@@ -215,7 +222,7 @@ export class Authorizations {
    *
    * @throws {ApiError} 40401
    */
-  remove(call: Call): Promise<Result> {
+  remove(call: Call): Result {
     this.#own(call, 40401);
     return this.#records.remove(call, false);
   }

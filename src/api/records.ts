@@ -1,14 +1,21 @@
 /**
  * What GET, POST, PUT, PATCH and DELETE mean for the records of a declared
- * collection. Reads give their answer at once; a write applies its transaction
- * and gives its answer when that is durable.
+ * collection. A write applies its transaction and gives its answer at once,
+ * with the sequence that must be durable before it is sent.
  */
 
 import { may } from "../auth/access.ts";
 import { hashPassword } from "../auth/passwords.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Answer } from "../http/server.ts";
-import type { Document, Operation, Row, Store, Table } from "../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Operation,
+  type Row,
+  type Store,
+  type Table,
+} from "../store/store.ts";
 import type { Caller } from "./authentication.ts";
 import {
   type Collection,
@@ -58,6 +65,13 @@ export interface Context {
 export interface Rules {
   /** What else must change with a record; throws an {@linkcode ApiError} where it may not change. */
   readonly consequences?: (change: Change) => readonly Operation[];
+}
+
+/** A change to one record, and what its answer needs besides. */
+interface Plan extends Change {
+  readonly next: Document;
+  readonly headers: readonly string[];
+  readonly through: Relation | undefined;
 }
 
 /** The records of one collection. */
@@ -114,15 +128,17 @@ export class Records {
     let waited = false;
     const result = this.#selection.select(query, scope, ({ rows, total }) => {
       if (waited) confirm();
-      const elements = rows.map((row) =>
-        fields
-          ? this.representation.partial(row, fields)
-          : this.representation.element(row)
-      );
+      let body = ""; // not an array to be joined: that would be copied twice
+      for (const row of rows) {
+        body += (body && ",") +
+          (fields
+            ? this.representation.partial(row, fields)
+            : this.representation.element(row));
+      }
       return {
         status: 200,
         headers: pageHeaders(query, total, address),
-        body: `[${elements.join(",")}]`,
+        body: `[${body}]`,
         seq: Math.max(this.table.lastSeq, parent?.().seq ?? 0),
       };
     });
@@ -152,7 +168,11 @@ export class Records {
    *
    * @throws {ApiError} 40401, 42200
    */
-  create(call: Call, body: Body, through?: Relation): Promise<Result> {
+  create(
+    call: Call,
+    body: Body,
+    through?: Relation,
+  ): Result | Promise<Result> {
     return this.#write(call, body, (secrets) => {
       const given = this.#given(call, through);
       const values = this.#validate(body, { previous: undefined, given });
@@ -174,7 +194,11 @@ export class Records {
    *
    * @throws {ApiError} 40401, 42200, 409xx
    */
-  replace(call: Call, body: Body, through?: Relation): Promise<Result> {
+  replace(
+    call: Call,
+    body: Body,
+    through?: Relation,
+  ): Result | Promise<Result> {
     return this.#change(call, body, { partial: false, through });
   }
 
@@ -191,7 +215,7 @@ export class Records {
       /** Properties that the caller may not change. */
       readonly locked?: readonly string[];
     } = {},
-  ): Promise<Result> {
+  ): Result | Promise<Result> {
     return this.#change(call, body, { partial: true, ...options });
   }
 
@@ -203,7 +227,7 @@ export class Records {
       readonly through?: Relation | undefined;
       readonly locked?: readonly string[];
     },
-  ): Promise<Result> {
+  ): Result | Promise<Result> {
     return this.#write(call, body, (secrets) => {
       const row = this.#find(call, { through, reading: false });
       const previous = row.document;
@@ -238,11 +262,7 @@ export class Records {
    * @throws {ApiError} 40401; 40900 where others refer to it; 40300 where the
    * caller may not remove those
    */
-  async remove(
-    call: Call,
-    cascade: boolean,
-    through?: Relation,
-  ): Promise<Result> {
+  remove(call: Call, cascade: boolean, through?: Relation): Result {
     const { store, collections } = this.#context;
     const { document } = this.#find(call, { through, reading: false });
     const related = this.#related(document.id);
@@ -273,8 +293,8 @@ export class Records {
       ["del", this.collection.name, document.id],
       ...this.#consequences({ previous: document, next: undefined }),
     );
-    await store.commit(operations, call.caller?.id ?? 0);
-    return { status: 204, headers: [], body: undefined, seq: 0 };
+    const seq = store.apply(operations, call.caller?.id ?? 0);
+    return { status: 204, headers: [], body: undefined, seq };
   }
 
   /** All records that refer to this one, and to those, by collection. */
@@ -303,49 +323,37 @@ export class Records {
    * takes a while in which anything may have changed: the plan that is carried
    * out is made after it.
    */
-  async #write(
+  #write(
     call: Call,
     body: Body,
-    plan: (secrets: Readonly<Record<string, string>>) => {
-      readonly previous: Document | undefined;
-      readonly next: Document;
-      readonly headers: readonly string[];
-      readonly through: Relation | undefined;
-    },
-  ): Promise<Result> {
-    let planned = plan({});
+    plan: (secrets: Readonly<Record<string, string>>) => Plan,
+  ): Result | Promise<Result> {
+    const planned = plan({});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
-    if (sent.length > 0) {
-      const hashes: Record<string, string> = {};
-      for (const secret of sent) {
-        hashes[secret] = await hashPassword(String(body[secret]));
-      }
+    if (sent.length === 0) return this.#carryOut(call, planned);
+    return hashAll(sent, body).then((hashes) => {
       call.confirm();
-      planned = plan(hashes);
-    }
-    const { previous, next, headers, through } = planned;
-    const result = (row: Row) => ({
-      status: 201,
-      headers,
-      body: this.#single(row, call, through),
-      seq: row.seq,
+      return this.#carryOut(call, plan(hashes));
     });
+  }
+
+  #carryOut(call: Call, { previous, next, headers, through }: Plan): Result {
     if (next !== previous) {
       const others = this.#consequences({ previous, next });
-      return await this.put(next, { others, by: call.caller?.id ?? 0 }, result);
+      this.put(next, { others, by: call.caller?.id ?? 0 });
     }
-    const row = this.table.get(next.id);
-    if (row === undefined) throw new Error("A record vanished");
-    return result(row);
+    const row = this.#row(next.id);
+    const body = this.#single(row, call, through);
+    return { status: 201, headers, body, seq: row.seq };
   }
 
   /**
-   * Puts a record, with other operations in the same transaction, and gives
-   * what is made of its row when that is durable.
+   * Puts a record, with other operations in the same transaction; returns its
+   * row, whose sequence tells what is to be waited for.
    *
    * @throws {StoreError} where the store takes no write
    */
-  async put<T>(
+  put(
     document: Document,
     { others, by, essential = false }: {
       readonly others: readonly Operation[];
@@ -353,16 +361,17 @@ export class Records {
       readonly by: number;
       readonly essential?: boolean;
     },
-    use: (row: Row) => T,
-  ): Promise<T> {
-    const { store } = this.#context;
+  ): Row {
     const put: Operation = ["put", this.collection.name, document];
-    const done = store.commit([put, ...others], by, { essential });
-    const row = this.table.get(document.id);
+    this.#context.store.apply([put, ...others], by, { essential });
+    return this.#row(document.id);
+  }
+
+  /** The row of a record that is there for sure. */
+  #row(id: number): Row {
+    const row = this.table.get(id);
     if (row === undefined) throw new Error("A record vanished");
-    const result = use(row); // now: later the row may be another
-    await done;
-    return result;
+    return row;
   }
 
   /**
@@ -462,8 +471,19 @@ export class Records {
   }
 
   #timestamp(): string {
-    return new Date(this.#context.now()).toISOString();
+    return formatTime(this.#context.now());
   }
+}
+
+async function hashAll(
+  secrets: readonly string[],
+  body: Body,
+): Promise<Record<string, string>> {
+  const hashes: Record<string, string> = {};
+  for (const secret of secrets) {
+    hashes[secret] = await hashPassword(String(body[secret]));
+  }
+  return hashes;
 }
 
 /** 410 where the record was there once, but only to who asks to see it; else 404. */

@@ -7,7 +7,7 @@ import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
 import type { OpenFile } from "./files.ts";
-import { lineOverhead, type Operation } from "./log.ts";
+import { formatTime, lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
 import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
 import {
@@ -127,12 +127,12 @@ export class FileStore implements Store {
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
-  commit(
+  apply(
     operations: readonly Operation[],
     by: number,
     { essential = false }: CommitOptions = {},
-  ): Promise<void> {
-    const at = new Date(this.#parts.place.now()).toISOString();
+  ): number {
+    const at = formatTime(this.#parts.place.now());
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
@@ -147,9 +147,16 @@ export class FileStore implements Store {
     this.#recordBytes += text.length;
     this.#recordCount += puts;
     if (this.full && puts === 0) this.#thinned = true;
-    return new Promise((resolve, reject) => {
-      this.#writer.add({ seq, at, by, text, bytes, undo, resolve, reject });
-    });
+    this.#writer.add({ seq, at, by, text, bytes, undo });
+    return seq;
+  }
+
+  commit(
+    operations: readonly Operation[],
+    by: number,
+    options?: CommitOptions,
+  ): Promise<void> {
+    return this.#writer.settled(this.apply(operations, by, options));
   }
 
   settled(seq: number): Promise<void> | undefined {

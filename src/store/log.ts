@@ -67,6 +67,16 @@ export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sector = 512;
 
+let formatted = { time: NaN, text: "" };
+
+/** A time in milliseconds as RFC 3339 writes it, in UTC. Many a millisecond has more than one write. */
+export function formatTime(time: number): string {
+  if (time !== formatted.time) {
+    formatted = { time, text: new Date(time).toISOString() };
+  }
+  return formatted.text;
+}
+
 /** A CRC as the files write it. */
 export function hexadecimal(crc: number): string {
   return crc.toString(16).padStart(8, "0");

@@ -77,10 +77,20 @@ export interface Store {
   /** Throws on a name that is neither declared nor on the disk. */
   table(name: string): Table;
   /**
-   * Applies all operations at once in memory and resolves when they are
-   * durable; `by` is the id of the user, 0 for the server itself. Throws at
-   * once, with nothing applied, when it cannot be accepted; rejects with
-   * `disk-full` (taken back, nothing was changed) or `outcome-unknown`.
+   * Applies all operations at once in memory and returns their sequence, for
+   * {@linkcode Store.settled} to tell when they are durable; `by` is the id of
+   * the user, 0 for the server itself. Throws, with nothing applied, when it
+   * cannot be accepted.
+   */
+  apply(
+    operations: readonly Operation[],
+    by: number,
+    options?: CommitOptions,
+  ): number;
+  /**
+   * Applies all operations and resolves when they are durable. Throws at once
+   * as `apply` does; rejects with `disk-full` (taken back, nothing was changed)
+   * or `outcome-unknown`.
    */
   commit(
     operations: readonly Operation[],

@@ -21,8 +21,6 @@ import type { Undo } from "./table.ts";
 /** A transaction that is applied in memory and waits to be written. */
 export interface Pending extends Entry {
   readonly undo: readonly Undo[];
-  readonly resolve: () => void;
-  readonly reject: (error: StoreError) => void;
 }
 
 /** What the writer tells its store. */
@@ -154,7 +152,6 @@ export class LogWriter {
     this.durableSeq += batch.length;
     this.#queue.splice(0, batch.length);
     this.queuedBytes -= total;
-    for (const pending of batch) pending.resolve();
     this.#wake();
     this.#options.advanced();
   }
@@ -170,8 +167,10 @@ export class LogWriter {
       return false;
     }
     try {
-      await log.file.datasync();
-      const { size, nlink } = await log.file.stat();
+      const [{ size, nlink }] = await Promise.all([
+        log.file.stat(),
+        log.file.datasync(),
+      ]);
       if (size !== log.offset + bytes.length || nlink === 0) {
         throw new Error("another process changed or removed the log");
       }
@@ -214,7 +213,6 @@ export class LogWriter {
     this.#turn = undefined;
     // Before anyone is told, so that all see the same state.
     this.#options.undone(error);
-    for (const pending of queue) pending.reject(error);
     const waiters = this.#waiters;
     this.#waiters = [];
     for (const waiter of waiters) waiter.reject(error);
