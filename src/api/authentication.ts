@@ -25,8 +25,9 @@ export interface Caller {
   readonly authorization: number;
 }
 
-/** How many verified tokens are kept: some 400 bytes each. */
+/** How many verified tokens are kept, and how long their fields may be, in characters. */
 const mostVerified = 1000;
+const longestKept = 500;
 
 const challenge = 'Bearer realm="zoo-api"';
 
@@ -54,7 +55,7 @@ export class Authentication {
   readonly #store: Store;
   readonly #signer: TokenSigner;
   readonly #now: () => number;
-  /** What tokens that were found good say, the oldest first. */
+  /** What fields whose token was found good say, the oldest first. */
   readonly #verified = new Map<string, Claims>();
 
   /** @param now milliseconds since 1970 */
@@ -72,6 +73,25 @@ export class Authentication {
    */
   identify(authorization: string | undefined): Caller | undefined {
     if (authorization === undefined) return undefined;
+    const { sub, jti } = this.#known(authorization) ??
+      this.#verify(authorization);
+    return this.#look(sub, jti);
+  }
+
+  /**
+   * What a token says that was found good before. A good signature stays good,
+   * so it is checked once (a quarter of what a small write costs); expiry, like
+   * all that the store knows of an authorization, is looked at each time.
+   */
+  #known(authorization: string): Claims | undefined {
+    const claims = this.#verified.get(authorization);
+    if (claims === undefined || this.#now() / 1000 < claims.exp) return claims;
+    this.#verified.delete(authorization);
+    return undefined;
+  }
+
+  /** What a token says. */
+  #verify(authorization: string): Claims {
     const token = bearerToken(authorization);
     if (token === undefined) {
       const [scheme = ""] = authorization.split(" ");
@@ -81,8 +101,24 @@ export class Authentication {
         }" is not known here: send "Authorization: Bearer <token>" with a token of POST /v1/authorizations.`,
       );
     }
-    const { sub, jti } = this.#verify(token);
-    return this.#look(sub, jti);
+    try {
+      const claims = this.#signer.verify(token, this.#now() / 1000);
+      const [oldest] = this.#verified.keys();
+      if (this.#verified.size >= mostVerified && oldest !== undefined) {
+        this.#verified.delete(oldest);
+      }
+      // A field that is padded with spaces would cost more memory than it's worth.
+      if (authorization.length < longestKept) {
+        this.#verified.set(authorization, claims);
+      }
+      return claims;
+    } catch (error) {
+      if (!(error instanceof TokenError)) throw error;
+      throw invalidToken(
+        error.code === "expired" ? 40103 : 40102,
+        error.message,
+      );
+    }
   }
 
   /**
@@ -112,33 +148,6 @@ export class Authentication {
       );
     }
     return { id: sub, role, authorization: jti };
-  }
-
-  /**
-   * What a token says. A good signature stays good, so it is checked once (a
-   * quarter of what a small write costs); expiry, like all that the store
-   * knows of an authorization, is looked at each time.
-   */
-  #verify(token: string): Claims {
-    const now = this.#now() / 1000;
-    const known = this.#verified.get(token);
-    if (known !== undefined && now < known.exp) return known;
-    this.#verified.delete(token);
-    try {
-      const claims = this.#signer.verify(token, now);
-      const [oldest] = this.#verified.keys();
-      if (this.#verified.size >= mostVerified && oldest !== undefined) {
-        this.#verified.delete(oldest);
-      }
-      this.#verified.set(token, claims);
-      return claims;
-    } catch (error) {
-      if (!(error instanceof TokenError)) throw error;
-      throw invalidToken(
-        error.code === "expired" ? 40103 : 40102,
-        error.message,
-      );
-    }
   }
 }
 

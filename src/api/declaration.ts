@@ -70,8 +70,8 @@ export interface Collection extends Omit<Declaration, "properties"> {
   readonly readable: ReadonlyMap<string, Named>;
   /** Names of the address properties: url, then one for each relation. */
   readonly addresses: string[];
-  /** What a body may hold and the server ignores: its own properties. */
-  readonly ignored: Set<string>;
+  /** What a body may hold: the declared properties, and the server's own, which are ignored. */
+  readonly known: Set<string>;
   /** Relations to others, and of others to this one. */
   readonly parents: Relation[];
   readonly children: Relation[];
@@ -151,7 +151,11 @@ export function deriveCollection(declaration: Declaration): Collection {
     properties,
     readable: new Map(readable.map((property) => [property.name, property])),
     addresses: ["url"],
-    ignored: new Set([...reserved, "url"]),
+    known: new Set([
+      ...properties.map(({ name }) => name),
+      ...reserved,
+      "url",
+    ]),
     parents: [],
     children: [],
   };
@@ -200,7 +204,7 @@ function addAddress(collection: Collection, name: string): void {
     );
   }
   collection.addresses.push(name);
-  collection.ignored.add(name);
+  collection.known.add(name);
 }
 
 /** A property of a stored record; its default where the record is older than the property's declaration. */

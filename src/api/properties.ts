@@ -142,8 +142,11 @@ export function text(options: TextOptions): Property<string> {
 }
 
 function checkText(value: unknown, options: TextOptions): Failure | undefined {
-  const { min = 1, max, pattern } = options;
+  const { min = 1, pattern } = options;
   if (typeof value !== "string") return wrongType(value);
+  if (pattern === undefined && plain.test(value)) {
+    return checkLength(value.length, options);
+  }
   if (!value.isWellFormed()) {
     return { code: "format", reason: "holds half of a surrogate pair" };
   }
@@ -156,11 +159,19 @@ function checkText(value: unknown, options: TextOptions): Failure | undefined {
   if (pattern && !pattern.test(value)) {
     return { code: "format", reason: "does not have the form" };
   }
-  const length = codePoints(value);
-  if (length < min || length > max) {
-    return { code: "length", reason: `has ${length} characters` };
-  }
-  return undefined;
+  return checkLength(codePoints(value), options);
+}
+
+/** What nearly all texts are, and what makes the other questions needless: ASCII that begins with neither a space nor a control character. */
+const plain = /^[!-~][ -~]*$/;
+
+function checkLength(
+  length: number,
+  { min = 1, max }: TextOptions,
+): Failure | undefined {
+  return length < min || length > max
+    ? { code: "length", reason: `has ${length} characters` }
+    : undefined;
 }
 
 function codePoints(text: string): number {
@@ -359,10 +370,9 @@ export function date(): Property<string> {
 
 function isDate(text: string): boolean {
   if (!/^\d{4}-\d\d-\d\d$/.test(text)) return false;
-  const time = Date.parse(`${text}T00:00:00Z`);
-  // Date takes 30 February for a day in March.
-  return !Number.isNaN(time) &&
-    new Date(time).toISOString().slice(0, 10) === text;
+  // Date takes 30 February for a day in March, and 2026-13-01 for none.
+  const day = new Date(`${text}T00:00:00Z`).getUTCDate();
+  return day === Number(text.slice(8));
 }
 
 /** A moment (RFC 3339 section 5.6, date-time); kept as UTC with milliseconds, so that text order is time order. */

@@ -53,7 +53,7 @@ export class Representation {
 
   /** A record as an element of a collection. */
   element(row: Row): string {
-    return row.text ??= JSON.stringify(this.#toObject(row.document));
+    return row.text ??= this.#write(row.document);
   }
 
   /** A record as an answer of its own: with the link to the collection that it was asked through. */
@@ -64,6 +64,26 @@ export class Representation {
   /** A record reduced to some of its properties. */
   partial(row: Row, fields: readonly string[]): string {
     return JSON.stringify(this.#toObject(row.document), [...fields]);
+  }
+
+  #write(document: Document): string {
+    if (!this.#isPlain(document)) {
+      return JSON.stringify(this.#toObject(document));
+    }
+    let text = JSON.stringify(document).slice(0, -1);
+    for (const { name, before, property, after } of this.#addresses) {
+      text += `,"${name}":"${before}${document[property]}${after}"`;
+    }
+    return `${text}}`;
+  }
+
+  /** Whether a document holds just what a reader sees, in that order: then its text only lacks the addresses. */
+  #isPlain(document: Document): boolean {
+    let at = 0;
+    for (const name in document) {
+      if (name !== this.#readable[at++]?.name) return false;
+    }
+    return at === this.#readable.length;
   }
 
   #toObject(document: Document): Record<string, Json> {

@@ -85,10 +85,11 @@ function invalid(errors: readonly FieldError[]): ApiError {
 }
 
 function unknownProperties(collection: Collection, body: Body): FieldError[] {
+  const unknown = Object.keys(body)
+    .filter((name) => !collection.known.has(name));
+  if (unknown.length === 0) return [];
   const names = collection.properties.map(({ name }) => name);
-  const known = new Set([...names, ...collection.ignored]);
-  return Object.keys(body)
-    .filter((name) => !known.has(name))
+  return unknown
     .slice(0, maximumUnknown)
     .map((name) => ({
       field: excerpt(name.toWellFormed()),
