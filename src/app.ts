@@ -20,11 +20,11 @@ import {
   errorAnswer,
   hasBody,
   implemented,
-  type IncomingMessage,
   notImplemented,
   receive,
+  type Request,
+  type Response,
   send,
-  type ServerResponse,
 } from "./http/server.ts";
 import type { Log } from "./log.ts";
 import { type Store, StoreError } from "./store/store.ts";
@@ -58,7 +58,7 @@ export class Application {
   }
 
   /** Answers one request; never throws. */
-  handle(request: IncomingMessage, response: ServerResponse): void {
+  handle(request: Request, response: Response): void {
     try {
       const result = this.#decide(request);
       if (result instanceof Promise) {
@@ -73,7 +73,7 @@ export class Application {
   }
 
   /** RFC 9110 leaves the order open; this is ours. The first step that fails answers, and nothing is changed. */
-  #decide(request: IncomingMessage): Result | Promise<Result> {
+  #decide(request: Request): Result | Promise<Result> {
     const { method = "", url = "", headers } = request;
     checkMessage(request);
     if (method === "OPTIONS" && url === "*") return describeServer();
@@ -120,8 +120,8 @@ export class Application {
 
   /** Sends an answer when all that it shows is durable. */
   #answer(
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: Request,
+    response: Response,
     result: Result,
   ): void {
     const settled = this.#store.settled(result.seq);
@@ -132,8 +132,8 @@ export class Application {
 
   /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
   #lookAgain(
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: Request,
+    response: Response,
     error: unknown,
   ): void {
     const taken = error instanceof StoreError && error.code === "disk-full";
@@ -145,8 +145,8 @@ export class Application {
 
   /** Answers with an error when the state that it speaks of is durable. */
   #fail(
-    request: IncomingMessage,
-    response: ServerResponse,
+    request: Request,
+    response: Response,
     error: unknown,
   ): void {
     if (error instanceof ClientGone) return;
@@ -168,8 +168,8 @@ export class Application {
   }
 
   #send(
-    { method, url }: IncomingMessage,
-    response: ServerResponse,
+    { method, url }: Request,
+    response: Response,
     answer: Answer,
   ): void {
     send(response, answer);
@@ -178,7 +178,7 @@ export class Application {
 }
 
 /** What node:http lets pass: another major version (RFC 9110 section 2.5), no Host (RFC 9112 section 3.2). */
-function checkMessage({ httpVersion, headers }: IncomingMessage): void {
+function checkMessage({ httpVersion, headers }: Request): void {
   if (!httpVersion.startsWith("1.")) {
     throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
   }
@@ -235,7 +235,7 @@ function negotiate(accept: string | undefined): void {
 
 /** RFC 9110 section 15.5.16; with the field that tells what would do, as RFC 5789 section 2.2 advises. */
 function checkContentType(
-  request: IncomingMessage,
+  request: Request,
   allowed: readonly string[],
 ): void {
   const { headers, method } = request;
@@ -248,6 +248,7 @@ function checkContentType(
     );
   }
   const field = headers["content-type"];
+  if (field !== undefined && allowed.includes(field)) return;
   // What has no content has no type either: that is for the next step to tell.
   if (field === undefined && !hasBody(request)) return;
   const type = parseMediaType(field ?? "");

@@ -6,16 +6,33 @@
 import { Buffer } from "node:buffer";
 import {
   createServer,
-  type IncomingMessage,
+  IncomingMessage,
   METHODS,
-  type ServerResponse,
+  ServerResponse,
   STATUS_CODES,
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ApiError, errorBody } from "./errors.ts";
 
-export type { IncomingMessage, ServerResponse };
+/** A request. */
+export class Request extends IncomingMessage {
+  /** While its body is awaited: the way to end that. */
+  fail: ((error: Error) => void) | undefined = undefined;
+}
+
+/** An open connection. */
+interface Channel {
+  /** The answer to the last request that came over it. */
+  response: Response | undefined;
+  /** Whether the next answer is the last one. */
+  ending: boolean;
+}
+
+/** What a request is answered through. */
+export class Response extends ServerResponse<Request> {
+  channel: Channel = { response: this, ending: false };
+}
 
 /** An answer before it is sent. */
 export interface Answer {
@@ -45,30 +62,30 @@ export function errorAnswer(error: ApiError): Answer {
  * Content-Length included, and no content (RFC 9110 section 9.3.2); so has
  * none a 204 (section 15.3.5).
  */
-export function send(response: ServerResponse, answer: Answer): void {
+export function send(response: Response, answer: Answer): void {
   const { status, headers, body } = answer;
-  const { method, socket, httpVersion, headers: asked } = response.req;
+  const { method, httpVersion, headers: asked } = response.req;
   const fields = [...headers];
+  const length = body === undefined ? 0 : Buffer.byteLength(body);
   if (body !== undefined) {
     fields.push("Content-Type", contentType);
-    fields.push("Content-Length", String(Buffer.byteLength(body)));
+    fields.push("Content-Length", String(length));
   }
-  if (stopping.has(socket)) fields.push("Connection", "close");
+  if (response.channel.ending) fields.push("Connection", "close");
   else if (asked.connection === undefined && httpVersion === "1.1") {
     // What node:http says by itself, without its Keep-Alive field.
     fields.push("Connection", "keep-alive");
   }
   response.writeHead(status, fields);
-  response.end(method === "HEAD" ? undefined : body);
+  if (method === "HEAD" || body === undefined) response.end();
+  // ASCII is the same in both, and costs less to write as the former.
+  else response.end(body, length === body.length ? "latin1" : "utf8");
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
 export class ClientGone extends Error {
   override readonly name = "ClientGone";
 }
-
-/** Requests whose body is awaited, each with the way to end that. */
-const awaited = new WeakMap<IncomingMessage, (error: Error) => void>();
 
 /**
  * Receives the body of a request.
@@ -78,7 +95,7 @@ const awaited = new WeakMap<IncomingMessage, (error: Error) => void>();
  * malformed; 40800 where it takes too long
  * @throws {ClientGone} where the connection ends before the body does
  */
-export function receive(request: IncomingMessage): Promise<Uint8Array> {
+export function receive(request: Request): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const tooLarge = () =>
       reject(
@@ -92,7 +109,7 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
     }
     // Without content there are no events with `optimizeEmptyRequests`.
     if (request.readableEnded) return resolve(Buffer.alloc(0));
-    awaited.set(request, reject);
+    request.fail = reject;
     const chunks: Uint8Array[] = [];
     let length = 0;
     request.on("data", (chunk: Uint8Array) => {
@@ -101,8 +118,8 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
       else tooLarge(); // and go on reading: who still sends can't hear us yet
     });
     request.on("end", () => resolve(Buffer.concat(chunks)));
-    request.on("error", () => reject(new ClientGone()));
-    // An error takes its stack along, which costs too much to be made in vain.
+    // Who has no listener for errors is told of them by this alone. An error
+    // takes its stack along, which costs too much to be made in vain.
     request.on("close", () => {
       if (!request.readableEnded) reject(new ClientGone());
     });
@@ -110,7 +127,7 @@ export function receive(request: IncomingMessage): Promise<Uint8Array> {
 }
 
 /** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */
-export function hasBody(request: IncomingMessage): boolean {
+export function hasBody(request: Request): boolean {
   const { headers } = request;
   const length = headers["content-length"];
   return headers["transfer-encoding"] !== undefined ||
@@ -125,9 +142,6 @@ export interface Listener {
   close(grace: number): Promise<void>;
 }
 
-/** Connections whose server is stopping: their answers say that they are the last. */
-const stopping = new WeakSet<Duplex>();
-
 /**
  * Listens.
  *
@@ -135,41 +149,45 @@ const stopping = new WeakSet<Duplex>();
  * EADDRNOTAVAIL, …
  */
 export function listen(
-  handle: (request: IncomingMessage, response: ServerResponse) => void,
+  handle: (request: Request, response: Response) => void,
   { host, port }: { readonly host: string; readonly port: number },
 ): Promise<Listener> {
-  // Each open connection with the last request that came over it.
-  const connections = new Map<Duplex, ServerResponse | undefined>();
-  const serve = (request: IncomingMessage, response: ServerResponse) => {
-    if (!stopping.has(request.socket)) handle(request, response);
-  };
+  const channels = new Map<Duplex, Channel>();
   const options = {
+    IncomingMessage: Request,
+    ServerResponse: Response,
     requireHostHeader: false, // looked at by who can answer in JSON
     optimizeEmptyRequests: true, // no stream for no body; where the Node has it
   };
   const server = createServer(options);
   server.on("request", (request, response) => {
-    const { socket } = request;
-    const previous = connections.get(socket);
-    connections.set(socket, response);
+    const channel = channels.get(request.socket) ?? response.channel;
+    const previous = channel.response;
+    channel.response = response;
+    response.channel = channel;
     // Requests that were sent without waiting for answers are carried out one
     // after the other (RFC 9112 section 9.3.2).
     if (previous === undefined || previous.writableFinished) {
-      serve(request, response);
-    } else previous.once("finish", () => serve(request, response));
+      handle(request, response);
+    } else {
+      previous.once("finish", () => {
+        if (!channel.ending) handle(request, response);
+      });
+    }
   });
   server.on("connection", (socket: Socket) => {
-    connections.set(socket, undefined);
-    socket.on("close", () => connections.delete(socket));
+    channels.set(socket, { response: undefined, ending: false });
+    socket.on("close", () => channels.delete(socket));
   });
   server.on("clientError", (error: ParserError, socket) => {
-    const response = connections.get(socket);
-    if (response && !response.writableFinished) {
+    const channel = channels.get(socket);
+    const response = channel?.response;
+    if (channel && response && !response.writableFinished) {
       // The answer to what came before these bytes is the last one; or they
       // are the body of a request, and then this is its answer.
-      stopping.add(socket);
+      channel.ending = true;
       response.once("finish", () => socket.destroy());
-      if (!response.req.complete) awaited.get(response.req)?.(refusal(error));
+      if (!response.req.complete) response.req.fail?.(refusal(error));
     } else if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy();
     } else {
@@ -187,10 +205,9 @@ export function listen(
         clearTimeout(timer);
         resolve();
       });
-      for (const socket of connections.keys()) {
-        if (connections.get(socket)?.writableFinished === false) {
-          stopping.add(socket);
-        } else socket.destroy();
+      for (const [socket, channel] of channels) {
+        if (channel.response?.writableFinished === false) channel.ending = true;
+        else socket.destroy();
       }
     });
   }
