@@ -11,7 +11,7 @@ import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
 import type { Base } from "./config.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
-import { accepts, parseMediaType } from "./http/headers.ts";
+import { negotiate, parseMediaType } from "./http/headers.ts";
 import { parseJsonObject } from "./http/json.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
@@ -85,7 +85,7 @@ export class Application {
       ? undefined
       : this.#authentication.identify(headers.authorization);
     authorize(caller, operation.access);
-    if (method === "GET" || method === "HEAD") negotiate(headers.accept);
+    if (method === "GET" || method === "HEAD") checkAccept(headers.accept);
     const parameters = operation.parse(parseParameters(target.query));
     const address = this.#base.origin + target.path;
     const confirm = () => {
@@ -225,8 +225,8 @@ function chooseOperation(
 }
 
 /** RFC 9110 section 15.5.7. */
-function negotiate(accept: string | undefined): void {
-  if (accepts(accept, "application/json")) return;
+function checkAccept(accept: string | undefined): void {
+  if (negotiate(accept, ["application/json"]) !== undefined) return;
   throw new ApiError(
     40600,
     "The format asked for is not available: this address has application/json.",

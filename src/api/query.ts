@@ -40,6 +40,16 @@ export function parseParameters(query: string): Parameters {
 }
 
 /**
+ * Takes the text of a form apart (`application/x-www-form-urlencoded`, URL
+ * Standard section 5): as a query, but a plus sign is a space.
+ *
+ * @throws {ApiError} as {@linkcode parseParameters}
+ */
+export function parseForm(text: string): Parameters {
+  return parseParameters(text.replaceAll("+", "%20"));
+}
+
+/**
  * Refuses all parameters but the ones named.
  *
  * @throws {ApiError} 40003

@@ -1,8 +1,10 @@
 /**
  * Every error that the API can answer: one table of codes, and the one place
- * that writes an error body. The first three digits of a code are the HTTP
+ * that writes error bodies. The first three digits of a code are the HTTP
  * status, the last two tell cases of one status apart.
  */
+
+import { negotiate } from "./headers.ts";
 
 /** What each code means; the texts are the default messages. */
 export const catalogue = {
@@ -24,10 +26,15 @@ export const catalogue = {
   40800: "The request took too long to arrive.",
   40900: "The record still has related records.",
   40901: "The last admin must stay.",
+  40902: "A request with this Idempotency-Key is still running.",
   41000: "The record was deleted for good.",
+  41200: "A precondition failed; nothing was changed.",
   41300: "The body is too large.",
   41500: "The media type or its encoding is not supported.",
   42200: "The validation failed.",
+  42201: "The Idempotency-Key was used with another body.",
+  42800:
+    "A precondition is required: send If-Match with the ETag of the record.",
   43100: "The header fields are too large.",
   50000: "Internal error; whether the request succeeded is not known.",
   50100: "The method is not implemented.",
@@ -103,6 +110,47 @@ export function errorBody(error: ApiError): string {
     errorCode: code,
     errorMsg: message,
     ...(documentation_url && { message, documentation_url }),
+    ...(errors && { errors }),
+  });
+}
+
+/** What error bodies can be: our own shape, or the one of RFC 9457. */
+export type ErrorType = "application/json" | "application/problem+json";
+
+/**
+ * Which of the two a client gets: RFC 9457 where it names that and does not
+ * like JSON better. A wildcard is not enough, and who likes neither gets JSON.
+ */
+export function errorType(accept: string | undefined): ErrorType {
+  const types = ["application/problem+json", "application/json"] as const;
+  const named = accept?.toLowerCase().includes(types[0]) ?? false;
+  return named && negotiate(accept, types) || "application/json";
+}
+
+/**
+ * The body of an error as `application/problem+json` (RFC 9457 section 3). Its
+ * type is `about:blank`, the HTTP status itself (section 4.2.1); `errorCode`
+ * tells more.
+ */
+export function problemBody(
+  error: ApiError,
+  { title, instance }: {
+    /** The phrase of the status, as section 4.2.1 has it. */
+    readonly title: string;
+    /** An address of this occurrence (section 3.1.5). */
+    readonly instance?: string;
+  },
+): string {
+  const { code, message, errors, status } = error;
+  const documentation_url = documentation[status];
+  return JSON.stringify({
+    type: "about:blank",
+    title,
+    status,
+    detail: message,
+    ...(instance !== undefined && { instance }),
+    errorCode: code,
+    ...(documentation_url && { documentation_url }),
     ...(errors && { errors }),
   });
 }

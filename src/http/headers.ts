@@ -43,54 +43,67 @@ export function parseMediaType(text: string): MediaType | undefined {
     const key = parameter.slice(0, at);
     if (at < 1 || !token.test(key) || parameters.has(key)) return undefined;
     const value = parameter.slice(at + 1);
-    parameters.set(key, value.replace(/^"(.*)"$/, "$1"));
+    parameters.set(key, unquote(value));
   }
   return { type: name, parameters };
 }
 
-/**
- * Whether an Accept field allows a type (RFC 9110 section 12.5.1): the most
- * specific range that matches decides, and its weight must be above 0. A
- * missing field allows all. Members that are no media range do not count.
- */
-export function accepts(
-  accept: string | undefined,
-  type: "application/json",
-): boolean {
-  if (accept === undefined || accept === "*/*" || accept === type) return true;
-  if (accept === "") return true; // no wish at all
-  const anyOfKind = `${type.slice(0, type.indexOf("/"))}/*`;
-  let best = -1;
-  let allowed = false;
-  for (const member of splitList(accept, ",")) {
-    const range = parseMediaType(member);
-    if (range === undefined) continue;
-    const specific = range.type === type
-      ? 2
-      : range.type === anyOfKind
-      ? 1
-      : range.type === "*/*"
-      ? 0
-      : -1;
-    const weight = parseWeight(range.parameters.get("q"));
-    if (specific < 0 || weight === undefined || !matches(range)) continue;
-    if (specific > best) {
-      best = specific;
-      allowed = weight > 0;
-    } else if (specific === best) {
-      allowed ||= weight > 0;
-    }
-  }
-  return allowed;
+/** A media range of an Accept field. */
+interface Range {
+  readonly type: string;
+  /** Of the ranges that fit a type, the one with the most decides. */
+  readonly precedence: number;
+  readonly weight: number;
 }
 
-/** Whether our answers, which are `charset=utf-8` and no more, fit the parameters of a range. */
-function matches({ parameters }: MediaType): boolean {
+/**
+ * Chooses among the types that an address has (RFC 9110 section 12.5.1): the
+ * one that is wished for most, of equals the first. The most specific range that
+ * fits a type tells its weight; a weight of 0 excludes it. A missing field allows
+ * all. Members that are no media range do not count.
+ *
+ * @param offers in the order that the server prefers
+ */
+export function negotiate<Offer extends string>(
+  accept: string | undefined,
+  offers: readonly Offer[],
+): Offer | undefined {
+  // What nearly all requests send; an empty field is no wish at all.
+  if (!accept || accept === "*/*") return offers[0];
+  const exact = offers.find((offer) => offer === accept);
+  if (exact !== undefined) return exact;
+  const ranges = splitList(accept, ",")
+    .flatMap((member) => parseRange(member) ?? [])
+    .sort((a, b) => b.precedence - a.precedence || b.weight - a.weight);
+  let best: Offer | undefined;
+  let most = 0;
+  for (const offer of offers) {
+    const fitting = [offer, offer.replace(/\/.*/, "/*"), "*/*"];
+    const weight = ranges.find(({ type }) => fitting.includes(type))?.weight ??
+      0;
+    if (weight > most) [best, most] = [offer, weight];
+  }
+  return best;
+}
+
+/** A media range that our answers can fit: they are `charset=utf-8` and no more. */
+function parseRange(member: string): Range | undefined {
+  const { type = "", parameters } = parseMediaType(member) ?? {};
+  const weight = parseWeight(parameters?.get("q"));
+  if (parameters === undefined || weight === undefined) return undefined;
+  let precedence = type === "*/*" ? 0 : type.endsWith("/*") ? 2 : 4;
   for (const [name, value] of parameters) {
     if (name === "q") break; // what follows the weight is no part of the type
-    if (name !== "charset" || value !== "utf-8") return false;
+    if (name !== "charset" || value !== "utf-8") return undefined;
+    precedence++;
   }
-  return true;
+  return { type, precedence, weight };
+}
+
+/** The text of a token or of a quoted string (RFC 9110 section 5.6.4). */
+function unquote(text: string): string {
+  const quoted = /^"(.*)"$/.exec(text)?.[1];
+  return quoted === undefined ? text : quoted.replace(/\\(.)/g, "$1");
 }
 
 /** A weight (RFC 9110 section 12.4.2): 0 to 1 with at most three decimals; undefined where it is none. */
@@ -110,4 +123,36 @@ export interface Link {
 /** The value of a Link field; addresses must be percent-encoded already. */
 export function formatLinks(links: readonly Link[]): string {
   return links.map(({ rel, href }) => `<${href}>; rel="${rel}"`).join(", ");
+}
+
+/** What a client would like, as far as we know how to (RFC 7240 section 4). */
+export interface Preferences {
+  readonly return?: "minimal" | "representation";
+  readonly handling?: "strict" | "lenient";
+}
+
+const preference =
+  /^([!#$%&'*+.^_`|~\w-]+)(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[!#$%&'*+.^_`|~\w-]+))?$/;
+
+/**
+ * Parses a Prefer field (RFC 7240 section 2). Of preferences of one name the
+ * first counts, even if we do not know its value. Parameters, and preferences
+ * that we do not know, are ignored; so are members that are none.
+ */
+export function parsePrefer(field: string | undefined): Preferences {
+  if (field === undefined) return {};
+  const found = new Map<string, string>();
+  for (const member of splitList(field.toLowerCase(), ",")) {
+    const [first = ""] = splitList(member, ";"); // the rest are parameters
+    const [, name, value = ""] = preference.exec(first) ?? [];
+    if (name === undefined || found.has(name)) continue;
+    found.set(name, unquote(value));
+  }
+  const wished = found.get("return");
+  const handling = found.get("handling");
+  return {
+    ...((wished === "minimal" || wished === "representation") &&
+      { return: wished }),
+    ...((handling === "strict" || handling === "lenient") && { handling }),
+  };
 }

@@ -1,11 +1,18 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import {
-  accepts,
   formatLinks,
+  negotiate,
   parseMediaType,
+  parsePrefer,
   splitList,
 } from "../../src/http/headers.ts";
+
+const offers = [
+  "application/json",
+  "application/x-ndjson",
+  "text/html",
+] as const;
 
 test("a list is split at its commas, but not inside quoted strings", () => {
   const table: readonly [string, readonly string[]][] = [
@@ -28,6 +35,8 @@ test("a media type is parsed with its parameters", () => {
     ["application/json", "application/json", []],
     ["Application/JSON", "application/json", []],
     ["text/html; charset=UTF-8", "text/html", [["charset", "utf-8"]]],
+    ['a/b;x="\\1\\"2"', "a/b", [["x", '1"2']]],
+    ['a/b;x="1', "a/b", [["x", '"1']]],
     ['a/b;x="1;2" ; y=3', "a/b", [["x", "1;2"], ["y", "3"]]],
     ["", undefined],
     ["json", undefined],
@@ -74,7 +83,42 @@ test("the most specific range of an Accept field decides (RFC 9110 section 12.5.
     ["", true],
   ];
   for (const [accept, allowed] of table) {
-    assert.equal(accepts(accept, "application/json"), allowed, `${accept}`);
+    const chosen = negotiate(accept, ["application/json"]);
+    assert.equal(chosen, allowed ? "application/json" : undefined, `${accept}`);
+  }
+});
+
+test("of several types the one that is wished for most is chosen, of equals the first", () => {
+  const [json, lines, html] = offers;
+  const table: readonly [string | undefined, string | undefined][] = [
+    [undefined, json],
+    ["", json],
+    ["*/*", json],
+    ["application/*", json],
+    [lines, lines],
+    ["Application/X-NDJSON", lines],
+    ["application/x-ndjson, */*", json],
+    ["application/x-ndjson, */*;q=0.9", lines],
+    ["application/x-ndjson;q=0.9, application/json;q=0.8", lines],
+    ["application/json;q=0.8, application/x-ndjson;q=0.9", lines],
+    ["application/x-ndjson, application/json", json],
+    ["application/*;q=0.5, text/html;q=0.4", json],
+    ["application/*;q=0.5, application/json;q=0.1", lines],
+    ["*/*, application/*;q=0", html],
+    ["*/*;q=0.1, text/*;q=0.2", html],
+    ["text/html, application/xhtml+xml, */*;q=0.8", html],
+    ["application/json;charset=utf-8;q=0.1, application/*", lines],
+    [
+      "application/json;charset=utf-8;q=0.1, application/json, */*;q=0.5",
+      lines,
+    ],
+    ["*/*;charset=utf-8;q=0.1, application/*;q=0", html],
+    ["application/json;q=0.2, application/json;q=0.7, text/html;q=0.5", json],
+    ["image/png, text/plain", undefined],
+    ["*/*;q=0", undefined],
+  ];
+  for (const [accept, chosen] of table) {
+    assert.equal(negotiate(accept, offers), chosen, `${accept}`);
   }
 });
 
@@ -86,4 +130,35 @@ test("links are written with their relation (RFC 8288)", () => {
     ]),
     '</a?x=1>; rel="first", </a?x=2>; rel="last"',
   );
+});
+
+test("preferences are parsed, and the first of a name counts (RFC 7240 section 2)", () => {
+  const table: readonly [string | undefined, object][] = [
+    [undefined, {}],
+    ["", {}],
+    ["return=minimal", { return: "minimal" }],
+    ["Return = Representation", { return: "representation" }],
+    ['return="minimal"', { return: "minimal" }],
+    ['return="min\\imal"', { return: "minimal" }],
+    ["return=minimal; foo=bar", { return: "minimal" }],
+    ['return=minimal; foo="a, return=representation"', { return: "minimal" }],
+    ["handling=strict, return=minimal", {
+      handling: "strict",
+      return: "minimal",
+    }],
+    ["handling=lenient;;,,wait=10", { handling: "lenient" }],
+    ["return=minimal, return=representation", { return: "minimal" }],
+    ["return=other, return=minimal", {}],
+    ["return, return=minimal", {}],
+    ['return="", return=minimal', {}],
+    ['foo="return=minimal, x", respond-async', {}],
+    ["foo; return=minimal", {}],
+    ["return=minimal=x", {}],
+    ["ret urn=minimal, return=minimal", { return: "minimal" }],
+    ['return="minimal', {}],
+    ["constructor=minimal, __proto__=strict", {}],
+  ];
+  for (const [field, preferences] of table) {
+    assert.deepEqual(parsePrefer(field), preferences, field);
+  }
 });

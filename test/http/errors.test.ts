@@ -1,0 +1,92 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import {
+  ApiError,
+  errorBody,
+  type ErrorCode,
+  errorType,
+  problemBody,
+} from "../../src/http/errors.ts";
+
+const json = "application/json";
+const problem = "application/problem+json";
+
+test("an error is told as RFC 9457 to who names that and does not like JSON better", () => {
+  const table: readonly [string | undefined, string][] = [
+    [undefined, json],
+    ["", json],
+    ["*/*", json],
+    ["application/*", json],
+    [json, json],
+    ["text/html", json],
+    [problem, problem],
+    ["Application/Problem+JSON", problem],
+    [`${json}, ${problem}`, problem],
+    [`${problem}, */*`, problem],
+    [`${problem};q=0.9, ${json}`, json],
+    [`${problem};q=0.9, ${json};q=0.8`, problem],
+    [`${problem};q=0`, json],
+    [`${problem};q=0, */*`, json],
+    [`${problem};charset=latin1`, json],
+  ];
+  for (const [accept, type] of table) {
+    assert.equal(errorType(accept), type, accept);
+  }
+});
+
+test("both bodies tell the same error", () => {
+  const errors = [
+    { field: "name", code: "required", message: "It is required." } as const,
+  ];
+  const error = new ApiError(42200, "The animal is not valid.", { errors });
+  assert.deepEqual(JSON.parse(errorBody(error)), {
+    error: "The animal is not valid.",
+    errorCode: 42200,
+    errorMsg: "The animal is not valid.",
+    errors,
+  });
+  const instance = "/v1/animals";
+  const title = "Unprocessable Content";
+  assert.deepEqual(JSON.parse(problemBody(error, { title, instance })), {
+    type: "about:blank",
+    title,
+    status: 422,
+    detail: "The animal is not valid.",
+    instance,
+    errorCode: 42200,
+    errors,
+  });
+});
+
+test("a 401 and a 403 name their documentation in both shapes", () => {
+  for (const code of [40100, 40300] as const) {
+    const error = new ApiError(code);
+    const title = "A title";
+    const ours = JSON.parse(errorBody(error));
+    const standard = JSON.parse(problemBody(error, { title }));
+    assert.match(ours.documentation_url, /^https:/);
+    assert.equal(ours.message, error.message);
+    assert.deepEqual(standard, {
+      type: "about:blank",
+      title,
+      status: Math.floor(code / 100),
+      detail: error.message,
+      errorCode: code,
+      documentation_url: ours.documentation_url,
+    });
+  }
+});
+
+test("the codes of conditional and repeated requests have their status", () => {
+  const table: readonly [ErrorCode, number][] = [
+    [40902, 409],
+    [41200, 412],
+    [42201, 422],
+    [42800, 428],
+  ];
+  for (const [code, status] of table) {
+    const error = new ApiError(code);
+    assert.equal(error.status, status);
+    assert.match(error.message, /^[A-Z].*\.$/);
+  }
+});

@@ -1,0 +1,38 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { parseIdempotencyKey } from "../../src/http/idempotency-key.ts";
+
+test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
+  const keys = [
+    "a",
+    '"8e03978e-40d5-43dd-bc93-6894a57f9324"',
+    "a,b",
+    "!~",
+    "k".repeat(255),
+  ];
+  for (const key of keys) assert.equal(parseIdempotencyKey([key]), key);
+  assert.equal(parseIdempotencyKey(undefined), undefined);
+});
+
+test("any other, and two of them, are refused by name", () => {
+  const table: readonly (readonly string[])[] = [
+    [""],
+    ["k".repeat(256)],
+    ["a b"],
+    ["a\tb"],
+    ["a\x7f"],
+    ["caf\xe9"],
+    ["a", "b"],
+    ["a", "a"],
+    ["a", ""],
+    [],
+  ];
+  for (const values of table) {
+    assert.throws(() => parseIdempotencyKey(values), {
+      name: "ApiError",
+      code: 40000,
+      message:
+        "The Idempotency-Key field must be given once, with 1 to 255 visible ASCII characters.",
+    }, values.join("|"));
+  }
+});
