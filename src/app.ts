@@ -3,16 +3,29 @@
  * step a line, in the order in which HTTP decides.
  */
 
-import { Authentication, authorize } from "./api/authentication.ts";
+import {
+  Authentication,
+  authorize,
+  type Caller,
+} from "./api/authentication.ts";
 import type { Declaration } from "./api/declaration.ts";
-import { parseParameters } from "./api/query.ts";
+import { Idempotency } from "./api/idempotency.ts";
+import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
 import type { Call, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
 import type { Base } from "./config.ts";
+import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
-import { negotiate, parseMediaType } from "./http/headers.ts";
-import { parseJsonObject } from "./http/json.ts";
+import {
+  negotiate,
+  parseMediaType,
+  parsePrefer,
+  type Preferences,
+} from "./http/headers.ts";
+import { parseIdempotencyKey } from "./http/idempotency-key.ts";
+import { decodeUtf8, parseJsonObject } from "./http/json.ts";
+import { parseTraceId, requestId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
   type Answer,
@@ -38,6 +51,20 @@ export interface ApplicationOptions {
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly log: Log;
+  /** Origins whose scripts may read the answers; `*` is any. */
+  readonly corsOrigins?: readonly string[];
+  /** Whether a change of a record must have a precondition. */
+  readonly requireIfMatch?: boolean;
+}
+
+/** A request on its way to its answer. */
+interface Exchange {
+  readonly request: Request;
+  readonly response: Response;
+  readonly id: string;
+  /** Known from the step that finds it on. */
+  route?: Route;
+  caller?: Caller | undefined;
 }
 
 /** Answers requests. */
@@ -45,61 +72,96 @@ export class Application {
   readonly #store: Store;
   readonly #base: Base;
   readonly #log: Log;
+  readonly #corsOrigins: readonly string[];
   readonly #routes: Router<Route>;
   readonly #authentication: Authentication;
+  readonly #idempotency: Idempotency;
 
   constructor(options: ApplicationOptions) {
     const { store, signer, now, base, log } = options;
+    const { corsOrigins = [], requireIfMatch = false } = options;
     this.#store = store;
     this.#base = base;
     this.#log = log;
-    this.#routes = buildRoutes(options);
+    this.#corsOrigins = corsOrigins;
+    this.#routes = buildRoutes({ ...options, requireIfMatch });
     this.#authentication = new Authentication(store, signer, now);
+    this.#idempotency = new Idempotency(store, now);
   }
 
   /** Answers one request; never throws. */
   handle(request: Request, response: Response): void {
+    const id = requestId(request.headers["x-request-id"]);
+    this.#handle({ request, response, id });
+  }
+
+  #handle(exchange: Exchange): void {
     try {
-      const result = this.#decide(request);
+      const result = this.#decide(exchange);
       if (result instanceof Promise) {
-        result.then((result) => this.#answer(request, response, result))
-          .catch((error) => this.#fail(request, response, error));
+        result.then((result) => this.#answer(exchange, result))
+          .catch((error) => this.#fail(exchange, error));
       } else {
-        this.#answer(request, response, result);
+        this.#answer(exchange, result);
       }
     } catch (error) {
-      this.#fail(request, response, error);
+      this.#fail(exchange, error);
     }
   }
 
   /** RFC 9110 leaves the order open; this is ours. The first step that fails answers, and nothing is changed. */
-  #decide(request: Request): Result | Promise<Result> {
+  #decide(exchange: Exchange): Result | Promise<Result> {
+    const { request } = exchange;
     const { method = "", url = "", headers } = request;
     checkMessage(request);
     if (method === "OPTIONS" && url === "*") return describeServer();
     const target = parseTarget(url);
     const found = this.#find(target);
     if ("redirect" in found) return found.redirect;
+    exchange.route = found.route;
     const operation = chooseOperation(found.route, method);
     const caller = operation.ignoresCredentials
       ? undefined
       : this.#authentication.identify(headers.authorization);
     authorize(caller, operation.access);
-    if (method === "GET" || method === "HEAD") checkAccept(headers.accept);
-    const parameters = operation.parse(parseParameters(target.query));
+    exchange.caller = caller;
+    if (isSafe(method)) checkAccept(headers.accept);
+    const { ignoresCredentials, consumes, takesForm } = operation;
+    const sent = parseParameters(target.query);
+    const parameters = operation.parse(sent);
+    const key = method === "POST" && !ignoresCredentials
+      ? idempotencyKey(request)
+      : undefined;
     const address = this.#base.origin + target.path;
     const confirm = () => {
       const now = this.#authentication.confirm(caller);
       authorize(now, operation.access);
       return now;
     };
-    const call: Call = { ids: found.ids, caller, address, confirm };
-    const { consumes } = operation;
+    const call: Call = {
+      ids: found.ids,
+      caller,
+      address,
+      confirm,
+      method,
+      headers,
+    };
     if (consumes === undefined) return operation.run(call, parameters, {});
     checkContentType(request, consumes);
     return receive(request).then((bytes) => {
+      if (takesForm) {
+        const parsed = parseFormParameters(bytes, sent);
+        const parameters = operation.parse(parsed);
+        return operation.run({ ...call, caller: confirm() }, parameters, {});
+      }
       const body = parseJsonObject(bytes);
-      return operation.run({ ...call, caller: confirm() }, parameters, body);
+      const now = { ...call, caller: confirm() };
+      if (key === undefined) return operation.run(now, parameters, body);
+      const whole = `${caller?.id} ${target.path} ${key}`;
+      return this.#idempotency.once(
+        { key: whole, body: bytes },
+        (remember) => operation.run({ ...now, remember }, parameters, body),
+      );
     });
   }
 
@@ -119,61 +181,67 @@ export class Application {
   }
 
   /** Sends an answer when all that it shows is durable. */
-  #answer(
-    request: Request,
-    response: Response,
-    result: Result,
-  ): void {
+  #answer(exchange: Exchange, result: Result): void {
     const settled = this.#store.settled(result.seq);
-    if (settled === undefined) return this.#send(request, response, result);
-    settled.then(() => this.#send(request, response, result))
-      .catch((error) => this.#lookAgain(request, response, error));
+    if (settled === undefined) return this.#send(exchange, result);
+    settled.then(() => this.#send(exchange, result))
+      .catch((error) => this.#lookAgain(exchange, error));
   }
 
   /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
-  #lookAgain(
-    request: Request,
-    response: Response,
-    error: unknown,
-  ): void {
+  #lookAgain(exchange: Exchange, error: unknown): void {
     const taken = error instanceof StoreError && error.code === "disk-full";
-    const { method } = request;
+    const { method } = exchange.request;
     if (taken && (method === "GET" || method === "HEAD")) {
-      this.handle(request, response);
-    } else this.#fail(request, response, error);
+      this.#handle(exchange);
+    } else this.#fail(exchange, error);
   }
 
   /** Answers with an error when the state that it speaks of is durable. */
-  #fail(
-    request: Request,
-    response: Response,
-    error: unknown,
-  ): void {
+  #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientGone) return;
+    const { request: { method, url, headers }, id } = exchange;
     const known = toApiError(error);
     if (known.code === 50000) {
-      const { method, url } = request;
       const text = error instanceof Error ? error.stack : String(error);
-      this.#log("error", known.message, { method, url, error: text });
+      this.#log("error", known.message, { id, method, url, error: text });
     }
     const settled = tellsState.has(known.status)
       ? this.#store.settled(this.#store.seq)
       : undefined;
-    if (settled === undefined) {
-      this.#send(request, response, errorAnswer(known));
-    } else {
-      settled.then(() => this.#send(request, response, errorAnswer(known)))
-        .catch((error) => this.#lookAgain(request, response, error));
+    const answer = errorAnswer(known, headers.accept);
+    if (settled === undefined) this.#send(exchange, answer);
+    else {
+      settled.then(() => this.#send(exchange, answer))
+        .catch((error) => this.#lookAgain(exchange, error));
     }
   }
 
-  #send(
-    { method, url }: Request,
-    response: Response,
-    answer: Answer,
-  ): void {
-    send(response, answer);
-    this.#log("debug", "answered", { method, url, status: answer.status });
+  #send(exchange: Exchange, answer: Answer): void {
+    const { request, response, id, route, caller } = exchange;
+    const { method = "", url } = request;
+    const { prefer } = request.headers;
+    const preferred = typeof prefer === "string"
+      ? applyPreferences(parsePrefer(prefer), method, answer)
+      : answer;
+    const { status, headers } = preferred;
+    const fields = [...headers, "Vary", isSafe(method) ? "Accept" : varied];
+    if (isSafe(method)) {
+      if (!headers.includes("Cache-Control")) {
+        // A copy may be kept, but not shown before we have been asked.
+        fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
+      }
+      if (route !== undefined) fields.push(...route.fields);
+    }
+    if (this.#corsOrigins.length > 0) {
+      const { allow } = route ?? {};
+      const asked = { method, headers: request.headers, allow };
+      fields.push(...corsHeaders(this.#corsOrigins, asked));
+    }
+    fields.push("X-Request-Id", id);
+    send(response, { ...preferred, headers: fields });
+    const trace = parseTraceId(request.headers["traceparent"]);
+    this.#log("debug", "answered", { id, trace, method, url, status });
   }
 }
 
@@ -224,9 +292,57 @@ function chooseOperation(
   );
 }
 
-/** RFC 9110 section 15.5.7. */
+/** Whether a method only reads (RFC 9110 section 9.2.1), so that its answers can be kept. */
+function isSafe(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "QUERY";
+}
+
+/** What the answers to all other methods depend on. */
+const varied = "Accept, Prefer";
+
+/**
+ * Does without the record in an answer where a client would rather not have it
+ * (RFC 7240 section 4.2). It can fetch it later, so an answer that may not be
+ * kept stays whole: its token is shown only once.
+ */
+function applyPreferences(
+  { return: wished, handling }: Preferences,
+  method: string,
+  answer: Answer,
+): Answer {
+  const { status, headers } = answer;
+  const made = status === 201 && !headers.includes("no-store");
+  const applied = [
+    ...(made && wished ? [`return=${wished}`] : []),
+    ...(handling === "strict" ? ["handling=strict"] : []), // as always
+  ];
+  if (applied.length === 0) return answer;
+  const fields = [...headers, "Preference-Applied", applied.join(", ")];
+  if (!made || wished !== "minimal") return { ...answer, headers: fields };
+  const without = method === "POST" ? 201 : 204;
+  return { status: without, headers: fields, body: undefined };
+}
+
+/** The parameters of a QUERY: those of its body, or else of its address. */
+function parseFormParameters(bytes: Uint8Array, sent: Parameters): Parameters {
+  const form = parseForm(decodeUtf8(bytes));
+  if (form.size === 0) return sent;
+  if (sent.size === 0) return form;
+  throw new ApiError(
+    40003,
+    "There are parameters both in the address and in the body: send them in one place.",
+  );
+}
+
+function idempotencyKey(request: Request): string | undefined {
+  if (request.headers["idempotency-key"] === undefined) return undefined;
+  return parseIdempotencyKey(request.headersDistinct["idempotency-key"]);
+}
+
+/** RFC 9110 section 15.5.7. Who takes RFC 9457's JSON means our errors; the rest is JSON. */
 function checkAccept(accept: string | undefined): void {
-  if (negotiate(accept, ["application/json"]) !== undefined) return;
+  const types = ["application/json", "application/problem+json"];
+  if (negotiate(accept, types) !== undefined) return;
   throw new ApiError(
     40600,
     "The format asked for is not available: this address has application/json.",
@@ -254,7 +370,11 @@ function checkContentType(
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && allowed.includes(type.type) && charset === "utf-8") return;
-  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
+  const name = method === "PATCH"
+    ? "Accept-Patch"
+    : method === "QUERY"
+    ? "Accept-Query"
+    : "Accept-Post";
   throw new ApiError(
     41500,
     `The Content-Type must be ${allowed.join(" or ")}, in UTF-8.`,

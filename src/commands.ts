@@ -38,6 +38,8 @@ const operator: Call = {
   ids: [],
   caller: undefined,
   address: "",
+  method: "",
+  headers: {},
   confirm: () => undefined,
 };
 
@@ -260,6 +262,7 @@ function userRecords(store: Store): Records {
     collections: derived,
     prefix: "",
     now: Date.now,
+    requireIfMatch: false,
   };
   const collection = derived.get(users.name);
   if (collection === undefined) throw new Error("Users are not declared");

@@ -34,6 +34,10 @@ export interface Config {
   /** The first signs, all verify; undefined: one that is kept in the data folder. */
   readonly jwtSecrets: readonly string[] | undefined;
   readonly log: LogLevel;
+  /** Origins whose scripts may read the answers; `*` is any. */
+  readonly corsOrigins: readonly string[];
+  /** Whether a change of a record must have a precondition. */
+  readonly requireIfMatch: boolean;
 }
 
 /** A command line that cannot be carried out; exit code 2. */
@@ -101,6 +105,18 @@ const settings = {
     flag: "log",
     standard: "info",
     meaning: `how much is logged: ${logLevels.join(", ")}`,
+  },
+  corsOrigins: {
+    variable: "CORS_ORIGINS",
+    flag: "cors-origins",
+    standard: "none",
+    meaning: "origins whose scripts may read answers, by commas, or *",
+  },
+  requireIfMatch: {
+    variable: "REQUIRE_IF_MATCH",
+    flag: "require-if-match",
+    standard: "0",
+    meaning: "1: changing a record takes a precondition such as If-Match",
   },
 } as const satisfies Record<keyof Config, Setting>;
 
@@ -260,6 +276,16 @@ export function readConfig(
       (value) => logLevels.find((level) => level === value),
       `one of ${logLevels.join(", ")}`,
     ) ?? settings.log.standard,
+    corsOrigins: read(
+      settings.corsOrigins,
+      parseOrigins,
+      "* or origins such as https://example.com, separated by commas",
+    ) ?? [],
+    requireIfMatch: read(
+      settings.requireIfMatch,
+      (value) => value === "1" ? true : value === "0" ? false : undefined,
+      "0 or 1",
+    ) ?? false,
   };
 }
 
@@ -287,6 +313,15 @@ function parseBase(value: string): Base | undefined {
   return path.startsWith("/") && plain
     ? { origin: origin && new URL(origin).origin, path }
     : undefined;
+}
+
+function parseOrigins(value: string): string[] | undefined {
+  const origins = value.split(",").map((origin) => origin.trim());
+  const known = origins.every((origin) =>
+    origin === "*" ||
+    (URL.canParse(origin) && new URL(origin).origin === origin)
+  );
+  return known ? origins : undefined;
 }
 
 function parsePassword(value: string): string | undefined {

@@ -37,6 +37,8 @@ export async function serve(config: Config): Promise<void> {
       base: config.base,
       now: Date.now,
       log,
+      corsOrigins: config.corsOrigins,
+      requireIfMatch: config.requireIfMatch,
     });
     listener = await open(application, config);
   } catch (error) {

@@ -6,6 +6,12 @@
 
 import { may } from "../auth/access.ts";
 import { hashPassword } from "../auth/passwords.ts";
+import {
+  type ConditionalRequest,
+  evaluatePreconditions,
+  hasPrecondition,
+  isConditional,
+} from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Answer } from "../http/server.ts";
 import {
@@ -23,6 +29,7 @@ import {
   type Named,
   type Relation,
 } from "./declaration.ts";
+import type { Remember } from "./idempotency.ts";
 import type { Json } from "./properties.ts";
 import { pageHeaders, type Query } from "./query.ts";
 import { collectionLink, Representation } from "./representation.ts";
@@ -41,6 +48,11 @@ export interface Call {
   readonly caller: Caller | undefined;
   /** The address as it was asked, without the query. */
   readonly address: string;
+  readonly method: string;
+  /** Its preconditions are looked at when the record is at hand. */
+  readonly headers: ConditionalRequest["headers"];
+  /** Set where its answer is to be kept with what it does. */
+  readonly remember?: Remember | undefined;
   /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
   readonly confirm: () => Caller | undefined;
 }
@@ -59,6 +71,8 @@ export interface Context {
   readonly prefix: string;
   /** Milliseconds since 1970. */
   readonly now: () => number;
+  /** Whether a change of a record must have a precondition. */
+  readonly requireIfMatch: boolean;
 }
 
 /** Further rules of one collection. */
@@ -116,7 +130,7 @@ export class Records {
 
   /** A page of the records in a scope; a promise where they take a while to find. */
   page(
-    { address, confirm }: Pick<Call, "address" | "confirm">,
+    call: Call,
     { query, scope, parent }: {
       readonly query: Query;
       readonly scope: Scope | undefined;
@@ -125,6 +139,13 @@ export class Records {
     },
   ): Result | Promise<Result> {
     const { fields } = query;
+    const { address, confirm } = call;
+    // What expires has a state that no sequence tells.
+    const validators = () => scope?.where === undefined ? this.#etag() : [];
+    const seqOf = () => Math.max(this.table.lastSeq, parent?.().seq ?? 0);
+    if (this.#isKnown(call, validators())) {
+      return notModified(validators(), seqOf());
+    }
     let waited = false;
     const result = this.#selection.select(query, scope, ({ rows, total }) => {
       if (waited) confirm();
@@ -137,9 +158,9 @@ export class Records {
       }
       return {
         status: 200,
-        headers: pageHeaders(query, total, address),
+        headers: [...validators(), ...pageHeaders(query, total, address)],
         body: `[${body}]`,
-        seq: Math.max(this.table.lastSeq, parent?.().seq ?? 0),
+        seq: seqOf(),
       };
     });
     waited = true;
@@ -157,10 +178,14 @@ export class Records {
     through?: Relation,
   ): Result {
     const row = this.#find(call, { through, reading: true });
+    const headers = this.representation.validators(row);
+    if (this.#isKnown(call, headers)) {
+      return notModified(headers, row.seq);
+    }
     const body = fields
       ? this.representation.partial(row, fields)
       : this.#single(row, call, through);
-    return { status: 200, headers: [], body, seq: row.seq };
+    return { status: 200, headers, body, seq: row.seq };
   }
 
   /**
@@ -175,6 +200,7 @@ export class Records {
   ): Result | Promise<Result> {
     return this.#write(call, body, (secrets) => {
       const given = this.#given(call, through);
+      this.#isKnown(call, this.#etag());
       const values = this.#validate(body, { previous: undefined, given });
       const at = this.#timestamp();
       const next: Document = {
@@ -230,6 +256,7 @@ export class Records {
   ): Result | Promise<Result> {
     return this.#write(call, body, (secrets) => {
       const row = this.#find(call, { through, reading: false });
+      this.#guard(call, row);
       const previous = row.document;
       const values = {
         ...this.#validate(body, {
@@ -248,7 +275,7 @@ export class Records {
           id: previous.id,
           ...values,
           created_at: previous["created_at"] ?? null,
-          updated_at: this.#timestamp(),
+          updated_at: this.#timestamp(previous["updated_at"]),
         }
         : previous;
       return { previous, next, headers: [], through };
@@ -264,7 +291,9 @@ export class Records {
    */
   remove(call: Call, cascade: boolean, through?: Relation): Result {
     const { store, collections } = this.#context;
-    const { document } = this.#find(call, { through, reading: false });
+    const row = this.#find(call, { through, reading: false });
+    this.#guard(call, row);
+    const { document } = row;
     const related = this.#related(document.id);
     if (related.size > 0 && !cascade) {
       const counts = [...related].map(([name, ids]) => {
@@ -338,13 +367,23 @@ export class Records {
   }
 
   #carryOut(call: Call, { previous, next, headers, through }: Plan): Result {
-    if (next !== previous) {
-      const others = this.#consequences({ previous, next });
-      this.put(next, { others, by: call.caller?.id ?? 0 });
-    }
-    const row = this.#row(next.id);
-    const body = this.#single(row, call, through);
-    return { status: 201, headers, body, seq: row.seq };
+    const draft = next === previous ? this.#row(next.id) : draftOf(next);
+    const body = this.#single(draft, call, through);
+    // What was put is not what was sent: the server added to it, so there is
+    // no validator for it (RFC 9110 section 9.3.4).
+    const shown = call.method === "PUT"
+      ? ["Content-Location", this.representation.url(next.id)]
+      : this.representation.validators(draft);
+    const answer = { status: 201, headers: [...headers, ...shown], body };
+    if (next === previous) return { ...answer, seq: draft.seq };
+    const others = [
+      ...this.#consequences({ previous, next }),
+      ...call.remember?.(answer) ?? [],
+    ];
+    const row = this.put(next, { others, by: call.caller?.id ?? 0 });
+    row.text = draft.text;
+    row.validators = draft.validators;
+    return { ...answer, seq: row.seq };
   }
 
   /**
@@ -470,9 +509,65 @@ export class Records {
     return this.representation.single(row, collectionLink(name, address));
   }
 
-  #timestamp(): string {
-    return formatTime(this.#context.now());
+  /** The time of a change: later than the one before it, whatever the clock says, as the ETag is made of it. */
+  #timestamp(before?: Json): string {
+    const now = this.#context.now();
+    const least = typeof before === "string" ? Date.parse(before) + 1 : now;
+    return formatTime(Math.max(now, least));
   }
+
+  /** The entity tag of the collection: weak, as it is one for all its pages (RFC 9110 section 8.8.1). */
+  #etag(): readonly string[] {
+    return ["ETag", `W/"${start}-${this.table.lastSeq.toString(36)}"`];
+  }
+
+  /**
+   * Whether a reader has what is there already (RFC 9110 section 13.2).
+   *
+   * @param validators the fields ETag and Last-Modified, as far as there are any
+   * @throws {ApiError} 41200
+   */
+  #isKnown(
+    { method, headers }: Call,
+    [, etag, , modified]: readonly string[],
+  ): boolean {
+    if (!isConditional(headers)) return false;
+    const request = { method, headers, now: this.#context.now() };
+    const lastModified = modified === undefined
+      ? undefined
+      : Date.parse(modified);
+    const outcome = evaluatePreconditions(request, { etag, lastModified });
+    if (outcome === "failed") throw new ApiError(41200);
+    return outcome === "not-modified";
+  }
+
+  /**
+   * Refuses a change of a record whose precondition fails, or has none where
+   * there must be one (RFC 6585 section 3).
+   *
+   * @throws {ApiError} 41200, 42800
+   */
+  #guard(call: Call, row: Row): void {
+    const { now, requireIfMatch } = this.#context;
+    const { method, headers } = call;
+    if (requireIfMatch && !hasPrecondition({ method, headers, now: now() })) {
+      throw new ApiError(42800);
+    }
+    this.#isKnown(call, this.representation.validators(row));
+  }
+}
+
+/** A row that is not in its table yet. */
+function draftOf(document: Document): Row {
+  return { document, seq: 0, text: undefined, validators: undefined };
+}
+
+/** Sequences can be given again where a backup was put back, but not in the same process. */
+const start = Date.now().toString(36);
+
+/** RFC 9110 section 15.4.5. */
+function notModified(headers: readonly string[], seq: number): Result {
+  return { status: 304, headers, body: undefined, seq };
 }
 
 async function hashAll(

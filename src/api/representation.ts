@@ -3,6 +3,8 @@
  * of a record is made once for each of its versions and kept beside it.
  */
 
+import { crc32 } from "node:zlib";
+import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
 import { type Collection, type Named, readValue } from "./declaration.ts";
 import type { Json, JsonSchema } from "./properties.ts";
@@ -22,6 +24,7 @@ export class Representation {
   readonly #readable: readonly Named[];
   readonly #addresses: readonly AddressForm[];
   readonly #link: string;
+  readonly #form: string;
 
   /** @param prefix what every address begins with: `/v1/`, or a whole address */
   constructor(collection: Collection, prefix: string) {
@@ -44,6 +47,8 @@ export class Representation {
       })),
     ];
     this.#link = collectionLink(collection.name, this.address);
+    const form = JSON.stringify([this.#link, recordSchema(collection)]);
+    this.#form = crc32(form).toString(36);
   }
 
   /** The address of a record. */
@@ -59,6 +64,21 @@ export class Representation {
   /** A record as an answer of its own: with the link to the collection that it was asked through. */
   single(row: Row, link = this.#link): string {
     return `${this.element(row).slice(0, -1)},"link":${link}}`;
+  }
+
+  /**
+   * The ETag and Last-Modified of a record (RFC 9110 section 8.8). The tag is
+   * the time of the last change, which is later with every change, and the form
+   * in which records are shown, which is another where the declaration is.
+   */
+  validators(row: Row): readonly string[] {
+    return row.validators ??= this.#validatorsOf(row.document);
+  }
+
+  #validatorsOf({ created_at, updated_at }: Document): readonly string[] {
+    const time = Date.parse(String(updated_at ?? created_at));
+    const etag = `"${time.toString(36)}-${this.#form}"`;
+    return ["ETag", etag, "Last-Modified", formatHttpDate(time)];
   }
 
   /** A record reduced to some of its properties. */

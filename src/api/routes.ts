@@ -23,7 +23,8 @@ import {
   parseFields,
   parseQuery,
 } from "./query.ts";
-import { type Call, type Context, Records, type Result } from "./records.ts";
+import { answersTable } from "./idempotency.ts";
+import { type Call, Records, type Result } from "./records.ts";
 import { recordSchema } from "./representation.ts";
 import { lockedForOwner, userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
@@ -37,6 +38,8 @@ export interface Operation<P = unknown> {
   readonly parse: (parameters: Parameters) => P;
   /** The media types that its body may have; undefined where it takes none. */
   readonly consumes?: readonly string[];
+  /** Set where the parameters are in the body, as a form. */
+  readonly takesForm?: true;
   /** Carries it out. A method, so that an operation of any `P` is an operation. */
   run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
 }
@@ -47,6 +50,8 @@ export interface Route {
   readonly operations: ReadonlyMap<string, Operation>;
   /** All methods, for Allow (RFC 9110 section 10.2.1). */
   readonly allow: string;
+  /** Fields of every answer to GET and HEAD. */
+  readonly fields: readonly string[];
 }
 
 /** What the routes are made of. */
@@ -58,17 +63,20 @@ export interface RouteOptions {
   readonly base: { readonly origin: string; readonly path: string };
   /** Milliseconds since 1970. */
   readonly now: () => number;
+  /** Whether a change of a record must have a precondition. */
+  readonly requireIfMatch: boolean;
 }
 
 const json = ["application/json"];
 const mergePatch = ["application/merge-patch+json", "application/json"];
+const form = ["application/x-www-form-urlencoded"];
 
 /** The tables that the declarations need, with the properties that are looked up by value. */
 export function tablesFor(
   declarations: readonly Declaration[],
 ): TableDeclaration[] {
   const collections = deriveCollections(declarations, [users, authorizations]);
-  return [...collections.values()].map(({ name, properties }) => ({
+  const tables = [...collections.values()].map(({ name, properties }) => ({
     name,
     indexes: Object.fromEntries(
       properties
@@ -78,14 +86,15 @@ export function tablesFor(
         .map((property) => [property, foldText]),
     ),
   }));
+  return [...tables, answersTable];
 }
 
 /** Builds the tree of all addresses. */
 export function buildRoutes(options: RouteOptions): Router<Route> {
-  const { declarations, store, base, now } = options;
+  const { declarations, store, base, now, requireIfMatch } = options;
   const collections = deriveCollections(declarations, [users, authorizations]);
   const prefix = `${base.origin}${base.path}v1/`;
-  const context: Context = { store, collections, prefix, now };
+  const context = { store, collections, prefix, now, requireIfMatch };
   const records = (name: string) => {
     const collection = collections.get(name);
     if (collection === undefined) throw new Error(`No collection ${name}`);
@@ -142,7 +151,10 @@ function route(
   const methods = Object.entries(own);
   const allow = methodsOf(methods).join(", ");
   const headers = ["Allow", allow];
-  const { POST: post, PATCH: patch } = own;
+  const { POST: post, PATCH: patch, QUERY: query } = own;
+  const fields = query?.consumes // RFC 10008 section 3
+    ? ["Accept-Query", query.consumes.join(", ")]
+    : [];
   // RFC 5789 section 3.1, and its like for POST.
   if (post?.consumes) headers.push("Accept-Post", post.consumes.join(", "));
   if (patch?.consumes) headers.push("Accept-Patch", patch.consumes.join(", "));
@@ -159,10 +171,16 @@ function route(
         writable: writes ? writable : [],
         schema,
       });
-      return { status: 200, headers, body, seq: 0 };
+      return { status: 200, headers: [...headers, ...fields], body, seq: 0 };
     },
   };
-  return { operations: new Map([...methods, ["OPTIONS", options]]), allow };
+  const operations = new Map([...methods, ["OPTIONS", options] as const]);
+  return { operations, allow, fields };
+}
+
+/** The safe method with a body (RFC 10008): GET with its parameters there. */
+function queryOf<P>(get: Operation<P>): Operation<P> {
+  return { ...get, consumes: form, takesForm: true };
 }
 
 /** Who has GET has HEAD, and all have OPTIONS. */
@@ -252,7 +270,7 @@ function collectionRoute(records: Records, through?: Relation): Route {
     consumes: json,
     run: (call, _, body) => records.create(call, body, through),
   };
-  return route({ GET: get, POST: post }, {
+  return route({ GET: get, QUERY: queryOf(get), POST: post }, {
     schema: recordSchema(collection),
     writable: writableOf(collection),
   });
@@ -326,7 +344,7 @@ function authorizationsRoute(
     consumes: json,
     run: (_call, _, body) => signingIn.signIn(body),
   };
-  return route({ GET: get, POST: post }, signingIn);
+  return route({ GET: get, QUERY: queryOf(get), POST: post }, signingIn);
 }
 
 function authorizationRoute(

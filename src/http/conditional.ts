@@ -97,6 +97,14 @@ export interface ConditionalRequest {
   readonly now: number;
 }
 
+/** Whether there is anything to be evaluated. */
+export function isConditional(headers: ConditionalRequest["headers"]): boolean {
+  return headers["if-none-match"] !== undefined ||
+    headers["if-match"] !== undefined ||
+    headers["if-modified-since"] !== undefined ||
+    headers["if-unmodified-since"] !== undefined;
+}
+
 /** What the current representation is known by. */
 export interface Validators {
   /** With its quotes, and `W/` where it is weak. */

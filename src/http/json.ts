@@ -22,7 +22,7 @@ export function parseJsonObject(
   if (bytes.length === 0) {
     throw new ApiError(40001, "The body is missing: send one JSON object.");
   }
-  const text = decode(bytes);
+  const text = decodeUtf8(bytes);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -58,7 +58,12 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function decode(bytes: Uint8Array): string {
+/**
+ * Decodes a body.
+ *
+ * @throws {ApiError} 40001 where it is not UTF-8 or begins with a byte-order mark
+ */
+export function decodeUtf8(bytes: Uint8Array): string {
   let text: string;
   try {
     text = utf8.decode(bytes);
@@ -68,7 +73,7 @@ function decode(bytes: Uint8Array): string {
   if (text.startsWith("\uFEFF")) {
     throw new ApiError(
       40001,
-      "The body begins with a byte-order mark: send JSON without one.",
+      "The body begins with a byte-order mark: send it without one.",
     );
   }
   return text;

@@ -13,7 +13,8 @@ import {
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { ApiError, errorBody } from "./errors.ts";
+import { ApiError, errorBody, errorType, problemBody } from "./errors.ts";
+import { requestId } from "./request-id.ts";
 
 /** A request. */
 export class Request extends IncomingMessage {
@@ -39,8 +40,10 @@ export interface Answer {
   readonly status: number;
   /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
   readonly headers: readonly string[];
-  /** The JSON text; undefined where the answer has no content. */
+  /** The text of its content; undefined where it has none. */
   readonly body: string | undefined;
+  /** The media type, with its parameters; JSON, where it is left out. */
+  readonly type?: string | undefined;
 }
 
 /** The largest request body, in bytes. */
@@ -48,13 +51,18 @@ export const maximumBody = 1024 * 1024;
 
 const contentType = "application/json; charset=utf-8";
 
-/** Every error is JSON, those too that never became a request. */
-export function errorAnswer(error: ApiError): Answer {
-  return {
-    status: error.status,
-    headers: error.headers,
-    body: errorBody(error),
-  };
+/**
+ * Every error is JSON, those too that never became a request.
+ *
+ * @param accept the request's Accept field, by which it can be RFC 9457's JSON
+ */
+export function errorAnswer(error: ApiError, accept?: string): Answer {
+  const { status, headers } = error;
+  const type = errorType(accept);
+  const title = STATUS_CODES[status] ?? "Error";
+  return type === "application/json"
+    ? { status, headers, body: errorBody(error) }
+    : { status, headers, body: problemBody(error, { title }), type };
 }
 
 /**
@@ -68,7 +76,7 @@ export function send(response: Response, answer: Answer): void {
   const fields = [...headers];
   const length = body === undefined ? 0 : Buffer.byteLength(body);
   if (body !== undefined) {
-    fields.push("Content-Type", contentType);
+    fields.push("Content-Type", answer.type ?? contentType);
     fields.push("Content-Length", String(length));
   }
   if (response.channel.ending) fields.push("Connection", "close");
@@ -263,6 +271,7 @@ export function notImplemented(method: string): ApiError {
 export const implemented: readonly string[] = [
   "GET",
   "HEAD",
+  "QUERY",
   "OPTIONS",
   "POST",
   "PUT",
@@ -281,6 +290,7 @@ function refuse(socket: Duplex, error: ApiError): void {
       `Date: ${new Date().toUTCString()}\r\n` +
       `Content-Type: ${contentType}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n` +
+      `X-Request-Id: ${requestId(undefined)}\r\n` +
       `Connection: close\r\n\r\n${body}`,
   );
 }

@@ -24,4 +24,6 @@ export interface Row {
   readonly seq: number;
   /** Where the API keeps the record's text; the store never looks at it. */
   text: string | undefined;
+  /** Likewise for the header fields by which caches know it. */
+  validators: readonly string[] | undefined;
 }

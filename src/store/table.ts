@@ -46,6 +46,7 @@ class StoredRow implements Row {
   readonly document: Document;
   readonly seq: number;
   text: string | undefined = undefined;
+  validators: readonly string[] | undefined = undefined;
 
   constructor(document: Document, seq: number) {
     this.document = document;

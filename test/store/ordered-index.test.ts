@@ -19,7 +19,12 @@ function numbers(seed: number): (below: number) => number {
 }
 
 function rowOf(id: number, values: Record<string, Json> = {}): Row {
-  return { document: { id, ...values }, seq: 0, text: undefined };
+  return {
+    document: { id, ...values },
+    seq: 0,
+    text: undefined,
+    validators: undefined,
+  };
 }
 
 function valuesOf({ document }: Row): Json[] {

@@ -1,0 +1,122 @@
+/**
+ * The Idempotency-Key of POST (draft-ietf-httpapi-idempotency-key-header): who
+ * is not sure whether a request arrived sends it again with the same key, and
+ * gets the first answer again. The answer is kept in the transaction that it
+ * tells of, so there is never one without the other, whatever happens.
+ */
+
+import { createHash } from "node:crypto";
+import { ApiError } from "../http/errors.ts";
+import type { Answer } from "../http/server.ts";
+import {
+  type Document,
+  formatTime,
+  type Operation,
+  type Store,
+  type TableDeclaration,
+} from "../store/store.ts";
+import type { Result } from "./records.ts";
+
+/** How long an answer is kept, in ms. */
+const lifetime = 24 * 60 * 60 * 1000;
+
+/** How many are kept, the newest, so that memory is bounded: about 1 KB each. */
+const mostKept = 10_000;
+
+/** Where the answers are kept. */
+export const answersTable: TableDeclaration = {
+  name: "answers",
+  indexes: { key: (value) => typeof value === "string" ? value : null },
+};
+
+/** What makes an answer part of the transaction that it tells of. */
+export type Remember = (answer: Answer) => readonly Operation[];
+
+/** A request that may be a repeated one. */
+export interface Repeatable {
+  /** The key with the user and the address that it is for. */
+  readonly key: string;
+  /** Its body, byte for byte. */
+  readonly body: Uint8Array;
+}
+
+/** Remembers answers by their keys. */
+export class Idempotency {
+  readonly #store: Store;
+  readonly #now: () => number;
+  readonly #running = new Set<string>();
+
+  /** @param now milliseconds since 1970 */
+  constructor(store: Store, now: () => number) {
+    this.#store = store;
+    this.#now = now;
+  }
+
+  /**
+   * Carries out a request the first time, and gives the same answer later.
+   *
+   * @throws {ApiError} 42201 where the key came with another body, 40902 where
+   * the first request is still under way
+   */
+  once(
+    { key, body }: Repeatable,
+    carryOut: (remember: Remember) => Result | Promise<Result>,
+  ): Result | Promise<Result> {
+    const hash = createHash("sha256").update(body).digest("base64url");
+    const [kept] = this.#table.find("key", key);
+    if (kept !== undefined && !this.#isPast(kept.document)) {
+      return answerOf(kept.document, { hash, seq: kept.seq });
+    }
+    if (this.#running.has(key)) throw new ApiError(40902);
+    const result = carryOut((answer) => this.#remember(key, hash, answer));
+    if (!(result instanceof Promise)) return result;
+    this.#running.add(key);
+    return result.finally(() => this.#running.delete(key));
+  }
+
+  get #table() {
+    return this.#store.table(answersTable.name);
+  }
+
+  #isPast({ created_at }: Document): boolean {
+    return Date.parse(String(created_at)) + lifetime <= this.#now();
+  }
+
+  #remember(
+    key: string,
+    hash: string,
+    { status, headers, body }: Answer,
+  ): Operation[] {
+    const { name, size, lastId, byId } = this.#table;
+    const document = {
+      id: lastId + 1,
+      key,
+      hash,
+      status,
+      headers,
+      body: body ?? null,
+      created_at: formatTime(this.#now()),
+    };
+    // Two go for each that comes, so the past ones are gone before long.
+    const ended = byId.slice(0, 2).filter((row, at) =>
+      this.#isPast(row.document) || size - at >= mostKept
+    );
+    return [
+      ["put", name, document],
+      ...ended.map(({ document: { id } }): Operation => ["del", name, id]),
+    ];
+  }
+}
+
+function answerOf(
+  { status, headers, body, hash: kept }: Document,
+  { hash, seq }: { readonly hash: string; readonly seq: number },
+): Result {
+  if (hash !== kept) throw new ApiError(42201);
+  return {
+    status: Number(status),
+    headers: Array.isArray(headers) ? headers.map(String) : [],
+    body: typeof body === "string" ? body : undefined,
+    seq,
+  };
+}
