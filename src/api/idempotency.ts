@@ -15,7 +15,7 @@ import {
   type Store,
   type TableDeclaration,
 } from "../store/store.ts";
-import type { Result } from "./records.ts";
+import type { Remember, Result } from "./records.ts";
 
 /** How long an answer is kept, in ms. */
 const lifetime = 24 * 60 * 60 * 1000;
@@ -28,9 +28,6 @@ export const answersTable: TableDeclaration = {
   name: "answers",
   indexes: { key: (value) => typeof value === "string" ? value : null },
 };
-
-/** What makes an answer part of the transaction that it tells of. */
-export type Remember = (answer: Answer) => readonly Operation[];
 
 /** A request that may be a repeated one. */
 export interface Repeatable {

@@ -29,7 +29,6 @@ import {
   type Named,
   type Relation,
 } from "./declaration.ts";
-import type { Remember } from "./idempotency.ts";
 import type { Json } from "./properties.ts";
 import { pageHeaders, type Query } from "./query.ts";
 import { collectionLink, Representation } from "./representation.ts";
@@ -40,6 +39,9 @@ import { type Body, validate } from "./validation.ts";
 export interface Result extends Answer {
   readonly seq: number;
 }
+
+/** What makes an answer part of the transaction that it tells of. */
+export type Remember = (answer: Answer) => readonly Operation[];
 
 /** What an operation is asked for. */
 export interface Call {
