@@ -6,8 +6,14 @@
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
+import { ChangeFeed, type Feed } from "./feed.ts";
 import type { OpenFile } from "./files.ts";
-import { formatTime, lineOverhead, type Operation } from "./log.ts";
+import {
+  formatTime,
+  lineOverhead,
+  type LoggedOperation,
+  type Operation,
+} from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
 import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
 import {
@@ -19,6 +25,7 @@ import {
 } from "./recovery.ts";
 import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
+import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
 import type { StoredTable } from "./table.ts";
 import { LogWriter } from "./writer.ts";
@@ -52,8 +59,10 @@ export interface Parts {
 /** The one implementation of {@linkcode Store}. */
 export class FileStore implements Store {
   readonly notices: readonly string[];
+  readonly spools: Spools;
   readonly #parts: Parts;
   readonly #writer: LogWriter;
+  readonly #feed: ChangeFeed;
   readonly #mark: MarkKeeper;
   seq: number;
   /** The generation of the newest snapshot, and its length. */
@@ -91,6 +100,16 @@ export class FileStore implements Store {
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
+    this.#feed = new ChangeFeed(
+      place,
+      this.#writer,
+      (error) => this.#tell("read the log back", error),
+    );
+    // A log as long as a snapshot, and the next snapshot, must find space.
+    this.spools = new Spools(
+      place,
+      () => this.full ? Infinity : limits.reserveBytes + 2 * this.#guess(),
+    );
     this.#mark = new MarkKeeper(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
@@ -133,7 +152,7 @@ export class FileStore implements Store {
     { essential = false }: CommitOptions = {},
   ): number {
     const at = formatTime(this.#parts.place.now());
-    const text = JSON.stringify(operations);
+    const text = JSON.stringify(operations.map((each) => this.#logged(each)));
     const bytes = Buffer.byteLength(text) + lineOverhead;
     const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, puts, essential);
@@ -164,6 +183,10 @@ export class FileStore implements Store {
     return this.#writer.settled(seq);
   }
 
+  changes(after?: number): Feed {
+    return this.#feed.changes(after);
+  }
+
   checkpoint(): Promise<void> {
     if (this.#closing !== undefined) return Promise.reject(closed());
     this.#checkpointing ??= this.#checkpoint().then(() => {
@@ -182,6 +205,13 @@ export class FileStore implements Store {
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
+  }
+
+  #logged(operation: Operation): LoggedOperation {
+    const [kind, name, target] = operation;
+    return kind === "put" && this.table(name).get(target.id) === undefined
+      ? ["new", name, target]
+      : operation;
   }
 
   /** Throws, with nothing applied, when a transaction cannot be accepted. */
@@ -209,6 +239,7 @@ export class FileStore implements Store {
   }
 
   #advanced(): void {
+    this.#feed.advance(this.#writer);
     this.#mark.touch();
     const { limits } = this.#parts;
     const guess = this.#guess();
@@ -315,6 +346,7 @@ export class FileStore implements Store {
   async #close(): Promise<void> {
     clearTimeout(this.#roomTimer);
     try {
+      await this.#feed.close();
       await this.#makingRoom;
       await this.#checkpointing?.catch(() => {});
       await this.#writer.idle();
