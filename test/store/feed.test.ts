@@ -204,19 +204,37 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   release();
   await done;
   assert.deepEqual((await first).operations[0]?.[2], { id: 2, text: "first" });
-  disk.fate = ({ kind, name }) =>
-    kind === "write" && name === "wal-1.jsonl"
-      ? { error: "ENOSPC", half: true }
-      : undefined;
-  await assert.rejects(store.commit(put(3, "refused"), 0), {
-    code: "disk-full",
+  // Of two, the first is whole in the file until that is cut back.
+  let cutting = () => {};
+  let cut = () => {};
+  const begun = new Promise<void>((resolve) => cutting = resolve);
+  const cutBack = new Promise<undefined>((resolve) => {
+    cut = () => resolve(undefined);
   });
+  disk.fate = ({ kind, name }) => {
+    if (name !== "wal-1.jsonl") return undefined;
+    if (kind === "write") return { error: "ENOSPC", half: true };
+    if (kind !== "truncate") return undefined;
+    cutting();
+    return cutBack;
+  };
+  const refused = [put(3, "refused"), put(4, "x".repeat(500))].map((each) =>
+    assert.rejects(store.commit(each, 0), { code: "disk-full" })
+  );
+  await begun;
+  assert.match(disk.contents().get("wal-1.jsonl")?.toString() ?? "", /refused/);
+  const behind = store.changes(0);
+  await take(behind, 2);
+  cut();
+  await Promise.all(refused);
   disk.fate = () => undefined;
   while (store.full) await turn();
   await store.commit(put(3, "taken"), 0);
-  const { seq, operations } = await next(feed);
-  assert.equal(seq, 3);
-  assert.deepEqual(operations[0], ["new", "zoos", { id: 3, text: "taken" }]);
+  for (const each of [feed, behind]) {
+    const { seq, operations } = await next(each);
+    assert.equal(seq, 3);
+    assert.deepEqual(operations[0], ["new", "zoos", { id: 3, text: "taken" }]);
+  }
 });
 
 test("a feed goes on over any number of rotations without a write between", async (t) => {
