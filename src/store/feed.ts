@@ -19,8 +19,9 @@ import { crc32 } from "node:zlib";
 import { errorCode } from "./error.ts";
 import { type Line, type OpenFile, readLines, withFile } from "./files.ts";
 import { checkLine, type LoggedOperation, type LogHeader } from "./log.ts";
-import type { OpenLog, Place } from "./recovery.ts";
+import type { Place } from "./recovery.ts";
 import { generationsOf, names } from "./survey.ts";
+import type { LogWriter } from "./writer.ts";
 
 /** What was written as one: all of it, or nothing. */
 export interface Transaction {
@@ -44,10 +45,7 @@ export interface Feed extends AsyncIterableIterator<Transaction | Reset> {
 }
 
 /** What tells how far the log is on the disk. */
-interface Progress {
-  readonly durableSeq: number;
-  readonly log: Pick<OpenLog, "generation" | "seed" | "offset">;
-}
+type Progress = Pick<LogWriter, "durableSeq" | "log">;
 
 /** Where in the logs the transaction `seq` ends. */
 interface Cursor {
@@ -72,6 +70,8 @@ const keptTransactions = 1000;
 const keptBytes = 1 << 20;
 // Decoded within a millisecond or so, and a fraction of what is kept.
 const part = 1 << 16;
+// So many are given before the event loop goes on.
+const turnLength = 512;
 
 /** Lets any number of listeners follow one store. */
 export class ChangeFeed {
@@ -80,8 +80,9 @@ export class ChangeFeed {
   readonly #listeners = new Set<Listener>();
   /** What was read last, by sequence, the oldest read first. */
   readonly #kept = new Map<number, Kept>();
-  readonly #reads = new Map<number, Promise<Kept | undefined>>();
   #keptBytes = 0;
+  #given = 0;
+  #pause: Promise<void> | undefined;
   /** The end of what is durable. */
   #head: Cursor;
   #turn: Promise<unknown> = Promise.resolve();
@@ -147,6 +148,7 @@ export class ChangeFeed {
           const kept: Kept | undefined = this.#kept.get(at.seq + 1) ??
             await this.#readBehind(at);
           at = kept?.end;
+          await this.#giveWay();
           if (kept !== undefined) yield kept.transaction;
         }
       }
@@ -159,15 +161,24 @@ export class ChangeFeed {
     }
   }
 
-  /** Who is at the same place shares one read. */
+  /** What another read in the meantime need not be read again. */
   #readBehind(at: Cursor): Promise<Kept | undefined> {
-    const begun = this.#reads.get(at.seq);
-    if (begun !== undefined) return begun;
-    const read = this.#alone(async () =>
+    return this.#alone(async () =>
       this.#kept.get(at.seq + 1) ?? await this.#read(at)
-    ).finally(() => this.#reads.delete(at.seq));
-    this.#reads.set(at.seq, read);
-    return read;
+    );
+  }
+
+  /** Lets others in now and then, when many listeners have much to take. */
+  async #giveWay(): Promise<void> {
+    if (++this.#given % turnLength === 0) {
+      this.#pause = new Promise((resolve) => {
+        setImmediate(() => {
+          this.#pause = undefined;
+          resolve();
+        });
+      });
+    }
+    while (this.#pause !== undefined) await this.#pause;
   }
 
   /** One reader for all; undefined when it found that something has gone. */

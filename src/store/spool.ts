@@ -13,9 +13,15 @@
  */
 
 import type { Buffer } from "node:buffer";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { errorCode, errorText, StoreError } from "./error.ts";
-import { isFull, type OpenFile, readLines, writeAll } from "./files.ts";
+import {
+  type FileSystem,
+  isFull,
+  type OpenFile,
+  readLines,
+  writeAll,
+} from "./files.ts";
 import { type Place, randomName } from "./recovery.ts";
 
 /** A line of a spool. */
@@ -52,24 +58,14 @@ export class Spools {
    * @throws {StoreError} disk-full; Error of the file system
    */
   async create(): Promise<Spool> {
-    const { files, folder } = this.#place;
+    const { files } = this.#place;
     const name = randomName(this.#place);
     const path = this.#path(name);
-    return await orFull(async () => {
-      await this.#admit(0);
+    const file = await orFull(async () => {
       await files.makeFolder(this.#folder);
-      const file = await files.open(path, "create");
-      return new Spool(name, {
-        file,
-        admit: (bytes) => this.#admit(bytes),
-        // The folder itself may be new.
-        publish: async () => {
-          await files.syncFolder(this.#folder);
-          await files.syncFolder(folder);
-        },
-        remove: () => files.remove(path),
-      });
+      return await files.open(path, "create");
     });
+    return new Spool(name, { files, path, file, margin: this.#margin });
   }
 
   /** The names of all that are there, finished or not. */
@@ -116,25 +112,16 @@ export class Spools {
     }
   }
 
-  async #admit(bytes: number): Promise<void> {
-    const { files, folder } = this.#place;
-    const free = await files.free(folder) - bytes;
-    const margin = this.#margin();
-    if (free >= margin) return;
-    const message = `only ${free} bytes would be left, ${margin} are needed`;
-    throw new StoreError("disk-full", `Cannot take a body to disk: ${message}`);
-  }
-
   #path(name: string): string {
     return join(this.#folder, `${name}${ending}`);
   }
 }
 
 interface SpoolFile {
+  readonly files: FileSystem;
+  readonly path: string;
   readonly file: OpenFile;
-  readonly admit: (bytes: number) => Promise<void>;
-  readonly publish: () => Promise<void>;
-  readonly remove: () => Promise<void>;
+  readonly margin: () => number;
 }
 
 /** A spool while it is written; whatever fails here also removes it. */
@@ -156,13 +143,19 @@ export class Spool {
    * @throws {StoreError} disk-full; Error of the file system
    */
   async write(bytes: Uint8Array): Promise<void> {
+    const { files, path, file, margin } = this.#on;
     await this.#orDiscard(async () => {
-      await this.#on.admit(bytes.length);
-      await writeAll(this.#on.file, bytes, this.bytes);
+      const left = await files.free(dirname(path)) - bytes.length;
+      if (left < margin()) {
+        const message =
+          `Cannot take a body to disk: ${left} bytes would be left`;
+        throw new StoreError("disk-full", message);
+      }
+      await writeAll(file, bytes, this.bytes);
       this.bytes += bytes.length;
       this.#unsynced += bytes.length;
       if (this.#unsynced < unsyncedBytes) return;
-      await this.#on.file.datasync();
+      await file.datasync();
       this.#unsynced = 0;
     });
   }
@@ -173,17 +166,19 @@ export class Spool {
    * @throws {StoreError} disk-full; Error of the file system
    */
   async finish(): Promise<void> {
+    const { files, path, file } = this.#on;
     await this.#orDiscard(async () => {
-      await this.#on.file.datasync();
-      await this.#on.file.close();
-      await this.#on.publish();
+      await file.datasync();
+      await file.close();
+      await files.syncFolder(dirname(path));
+      await files.syncFolder(dirname(dirname(path))); // the folder may be new
     });
   }
 
   /** Drops it. */
   async discard(): Promise<void> {
     await this.#on.file.close().catch(() => {});
-    await this.#on.remove();
+    await this.#on.files.remove(this.#on.path);
   }
 
   /** A failed fdatasync is never tried again: nothing is left to try it on. */

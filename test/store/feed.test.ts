@@ -154,6 +154,23 @@ test("a thousand listeners that stand still all over the log hold no memory, and
   }
 });
 
+test("listeners that have much to take let others in", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  for (let seq = 1; seq <= 500; seq++) store.commit(put(1), 0);
+  await store.settled(500);
+  let turns = 0;
+  let done = false;
+  const others = (async () => {
+    for (; !done; turns++) await turn();
+  })();
+  await Promise.all(
+    Array.from({ length: 200 }, () => take(store.changes(0), 500)),
+  );
+  done = true;
+  await others;
+  assert.ok(turns >= 200 * 500 / 1000, `only ${turns} turns`);
+});
+
 test("the log itself tells what was made from what was changed, live and after a restart", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
@@ -235,6 +252,49 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
     assert.equal(seq, 3);
     assert.deepEqual(operations[0], ["new", "zoos", { id: 3, text: "taken" }]);
   }
+});
+
+test("what a listener was shown is there after a power cut at any step", async (t) => {
+  const random = new Random(23);
+  let checked = 0;
+  for (let round = 0; round < 60; round++) {
+    const disk = new Disk({ folder: await folderFor(t) });
+    const limits = { logBytes: 6000, batchBytes: 4000, reserveBytes: 0 };
+    const store = await openFor(t, disk.folder, { files: disk, limits });
+    const death = disk.steps + 1 + random.below(300);
+    disk.fate = ({ number }) => {
+      if (number >= death) disk.kill();
+      return undefined;
+    };
+    const shown: Transaction[] = [];
+    const feed = store.changes(0);
+    const listening = (async () => {
+      for await (const item of feed) if ("seq" in item) shown.push(item);
+    })();
+    await Promise.all(Array.from({ length: 4 }, async (_, id) => {
+      while (store.writable && !disk.dead) {
+        await store.commit(put(id, "x".repeat(random.below(400))), id)
+          .catch(() => {});
+      }
+    }));
+    await feed.return();
+    await listening;
+    await store.close().catch(() => {});
+    const crashed = disk.crash(await folderFor(t), random);
+    const again = await openFor(t, crashed.folder, { files: crashed, limits });
+    assert.ok(again.seq >= (shown.at(-1)?.seq ?? 0));
+    const first = shown.findIndex(({ seq }) => seq > again.seq - 30);
+    if (first < 0) continue;
+    const kept = again.changes(shown[first]?.seq ?? 0);
+    for (const each of shown.slice(first + 1)) {
+      const { value } = await kept.next();
+      if (value !== undefined && "reset" in value) break;
+      assert.deepEqual(value, each);
+      checked++;
+    }
+    await again.close();
+  }
+  assert.ok(checked > 200, `only ${checked}`);
 });
 
 test("a feed goes on over any number of rotations without a write between", async (t) => {

@@ -134,13 +134,18 @@ test("a line too long is told with its place and skipped, and no other is", asyn
 test("a line of any length is skipped with bounded memory", async (t) => {
   const folder = await folderFor(t);
   let largest = 0;
+  let syncs = 0;
   const files = {
     ...realFiles,
     open: async (path: string, how: "read" | "write" | "create") => {
       const file = await realFiles.open(path, how);
-      if (how !== "read" || !path.endsWith(".spool")) return file;
-      const { read } = file;
+      if (!path.endsWith(".spool")) return file;
+      const { read, datasync } = file;
       return Object.assign(file, {
+        datasync: () => {
+          syncs++;
+          return datasync.call(file);
+        },
         read: (...args: Parameters<typeof read>) => {
           largest = Math.max(largest, args[0].length);
           return read.apply(file, args);
@@ -160,6 +165,8 @@ test("a line of any length is skipped with bounded memory", async (t) => {
   assert.deepEqual(found.map(({ text }) => text), ["first", null, "last"]);
   assert.deepEqual(found.map(({ line }) => line.byte), [0, 6, (40 << 20) + 7]);
   assert.ok(largest <= 1 << 20, `${largest} bytes at once`);
+  // Nor may it all wait in the page cache, before the log.
+  assert.ok(syncs >= 5, `${syncs} syncs`);
 });
 
 test("a finished spool survives a power cut at any later moment", async (t) => {
@@ -256,7 +263,7 @@ test("a spool never takes the space that the log and its next snapshot need", as
   assert.equal(store.full, false);
 });
 
-test("while the disk is full no spool is begun", async (t) => {
+test("while the disk is full nothing is taken into a spool", async (t) => {
   const disk = await diskFor(t);
   const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
@@ -265,7 +272,9 @@ test("while the disk is full no spool is begun", async (t) => {
   for (let id = 1; !store.full; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
   }
-  await assert.rejects(store.spools.create(), { code: "disk-full" });
+  const begun = await store.spools.create();
+  await assert.rejects(begun.write(Buffer.from("x")), { code: "disk-full" });
+  assert.deepEqual(await store.spools.list(), []);
 });
 
 test("check, backup, repair and a restart leave spools alone", async (t) => {
