@@ -55,6 +55,12 @@ interface Cursor {
   readonly seq: number;
 }
 
+/** Any line of a log. */
+type Logged =
+  | LogHeader
+  | Omit<Transaction, "operations"> & { readonly tx: LoggedOperation[] }
+  | { readonly seal: number };
+
 interface Kept {
   readonly transaction: Transaction;
   readonly bytes: number;
@@ -204,22 +210,23 @@ export class ChangeFeed {
         if (!checkLine(bytes, byte === 0 ? 0 : seed)) {
           throw new Error(`${name} is damaged at byte ${byte}`);
         }
-        const parsed = JSON.parse(bytes.toString());
-        if (parsed.seal !== undefined) return;
-        if (parsed.seq !== (byte === 0 ? seq : seq + 1)) {
+        const parsed = JSON.parse(bytes.toString()) as Logged;
+        if ("seal" in parsed) return;
+        if (parsed.seq !== ("salt" in parsed ? seq : seq + 1)) {
           throw new Error(`${name} does not continue sequence ${seq}`);
         }
         seq = parsed.seq;
         offset = byte + bytes.length + 1;
-        if (byte === 0) seed = crc32(parsed.salt);
-        else {
-          const { at, by, tx: operations } = parsed;
-          const transaction = { seq, at, by, operations };
-          const end = { generation, seed, offset, seq };
-          const kept = { transaction, bytes: bytes.length, end };
-          this.#keep(kept);
-          first ??= kept;
+        if ("salt" in parsed) {
+          seed = crc32(parsed.salt);
+          return;
         }
+        const { at, by, tx: operations } = parsed;
+        const transaction = { seq, at, by, operations };
+        const end = { generation, seed, offset, seq };
+        const kept = { transaction, bytes: bytes.length, end };
+        this.#keep(kept);
+        first ??= kept;
       };
       const end = this.#endOf(generation);
       await this.#withLog(generation, async (file) => {
