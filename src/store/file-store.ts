@@ -152,11 +152,18 @@ export class FileStore implements Store {
     { essential = false }: CommitOptions = {},
   ): number {
     const at = formatTime(this.#parts.place.now());
-    const text = JSON.stringify(operations.map((each) => this.#logged(each)));
+    let puts = 0;
+    const logged = operations.map((operation): LoggedOperation => {
+      const [kind, name, target] = operation;
+      const table = this.table(name);
+      if (kind === "del") return operation;
+      puts++;
+      const known = table.get(target.id) !== undefined;
+      return known ? operation : ["new", name, target];
+    });
+    const text = JSON.stringify(logged);
     const bytes = Buffer.byteLength(text) + lineOverhead;
-    const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, puts, essential);
-    for (const [, name] of operations) this.table(name);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"
@@ -205,13 +212,6 @@ export class FileStore implements Store {
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
-  }
-
-  #logged(operation: Operation): LoggedOperation {
-    const [kind, name, target] = operation;
-    return kind === "put" && this.table(name).get(target.id) === undefined
-      ? ["new", name, target]
-      : operation;
   }
 
   /** Throws, with nothing applied, when a transaction cannot be accepted. */
