@@ -2,7 +2,9 @@
  * A copy of a store that can be opened in its place. It is taken from the files
  * alone, without the lock, while a server may be writing them: the newest
  * snapshot and the logs from there on, up to the last whole line, are a state
- * that a power cut at this moment could have left, and so a good one.
+ * that a power cut at this moment could have left, and so a good one. Spools
+ * are left out: they would make the copy as large as what is being imported, and
+ * work that names one that is not there is seen to have failed.
  */
 
 import { dirname, join } from "node:path";

@@ -12,6 +12,7 @@
  * - `outcome-unknown`: the disk failed while this was on its way to it.
  * - `closed`: the store was closed.
  * - `unknown-table`: no table of this name is declared or on the disk.
+ * - `unknown-spool`: no spool of this name is there.
  * - `not-empty`: the folder for a backup already holds something.
  * - `unusable`: the system does not let the folder be used at all.
  */
@@ -25,6 +26,7 @@ export type StoreErrorCode =
   | "outcome-unknown"
   | "closed"
   | "unknown-table"
+  | "unknown-spool"
   | "not-empty"
   | "unusable";
 

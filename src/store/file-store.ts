@@ -6,8 +6,14 @@
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
+import { ChangeFeed, type Feed } from "./feed.ts";
 import type { OpenFile } from "./files.ts";
-import { formatTime, lineOverhead, type Operation } from "./log.ts";
+import {
+  formatTime,
+  lineOverhead,
+  type LoggedOperation,
+  type Operation,
+} from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
 import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
 import {
@@ -19,6 +25,7 @@ import {
 } from "./recovery.ts";
 import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
+import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
 import type { StoredTable } from "./table.ts";
 import { LogWriter } from "./writer.ts";
@@ -52,8 +59,10 @@ export interface Parts {
 /** The one implementation of {@linkcode Store}. */
 export class FileStore implements Store {
   readonly notices: readonly string[];
+  readonly spools: Spools;
   readonly #parts: Parts;
   readonly #writer: LogWriter;
+  readonly #feed: ChangeFeed;
   readonly #mark: MarkKeeper;
   seq: number;
   /** The generation of the newest snapshot, and its length. */
@@ -91,6 +100,16 @@ export class FileStore implements Store {
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
+    this.#feed = new ChangeFeed(
+      place,
+      this.#writer,
+      (error) => this.#tell("read the log back", error),
+    );
+    // A log as long as a snapshot, and the next snapshot, must find space.
+    this.spools = new Spools(
+      place,
+      () => this.full ? Infinity : limits.reserveBytes + 2 * this.#guess(),
+    );
     this.#mark = new MarkKeeper(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
@@ -133,11 +152,18 @@ export class FileStore implements Store {
     { essential = false }: CommitOptions = {},
   ): number {
     const at = formatTime(this.#parts.place.now());
-    const text = JSON.stringify(operations);
+    let puts = 0;
+    const logged = operations.map((operation): LoggedOperation => {
+      const [kind, name, target] = operation;
+      const table = this.table(name);
+      if (kind === "del") return operation;
+      puts++;
+      const known = table.get(target.id) !== undefined;
+      return known ? operation : ["new", name, target];
+    });
+    const text = JSON.stringify(logged);
     const bytes = Buffer.byteLength(text) + lineOverhead;
-    const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, puts, essential);
-    for (const [, name] of operations) this.table(name);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"
@@ -162,6 +188,10 @@ export class FileStore implements Store {
   settled(seq: number): Promise<void> | undefined {
     if (seq <= this.#writer.durableSeq) return undefined;
     return this.#writer.settled(seq);
+  }
+
+  changes(after?: number): Feed {
+    return this.#feed.changes(after);
   }
 
   checkpoint(): Promise<void> {
@@ -209,6 +239,7 @@ export class FileStore implements Store {
   }
 
   #advanced(): void {
+    this.#feed.advance(this.#writer);
     this.#mark.touch();
     const { limits } = this.#parts;
     const guess = this.#guess();
@@ -315,6 +346,7 @@ export class FileStore implements Store {
   async #close(): Promise<void> {
     clearTimeout(this.#roomTimer);
     try {
+      await this.#feed.close();
       await this.#makingRoom;
       await this.#checkpointing?.catch(() => {});
       await this.#writer.idle();

@@ -186,16 +186,32 @@ export interface Line {
   readonly ended: boolean;
 }
 
+/** Which lines of a file to read, and how. */
+export interface LineRange {
+  /** Where the first line begins, and where the last one ends. */
+  readonly start?: number;
+  readonly end?: number;
+  /** How many bytes to read at a time. */
+  readonly part?: number;
+  /** Of a line longer than this, the beginning is dropped, never its end. */
+  readonly longest?: number;
+}
+
 /** Reads a file by parts of whole lines of about a quarter megabyte. */
-export async function* readLines(file: OpenFile): AsyncGenerator<Line[]> {
+export async function* readLines(
+  file: OpenFile,
+  range: LineRange = {},
+): AsyncGenerator<Line[]> {
+  const { start = 0, part: least = 1 << 18 } = range;
+  const { end: limit = Infinity, longest = Infinity } = range;
   let rest = Buffer.alloc(0);
-  let position = 0;
+  let position = start;
   let line = 0;
   while (true) {
     // A line longer than a part: the parts grow, so that joining stays cheap.
-    const buffer = Buffer.allocUnsafe(Math.max(1 << 18, rest.length));
-    const { length } = buffer;
-    const { bytesRead } = await file.read(buffer, 0, length, position)
+    const size = Math.min(Math.max(least, rest.length), limit - position);
+    const buffer = Buffer.allocUnsafe(size);
+    const { bytesRead } = await file.read(buffer, 0, size, position)
       .catch((error) => {
         throw new ReadError(position, error);
       });
@@ -208,6 +224,7 @@ export async function* readLines(file: OpenFile): AsyncGenerator<Line[]> {
       lines.push({ bytes, byte: offset + begin, line: ++line, ended: true });
     }
     rest = part.subarray(begin);
+    if (rest.length > longest) rest = rest.subarray(-1);
     position += bytesRead;
     if (bytesRead === 0 && rest.length > 0) {
       lines.push({ bytes: rest, byte: offset, line: ++line, ended: false });

@@ -1,8 +1,10 @@
 /** What a store is to its callers, and how it is opened. */
 
+import type { Feed } from "./feed.ts";
 import type { FileSystem } from "./files.ts";
 import type { Operation } from "./log.ts";
 import type { Json } from "./row.ts";
+import type { Spools } from "./spool.ts";
 import type { Table, TableDeclaration } from "./table.ts";
 
 /** Sizes in bytes and times in milliseconds; tests make them small. */
@@ -104,6 +106,13 @@ export interface Store {
    * turn in which the record was looked at.
    */
   settled(seq: number): Promise<void> | undefined;
+  /**
+   * Follows what is written, from behind the transaction `after`, else from
+   * now on.
+   */
+  changes(after?: number): Feed;
+  /** Large bodies on their way into the store. */
+  readonly spools: Spools;
   /** Writes a snapshot now and begins a new log. */
   checkpoint(): Promise<void>;
   /** Makes all durable, closes the files and gives the folder free. */

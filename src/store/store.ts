@@ -10,7 +10,8 @@
  * How that is kept stands in the files beside this one: log.ts and snapshot.ts
  * (the formats), writer.ts (one loop that writes), survey.ts (what is believed
  * at a start), recovery.ts (what a start changes), lock.ts (one process),
- * file-store.ts (transactions and snapshots while it runs).
+ * file-store.ts (transactions and snapshots while it runs), feed.ts (who
+ * follows what is written), spool.ts (large bodies beside it).
  */
 
 import { randomBytes } from "node:crypto";
@@ -41,7 +42,8 @@ export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
 export { realFiles } from "./files.ts";
 export type { FileSystem, OpenFile } from "./files.ts";
 export { formatTime } from "./log.ts";
-export type { Operation } from "./log.ts";
+export type { Feed, Reset, Transaction } from "./feed.ts";
+export type { LoggedOperation, Operation } from "./log.ts";
 export type {
   CommitOptions,
   Log,
@@ -56,6 +58,7 @@ export type { Column, Order } from "./ordered-index.ts";
 export { Orders } from "./orders.ts";
 export type { Source } from "./orders.ts";
 export type { Document, Json, Row } from "./row.ts";
+export type { Spool, SpoolLine, Spools } from "./spool.ts";
 export type { KeyOf, Table, TableDeclaration } from "./table.ts";
 
 /** Opens the store in a folder, making it when it is missing. */

@@ -4,10 +4,12 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
   openStore,
+  type Operation,
   readStore,
   type StoreError,
 } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";
+import { Random } from "../torture/random.ts";
 import { documents, folderFor, openFor, tables } from "./support.ts";
 
 test("a new store is private to its user and empty", async (t) => {
@@ -127,6 +129,39 @@ test("the log is ended by snapshots while writes go on, and jq can read all of i
   const again = await openFor(t, folder);
   assert.equal(again.seq, 1000);
   assert.deepEqual(documents(again.table("animals")), [...expected.values()]);
+});
+
+test("a large batch is one line of the log: all of it, or nothing", async (t) => {
+  const random = new Random(5);
+  const found = new Set<number>();
+  for (let round = 0; round < 30; round++) {
+    const disk = new Disk({ folder: await folderFor(t) });
+    const options = { files: disk, limits: { reserveBytes: 0 } };
+    const store = await openFor(t, disk.folder, options);
+    const batch = Array.from({ length: 1000 }, (_, at): Operation => [
+      "put",
+      "animals",
+      { id: at + 1, name: `Animal ${at}`, zoo_id: at % 7 },
+    ]);
+    disk.fate = ({ kind, name }) => {
+      if (kind === "sync" && name === "wal-1.jsonl") disk.kill();
+      return undefined;
+    };
+    await store.commit([...batch, ["put", "zoos", { id: 1 }]], 0).catch(() => {
+      // The power is cut before its fdatasync.
+    });
+    const lines = disk.contents().get("wal-1.jsonl")?.toString().split("\n");
+    assert.equal(lines?.length, 3);
+    const crashed = disk.crash(await folderFor(t), random);
+    const again = await openFor(t, crashed.folder, {
+      ...options,
+      files: crashed,
+    });
+    const { size } = again.table("animals");
+    assert.equal(again.table("zoos").size, size / 1000);
+    found.add(size);
+  }
+  assert.deepEqual([...found].sort(), [0, 1000]);
 });
 
 test("records of a table that is no longer declared are kept", async (t) => {

@@ -1,0 +1,411 @@
+import assert from "node:assert/strict";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import {
+  type Feed,
+  type FileSystem,
+  type Operation,
+  realFiles,
+  type Transaction,
+} from "../../src/store/store.ts";
+import { Disk } from "../torture/disk.ts";
+import { Random } from "../torture/random.ts";
+import { folderFor, openFor } from "./support.ts";
+
+const put = (id: number, text = ""): Operation[] => [
+  ["put", "zoos", { id, text }],
+];
+
+/** The next transaction; a reset or the end fails the test. */
+async function next(feed: Feed): Promise<Transaction> {
+  const { value } = await feed.next();
+  assert.ok(value !== undefined && "seq" in value, JSON.stringify(value));
+  return value;
+}
+
+/** The next so many. */
+async function take(feed: Feed, count: number): Promise<Transaction[]> {
+  const found: Transaction[] = [];
+  while (found.length < count) found.push(await next(feed));
+  return found;
+}
+
+/** The sequence of a reset; anything else fails the test. */
+async function reset(feed: Feed): Promise<number> {
+  const { value } = await feed.next();
+  assert.ok(value !== undefined && "reset" in value, JSON.stringify(value));
+  return value.reset;
+}
+
+/** The machine's files, and how often each was opened to be read. */
+function counting(): { files: FileSystem; reads: string[] } {
+  const reads: string[] = [];
+  const files: FileSystem = {
+    ...realFiles,
+    open: (path, how) => {
+      if (how === "read" && path.includes("wal-")) reads.push(path);
+      return realFiles.open(path, how);
+    },
+  };
+  return { files, reads };
+}
+
+test("a listener that is cut a hundred times has each transaction once, over rotations and restarts", async (t) => {
+  const folder = await folderFor(t);
+  const random = new Random(7);
+  const limits = { logBytes: 300_000 };
+  let seen = 0;
+  let cuts = 0;
+  let generation = 0;
+  for (const last of [8000, 16_000, 24_000]) {
+    const store = await openFor(t, folder, { limits });
+    const from = store.seq;
+    const following = (async () => {
+      while (seen < last) {
+        const feed = store.changes(seen);
+        for (
+          let left = 1 + random.below(400);
+          left > 0 && seen < last;
+          left--
+        ) {
+          const { seq, by, operations } = await next(feed);
+          assert.equal(seq, seen + 1);
+          assert.equal(by, seq % 7);
+          assert.ok(seq <= store.durableSeq);
+          assert.equal(operations[0]?.[0], seq <= 20 ? "new" : "put");
+          assert.deepEqual(operations[0]?.slice(1), [
+            "zoos",
+            { id: seq % 20 + 1, text: `${seq} ${"x".repeat(seq % 300)}` },
+          ]);
+          seen = seq;
+        }
+        await feed.return();
+        cuts++;
+      }
+    })();
+    await Promise.all(Array.from({ length: 16 }, async (_, writer) => {
+      for (let seq = from + 1 + writer; seq <= last; seq += 16) {
+        while (store.seq !== seq - 1 || seq > seen + 1500) await turn();
+        const text = `${seq} ${"x".repeat(seq % 300)}`;
+        await store.commit(put(seq % 20 + 1, text), seq % 7);
+      }
+    }));
+    await following;
+    generation = store.generation;
+    await store.close();
+  }
+  assert.ok(cuts >= 100, `${cuts} cuts`);
+  assert.ok(generation >= 10, `${generation} generations`);
+});
+
+test("a thousand listeners share one read and one transaction", async (t) => {
+  const { files, reads } = counting();
+  const store = await openFor(t, await folderFor(t), { files });
+  await store.commit(put(1), 0);
+  const feeds = Array.from({ length: 1000 }, () => store.changes());
+  const before = reads.length;
+  for (let id = 2; id <= 51; id++) {
+    const waiting = feeds.map((feed) => next(feed));
+    await store.commit(put(id), 0);
+    const [first, ...others] = await Promise.all(waiting);
+    assert.equal(first?.seq, id);
+    for (const other of others) assert.equal(other, first);
+  }
+  assert.equal(reads.length - before, 50);
+});
+
+test("a write that nobody listens to is read by nobody", async (t) => {
+  const { files, reads } = counting();
+  const store = await openFor(t, await folderFor(t), { files });
+  const before = reads.length;
+  for (let id = 1; id <= 50; id++) await store.commit(put(id), 0);
+  assert.equal(reads.length, before);
+});
+
+test("a thousand listeners that stand still all over the log hold no memory, and all go on", async (t) => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const used = () => {
+    collect();
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    return (heapUsed + arrayBuffers) / (1 << 20);
+  };
+  const limits = { logBytes: 100 << 20, queueBytes: 100 << 20 };
+  const store = await openFor(t, await folderFor(t), { limits });
+  const text = "x".repeat(1000);
+  const count = 20_000;
+  for (let seq = 1; seq <= count; seq++) store.commit(put(1, text), 0);
+  await store.settled(count);
+  const before = used();
+  const feeds = Array.from({ length: 1000 }, (_, at) => store.changes(at * 20));
+  const firsts = await Promise.all(feeds.map((feed) => next(feed)));
+  firsts.forEach(({ seq }, at) => assert.equal(seq, at * 20 + 1));
+  firsts.length = 0;
+  const grown = used() - before;
+  assert.ok(grown < 20, `${grown} MiB`); // 20 MiB of log, decoded far more
+  for (const [at, feed] of feeds.entries()) {
+    if (at % 50 !== 0) continue;
+    const rest = await take(feed, 100);
+    assert.equal(rest.at(-1)?.seq, at * 20 + 101);
+  }
+});
+
+test("listeners that have much to take let others in", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  for (let seq = 1; seq <= 500; seq++) store.commit(put(1), 0);
+  await store.settled(500);
+  let turns = 0;
+  let done = false;
+  const others = (async () => {
+    for (; !done; turns++) await turn();
+  })();
+  await Promise.all(
+    Array.from({ length: 200 }, () => take(store.changes(0), 500)),
+  );
+  done = true;
+  await others;
+  assert.ok(turns >= 200 * 500 / 1000, `only ${turns} turns`);
+});
+
+test("the log itself tells what was made from what was changed, live and after a restart", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  const live = store.changes();
+  await store.commit([...put(5), ...put(3)], 1);
+  await store.commit([...put(5, "again"), ...put(6)], 2);
+  await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
+  const found = await take(live, 3);
+  assert.deepEqual(found.map(({ operations }) => operations), [
+    [["new", "zoos", { id: 5, text: "" }], ["new", "zoos", {
+      id: 3,
+      text: "",
+    }]],
+    [["put", "zoos", { id: 5, text: "again" }], ["new", "zoos", {
+      id: 6,
+      text: "",
+    }]],
+    [["del", "zoos", 5], ["del", "zoos", 6]],
+  ]);
+  assert.deepEqual(found.map(({ by }) => by), [1, 2, 3]);
+  for (const { at } of found) assert.equal(new Date(at).toISOString(), at);
+  await store.close();
+  const again = await openFor(t, folder);
+  assert.deepEqual(await take(again.changes(0), 3), found);
+});
+
+test("what is not on the disk is shown to nobody, and what is taken back never is", async (t) => {
+  const disk = new Disk({ folder: await folderFor(t) });
+  const limits = { reserveBytes: 30_000, retry: 1 };
+  const store = await openFor(t, disk.folder, { files: disk, limits });
+  await store.commit(put(1), 0);
+  const feed = store.changes();
+  let shown = false;
+  const first = next(feed).then((found) => {
+    shown = true;
+    return found;
+  });
+  let release = () => {};
+  const held = new Promise<undefined>((resolve) => {
+    release = () => resolve(undefined);
+  });
+  disk.fate = ({ kind, name }) =>
+    kind === "sync" && name === "wal-1.jsonl" ? held : undefined;
+  const done = store.commit(put(2, "first"), 0);
+  for (let turns = 0; turns < 50; turns++) await turn();
+  assert.equal(shown, false);
+  assert.equal(store.seq, 2);
+  release();
+  await done;
+  assert.deepEqual((await first).operations[0]?.[2], { id: 2, text: "first" });
+  // Of two, the first is whole in the file until that is cut back.
+  let cutting = () => {};
+  let cut = () => {};
+  const begun = new Promise<void>((resolve) => cutting = resolve);
+  const cutBack = new Promise<undefined>((resolve) => {
+    cut = () => resolve(undefined);
+  });
+  disk.fate = ({ kind, name }) => {
+    if (name !== "wal-1.jsonl") return undefined;
+    if (kind === "write") return { error: "ENOSPC", half: true };
+    if (kind !== "truncate") return undefined;
+    cutting();
+    return cutBack;
+  };
+  const refused = [put(3, "refused"), put(4, "x".repeat(500))].map((each) =>
+    assert.rejects(store.commit(each, 0), { code: "disk-full" })
+  );
+  await begun;
+  assert.match(disk.contents().get("wal-1.jsonl")?.toString() ?? "", /refused/);
+  const behind = store.changes(0);
+  await take(behind, 2);
+  cut();
+  await Promise.all(refused);
+  disk.fate = () => undefined;
+  while (store.full) await turn();
+  await store.commit(put(3, "taken"), 0);
+  for (const each of [feed, behind]) {
+    const { seq, operations } = await next(each);
+    assert.equal(seq, 3);
+    assert.deepEqual(operations[0], ["new", "zoos", { id: 3, text: "taken" }]);
+  }
+});
+
+test("what a listener was shown is there after a power cut at any step", async (t) => {
+  const random = new Random(23);
+  let checked = 0;
+  for (let round = 0; round < 60; round++) {
+    const disk = new Disk({ folder: await folderFor(t) });
+    const limits = { logBytes: 6000, batchBytes: 4000, reserveBytes: 0 };
+    const store = await openFor(t, disk.folder, { files: disk, limits });
+    const death = disk.steps + 1 + random.below(300);
+    disk.fate = ({ number }) => {
+      if (number >= death) disk.kill();
+      return undefined;
+    };
+    const shown: Transaction[] = [];
+    const feed = store.changes(0);
+    const listening = (async () => {
+      for await (const item of feed) if ("seq" in item) shown.push(item);
+    })();
+    await Promise.all(Array.from({ length: 4 }, async (_, id) => {
+      while (store.writable && !disk.dead) {
+        await store.commit(put(id, "x".repeat(random.below(400))), id)
+          .catch(() => {});
+      }
+    }));
+    await feed.return();
+    await listening;
+    await store.close().catch(() => {});
+    const crashed = disk.crash(await folderFor(t), random);
+    const again = await openFor(t, crashed.folder, { files: crashed, limits });
+    assert.ok(again.seq >= (shown.at(-1)?.seq ?? 0));
+    const first = shown.findIndex(({ seq }) => seq > again.seq - 30);
+    if (first < 0) continue;
+    const kept = again.changes(shown[first]?.seq ?? 0);
+    for (const each of shown.slice(first + 1)) {
+      const { value } = await kept.next();
+      if (value !== undefined && "reset" in value) break;
+      assert.deepEqual(value, each);
+      checked++;
+    }
+    await again.close();
+  }
+  assert.ok(checked > 200, `only ${checked}`);
+});
+
+test("a feed goes on over any number of rotations without a write between", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  await store.commit(put(1), 0);
+  const live = store.changes();
+  const waiting = next(live);
+  const resumed = store.changes(1);
+  for (let round = 0; round < 4; round++) await store.checkpoint();
+  await store.commit(put(2), 0);
+  assert.equal((await waiting).seq, 2);
+  assert.equal((await next(resumed)).seq, 2);
+});
+
+test("a sequence that is not kept, or was never given, is a reset, and from there nothing is missed", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  for (let id = 1; id <= 10; id++) {
+    await store.commit(put(id), 0);
+    if (id === 3 || id === 6) await store.checkpoint();
+  }
+  // The log of 4 to 6 is the earlier generation, that of 7 to 10 is written.
+  assert.equal((await next(store.changes(3))).seq, 4);
+  assert.deepEqual(
+    (await take(store.changes(5), 5)).map(({ seq }) => seq),
+    [6, 7, 8, 9, 10],
+  );
+  for (const after of [0, 2, "next", 1e9] as const) {
+    const feed = store.changes(after === "next" ? store.seq + 1 : after);
+    assert.equal(await reset(feed), store.durableSeq);
+    const { seq } = await store.commit(put(1), 0).then(() => next(feed));
+    assert.equal(seq, store.durableSeq);
+    await feed.return();
+  }
+});
+
+test("a log that goes while it is read ends in a reset, and what came before it was right", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  const text = "x".repeat(1000);
+  for (let id = 1; id <= 5000; id++) store.commit(put(id, text), 0);
+  await store.settled(5000);
+  const feed = store.changes(0);
+  assert.equal((await next(feed)).seq, 1);
+  await store.checkpoint();
+  await store.checkpoint();
+  await rm(join(folder, "wal-1.jsonl"), { force: true });
+  for (let seq = 2;; seq++) {
+    const { value } = await feed.next();
+    if (value !== undefined && "reset" in value) {
+      assert.equal(value.reset, 5000);
+      assert.ok(seq > 2 && seq < 5000, `at ${seq}`);
+      break;
+    }
+    assert.equal(value?.seq, seq);
+  }
+  await store.commit(put(1), 0);
+  assert.equal((await next(feed)).seq, 5001);
+});
+
+test("a log that rots under its readers is a reset and told in the log", async (t) => {
+  const folder = await folderFor(t);
+  const told: string[] = [];
+  const log = (_level: string, message: string) => told.push(message);
+  const store = await openFor(t, folder, { log });
+  for (let id = 1; id <= 10; id++) await store.commit(put(id), 0);
+  const path = join(folder, "wal-1.jsonl");
+  const bytes = await readFile(path);
+  const place = bytes.indexOf('"seq":6,') + 5;
+  bytes[bytes.indexOf("text", place)] = 0x54;
+  await writeFile(path, bytes);
+  assert.equal(await reset(store.changes(5)), 10);
+  assert.match(
+    told.join(),
+    /Cannot read the log back: wal-1\.jsonl is damaged at byte \d+/,
+  );
+});
+
+test("transactions larger than all that is kept are shown too, each once", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  const live = [store.changes(), store.changes()];
+  const text = "x".repeat(1 << 20);
+  for (const id of [1, 2, 3, 4]) {
+    await Promise.all([
+      store.commit(put(id, "small"), 0),
+      store.commit(put(id, text + text), 0),
+    ]);
+  }
+  for (const feed of [...live, store.changes(0)]) {
+    const found = await take(feed, 8);
+    assert.deepEqual(found.map(({ seq }) => seq), [1, 2, 3, 4, 5, 6, 7, 8]);
+  }
+  assert.equal((await next(store.changes(5))).seq, 6);
+});
+
+test("a feed ends when it is returned, also while it waits, and all end with the store", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  const [one, other, unused] = [1, 2, 3].map(() => store.changes());
+  const waiting = one?.next();
+  await turn();
+  assert.deepEqual(await one?.return(), { value: undefined, done: true });
+  assert.deepEqual(await waiting, { value: undefined, done: true });
+  const last = other?.next();
+  await turn();
+  await store.close();
+  const ended = { value: undefined, done: true };
+  assert.deepEqual(await last, ended);
+  assert.deepEqual(await unused?.next(), ended);
+  assert.deepEqual(await store.changes(0).next(), ended);
+});
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
