@@ -13,6 +13,7 @@ import {
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { ApiError, errorBody, errorType, problemBody } from "./errors.ts";
 import { requestId } from "./request-id.ts";
 
@@ -44,6 +45,8 @@ export interface Answer {
   readonly body: string | undefined;
   /** The media type, with its parameters; JSON, where it is left out. */
   readonly type?: string | undefined;
+  /** In the place of `body`: parts that are made as fast as the client takes them; ended with `return` when it goes. */
+  readonly stream?: (() => AsyncIterable<string>) | undefined;
 }
 
 /** The largest request body, in bytes. */
@@ -71,21 +74,22 @@ export function errorAnswer(error: ApiError, accept?: string): Answer {
  * none a 204 (section 15.3.5).
  */
 export function send(response: Response, answer: Answer): void {
-  const { status, headers, body } = answer;
+  const { status, headers, body, stream, type = contentType } = answer;
   const { method, httpVersion, headers: asked } = response.req;
   const fields = [...headers];
   const length = body === undefined ? 0 : Buffer.byteLength(body);
-  if (body !== undefined) {
-    fields.push("Content-Type", answer.type ?? contentType);
-    fields.push("Content-Length", String(length));
-  }
+  if (body !== undefined || stream) fields.push("Content-Type", type);
+  if (body !== undefined) fields.push("Content-Length", String(length));
   if (response.channel.ending) fields.push("Connection", "close");
   else if (asked.connection === undefined && httpVersion === "1.1") {
     // What node:http says by itself, without its Keep-Alive field.
     fields.push("Connection", "keep-alive");
   }
   response.writeHead(status, fields);
-  if (method === "HEAD" || body === undefined) response.end();
+  if (stream && method !== "HEAD") {
+    // What ends early looks it: the last chunk is missing (RFC 9112 section 8).
+    pipeline(stream, response).catch(() => response.destroy());
+  } else if (method === "HEAD" || body === undefined) response.end();
   // ASCII is the same in both, and costs less to write as the former.
   else response.end(body, length === body.length ? "latin1" : "utf8");
 }

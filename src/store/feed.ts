@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { errorCode } from "./error.ts";
 import { type Line, type OpenFile, readLines, withFile } from "./files.ts";
-import { checkLine, type LoggedOperation, type LogHeader } from "./log.ts";
+import { checkLine, type LogHeader, type Operation } from "./log.ts";
 import type { Place } from "./recovery.ts";
 import { generationsOf, names } from "./survey.ts";
 import type { LogWriter } from "./writer.ts";
@@ -29,8 +29,7 @@ export interface Transaction {
   readonly at: string;
   /** The id of the user who caused it; 0 is the server itself. */
   readonly by: number;
-  /** "new" made the record, "put" replaced one that was there. */
-  readonly operations: readonly LoggedOperation[];
+  readonly operations: readonly Operation[];
 }
 
 /** What was asked for is not kept any more: it goes on behind this sequence. */
@@ -58,7 +57,7 @@ interface Cursor {
 /** Any line of a log. */
 type Logged =
   | LogHeader
-  | Omit<Transaction, "operations"> & { readonly tx: LoggedOperation[] }
+  | Omit<Transaction, "operations"> & { readonly tx: Operation[] }
   | { readonly seal: number };
 
 interface Kept {

@@ -8,12 +8,7 @@ import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
 import { ChangeFeed, type Feed } from "./feed.ts";
 import type { OpenFile } from "./files.ts";
-import {
-  formatTime,
-  lineOverhead,
-  type LoggedOperation,
-  type Operation,
-} from "./log.ts";
+import { formatTime, lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
 import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
 import {
@@ -152,17 +147,13 @@ export class FileStore implements Store {
     { essential = false }: CommitOptions = {},
   ): number {
     const at = formatTime(this.#parts.place.now());
-    let puts = 0;
-    const logged = operations.map((operation): LoggedOperation => {
-      const [kind, name, target] = operation;
-      const table = this.table(name);
-      if (kind === "del") return operation;
-      puts++;
-      const known = table.get(target.id) !== undefined;
-      return known ? operation : ["new", name, target];
-    });
-    const text = JSON.stringify(logged);
+    const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
+    let puts = 0;
+    for (const [kind, name] of operations) {
+      this.table(name); // throws, if it must, before anything is applied
+      if (kind === "put") puts++;
+    }
     this.#admit(bytes, puts, essential);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>

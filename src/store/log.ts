@@ -3,16 +3,14 @@
  *
  * ```
  * {"crc":"8d5c0af1","format":1,"store":"…","generation":3,"salt":"…","seq":200,"at":"…"}
- * {"crc":"eadecc66","seq":201,"dur":200,"at":"…","by":3,"tx":[["put","animals",{"id":7,…}],["new","zoos",{"id":5,…}],["del","zoos",4]]}
+ * {"crc":"eadecc66","seq":201,"dur":200,"at":"…","by":3,"tx":[["put","animals",{"id":7,…}],["del","zoos",4]]}
  * {"crc":"5b0f6a3e","seal":201,"at":"…"}
  * ```
  *
  * The first line is the header; its `seq` is the one before the first
  * transaction. `seq` has no gaps. `dur` is the highest seq that was on the
  * disk when the line was written: a later line with `dur` ≥ n proves that n
- * was acknowledged. "new" is a "put" of a record that was not there: replayed
- * it is the same, but who reads only the log (feed.ts) can tell a creation from
- * an update. A seal ends a finished log. The CRC covers all bytes of
+ * was acknowledged. A seal ends a finished log. The CRC covers all bytes of
  * its line after itself, without the newline; of every line but the first it
  * begins with the header's random salt, so that no stale block of another file
  * passes for a line of this one.
@@ -35,11 +33,6 @@ export const format = 1;
 export type Operation =
   | readonly ["put", string, Document]
   | readonly ["del", string, number];
-
-/** A change as the log has it. */
-export type LoggedOperation =
-  | Operation
-  | readonly ["new", string, Document];
 
 /** What begins a log. */
 export interface LogStart {
@@ -153,14 +146,14 @@ export class LogScan {
 
 /** Takes the transactions of a log, in order. */
 export type Apply = (
-  operations: readonly LoggedOperation[],
+  operations: readonly Operation[],
   seq: number,
 ) => void;
 
 interface Parsed {
   readonly seq?: number;
   readonly dur?: number;
-  readonly tx?: readonly LoggedOperation[];
+  readonly tx?: readonly Operation[];
   readonly seal?: number;
 }
 

@@ -43,7 +43,7 @@ export { realFiles } from "./files.ts";
 export type { FileSystem, OpenFile } from "./files.ts";
 export { formatTime } from "./log.ts";
 export type { Feed, Reset, Transaction } from "./feed.ts";
-export type { LoggedOperation, Operation } from "./log.ts";
+export type { Operation } from "./log.ts";
 export type {
   CommitOptions,
   Log,

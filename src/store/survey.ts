@@ -203,8 +203,8 @@ export async function surveyFolder(
       const apply: Apply = (operations, seq) => {
         for (const [kind, name, target] of operations) {
           const table = obtain(survey.tables, name);
-          if (kind === "del") table.delete(target, seq);
-          else if (kind === "put" || kind === "new") table.put(target, seq);
+          if (kind === "put") table.put(target, seq);
+          else if (kind === "del") table.delete(target, seq);
           else throw unknown(names.log(each), `operation "${kind}" is one`);
         }
       };

@@ -76,7 +76,7 @@ test("a listener that is cut a hundred times has each transaction once, over rot
           assert.equal(seq, seen + 1);
           assert.equal(by, seq % 7);
           assert.ok(seq <= store.durableSeq);
-          assert.equal(operations[0]?.[0], seq <= 20 ? "new" : "put");
+          assert.equal(operations[0]?.[0], "put");
           assert.deepEqual(operations[0]?.slice(1), [
             "zoos",
             { id: seq % 20 + 1, text: `${seq} ${"x".repeat(seq % 300)}` },
@@ -180,11 +180,11 @@ test("the log itself tells what was made from what was changed, live and after a
   await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
   const found = await take(live, 3);
   assert.deepEqual(found.map(({ operations }) => operations), [
-    [["new", "zoos", { id: 5, text: "" }], ["new", "zoos", {
+    [["put", "zoos", { id: 5, text: "" }], ["put", "zoos", {
       id: 3,
       text: "",
     }]],
-    [["put", "zoos", { id: 5, text: "again" }], ["new", "zoos", {
+    [["put", "zoos", { id: 5, text: "again" }], ["put", "zoos", {
       id: 6,
       text: "",
     }]],
@@ -250,7 +250,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   for (const each of [feed, behind]) {
     const { seq, operations } = await next(each);
     assert.equal(seq, 3);
-    assert.deepEqual(operations[0], ["new", "zoos", { id: 3, text: "taken" }]);
+    assert.deepEqual(operations[0], ["put", "zoos", { id: 3, text: "taken" }]);
   }
 });
 
