@@ -25,6 +25,10 @@ export class Representation {
   readonly #addresses: readonly AddressForm[];
   readonly #link: string;
   readonly #form: string;
+  #latest: { readonly at: string; readonly fields: readonly string[] } = {
+    at: "",
+    fields: [],
+  };
 
   /** @param prefix what every address begins with: `/v1/`, or a whole address */
   constructor(collection: Collection, prefix: string) {
@@ -76,9 +80,15 @@ export class Representation {
   }
 
   #validatorsOf({ created_at, updated_at }: Document): readonly string[] {
-    const time = Date.parse(String(updated_at ?? created_at));
-    const etag = `"${time.toString(36)}-${this.#form}"`;
-    return ["ETag", etag, "Last-Modified", formatHttpDate(time)];
+    const at = String(updated_at ?? created_at);
+    // Records that are written together often have one time, and share these.
+    if (at !== this.#latest.at) {
+      const time = Date.parse(at);
+      const etag = `"${time.toString(36)}-${this.#form}"`;
+      const fields = ["ETag", etag, "Last-Modified", formatHttpDate(time)];
+      this.#latest = { at, fields };
+    }
+    return this.#latest.fields;
   }
 
   /** A record reduced to some of its properties. */
