@@ -1,6 +1,6 @@
 /**
- * The ceilings. To a GET it answers the same bytes always, as plain node:http
- * does; the body of any other request it appends to a file and answers when
+ * The ceilings. To a GET it answers the same bytes always, head and body, as
+ * plain node:http does; the body of any other request it appends to a file and answers when
  * that is on the disk, with one fdatasync for all that came meanwhile. It
  * routes nothing and checks nothing. The bytes come from standard input.
  */
@@ -19,11 +19,17 @@ let waiting: {
 }[] = [];
 let running = false;
 
-function answer(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, {
-    "Content-Type": "application/json; charset=utf-8",
-    "Content-Length": Buffer.byteLength(body),
-  });
+interface Fixed {
+  readonly fields: Record<string, string>;
+  readonly body: string;
+}
+
+function answer(
+  response: ServerResponse,
+  status: number,
+  { fields, body }: Fixed,
+): void {
+  response.writeHead(status, fields);
   response.end(body);
 }
 
@@ -40,7 +46,7 @@ async function append(): Promise<void> {
 }
 
 const server = createServer((request, response) => {
-  if (request.method === "GET") return answer(response, 200, read);
+  if (request.method === "GET") return answer(response, 200, read ?? written);
   const chunks: Buffer[] = [];
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {

@@ -184,10 +184,15 @@ async function compare(
       const answers = await Promise.all(
         ["GET", "POST", "PATCH"].map(async (method) => {
           const message = load.messages.find((each) => each.method === method);
-          if (message === undefined) return "";
+          if (message === undefined) return undefined;
           const { path, body } = message;
           const json = body && { token, json: JSON.parse(body) };
-          return (await request(method, server.origin + path, json || {})).text;
+          const { origin } = server;
+          const answer = await request(method, origin + path, json || {});
+          const fields = [...answer.headers].filter(([name]) =>
+            !["connection", "date", "transfer-encoding"].includes(name)
+          );
+          return { fields: Object.fromEntries(fields), body: answer.text };
         }),
       );
       const [read, posted, patched] = answers;
