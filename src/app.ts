@@ -138,11 +138,15 @@ export class Application {
       authorize(now, operation.access);
       return now;
     };
+    const check = () => {
+      if (request.socket.destroyed) throw new ClientGone();
+    };
     const call: Call = {
       ids: found.ids,
       caller,
       address,
       confirm,
+      check,
       method,
       headers,
     };
@@ -397,7 +401,7 @@ function toApiError(error: unknown): ApiError {
   const code = error instanceof StoreError
     ? storeErrors[error.code]
     : undefined;
-  return code === 50302
-    ? new ApiError(code, undefined, { headers: ["Retry-After", "1"] })
+  return code === 50302 && error instanceof StoreError
+    ? new ApiError(code, error.message, { headers: ["Retry-After", "1"] })
     : new ApiError(code ?? 50000);
 }

@@ -41,6 +41,7 @@ const operator: Call = {
   method: "",
   headers: {},
   confirm: () => undefined,
+  check: () => {},
 };
 
 /** Prints a text on standard output and waits until it is taken. */

@@ -32,7 +32,7 @@ import {
 import type { Json } from "./properties.ts";
 import { pageHeaders, type Query } from "./query.ts";
 import { collectionLink, Representation } from "./representation.ts";
-import { type Scope, Selection } from "./selection.ts";
+import { type Page, type Scope, Selection } from "./selection.ts";
 import { type Body, validate } from "./validation.ts";
 
 /** An answer with the log sequence of what it shows: it may be sent when that is durable. */
@@ -57,6 +57,8 @@ export interface Call {
   readonly remember?: Remember | undefined;
   /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
   readonly confirm: () => Caller | undefined;
+  /** Throws where nobody waits for the answer any more. */
+  readonly check: () => void;
 }
 
 /** The difference that a request makes to one record, before it is made. */
@@ -141,7 +143,7 @@ export class Records {
     },
   ): Result | Promise<Result> {
     const { fields } = query;
-    const { address, confirm } = call;
+    const { address, confirm, check } = call;
     // What expires has a state that no sequence tells.
     const validators = () => scope?.where === undefined ? this.#etag() : [];
     const seqOf = () => Math.max(this.table.lastSeq, parent?.().seq ?? 0);
@@ -149,7 +151,7 @@ export class Records {
       return notModified(validators(), seqOf());
     }
     let waited = false;
-    const result = this.#selection.select(query, scope, ({ rows, total }) => {
+    const use = ({ rows, total }: Page) => {
       if (waited) confirm();
       let body = ""; // not an array to be joined: that would be copied twice
       for (const row of rows) {
@@ -164,7 +166,8 @@ export class Records {
         body: `[${body}]`,
         seq: seqOf(),
       };
-    });
+    };
+    const result = this.#selection.select(query, { scope, use, check });
     waited = true;
     return result;
   }

@@ -6,13 +6,16 @@
  *    order are what an order can tell by itself: the order by those properties,
  *    then the one that decides, has all that match side by side. How many they
  *    are is a difference of ranks, a page is a walk from a rank.
- * 3. With any other condition all records are looked through, or those that
- *    refer to the one in question.
+ * 3. With any other condition records are looked through: those that refer to
+ *    the one in question; or those within the bounds of a property, or with the
+ *    beginning of a text, which an order by that property has side by side; or
+ *    all.
  *
  * The first two answer at once, once the order is there; see orders.ts.
  */
 
 import {
+  type Column,
   type Document,
   type Order,
   Orders,
@@ -49,10 +52,21 @@ interface Equality {
 interface Plan {
   readonly equalities: readonly Equality[];
   /** The property that decides the order among equals; undefined where the id does. */
-  readonly by: Named | undefined;
+  readonly by: Column | undefined;
   /** Bounds of that property. */
-  readonly bounds: readonly Filter[];
+  readonly bounds: readonly Pick<Filter, "operator" | "values">[];
 }
+
+/** What to do with what is found. */
+interface Purpose<T> {
+  readonly scope: Scope | undefined;
+  readonly use: (page: Page) => T;
+  /** Asked now and then while records are looked through; throws where nobody waits for them any more. */
+  readonly check: () => void;
+}
+
+/** From how many records on an order is built to look through fewer. */
+const many = 1000;
 
 /** Finds records in one table. */
 export class Selection {
@@ -68,34 +82,30 @@ export class Selection {
    * Finds the records of a query and makes something of the page; a promise
    * where that takes a while. Page and total are of the very moment in which
    * `use` is called, and so must be all else that goes into the answer.
+   *
+   * @throws {StoreError} where too many others wait
    */
-  select<T>(
-    query: Query,
-    scope: Scope | undefined,
-    use: (page: Page) => T,
-  ): T | Promise<T> {
-    const plan = planOf(query, scope);
-    if (plan === undefined) return this.#scan(query, scope, use);
-    const columns = plan.equalities.map(({ property }) => property);
-    const order = this.#orders.obtain(
-      plan.by === undefined ? columns : [...columns, plan.by],
-    );
+  select<T>(query: Query, purpose: Purpose<T>): T | Promise<T> {
+    const plan = planOf(query, purpose.scope);
+    if (plan === undefined) return this.#scan(query, purpose);
+    const order = this.#orders.obtain(columnsOf(plan));
     if (order instanceof Promise) {
-      return order.then(() => this.select(query, scope, use));
+      return order.then(() => this.select(query, purpose));
     }
-    return use(pageOf(order, plan, query));
+    return purpose.use(pageOf(order, plan, query));
   }
 
-  #scan<T>(
-    query: Query,
-    scope: Scope | undefined,
-    use: (page: Page) => T,
-  ): T | Promise<T> {
+  #scan<T>(query: Query, purpose: Purpose<T>): T | Promise<T> {
     const { filters, sortby } = query;
+    const { scope, use, check } = purpose;
+    const source = this.#source(query, scope);
+    if (source instanceof Promise) {
+      return source.then(() => this.#scan(query, purpose));
+    }
     const by = sortby.name === "id" ? undefined : sortby;
     const plan: Plan = { equalities: [], by, bounds: [] };
-    return this.#orders.gather(this.#source(equalitiesOf(query, scope)), {
-      columns: by === undefined ? [] : [by],
+    return this.#orders.gather(source, {
+      columns: columnsOf(plan),
       where: (document) =>
         (scope === undefined || document[scope.property] === scope.value) &&
         (scope?.where === undefined || scope.where(document)) &&
@@ -103,16 +113,20 @@ export class Selection {
           fulfils(readValue(document, each.property), each)
         ),
       use: (order) => use(pageOf(order, plan, query)),
+      check,
     });
   }
 
-  /** The fewest rows that can be had without looking at each. */
-  #source(equalities: readonly Equality[]): Source {
+  /** The fewest rows that can be had without looking at each; a promise where an order is to be built first. */
+  #source(
+    query: Query,
+    scope: Scope | undefined,
+  ): Source | Promise<unknown> {
     const table = this.#table;
-    let best = this.#orders.all();
-    for (
-      const { property: { name, unique, references }, value } of equalities
-    ) {
+    const all = this.#orders.all();
+    let best = all;
+    for (const { property, value } of equalitiesOf(query, scope)) {
+      const { name, unique, references } = property;
       if (name === "id") {
         const row = table.get(Number(value));
         return { count: 1, rows: () => row === undefined ? [] : [row] };
@@ -123,8 +137,30 @@ export class Selection {
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };
     }
-    return best;
+    const plan = narrowing(query);
+    if (plan === undefined || best.count <= many) return best;
+    const columns = columnsOf(plan);
+    const order = this.#orders.obtain(columns);
+    if (order instanceof Promise) return order;
+    const { from, to } = rangeOf(order, plan);
+    // Rows that are not side by side in memory take longer to look at.
+    if (to - from > best.count / 4) return best;
+    return {
+      count: to - from,
+      rows: () => {
+        // Who waited may find that others were built instead.
+        const order = this.#orders.kept(columns);
+        if (order === undefined) return all.rows();
+        const { from, to } = rangeOf(order, plan);
+        return order.slice(from, to);
+      },
+    };
   }
+}
+
+function columnsOf({ equalities, by }: Plan): readonly Column[] {
+  const columns = equalities.map(({ property }) => property);
+  return by === undefined ? columns : [...columns, by];
 }
 
 function equalitiesOf(
@@ -171,20 +207,46 @@ function planOf(query: Query, scope: Scope | undefined): Plan | undefined {
 
 const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
+/** How an order can tell by itself what fulfils the first condition that has bounds. */
+function narrowing({ filters }: Query): Plan | undefined {
+  const bounded = filters.filter(({ operator }) =>
+    operator === "starts" || boundOperators.has(operator)
+  );
+  const [first] = bounded;
+  if (first === undefined) return undefined;
+  const { property, operator, values: [value = null] } = first;
+  if (operator === "starts") {
+    const { name, default: otherwise } = property;
+    const by = { name, default: otherwise, folded: true };
+    // Behind all that goes on after it: no text holds half of a surrogate pair.
+    const end = `${value}\udfff`;
+    const bounds = [
+      { operator: "gte", values: [value] },
+      { operator: "lt", values: [end] },
+    ] as const;
+    return { equalities: [], by, bounds };
+  }
+  const by = property.name === "id" ? undefined : property;
+  const bounds = bounded.filter((each) =>
+    each.property === property && each.operator !== "starts"
+  );
+  return { equalities: [], by, bounds };
+}
+
 /**
- * A page of the rows that have the values of a plan. In an order null is
- * behind all else; read backwards it is still the last.
+ * Where in an order the rows of a plan are. In an order null is behind all
+ * else; where those begin is told if it is asked for, or there are bounds.
  */
-function pageOf(
+function rangeOf(
   order: Order,
   { equalities, by, bounds }: Plan,
-  { descending, offset, limit }: Query,
-): Page {
+  withNulls = false,
+): { readonly from: number; readonly to: number; readonly nulls: number } {
   const equal = equalities.map(({ value }) => value);
   let from = order.rank(equal, -Infinity);
   let to = order.rank(equal, Infinity);
   let nulls = to;
-  if (by !== undefined && (descending || bounds.length > 0)) {
+  if (by !== undefined && (withNulls || bounds.length > 0)) {
     nulls = order.rank([...equal, null], -Infinity);
   }
   for (const { operator, values: [value = null] } of bounds) {
@@ -196,7 +258,17 @@ function pageOf(
     else nulls = Math.min(nulls, rank);
     to = nulls; // null is neither less nor more than anything
   }
-  const total = Math.max(to - from, 0);
+  return { from, to: Math.max(from, to), nulls };
+}
+
+/** A page of the rows that a plan finds. Read backwards, null is still the last. */
+function pageOf(
+  order: Order,
+  plan: Plan,
+  { descending, offset, limit }: Query,
+): Page {
+  const { from, to, nulls } = rangeOf(order, plan, descending);
+  const total = to - from;
   if (!descending) {
     const start = from + offset;
     return { rows: order.slice(start, Math.min(start + limit, to)), total };

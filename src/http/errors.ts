@@ -40,7 +40,7 @@ export const catalogue = {
   50100: "The method is not implemented.",
   50300: "The store is read-only after a disk fault; nothing was changed.",
   50301: "The disk is full; nothing was changed.",
-  50302: "Too much is waiting to be written; nothing was changed.",
+  50302: "Too much is waiting; nothing was changed.",
 } as const;
 
 /** One code of the {@linkcode catalogue}. */

@@ -224,7 +224,7 @@ export class FileStore implements Store {
     }
     // One that is larger than the whole queue goes alone.
     if (queuedBytes > 0 && queuedBytes + bytes > queueBytes) {
-      const message = `${queuedBytes} bytes wait to be written already`;
+      const message = "Too much is waiting to be written; nothing was changed.";
       throw new StoreError("overloaded", message);
     }
   }

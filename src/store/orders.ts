@@ -3,14 +3,18 @@
  * first asked for, in slices that let others through, and kept up to date by
  * every change from then on; of those not asked for any more, some go.
  *
- * Building needs no copy of the table and no stop of writes: an index follows
- * the table from the first slice on, so it holds what has changed, and the
- * slices bring what has not. A row that comes both ways is the same row.
+ * Building needs no copy of the table and no stop of writes: what changes
+ * meanwhile is noted and done to the index at its end. Then a row is in it as
+ * the last change left it, whichever of its states was met in the table: the
+ * change that made that state finds it there already, and each change takes
+ * away what it replaced.
  */
 
-import { type Column, type Order, OrderedIndex } from "./ordered-index.ts";
+import { StoreError } from "./error.ts";
+import { type Order, OrderedIndex } from "./ordered-index.ts";
+import type { Column } from "./row-order.ts";
 import type { Document, Row } from "./row.ts";
-import type { Table } from "./table.ts";
+import type { Follower, Table } from "./table.ts";
 
 /** At a million records each takes about 12 MB. */
 const mostKept = 8;
@@ -18,8 +22,11 @@ const mostKept = 8;
 /** How long a slice may take, in ms. */
 const sliceTime = 3;
 
-/** How many rows are looked at between two looks at the clock. */
+/** How many rows are taken, or changes made up for, at once. */
 const chunk = 128;
+
+/** How many searches and orders to be built may wait for their turn. */
+const mostWaiting = 32;
 
 /** What takes less than about a millisecond is done at once. */
 const fewRows = 1000;
@@ -49,16 +56,27 @@ export class Orders {
     return { count: size, rows: () => ascending(byId) };
   }
 
-  /** All rows by some columns, then by id; a promise where that is to be built first. To be used in the turn in which it is got. */
-  obtain(columns: readonly Column[]): Order | Promise<Order> {
+  /** All rows by some columns, then by id, where they are there in this order by now. To be used in the turn in which it is got. */
+  kept(columns: readonly Column[]): Order | undefined {
     if (columns.length === 0) return this.#table.byId;
-    const name = columns.map(({ name }) => name).join();
+    const name = nameOf(columns);
     const kept = this.#kept.get(name);
     if (kept !== undefined) {
       this.#kept.delete(name);
       this.#kept.set(name, kept);
-      return kept;
     }
+    return kept;
+  }
+
+  /**
+   * The same; a promise where the order is to be built first.
+   *
+   * @throws {StoreError} `overloaded`
+   */
+  obtain(columns: readonly Column[]): Order | Promise<Order> {
+    const kept = this.kept(columns);
+    if (kept !== undefined) return kept;
+    const name = nameOf(columns);
     const building = this.#building.get(name);
     if (building !== undefined) return building;
     const built = this.#build(new OrderedIndex(columns), this.all());
@@ -73,13 +91,17 @@ export class Orders {
    * What is made of those rows of a source that fulfil a condition, by some
    * columns, then by id. All of it is of the moment in which `use` is called,
    * whatever was written while the rows were looked through.
+   *
+   * @throws {StoreError} `overloaded`
    */
   gather<T>(
     source: Source,
-    { columns, where, use }: {
+    { columns, where, use, check }: {
       readonly columns: readonly Column[];
       readonly where: (document: Document) => boolean;
       readonly use: (found: Order) => T;
+      /** Called now and then where it takes a while; may end it by throwing. */
+      readonly check?: () => void;
     },
   ): T | Promise<T> {
     const index = new OrderedIndex(columns, where);
@@ -90,7 +112,7 @@ export class Orders {
         this.#table.unfollow(index);
       }
     };
-    const built = this.#build(index, source);
+    const built = this.#build(index, source, check);
     return built instanceof OrderedIndex ? finish() : built.then(finish);
   }
 
@@ -107,31 +129,44 @@ export class Orders {
   /** Fills an index from a source; it follows the table from then on. */
   #build(
     index: OrderedIndex,
-    { count, rows }: Source,
+    source: Source,
+    check = () => {},
   ): OrderedIndex | Promise<OrderedIndex> {
-    if (count > fewRows) {
+    const steps = this.#fill(index, source.rows);
+    if (source.count > fewRows) {
       return inTurn(async () => {
-        for (const _ of this.#fill(index, rows())) await pause();
+        await inSlices(steps, check);
         return index;
       });
     }
-    for (const _ of this.#fill(index, rows())); // to its end, without a pause
+    for (const _ of steps); // to its end, without a pause
     return index;
   }
 
-  /** Yields when others should have a turn. */
-  *#fill(index: OrderedIndex, rows: Iterable<Row>): Generator<undefined> {
-    this.#table.follow(index);
-    let until = performance.now() + sliceTime;
-    let count = 0;
-    for (const { document: { id } } of rows) {
-      // As it is now, for what was written since can be gone or otherwise.
-      index.move(undefined, this.#table.get(id));
-      if (++count % chunk > 0 || performance.now() < until) continue;
-      yield;
-      until = performance.now() + sliceTime;
+  /** Yields after each little while. */
+  *#fill(
+    index: OrderedIndex,
+    rows: () => Iterable<Row>,
+  ): Generator<undefined> {
+    const moves: Parameters<Follower["move"]>[] = [];
+    const recorder: Follower = { move: (...rows) => void moves.push(rows) };
+    this.#table.follow(recorder);
+    try {
+      yield* index.fill(rows());
+      for (const [at, [before, after]] of moves.entries()) {
+        index.move(before, after);
+        if (at % chunk === 0) yield;
+      }
+      this.#table.follow(index);
+    } finally {
+      this.#table.unfollow(recorder);
     }
   }
+}
+
+function nameOf(columns: readonly Column[]): string {
+  return columns.map(({ name, folded }) => folded ? `${name}:folded` : name)
+    .join();
 }
 
 /** All rows of an order by id; it looks anew after each few of them. */
@@ -147,15 +182,37 @@ function* ascending(byId: Order): Generator<Row> {
   }
 }
 
-function pause(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+/** Takes steps, with a pause after each slice of time; `check` may end it by throwing. */
+async function inSlices(
+  steps: Iterable<undefined>,
+  check: () => void,
+): Promise<void> {
+  check();
+  let until = performance.now() + sliceTime;
+  for (const _ of steps) {
+    if (performance.now() < until) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    check();
+    until = performance.now() + sliceTime;
+  }
 }
 
 let last: Promise<unknown> = Promise.resolve();
+let waiting = 0;
 
 /** Long work is done one after the other, so that all of it together takes no more than a slice of each turn. */
 function inTurn<T>(work: () => Promise<T>): Promise<T> {
-  const done = last.then(work);
+  if (waiting === mostWaiting) {
+    throw new StoreError(
+      "overloaded",
+      "Too many searches are waiting; try again later.",
+    );
+  }
+  waiting++;
+  const done = last.then(() => {
+    waiting--;
+    return work();
+  });
   last = done.catch(() => {});
   return done;
 }

@@ -53,8 +53,9 @@ export type {
 } from "./options.ts";
 export { repairStore } from "./repair.ts";
 export type { Repair } from "./repair.ts";
-export { compareValues } from "./ordered-index.ts";
-export type { Column, Order } from "./ordered-index.ts";
+export { compareValues } from "./row-order.ts";
+export type { Order } from "./ordered-index.ts";
+export type { Column } from "./row-order.ts";
 export { Orders } from "./orders.ts";
 export type { Source } from "./orders.ts";
 export type { Document, Json, Row } from "./row.ts";

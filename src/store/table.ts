@@ -18,6 +18,11 @@ export interface TableDeclaration {
   readonly indexes?: Readonly<Record<string, KeyOf>>;
 }
 
+/** Takes what a change made of a row: undefined where it was not there, or is no more. */
+export interface Follower {
+  move(before: Row | undefined, after: Row | undefined): void;
+}
+
 /** The records of one collection, for reading. */
 export interface Table {
   readonly name: string;
@@ -32,9 +37,9 @@ export interface Table {
   get(id: number): Row | undefined;
   /** All rows of this moment, ascending by id. */
   rows(): readonly Row[];
-  /** Tells an index of every change from now on, until {@linkcode unfollow}. */
-  follow(index: OrderedIndex): void;
-  unfollow(index: OrderedIndex): void;
+  /** Tells of every change from now on, until {@linkcode unfollow}. */
+  follow(follower: Follower): void;
+  unfollow(follower: Follower): void;
   /** The rows with this key of a declared index, ascending by id. */
   find(property: string, key: string | number): Iterable<Row>;
   /** How many rows have this key of a declared index. */
@@ -166,7 +171,7 @@ export class StoredTable implements Table {
   readonly byId = new OrderedIndex([]);
   readonly #rows = new Map<number, Row>();
   readonly #indexes: readonly Index[];
-  readonly #followers = new Set<OrderedIndex>();
+  readonly #followers = new Set<Follower>();
   lastId = 0;
   lastSeq = 0;
 
@@ -189,12 +194,12 @@ export class StoredTable implements Table {
     return this.byId.slice(0, this.byId.size);
   }
 
-  follow(index: OrderedIndex): void {
-    this.#followers.add(index);
+  follow(follower: Follower): void {
+    this.#followers.add(follower);
   }
 
-  unfollow(index: OrderedIndex): void {
-    this.#followers.delete(index);
+  unfollow(follower: Follower): void {
+    this.#followers.delete(follower);
   }
 
   find(property: string, key: string | number): Iterable<Row> {

@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { compareValues, OrderedIndex } from "../../src/store/ordered-index.ts";
+import { OrderedIndex } from "../../src/store/ordered-index.ts";
+import { compareValues } from "../../src/store/row-order.ts";
 import type { Json, Row } from "../../src/store/row.ts";
 
 const columns = [
