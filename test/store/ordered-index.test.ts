@@ -87,6 +87,59 @@ for (const seed of [1, 2, 3]) {
   });
 }
 
+for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
+  test(`${count} rows at once are what they are one by one, and go on from there`, () => {
+    const below = numbers(seed);
+    const rows = Array.from({ length: count }, (_, place) => {
+      const name = names[below(names.length)] ?? null;
+      return rowOf(place + 1, { name, ...(below(2) && { zoo_id: below(9) }) });
+    });
+    const index = new OrderedIndex(columns, ({ id }) => id % 7 > 0);
+    // Some come twice, and in any order.
+    const twice = [...rows, ...rows.filter(() => below(10) === 0)];
+    const mixed = twice.map((row) => ({ row, at: below(1e9) }))
+      .sort((a, b) => a.at - b.at).map(({ row }) => row);
+    for (const _ of index.fill(mixed));
+    const sorted = rows.filter(({ document: { id } }) => id % 7 > 0)
+      .sort(compareRows);
+    assert.equal(index.size, sorted.length);
+    assert.deepEqual(index.slice(0, Infinity), sorted);
+    const [from, to] = [below(count + 1), below(count + 1)];
+    assert.deepEqual(index.slice(from, to), sorted.slice(from, to));
+    for (const row of rows) index.move(row, undefined);
+    assert.equal(index.size, 0);
+    for (const row of rows.slice(0, 1000)) index.move(undefined, row);
+    const some = sorted.filter(({ document: { id } }) => id <= 1000);
+    assert.deepEqual(index.slice(0, Infinity), some);
+  });
+}
+
+test("one row that comes many times counts once", () => {
+  const index = new OrderedIndex(columns);
+  const row = rowOf(7, { name: "a" });
+  for (const _ of index.fill(Array.from({ length: 5000 }, () => row)));
+  assert.deepEqual(index.slice(0, 9), [row]);
+});
+
+test("a folded column orders texts by their lower case", () => {
+  const texts = ["b", "B", "a", "\u{10400}", "\uFFFD", "\u{10428}", "A", "Ä"];
+  const rows = texts.map((name, at) => rowOf(at + 1, { name }));
+  const inserted = new OrderedIndex([
+    { name: "name", default: null, folded: true },
+  ]);
+  for (const row of rows) inserted.move(undefined, row);
+  const filled = new OrderedIndex([
+    { name: "name", default: null, folded: true },
+  ]);
+  for (const _ of filled.fill(rows));
+  for (const index of [inserted, filled]) {
+    const ids = index.slice(0, Infinity).map(({ document: { id } }) => id);
+    assert.deepEqual(ids, [3, 7, 1, 2, 8, 5, 4, 6]);
+    assert.equal(index.rank(["b"], -Infinity), 2);
+    assert.equal(index.rank(["b\udfff"], -Infinity), 4);
+  }
+});
+
 test("rows in order, in reverse and from the middle are found again", () => {
   const ids = Array.from({ length: 5000 }, (_, place) => place + 1);
   const inwards = ids.map((id) => id % 2 ? id : 5002 - id);

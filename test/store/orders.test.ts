@@ -2,6 +2,8 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { Order } from "../../src/store/ordered-index.ts";
 import { Orders } from "../../src/store/orders.ts";
+import type { Row } from "../../src/store/row.ts";
+import { compareValues } from "../../src/store/row-order.ts";
 import { StoredTable } from "../../src/store/table.ts";
 
 const columns = [{ name: "name", default: null }];
@@ -64,6 +66,90 @@ test("rows that are outdated when their turn comes are taken as they are by then
   for (const name of ["Zoo 1998", "Zoo 2000", "Zoo 2001"]) {
     assert.ok(!names.has(name));
   }
+});
+
+for (const seed of [1, 2, 3]) {
+  test(`an order that is built while records change has them all (seed ${seed})`, async () => {
+    let state = seed;
+    const below = (end: number) => {
+      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+      return Math.floor(state / 2 ** 32 * end);
+    };
+    const table = new StoredTable({ name: "zoos" });
+    const put = (id: number, seq: number) =>
+      table.put({ id, name: below(9) ? `${below(50)}` : null }, seq);
+    for (let id = 1; id <= 20_000; id++) put(id, id);
+    const orders = new Orders(table);
+    const gathering = orders.gather(orders.all(), {
+      columns,
+      where: ({ name }) => name !== "7",
+      use: (found) => found.slice(0, Infinity),
+    });
+    const building = orders.obtain(columns);
+    let done = false;
+    const finished = Promise.all([gathering, building]).then(() => done = true);
+    let seq = 20_000;
+    let wanted: unknown;
+    const expected = () =>
+      table.rows().filter(({ document: { name } }) => name !== "7")
+        .toSorted((a, b) =>
+          compareValues(a.document["name"] ?? null, b.document["name"] ?? null)
+        );
+    const settled = Promise.resolve(gathering).then(() => wanted = expected());
+    while (!done) {
+      for (let count = below(200); count > 0; count--) {
+        const id = 1 + below(21_000);
+        const undo = below(2) ? put(id, ++seq) : table.delete(id, ++seq);
+        if (below(2) === 0) table.restore(undo);
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await Promise.all([finished, settled]);
+    assert.ok(seq > 20_000);
+    assert.deepEqual(await gathering, wanted);
+    const order = await building;
+    assert.equal(order.size, table.size);
+    const names = (rows: readonly Row[]) =>
+      rows.map(({ document }) => document);
+    const sorted = table.rows().toSorted((a, b) =>
+      compareValues(a.document["name"] ?? null, b.document["name"] ?? null)
+    );
+    assert.deepEqual(names(order.slice(0, Infinity)), names(sorted));
+  });
+}
+
+test("work that waits is refused beyond a bound, and ends where it is told to", async () => {
+  const table = tableOf(2000);
+  const orders = new Orders(table);
+  let followers = 0;
+  const { follow, unfollow } = table;
+  table.follow = (follower) => {
+    followers++;
+    follow.call(table, follower);
+  };
+  table.unfollow = (follower) => {
+    followers--;
+    unfollow.call(table, follower);
+  };
+  const gather = (check?: () => void) =>
+    orders.gather(orders.all(), {
+      columns,
+      where: () => true,
+      use: ({ size }) => size,
+      ...(check && { check }),
+    });
+  const gone = () => {
+    throw new Error("nobody waits");
+  };
+  const started = gather(gone);
+  const waiting = Array.from({ length: 31 }, () => gather());
+  const overloaded = { code: "overloaded", message: /searches/ };
+  assert.throws(() => gather(), overloaded);
+  assert.throws(() => orders.obtain(columns), overloaded);
+  await assert.rejects(async () => await started, /nobody waits/);
+  assert.deepEqual(await Promise.all(waiting), waiting.map(() => 2000));
+  assert.equal(followers, 0);
+  assert.equal((await orders.obtain(columns)).size, 2000);
 });
 
 test("what has been gathered, or was not asked for in a long time, is let go", () => {

@@ -1,0 +1,133 @@
+/** What a server does with more searches than it can carry out at once. */
+
+import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { openDataFolder } from "../../src/commands.ts";
+import {
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+
+// At most one search is under way and 32 wait.
+const most = 33;
+
+const count = 60_000;
+let parent: string;
+let server: Server;
+
+before(async () => {
+  parent = await temporaryFolder();
+  const folder = join(parent, "store");
+  const store = await openDataFolder(folder, () => {});
+  const at = "2026-01-01T00:00:00.000Z";
+  const times = { created_at: at, updated_at: at };
+  const zoo = { name: "Tierpark", city: "Berlin", country: "DE" };
+  await store.commit([["put", "zoos", { id: 1, ...zoo, ...times }]], 0);
+  await store.commit(
+    Array.from({ length: count }, (_, place) => {
+      const id = place + 1;
+      const name = id === count ? "Zora" : `Animal ${id}`;
+      const own = { zoo_id: 1, animal_type_id: 1, name };
+      return ["put", "animals", { id, ...own, ...times }];
+    }),
+    0,
+  );
+  await store.close();
+  server = await start({ folder });
+});
+
+after(async () => {
+  await server.stop();
+  await removeFolder(parent);
+});
+
+/** Connections that have asked nothing yet. */
+function open(number: number): Promise<Socket[]> {
+  return Promise.all(
+    Array.from({ length: number }, async () => {
+      const socket = connect(server.port, "127.0.0.1");
+      await once(socket, "connect");
+      return socket;
+    }),
+  );
+}
+
+/** Starts a search on each of them. */
+function search(sockets: readonly Socket[]): void {
+  for (const socket of sockets) {
+    socket.write(
+      "GET /v1/animals?name:contains=ZORA HTTP/1.1\r\n" +
+        "Host: a.example\r\nConnection: close\r\n\r\n",
+    );
+  }
+}
+
+/** What comes until the server closes: the status, the header, the body. */
+async function receive(socket: Socket) {
+  let text = "";
+  for await (const part of socket.setEncoding("utf8")) text += part;
+  const [head = "", body = ""] = text.split("\r\n\r\n");
+  return { status: Number(head.slice(9, 12)), head, body: JSON.parse(body) };
+}
+
+test("too many searches at once are refused, and nothing else", async () => {
+  const sockets = await open(80);
+  const answers = sockets.map(receive);
+  search(sockets);
+  const record = await server.request("GET", `/v1/animals/${count}`);
+  assert.equal(record.status, 200);
+  assert.equal(record.body.name, "Zora");
+  let found = 0;
+  let refused = 0;
+  for (const { status, head, body } of await Promise.all(answers)) {
+    if (status === 200) {
+      found++;
+      assert.match(head, /^X-Total-Count: 1$/m);
+      assert.equal(body[0].id, count);
+      continue;
+    }
+    refused++;
+    assert.equal(status, 503);
+    assert.equal(body.errorCode, 50302);
+    assert.match(body.errorMsg, /^Too many searches are waiting/);
+    assert.match(head, /^Retry-After: \d+$/m);
+  }
+  assert.ok(found >= most, `${found}`);
+  assert.ok(refused > 0);
+  const path = "/v1/animals?name:contains=ZORA";
+  const again = await server.request("GET", path);
+  assert.equal(again.headers.get("x-total-count"), "1");
+});
+
+test("a search stops when the one who asked has hung up", async () => {
+  /** How long a search takes behind those that others began. */
+  const time = async (leave: (sockets: readonly Socket[]) => void) => {
+    const [own, ...others] = await open(most);
+    assert.ok(own !== undefined);
+    search(others);
+    // Answered when all that was sent before it has been read.
+    await server.request("GET", "/v1/zoos/1");
+    const begun = performance.now();
+    leave(others);
+    search([own]);
+    const { status, body } = await receive(own);
+    assert.equal(status, 200);
+    assert.equal(body[0].id, count);
+    return performance.now() - begun;
+  };
+  const behindAll = await time((others) => {
+    for (const socket of others) socket.resume();
+  });
+  const alone = await time((others) => {
+    for (const socket of others) socket.destroy();
+  });
+  assert.ok(alone < behindAll / 2, `${alone} ms and ${behindAll} ms`);
+  const record = await server.request("GET", "/v1/zoos/1");
+  assert.equal(record.status, 200);
+  assert.doesNotMatch(server.output(), /error/i);
+});
