@@ -92,7 +92,7 @@ export class OrderedIndex implements Order {
    * by one. It yields after each little while. A row may come twice.
    */
   *fill(rows: Iterable<Row>): Generator<undefined> {
-    const found = new Pile();
+    const found = new Pile(this.#order);
     let count = 0;
     for (const row of rows) {
       const fits = this.#where?.(row.document) ?? true;
@@ -101,7 +101,7 @@ export class OrderedIndex implements Order {
     }
     let nodes: Node[] = [];
     let rest: Row[] = [];
-    for (const part of sort(found, this.#order)) {
+    for (const part of sort(found)) {
       for (const { row } of part) {
         if (rest.at(-1)?.document.id !== row.document.id) rest.push(row);
       }

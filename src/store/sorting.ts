@@ -16,16 +16,31 @@ const piles = 64;
 
 /** Rows with their keys, in two lists: a million pairs would be much to keep. */
 export class Pile {
+  readonly order: RowOrder;
   readonly #rows: Row[] = [];
   readonly #keys: Json[] = [];
+  #last: Entry | undefined;
+  #ascending = true;
+
+  constructor(order: RowOrder) {
+    this.order = order;
+  }
 
   get size(): number {
     return this.#rows.length;
   }
 
-  add({ row, key }: Entry): void {
-    this.#rows.push(row);
-    this.#keys.push(key);
+  /** Whether they were added in order. */
+  get ascending(): boolean {
+    return this.#ascending;
+  }
+
+  add(entry: Entry): void {
+    this.#ascending &&= this.#last === undefined ||
+      this.order.compare(this.#last, entry) <= 0;
+    this.#last = entry;
+    this.#rows.push(entry.row);
+    this.#keys.push(entry.key);
   }
 
   /** Some of them. */
@@ -42,29 +57,35 @@ export class Pile {
     const at = Math.floor(Math.random() * this.size);
     return this.slice(at, at + 1);
   }
+
+  /** Lets go of them, as they take much memory. */
+  clear(): void {
+    this.#rows.length = 0;
+    this.#keys.length = 0;
+  }
 }
 
-/** Yields the rows in order, part by part; some parts have none. */
-export function* sort(pile: Pile, order: RowOrder): Generator<Entry[]> {
+/** Yields what a pile holds in order, part by part, and leaves it empty; some parts have nothing. */
+export function* sort(pile: Pile): Generator<Entry[]> {
+  const { order, size } = pile;
   const compare = (one: Entry, other: Entry) => order.compare(one, other);
-  if (pile.size <= few) {
-    yield pile.slice(0, few).sort(compare);
-    return;
+  if (size <= few || pile.ascending) {
+    for (let from = 0; from < size; from += few) {
+      yield pile.slice(from, from + few).sort(compare);
+    }
+    return pile.clear();
   }
   const drawn = Array.from({ length: piles - 1 }, () => pile.draw());
   const bounds = drawn.flat().sort(compare);
-  const dealt = Array.from({ length: piles }, () => new Pile());
-  for (let from = 0; from < pile.size; from += few) {
+  const dealt = Array.from({ length: piles }, () => new Pile(order));
+  for (let from = 0; from < size; from += few) {
     for (const entry of pile.slice(from, from + few)) {
       dealt[placeOf(entry, bounds, order)]?.add(entry);
     }
     yield [];
   }
-  for (const each of dealt) {
-    // All in one pile: one row, many times.
-    if (each.size === pile.size) yield each.slice(0, 1);
-    else yield* sort(each, order);
-  }
+  pile.clear();
+  for (const each of dealt) yield* sort(each);
 }
 
 /** How many of the bounds are not behind the entry. */

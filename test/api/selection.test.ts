@@ -14,6 +14,7 @@ const names = [
   "a",
   "b c",
   "ÄB",
+  "b\u{10400}",
 ];
 const kinds = ["Equus", null, "equus"];
 
@@ -211,6 +212,34 @@ test("random queries find what looking at every record finds, while records chan
       return JSON.stringify([`${ids.length}`, ids.slice(offset, end)]);
     });
     assert.ok(possible.includes(got), `${address}: ${got}`);
+  }
+});
+
+test("a text is found by its beginning, however it goes on", async (t) => {
+  const running = await start(t);
+  const below = numbers(11);
+  const ends = ["", " x", "\uFFFD", "\u{10400}", "\u{10FFFF}\u{10FFFF}", "Ä"];
+  const puts = Array.from({ length: 2000 }, (_, place): Operation => {
+    const name = `${place % 35 ? "Other" : "Bär"}${ends[place % 6]}`;
+    return ["put", "animals", { ...animal(place + 1, below), name }];
+  });
+  await running.store.commit([...zoos(), ...puts], 1);
+  const all = puts.map(([, , document]) => document as Document);
+  for (const beginning of ["b", "BÄR", "bär ", "bär\uFFFD", "bär\u{10400}"]) {
+    for (const sortby of ["id", "name", "weight_kg"]) {
+      const parameters = new URLSearchParams({
+        "name:starts": beginning,
+        "weight_kg:gt": "1",
+        sortby,
+      });
+      const answer = await running.request(
+        "GET",
+        `/v1/animals?${query(parameters)}`,
+      );
+      const ids = answer.body.map(({ id }: { id: number }) => id);
+      assert.ok(ids.length > 0);
+      assert.deepEqual(ids, expected(all, parameters).slice(0, 20));
+    }
   }
 });
 
