@@ -8,7 +8,7 @@
  * - `format`: written by a newer version; nothing was changed.
  * - `read-only`: a disk fault happened; only a restart makes it writable.
  * - `disk-full`: there was no space; nothing was changed.
- * - `overloaded`: too much waits to be written; nothing was changed.
+ * - `overloaded`: too much waits, to be written or searched; nothing was changed.
  * - `outcome-unknown`: the disk failed while this was on its way to it.
  * - `closed`: the store was closed.
  * - `unknown-table`: no table of this name is declared or on the disk.

@@ -100,7 +100,7 @@ export class OrderedIndex implements Order {
       if (++count % chunk === 0) yield;
     }
     let nodes: Node[] = [];
-    let rest: Row[] = [];
+    const rest: Row[] = [];
     for (const part of sort(found)) {
       for (const { row } of part) {
         if (rest.at(-1)?.document.id !== row.document.id) rest.push(row);

@@ -16,7 +16,7 @@ import type { Column } from "./row-order.ts";
 import type { Document, Row } from "./row.ts";
 import type { Follower, Table } from "./table.ts";
 
-/** At a million records each takes about 12 MB. */
+/** At a million records each takes 10 to 13 MB. */
 const mostKept = 8;
 
 /** How long a slice may take, in ms. */
