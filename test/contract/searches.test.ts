@@ -122,13 +122,16 @@ test("a search stops when the one who asked has hung up", async () => {
     return performance.now() - begun;
   };
   const behindAll = await time((others) => Promise.all(others.map(receive)));
-  let alone = Infinity;
-  for (let round = 0; round < 3; round++) { // the machine may be busy
-    const taken = await time((others) => {
-      for (const socket of others) socket.destroy();
-    });
-    alone = Math.min(alone, taken);
+  const times: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    times.push(
+      await time((others) => {
+        for (const socket of others) socket.destroy();
+      }),
+    );
   }
+  // The middle one: the machine may be busy, or the last be read first.
+  const alone = times.toSorted((a, b) => a - b)[2] ?? Infinity;
   assert.ok(alone < behindAll / 2, `${alone} ms and ${behindAll} ms`);
   const record = await server.request("GET", "/v1/zoos/1");
   assert.equal(record.status, 200);
