@@ -4,7 +4,6 @@
  */
 
 import { ApiError } from "../http/errors.ts";
-import { formatLinks, type Link } from "../http/headers.ts";
 import { excerpt } from "../http/json.ts";
 import { decodePercent, parseId } from "../http/router.ts";
 import { compareValues } from "../store/store.ts";
@@ -330,19 +329,17 @@ export function pageHeaders(
   const name = byPage ? "page" : "offset";
   const [before, after] = pageAddress(query, { address, name });
   const last = Math.floor((total - 1) / limit) * limit;
-  const links = [link("first", 0)];
+  const number = (to: number) => byPage ? to / limit + 1 : to;
+  const length = before.length + String(number(last)).length + after.length;
+  if (length > maximumAddress) return headers; // of the longest of them
+  const link = (rel: string, to: number) =>
+    `<${before}${number(to)}${after}>; rel="${rel}"`;
+  let links = link("first", 0);
   const previous = Math.min(Math.max(offset - limit, 0), last);
-  if (offset > 0) links.push(link("prev", previous));
-  if (offset + limit < total) links.push(link("next", offset + limit));
-  links.push(link("last", last));
-  if (links.every(({ href }) => href.length <= maximumAddress)) {
-    headers.push("Link", formatLinks(links));
-  }
+  if (offset > 0) links += `, ${link("prev", previous)}`;
+  if (offset + limit < total) links += `, ${link("next", offset + limit)}`;
+  headers.push("Link", `${links}, ${link("last", last)}`);
   return headers;
-
-  function link(rel: Link["rel"], to: number): Link {
-    return { rel, href: before + (byPage ? to / limit + 1 : to) + after };
-  }
 }
 
 /** The address of any page of a query: what stands before and behind the number in it. */
@@ -362,7 +359,7 @@ function pageAddress(
 
 /** Percent-encodes a parameter, but leaves readable what a query may hold as it is. */
 function encode(text: string): string {
-  if (/^\w*$/.test(text)) return text;
+  if (/^[\w.:,/-]*$/.test(text)) return text;
   return encodeURIComponent(text)
     .replaceAll("%3A", ":")
     .replaceAll("%2C", ",")

@@ -114,17 +114,6 @@ function parseWeight(text: string | undefined): number | undefined {
     : undefined;
 }
 
-/** One target of a Link field (RFC 8288 section 3). */
-export interface Link {
-  readonly rel: "first" | "prev" | "next" | "last";
-  readonly href: string;
-}
-
-/** The value of a Link field; addresses must be percent-encoded already. */
-export function formatLinks(links: readonly Link[]): string {
-  return links.map(({ rel, href }) => `<${href}>; rel="${rel}"`).join(", ");
-}
-
 /** What a client would like, as far as we know how to (RFC 7240 section 4). */
 export interface Preferences {
   readonly return?: "minimal" | "representation";

@@ -68,6 +68,9 @@ export class OrderedIndex implements Order {
   }
 
   rank(values: readonly Json[], id: number): number {
+    if (values.length === 0 && !Number.isFinite(id)) {
+      return id < 0 ? 0 : this.size;
+    }
     const bound = { values, id };
     let node = this.#root;
     let rank = 0;

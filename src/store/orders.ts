@@ -165,8 +165,11 @@ export class Orders {
 }
 
 function nameOf(columns: readonly Column[]): string {
-  return columns.map(({ name, folded }) => folded ? `${name}:folded` : name)
-    .join();
+  let all = "";
+  for (const { name, folded } of columns) {
+    all += folded ? `${name}~,` : `${name},`;
+  }
+  return all;
 }
 
 /** All rows of an order by id; it looks anew after each few of them. */

@@ -1,7 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import {
-  formatLinks,
   negotiate,
   parseMediaType,
   parsePrefer,
@@ -120,16 +119,6 @@ test("of several types the one that is wished for most is chosen, of equals the 
   for (const [accept, chosen] of table) {
     assert.equal(negotiate(accept, offers), chosen, `${accept}`);
   }
-});
-
-test("links are written with their relation (RFC 8288)", () => {
-  assert.equal(
-    formatLinks([
-      { rel: "first", href: "/a?x=1" },
-      { rel: "last", href: "/a?x=2" },
-    ]),
-    '</a?x=1>; rel="first", </a?x=2>; rel="last"',
-  );
 });
 
 test("preferences are parsed, and the first of a name counts (RFC 7240 section 2)", () => {
