@@ -385,9 +385,8 @@ export class Records {
       ...this.#consequences({ previous, next }),
       ...call.remember?.(answer) ?? [],
     ];
+    // The text is not kept: it would be memory for what may never be read.
     const row = this.put(next, { others, by: call.caller?.id ?? 0 });
-    row.text = draft.text;
-    row.validators = draft.validators;
     return { ...answer, seq: row.seq };
   }
 
