@@ -51,14 +51,17 @@ describe("the tour", () => {
   after(() => server.stop());
 
   test("answers every command with the status that its comment names", async () => {
-    const script = blocks("A tour", "sh").join("\n")
+    const sections = ["A tour", "The web's own rules"];
+    const script = sections.flatMap((section) => blocks(section, "sh")).join(
+      "\n",
+    )
       .replaceAll("http://localhost:3000", server.origin)
       // Between the commands, lines that tell where an answer begins.
       .replace(/^# (\d{3}): .*$/gm, "\nprintf '\\n=== $1 ===\\n'")
       .replaceAll("curl -i", "curl -is");
     const output = await shell(script, { ADMIN_PASSWORD: adminPassword });
     const answers = output.split(/\n=== (?=\d{3} ===\n)/).slice(1);
-    assert.equal(answers.length, 23);
+    assert.equal(answers.length, 32);
     for (const answer of answers) {
       const [, expected, status] =
         /^(\d{3}) ===\nHTTP\/1\.1 (\d{3}) /.exec(answer) ?? [];
