@@ -165,7 +165,9 @@ function route(
       const allowed = methods.filter(([, { access }]) =>
         may(caller?.role, access)
       );
-      const writes = allowed.some(([, { consumes }]) => consumes);
+      const writes = allowed.some(([, { consumes, takesForm }]) =>
+        consumes && !takesForm
+      );
       const body = JSON.stringify({
         methods: methodsOf(allowed),
         writable: writes ? writable : [],
