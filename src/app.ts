@@ -368,21 +368,25 @@ function checkContentType(
     );
   }
   const field = headers["content-type"];
+  if (field === undefined && method === "QUERY") { // RFC 10008 section 2
+    throw new ApiError(
+      40000,
+      `The request must have a Content-Type: ${allowed.join(" or ")}.`,
+    );
+  }
   if (field !== undefined && allowed.includes(field)) return;
   // What has no content has no type either: that is for the next step to tell.
   if (field === undefined && !hasBody(request)) return;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && allowed.includes(type.type) && charset === "utf-8") return;
-  const name = method === "PATCH"
-    ? "Accept-Patch"
-    : method === "QUERY"
-    ? "Accept-Query"
-    : "Accept-Post";
+  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
   throw new ApiError(
     41500,
     `The Content-Type must be ${allowed.join(" or ")}, in UTF-8.`,
-    method === "PUT" ? {} : { headers: [name, allowed.join(", ")] },
+    method === "PUT" || method === "QUERY" // QUERY's field is the route's
+      ? {}
+      : { headers: [name, allowed.join(", ")] },
   );
 }
 
