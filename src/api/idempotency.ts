@@ -60,8 +60,9 @@ export class Idempotency {
     carryOut: (remember: Remember) => Result | Promise<Result>,
   ): Result | Promise<Result> {
     const hash = createHash("sha256").update(body).digest("base64url");
-    const [kept] = this.#table.find("key", key);
-    if (kept !== undefined && !this.#isPast(kept.document)) {
+    const [...known] = this.#table.find("key", key);
+    const kept = known.find(({ document }) => !this.#isPast(document));
+    if (kept !== undefined) {
       return answerOf(kept.document, { hash, seq: kept.seq });
     }
     if (this.#running.has(key)) throw new ApiError(40902);
