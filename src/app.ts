@@ -123,8 +123,8 @@ export class Application {
     const caller = operation.ignoresCredentials
       ? undefined
       : this.#authentication.identify(headers.authorization);
-    authorize(caller, operation.access);
     exchange.caller = caller;
+    authorize(caller, operation.access);
     if (isSafe(method)) checkAccept(headers.accept);
     const { ignoresCredentials, consumes, takesForm } = operation;
     const sent = parseParameters(target.query);

@@ -270,3 +270,23 @@ describe("preconditions in the order of RFC 9110 section 13.2.2", () => {
     });
   }
 });
+
+test("Cache-Control is private for who is signed in, whatever the answer", async () => {
+  const json = { username: "viewer", password: "the viewer's password" };
+  await server.request("POST", "/v1/users", { token, json });
+  const viewer = await server.signIn(json.username, json.password);
+  for (
+    const [path, status] of [
+      ["/v1/zoos", 200],
+      ["/v1/users", 403],
+      ["/v1/zoos/99", 404],
+      ["/v1/zoos?limit=x", 400],
+    ] as const
+  ) {
+    const signed = await server.request("GET", path, { token: viewer });
+    assert.equal(signed.status, status);
+    assert.equal(signed.headers.get("cache-control"), "private, no-cache");
+    const open = await server.request("GET", path);
+    assert.equal(open.headers.get("cache-control"), "no-cache");
+  }
+});
