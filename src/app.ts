@@ -225,7 +225,7 @@ export class Application {
     const { request, response, id, route, caller } = exchange;
     const { method = "", url } = request;
     const { prefer } = request.headers;
-    const preferred = typeof prefer === "string"
+    const preferred = typeof prefer === "string" && !isSafe(method)
       ? applyPreferences(parsePrefer(prefer), method, answer)
       : answer;
     const { status, headers } = preferred;

@@ -137,6 +137,11 @@ describe("Prefer", () => {
     assert.equal(list.status, 200);
     assert.ok(list.body.length > 0);
     assert.equal(list.headers.get("preference-applied"), null);
+    // What Vary does not name has no say.
+    const strict = { headers: { prefer: "handling=strict" } };
+    const { headers } = await server.request("GET", "/v1/zoos", strict);
+    assert.equal(headers.get("preference-applied"), null);
+    assert.equal(headers.get("vary"), "Accept");
     const short = await post("prefer", { headers: minimal });
     const whole = await post("prefer");
     assert.equal(short.text, "");
