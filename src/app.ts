@@ -11,7 +11,7 @@ import {
 import type { Declaration } from "./api/declaration.ts";
 import { Idempotency } from "./api/idempotency.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
-import type { Call, Result } from "./api/records.ts";
+import type { Call, Remember, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
 import type { Base } from "./config.ts";
@@ -126,7 +126,8 @@ export class Application {
     exchange.caller = caller;
     authorize(caller, operation.access);
     if (isSafe(method)) checkAccept(headers.accept);
-    const { ignoresCredentials, consumes, takesForm } = operation;
+    const { ignoresCredentials, consumes, takesForm, secret = false } =
+      operation;
     const sent = parseParameters(target.query);
     const parameters = operation.parse(sent);
     const key = method === "POST" && !ignoresCredentials
@@ -159,13 +160,16 @@ export class Application {
         return operation.run({ ...call, caller: confirm() }, parameters, {});
       }
       const body = parseJsonObject(bytes);
-      const now = { ...call, caller: confirm() };
-      if (key === undefined) return operation.run(now, parameters, body);
+      const run = (remember?: Remember) =>
+        operation.run(
+          { ...call, caller: confirm(), remember },
+          parameters,
+          body,
+        );
+      if (key === undefined) return run();
+      confirm();
       const whole = `${caller?.id} ${target.path} ${key}`;
-      return this.#idempotency.once(
-        { key: whole, body: bytes },
-        (remember) => operation.run({ ...now, remember }, parameters, body),
-      );
+      return this.#idempotency.once({ key: whole, body: bytes, secret }, run);
     });
   }
 

@@ -100,6 +100,32 @@ test("a repeat is known after a restart", async () => {
   }
 });
 
+test("what is kept of a body with a password is as hard to guess from as that", async () => {
+  const application = await startApplication();
+  try {
+    const { token, store } = application;
+    const headers = { "idempotency-key": "key" };
+    const make = (password: string) =>
+      application.request("POST", "/v1/users", {
+        token,
+        json: { username: "kim", password },
+        headers,
+      });
+    const first = await make("the password of kim");
+    assert.equal(first.status, 201, first.text);
+    assert.equal((await make("the password of kim")).text, first.text);
+    assert.equal((await make("another password")).body.errorCode, 42201);
+    await post(application, token, "key");
+    const hashes = store.table("answers").rows().map(({ document }) =>
+      String(document["hash"]).split("$")[0]
+    );
+    assert.equal(hashes.length, 2);
+    assert.equal(hashes[0], "scrypt");
+  } finally {
+    await application.stop();
+  }
+});
+
 describe("a key is kept", () => {
   const day = 24 * 60 * 60 * 1000;
 
