@@ -207,11 +207,17 @@ describe("QUERY of a collection", () => {
   });
 
   test("does no harm to a keep-alive connection", async () => {
-    const one = `QUERY /v1/zoos HTTP/1.1\r\nHost: a\r\nContent-Type: ${form}` +
-      "\r\nContent-Length: 7\r\n\r\nlimit=1";
+    const head = `QUERY /v1/zoos HTTP/1.1\r\nHost: a\r\nContent-Type: ${form}`;
+    const one = `${head}\r\nContent-Length: 7\r\n\r\nlimit=1`;
+    const none = `${head}\r\n\r\n`;
+    const chunked = `${head}\r\nTransfer-Encoding: chunked\r\n\r\n` +
+      "3\r\nlim\r\n4\r\nit=1\r\n0\r\n\r\n";
     const last = "GET /v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    const received = await exchange(server.port, one + one + last);
-    assert.equal(received.match(/HTTP\/1.1 200 OK/g)?.length, 3, received);
+    const received = await exchange(
+      server.port,
+      one + none + chunked + one + last,
+    );
+    assert.equal(received.match(/HTTP\/1.1 200 OK/g)?.length, 5, received);
   });
 });
 
