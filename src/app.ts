@@ -11,7 +11,7 @@ import {
 import type { Declaration } from "./api/declaration.ts";
 import { Idempotency } from "./api/idempotency.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
-import type { Call, Result } from "./api/records.ts";
+import type { Call, Remember, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
 import type { Base } from "./config.ts";
@@ -123,10 +123,11 @@ export class Application {
     const caller = operation.ignoresCredentials
       ? undefined
       : this.#authentication.identify(headers.authorization);
-    authorize(caller, operation.access);
     exchange.caller = caller;
+    authorize(caller, operation.access);
     if (isSafe(method)) checkAccept(headers.accept);
-    const { ignoresCredentials, consumes, takesForm } = operation;
+    const { ignoresCredentials, consumes, takesForm, secret = false } =
+      operation;
     const sent = parseParameters(target.query);
     const parameters = operation.parse(sent);
     const key = method === "POST" && !ignoresCredentials
@@ -159,13 +160,16 @@ export class Application {
         return operation.run({ ...call, caller: confirm() }, parameters, {});
       }
       const body = parseJsonObject(bytes);
-      const now = { ...call, caller: confirm() };
-      if (key === undefined) return operation.run(now, parameters, body);
+      const run = (remember?: Remember) =>
+        operation.run(
+          { ...call, caller: confirm(), remember },
+          parameters,
+          body,
+        );
+      if (key === undefined) return run();
+      confirm();
       const whole = `${caller?.id} ${target.path} ${key}`;
-      return this.#idempotency.once(
-        { key: whole, body: bytes },
-        (remember) => operation.run({ ...now, remember }, parameters, body),
-      );
+      return this.#idempotency.once({ key: whole, body: bytes, secret }, run);
     });
   }
 
@@ -225,7 +229,7 @@ export class Application {
     const { request, response, id, route, caller } = exchange;
     const { method = "", url } = request;
     const { prefer } = request.headers;
-    const preferred = typeof prefer === "string"
+    const preferred = typeof prefer === "string" && !isSafe(method)
       ? applyPreferences(parsePrefer(prefer), method, answer)
       : answer;
     const { status, headers } = preferred;
@@ -368,21 +372,25 @@ function checkContentType(
     );
   }
   const field = headers["content-type"];
+  if (field === undefined && method === "QUERY") { // RFC 10008 section 2
+    throw new ApiError(
+      40000,
+      `The request must have a Content-Type: ${allowed.join(" or ")}.`,
+    );
+  }
   if (field !== undefined && allowed.includes(field)) return;
   // What has no content has no type either: that is for the next step to tell.
   if (field === undefined && !hasBody(request)) return;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && allowed.includes(type.type) && charset === "utf-8") return;
-  const name = method === "PATCH"
-    ? "Accept-Patch"
-    : method === "QUERY"
-    ? "Accept-Query"
-    : "Accept-Post";
+  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
   throw new ApiError(
     41500,
     `The Content-Type must be ${allowed.join(" or ")}, in UTF-8.`,
-    method === "PUT" ? {} : { headers: [name, allowed.join(", ")] },
+    method === "PUT" || method === "QUERY" // QUERY's field is the route's
+      ? {}
+      : { headers: [name, allowed.join(", ")] },
   );
 }
 

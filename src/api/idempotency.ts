@@ -5,13 +5,16 @@
  * tells of, so there is never one without the other, whatever happens.
  */
 
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
+import { hashPassword, verifyPassword } from "../auth/passwords.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Answer } from "../http/server.ts";
 import {
   type Document,
   formatTime,
   type Operation,
+  type Row,
   type Store,
   type TableDeclaration,
 } from "../store/store.ts";
@@ -35,6 +38,8 @@ export interface Repeatable {
   readonly key: string;
   /** Its body, byte for byte. */
   readonly body: Uint8Array;
+  /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
+  readonly secret: boolean;
 }
 
 /** Remembers answers by their keys. */
@@ -56,16 +61,22 @@ export class Idempotency {
    * the first request is still under way
    */
   once(
-    { key, body }: Repeatable,
+    { key, body, secret }: Repeatable,
     carryOut: (remember: Remember) => Result | Promise<Result>,
   ): Result | Promise<Result> {
-    const hash = createHash("sha256").update(body).digest("base64url");
-    const [kept] = this.#table.find("key", key);
-    if (kept !== undefined && !this.#isPast(kept.document)) {
-      return answerOf(kept.document, { hash, seq: kept.seq });
+    const [...known] = this.#table.find("key", key);
+    const kept = known.find(({ document }) => !this.#isPast(document));
+    if (kept !== undefined) {
+      const same = isOf(String(kept.document["hash"]), body);
+      const answer = (same: boolean) => answerOf(kept, same);
+      return same instanceof Promise ? same.then(answer) : answer(same);
     }
     if (this.#running.has(key)) throw new ApiError(40902);
-    const result = carryOut((answer) => this.#remember(key, hash, answer));
+    const runWith = (hash: string) =>
+      carryOut((answer) => this.#remember(key, hash, answer));
+    const result = secret
+      ? hashPassword(textOf(body)).then(runWith)
+      : runWith(digest(body));
     if (!(result instanceof Promise)) return result;
     this.#running.add(key);
     return result.finally(() => this.#running.delete(key));
@@ -105,11 +116,25 @@ export class Idempotency {
   }
 }
 
-function answerOf(
-  { status, headers, body, hash: kept }: Document,
-  { hash, seq }: { readonly hash: string; readonly seq: number },
-): Result {
-  if (hash !== kept) throw new ApiError(42201);
+function digest(body: Uint8Array): string {
+  return createHash("sha256").update(body).digest("base64url");
+}
+
+/** A character a byte, so that no two bodies are one text. */
+function textOf(body: Uint8Array): string {
+  return Buffer.from(body).toString("latin1");
+}
+
+/** Whether a kept hash is that of a body. */
+function isOf(hash: string, body: Uint8Array): boolean | Promise<boolean> {
+  return hash.startsWith("scrypt$")
+    ? verifyPassword(textOf(body), hash)
+    : digest(body) === hash;
+}
+
+function answerOf({ document, seq }: Row, same: boolean): Result {
+  if (!same) throw new ApiError(42201);
+  const { status, headers, body } = document;
   return {
     status: Number(status),
     headers: Array.isArray(headers) ? headers.map(String) : [],

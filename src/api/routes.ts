@@ -40,6 +40,8 @@ export interface Operation<P = unknown> {
   readonly consumes?: readonly string[];
   /** Set where the parameters are in the body, as a form. */
   readonly takesForm?: true;
+  /** Set where a password can be in the body. */
+  readonly secret?: boolean;
   /** Carries it out. A method, so that an operation of any `P` is an operation. */
   run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
 }
@@ -165,7 +167,9 @@ function route(
       const allowed = methods.filter(([, { access }]) =>
         may(caller?.role, access)
       );
-      const writes = allowed.some(([, { consumes }]) => consumes);
+      const writes = allowed.some(([, { consumes, takesForm }]) =>
+        consumes && !takesForm
+      );
       const body = JSON.stringify({
         methods: methodsOf(allowed),
         writable: writes ? writable : [],
@@ -268,6 +272,7 @@ function collectionRoute(records: Records, through?: Relation): Route {
     access: access.write,
     parse: none,
     consumes: json,
+    secret: collection.properties.some(({ kind }) => kind === "secret"),
     run: (call, _, body) => records.create(call, body, through),
   };
   return route({ GET: get, QUERY: queryOf(get), POST: post }, {

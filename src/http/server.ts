@@ -79,7 +79,10 @@ export function send(response: Response, answer: Answer): void {
   const fields = [...headers];
   const length = body === undefined ? 0 : Buffer.byteLength(body);
   if (body !== undefined || stream) fields.push("Content-Type", type);
-  if (body !== undefined) fields.push("Content-Length", String(length));
+  // Without a length node:http would send chunks.
+  if (!stream && status !== 204 && status !== 304) {
+    fields.push("Content-Length", String(length));
+  }
   if (response.channel.ending) fields.push("Connection", "close");
   else if (asked.connection === undefined && httpVersion === "1.1") {
     // What node:http says by itself, without its Keep-Alive field.

@@ -580,7 +580,7 @@ describe("authorizations", () => {
     const cases: [string, string, string[]][] = [
       ["PUT", "/v1/authorizations/1", ["DELETE", "GET"]],
       ["PATCH", "/v1/authorizations/1", ["DELETE", "GET"]],
-      ["DELETE", "/v1/authorizations", ["GET", "POST"]],
+      ["DELETE", "/v1/authorizations", ["GET", "POST", "QUERY"]],
       ["PUT", "/v1/user", ["GET", "PATCH"]],
       ["DELETE", "/v1/user", ["GET", "PATCH"]],
     ];
