@@ -125,7 +125,7 @@ export class Application {
       : this.#authentication.identify(headers.authorization);
     exchange.caller = caller;
     authorize(caller, operation.access);
-    if (isSafe(method)) checkAccept(headers.accept);
+    if (isSafe(method)) checkAccept(headers.accept, operation.offers);
     const { ignoresCredentials, consumes, takesForm, secret = false } =
       operation;
     const sent = parseParameters(target.query);
@@ -348,12 +348,14 @@ function idempotencyKey(request: Request): string | undefined {
 }
 
 /** RFC 9110 section 15.5.7. Who takes RFC 9457's JSON means our errors; the rest is JSON. */
-function checkAccept(accept: string | undefined): void {
-  const types = ["application/json", "application/problem+json"];
-  if (negotiate(accept, types) !== undefined) return;
+function checkAccept(
+  accept: string | undefined,
+  offers: readonly string[] = ["application/json", "application/problem+json"],
+): void {
+  if (negotiate(accept, offers) !== undefined) return;
   throw new ApiError(
     40600,
-    "The format asked for is not available: this address has application/json.",
+    `The format asked for is not available: this address has ${offers[0]}.`,
   );
 }
 

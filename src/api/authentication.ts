@@ -23,6 +23,8 @@ export interface Caller {
   readonly role: Role;
   /** The id of the authorization that the token names. */
   readonly authorization: number;
+  /** When the token expires, in seconds since 1970. */
+  readonly expires: number;
 }
 
 /** How many verified tokens are kept, and how long their fields may be, in characters. */
@@ -73,9 +75,9 @@ export class Authentication {
    */
   identify(authorization: string | undefined): Caller | undefined {
     if (authorization === undefined) return undefined;
-    const { sub, jti } = this.#known(authorization) ??
+    const { sub, jti, exp } = this.#known(authorization) ??
       this.#verify(authorization);
-    return this.#look(sub, jti);
+    return this.#look(sub, jti, exp);
   }
 
   /**
@@ -125,13 +127,16 @@ export class Authentication {
    * The same caller as of now: bodies arrive slowly and passwords are hashed
    * slowly, and meanwhile the authorization may have ended or the role changed.
    *
-   * @throws {ApiError} 40104, 40102
+   * @throws {ApiError} 40104, 40103, 40102
    */
   confirm(caller: Caller | undefined): Caller | undefined {
-    return caller && this.#look(caller.id, caller.authorization);
+    if (caller === undefined) return undefined;
+    const { id, authorization, expires } = caller;
+    if (this.#now() / 1000 >= expires) throw invalidToken(40103);
+    return this.#look(id, authorization, expires);
   }
 
-  #look(sub: number, jti: number): Caller {
+  #look(sub: number, jti: number, expires: number): Caller {
     const authorizations = this.#store.table("authorizations");
     const known = authorizations.get(jti);
     if (known === undefined) {
@@ -147,7 +152,7 @@ export class Authentication {
         "The token is not valid: sub: it does not own the jti.",
       );
     }
-    return { id: sub, role, authorization: jti };
+    return { id: sub, role, authorization: jti, expires };
   }
 }
 

@@ -52,7 +52,9 @@ export interface Call {
   readonly address: string;
   readonly method: string;
   /** Its preconditions are looked at when the record is at hand. */
-  readonly headers: ConditionalRequest["headers"];
+  readonly headers: ConditionalRequest["headers"] & {
+    readonly "last-event-id"?: string | undefined;
+  };
   /** Set where its answer is to be kept with what it does. */
   readonly remember?: Remember | undefined;
   /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
@@ -562,7 +564,7 @@ export class Records {
 }
 
 /** A row that is not in its table yet. */
-function draftOf(document: Document): Row {
+export function draftOf(document: Document): Row {
   return { document, seq: 0, text: undefined, validators: undefined };
 }
 

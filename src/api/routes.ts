@@ -23,6 +23,7 @@ import {
   parseFields,
   parseQuery,
 } from "./query.ts";
+import { Events } from "./events.ts";
 import { answersTable } from "./idempotency.ts";
 import { type Call, Records, type Result } from "./records.ts";
 import { recordSchema } from "./representation.ts";
@@ -38,6 +39,8 @@ export interface Operation<P = unknown> {
   readonly parse: (parameters: Parameters) => P;
   /** The media types that its body may have; undefined where it takes none. */
   readonly consumes?: readonly string[];
+  /** The media types that it answers with; JSON, where it is left out. */
+  readonly offers?: readonly string[];
   /** Set where the parameters are in the body, as a form. */
   readonly takesForm?: true;
   /** Set where a password can be in the body. */
@@ -109,7 +112,8 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
     router.add(`${base.path}v1/${path}`, route);
 
   const names = declarations.map(({ name }) => name);
-  const root = rootRoute(prefix, ["authorizations", "users", ...names]);
+  const others = ["authorizations", "users", "events"];
+  const root = rootRoute(prefix, [...others, ...names]);
   router.add(base.path, root);
   if (base.path !== "/") router.add(base.path.slice(0, -1), root);
   add("", root);
@@ -117,8 +121,9 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
 
   router.add(`${base.path}health`, healthRoute(store));
 
-  for (const { name } of [...declarations, users]) {
-    const own = records(name);
+  const listed = [...declarations, users].map(({ name }) => records(name));
+  for (const own of listed) {
+    const { name } = own.collection;
     add(name, collectionRoute(own));
     add(`${name}/:id`, recordRoute(own));
     const seen = new Set<Collection>();
@@ -129,6 +134,7 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
       add(`${parent.to.name}/:id/${name}/:id`, recordRoute(own, parent));
     }
   }
+  add("events", eventsRoute(new Events(store, listed)));
   add("user", ownUserRoute(records("users")));
   const own = records("authorizations");
   const signingIn = new Authorizations(own, options);
@@ -252,6 +258,17 @@ function healthRoute(store: Store): Route {
       const headers = ["Cache-Control", "no-store"];
       return { status: writable ? 200 : 503, headers, body, seq: 0 };
     },
+  };
+  return route({ GET: get }, {});
+}
+
+/** What changes, to whoever listens. */
+function eventsRoute(events: Events): Route {
+  const get: Operation = {
+    access: "viewer",
+    offers: ["text/event-stream"],
+    parse: none,
+    run: (call) => events.open(call),
   };
   return route({ GET: get }, {});
 }

@@ -12,7 +12,7 @@ import {
   STATUS_CODES,
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { Duplex, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ApiError, errorBody, errorType, problemBody } from "./errors.ts";
 import { requestId } from "./request-id.ts";
@@ -34,6 +34,8 @@ interface Channel {
 /** What a request is answered through. */
 export class Response extends ServerResponse<Request> {
   channel: Channel = { response: this, ending: false };
+  /** Whether it goes on until somebody hangs up. */
+  live = false;
 }
 
 /** An answer before it is sent. */
@@ -47,6 +49,8 @@ export interface Answer {
   readonly type?: string | undefined;
   /** In the place of `body`: parts that are made as fast as the client takes them; ended with `return` when it goes. */
   readonly stream?: (() => AsyncIterable<string>) | undefined;
+  /** In the place of `body`: what writes as long as the connection lasts, and ends when it closes. */
+  readonly live?: ((to: Writable) => Promise<void>) | undefined;
 }
 
 /** The largest request body, in bytes. */
@@ -74,13 +78,14 @@ export function errorAnswer(error: ApiError, accept?: string): Answer {
  * none a 204 (section 15.3.5).
  */
 export function send(response: Response, answer: Answer): void {
-  const { status, headers, body, stream, type = contentType } = answer;
+  const { status, headers, body, stream, live, type = contentType } = answer;
   const { method, httpVersion, headers: asked } = response.req;
   const fields = [...headers];
   const length = body === undefined ? 0 : Buffer.byteLength(body);
-  if (body !== undefined || stream) fields.push("Content-Type", type);
+  const open = stream ?? live;
+  if (body !== undefined || open) fields.push("Content-Type", type);
   // Without a length node:http would send chunks.
-  if (!stream && status !== 204 && status !== 304) {
+  if (!open && status !== 204 && status !== 304) {
     fields.push("Content-Length", String(length));
   }
   if (response.channel.ending) fields.push("Connection", "close");
@@ -89,7 +94,11 @@ export function send(response: Response, answer: Answer): void {
     fields.push("Connection", "keep-alive");
   }
   response.writeHead(status, fields);
-  if (stream && method !== "HEAD") {
+  if (live && method !== "HEAD") {
+    response.live = true;
+    response.channel.response = response; // what was sent behind it never counts
+    live(response).catch(() => response.destroy());
+  } else if (stream && method !== "HEAD") {
     // What ends early looks it: the last chunk is missing (RFC 9112 section 8).
     pipeline(stream, response).catch(() => response.destroy());
   } else if (method === "HEAD" || body === undefined) response.end();
@@ -178,6 +187,11 @@ export function listen(
   server.on("request", (request, response) => {
     const channel = channels.get(request.socket) ?? response.channel;
     const previous = channel.response;
+    // The answer would never come, and those that wait for it would pile up.
+    if (isLive(previous)) {
+      request.socket.destroy();
+      return;
+    }
     channel.response = response;
     response.channel = channel;
     // Requests that were sent without waiting for answers are carried out one
@@ -197,7 +211,8 @@ export function listen(
   server.on("clientError", (error: ParserError, socket) => {
     const channel = channels.get(socket);
     const response = channel?.response;
-    if (channel && response && !response.writableFinished) {
+    if (isLive(response)) socket.destroy();
+    else if (channel && response && !response.writableFinished) {
       // The answer to what came before these bytes is the last one; or they
       // are the body of a request, and then this is its answer.
       channel.ending = true;
@@ -221,8 +236,13 @@ export function listen(
         resolve();
       });
       for (const [socket, channel] of channels) {
-        if (channel.response?.writableFinished === false) channel.ending = true;
-        else socket.destroy();
+        const { response } = channel;
+        if (isLive(response)) response?.end(); // as far as it goes at once
+        else if (response?.writableFinished === false) {
+          channel.ending = true;
+          continue;
+        }
+        socket.destroy();
       }
     });
   }
@@ -235,6 +255,11 @@ export function listen(
       resolve({ port: address.port, close });
     });
   });
+}
+
+/** Whether an answer goes on that has no end of its own. */
+function isLive(response: Response | undefined): boolean {
+  return response?.live === true && !response.writableFinished;
 }
 
 interface ParserError extends Error {

@@ -34,7 +34,12 @@ test("a signature is checked once, all else at each request, and few tokens are 
   const token = tokenOf(1, 2000);
   for (let time = 0; time < 3; time++) {
     const caller = authentication.identify(token);
-    assert.deepEqual(caller, { id: 1, role: "keeper", authorization: 1 });
+    assert.deepEqual(caller, {
+      id: 1,
+      role: "keeper",
+      authorization: 1,
+      expires: 2000,
+    });
   }
   assert.equal(checks, 1);
   await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
@@ -55,5 +60,9 @@ test("a signature is checked once, all else at each request, and few tokens are 
   assert.throws(() => authentication.identify(token), refused(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);
+  const confirm = (expires: number) =>
+    authentication.confirm({ id: 1, role: "admin", authorization: 2, expires });
+  assert.throws(() => confirm(3999), refused(40103));
+  assert.equal(confirm(4000)?.expires, 4000);
   assert.throws(() => authentication.identify(late), refused(40103));
 });
