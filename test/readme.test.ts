@@ -191,6 +191,36 @@ async function tryVisits(main: string): Promise<void> {
   }
 }
 
+test("what changes can be followed, and gone on with, as it says", async () => {
+  const server = await start({
+    args: ["--seed", join(root, "data/seed.json")],
+  });
+  try {
+    const TOKEN = await server.signIn();
+    const json = { name: "Momo" };
+    for (const id of [1, 2]) {
+      const path = `/v1/animals/${id}`;
+      await server.request("PATCH", path, { token: TOKEN, json });
+    }
+    const [script = ""] = blocks("Follow what changes", "sh");
+    const typed = script.replaceAll("http://localhost:3000", server.origin)
+      .replaceAll("curl -N", "timeout 2 curl -sN");
+    const output = await shell(`${typed}\ntrue`, { TOKEN });
+    // The first began behind all changes; the second is given them again.
+    assert.deepEqual(output.match(/^(?:retry|id|event): .*$/gm), [
+      "retry: 1000",
+      "id: 5",
+      "retry: 1000",
+      "id: 4",
+      "event: animals.updated",
+      "id: 5",
+      "event: animals.updated",
+    ]);
+  } finally {
+    await server.stop();
+  }
+});
+
 test("its settings are those that help names", async () => {
   const { stdout } = await run(["help"]);
   const rows = Array.from(
