@@ -13,6 +13,8 @@ import { Idempotency } from "./api/idempotency.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
 import type { Call, Remember, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
+import { linesType } from "./api/representation.ts";
+import type { Once, Tasks } from "./api/tasks.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
 import type { Base } from "./config.ts";
 import { corsHeaders } from "./http/cors.ts";
@@ -35,6 +37,7 @@ import {
   implemented,
   notImplemented,
   receive,
+  receiveParts,
   type Request,
   type Response,
   send,
@@ -57,6 +60,9 @@ export interface ApplicationOptions {
   readonly requireIfMatch?: boolean;
 }
 
+/** The longest body of lines, in bytes. */
+const maximumLines = 1 << 30;
+
 /** A request on its way to its answer. */
 interface Exchange {
   readonly request: Request;
@@ -74,6 +80,7 @@ export class Application {
   readonly #log: Log;
   readonly #corsOrigins: readonly string[];
   readonly #routes: Router<Route>;
+  readonly #tasks: Tasks;
   readonly #authentication: Authentication;
   readonly #idempotency: Idempotency;
 
@@ -84,9 +91,21 @@ export class Application {
     this.#base = base;
     this.#log = log;
     this.#corsOrigins = corsOrigins;
-    this.#routes = buildRoutes({ ...options, requireIfMatch });
+    const { router, tasks } = buildRoutes({ ...options, requireIfMatch });
+    this.#routes = router;
+    this.#tasks = tasks;
     this.#authentication = new Authentication(store, signer, now);
     this.#idempotency = new Idempotency(store, now);
+  }
+
+  /** Goes on with tasks that were left unfinished; to be called before the first request. */
+  async start(): Promise<void> {
+    await this.#tasks.start();
+  }
+
+  /** Ends the work on tasks where it can be gone on with. */
+  async stop(): Promise<void> {
+    await this.#tasks.stop();
   }
 
   /** Answers one request; never throws. */
@@ -111,7 +130,7 @@ export class Application {
 
   /** RFC 9110 leaves the order open; this is ours. The first step that fails answers, and nothing is changed. */
   #decide(exchange: Exchange): Result | Promise<Result> {
-    const { request } = exchange;
+    const { request, response } = exchange;
     const { method = "", url = "", headers } = request;
     checkMessage(request);
     if (method === "OPTIONS" && url === "*") return describeServer();
@@ -125,7 +144,9 @@ export class Application {
       : this.#authentication.identify(headers.authorization);
     exchange.caller = caller;
     authorize(caller, operation.access);
-    if (isSafe(method)) checkAccept(headers.accept, operation.offers);
+    const format = isSafe(method)
+      ? chooseFormat(headers.accept, operation)
+      : undefined;
     const { ignoresCredentials, consumes, takesForm, secret = false } =
       operation;
     const sent = parseParameters(target.query);
@@ -149,10 +170,20 @@ export class Application {
       confirm,
       check,
       method,
+      exports: format === linesType,
       headers,
     };
     if (consumes === undefined) return operation.run(call, parameters, {});
-    checkContentType(request, consumes);
+    const type = checkContentType(request, consumes);
+    const whole = key && `${caller?.id} ${target.path} ${key}`;
+    const once: Once = (body, carryOut) =>
+      whole === undefined
+        ? carryOut()
+        : this.#idempotency.once({ key: whole, body, secret }, carryOut);
+    if (type === linesType && operation.takeLines) {
+      const body = receiveParts(response, { most: maximumLines });
+      return operation.takeLines(call, body, once);
+    }
     return receive(request).then((bytes) => {
       if (takesForm) {
         const parsed = parseFormParameters(bytes, sent);
@@ -166,10 +197,8 @@ export class Application {
           parameters,
           body,
         );
-      if (key === undefined) return run();
-      confirm();
-      const whole = `${caller?.id} ${target.path} ${key}`;
-      return this.#idempotency.once({ key: whole, body: bytes, secret }, run);
+      if (key !== undefined) confirm();
+      return once(bytes, run);
     });
   }
 
@@ -348,22 +377,28 @@ function idempotencyKey(request: Request): string | undefined {
 }
 
 /** RFC 9110 section 15.5.7. Who takes RFC 9457's JSON means our errors; the rest is JSON. */
-function checkAccept(
+function chooseFormat(
   accept: string | undefined,
-  offers: readonly string[] = ["application/json", "application/problem+json"],
-): void {
-  if (negotiate(accept, offers) !== undefined) return;
+  { offers = ["application/json"] }: Operation,
+): string {
+  const errors = offers.includes("application/json")
+    ? ["application/problem+json"]
+    : [];
+  const found = negotiate(accept, [...offers, ...errors]);
+  if (found !== undefined) return found;
   throw new ApiError(
     40600,
-    `The format asked for is not available: this address has ${offers[0]}.`,
+    `The format asked for is not available: this address has ${
+      offers.join(" and ")
+    }.`,
   );
 }
 
-/** RFC 9110 section 15.5.16; with the field that tells what would do, as RFC 5789 section 2.2 advises. */
+/** The media type of the body. RFC 9110 section 15.5.16; with the field that tells what would do, as RFC 5789 section 2.2 advises. */
 function checkContentType(
   request: Request,
   allowed: readonly string[],
-): void {
+): string | undefined {
   const { headers, method } = request;
   const encoding = headers["content-encoding"]?.trim().toLowerCase();
   if (encoding !== undefined && encoding !== "identity") {
@@ -380,12 +415,14 @@ function checkContentType(
       `The request must have a Content-Type: ${allowed.join(" or ")}.`,
     );
   }
-  if (field !== undefined && allowed.includes(field)) return;
+  if (field !== undefined && allowed.includes(field)) return field;
   // What has no content has no type either: that is for the next step to tell.
-  if (field === undefined && !hasBody(request)) return;
+  if (field === undefined && !hasBody(request)) return undefined;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
-  if (type && allowed.includes(type.type) && charset === "utf-8") return;
+  if (type && allowed.includes(type.type) && charset === "utf-8") {
+    return type.type;
+  }
   const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
   throw new ApiError(
     41500,

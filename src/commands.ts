@@ -5,14 +5,16 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { roles } from "./auth/access.ts";
-import { deriveCollections, readValue } from "./api/declaration.ts";
+import { deriveCollections } from "./api/declaration.ts";
 import {
   type Call,
   type Context,
   Records,
   type Result,
 } from "./api/records.ts";
+import { Representation } from "./api/representation.ts";
 import { tablesFor } from "./api/routes.ts";
+import { type RejectedLine, Tasks, tasks } from "./api/tasks.ts";
 import { userRules, users } from "./api/users.ts";
 import { ApiError } from "./http/errors.ts";
 import { collections } from "./collections.ts";
@@ -20,6 +22,7 @@ import { UsageError } from "./config.ts";
 import type { Log } from "./log.ts";
 import {
   backupStore,
+  type Document,
   type Fault,
   openStore,
   readStore,
@@ -39,6 +42,7 @@ const operator: Call = {
   caller: undefined,
   address: "",
   method: "",
+  exports: false,
   headers: {},
   confirm: () => undefined,
   check: () => {},
@@ -196,16 +200,110 @@ export async function exportCollection(
     );
   }
   const { tables } = await readSoundFolder(folder);
-  for (const table of tables) {
-    if (table.name !== collection.name) continue;
-    for (const { document } of table.rows()) {
-      const record = Array.from(
-        collection.readable.values(),
-        (property) => [property.name, readValue(document, property)],
-      );
-      await print(`${JSON.stringify(Object.fromEntries(record))}\n`);
+  const table = tables.find(({ name }) => name === collection.name);
+  const rows = table?.rows() ?? [];
+  let done = 0;
+  const counted = function* () {
+    for (const row of rows) {
+      done++;
+      yield row;
     }
+  };
+  const share = () => done / rows.length;
+  const end = process.stdout.isTTY ? () => {} : showProgress(share);
+  const representation = new Representation(collection, "");
+  for await (const lines of representation.lines(counted())) await print(lines);
+  end();
+}
+
+/**
+ * Imports records, a JSON object a line, as POST of the collection would: taken
+ * to disk first, then worked off. If the process ends before, the next start of
+ * the server goes on.
+ *
+ * @returns the exit code: 0 where all went in, 1 where some were rejected
+ * @throws {UsageError} on an unknown collection
+ */
+export async function importCollection(
+  folder: string,
+  name: string | undefined,
+  lines: AsyncIterable<Uint8Array>,
+): Promise<number> {
+  const known = collections.map(({ name }) => name);
+  if (name === undefined || !known.includes(name)) {
+    throw new UsageError(
+      `import: there is no collection ${JSON.stringify(name ?? "")}: ` +
+        `allowed are ${known.join(", ")}`,
+    );
   }
+  const log: Log = (level, message) => {
+    if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
+  };
+  const store = await openDataFolder(folder, log);
+  try {
+    const into = recordsOf(store, name);
+    const records = recordsOf(store, tasks.name);
+    const importable = new Map([[name, into]]);
+    const work = new Tasks({ store, records, importable, now: Date.now, log });
+    let bytes = 0;
+    const counted = async function* () {
+      for await (const part of lines) {
+        bytes += part.length;
+        yield part;
+      }
+    };
+    await work.receive(operator, counted(), {
+      records: into,
+      through: undefined,
+      once: (_hash, carryOut) => carryOut(),
+    });
+    const { lastId } = records.table;
+    const task = () => records.table.get(lastId)?.document ?? { id: 0 };
+    const end = showProgress(() => Number(task()["byte"]) / bytes);
+    await work.idle();
+    end();
+    return await report(task());
+  } finally {
+    await store.close();
+  }
+}
+
+/** Tells how an import went; returns the exit code. */
+async function report(task: Document): Promise<number> {
+  const { status, reason, imported, rejected, collection, errors } = task;
+  for (const each of Array.isArray(errors) ? errors : []) {
+    const { line, errors } = each as RejectedLine;
+    const messages = errors.map(({ message }) => message).join(" ");
+    process.stderr.write(`line ${line}: ${messages}\n`);
+  }
+  if (Number(rejected) > (Array.isArray(errors) ? errors.length : 0)) {
+    process.stderr.write("and more, which are not shown\n");
+  }
+  await print(`imported ${imported} ${collection}, rejected ${rejected}\n`);
+  if (status === "succeeded") return rejected === 0 ? 0 : 1;
+  throw new CommandError(
+    `the import did not end: ${
+      reason ?? "the next start of the server goes on with it"
+    }`,
+  );
+}
+
+/** Shows on a terminal how much is done, until what it returns is called. */
+function showProgress(share: () => number): () => void {
+  const { stderr } = process;
+  if (!stderr.isTTY) return () => {};
+  const width = 40;
+  const show = () => {
+    const done = Math.min(share() || 0, 1);
+    const bar = "#".repeat(done * width).padEnd(width);
+    stderr.write(`\r[${bar}] ${Math.floor(done * 100)} %`);
+  };
+  const timer = setInterval(show, 200);
+  return () => {
+    clearInterval(timer);
+    show();
+    stderr.write("\n");
+  };
 }
 
 /** The `user` command: `add NAME`, `password NAME`, `list`. */
@@ -255,9 +353,9 @@ async function listUsers(folder: string): Promise<void> {
   }
 }
 
-/** The users of a store, with the rules that hold for them over HTTP. */
-function userRecords(store: Store): Records {
-  const derived = deriveCollections(collections, [users]);
+/** The records of a collection, with the rules that hold for them over HTTP. */
+function recordsOf(store: Store, name: string): Records {
+  const derived = deriveCollections(collections, [users, tasks]);
   const context: Context = {
     store,
     collections: derived,
@@ -265,9 +363,10 @@ function userRecords(store: Store): Records {
     now: Date.now,
     requireIfMatch: false,
   };
-  const collection = derived.get(users.name);
-  if (collection === undefined) throw new Error("Users are not declared");
-  return new Records(collection, context, userRules(store));
+  const collection = derived.get(name);
+  if (collection === undefined) throw new Error(`No collection ${name}`);
+  const rules = name === users.name ? userRules(store) : {};
+  return new Records(collection, context, rules);
 }
 
 /**
@@ -284,7 +383,10 @@ export async function createUser(
   },
 ): Promise<void> {
   const body = role === undefined ? user : { ...user, role };
-  await finish(store, () => userRecords(store).create(operator, body));
+  await finish(
+    store,
+    () => recordsOf(store, users.name).create(operator, body),
+  );
 }
 
 async function changePassword(
@@ -292,7 +394,7 @@ async function changePassword(
   username: string,
   password: string,
 ): Promise<void> {
-  const records = userRecords(store);
+  const records = recordsOf(store, users.name);
   const [row] = records.table.find("username", username);
   if (row === undefined) {
     throw new CommandError(`there is no user ${JSON.stringify(username)}`);

@@ -1,13 +1,14 @@
 #!/usr/bin/env node
 /** The command line. */
 
-import { readFileSync } from "node:fs";
+import { createReadStream, readFileSync } from "node:fs";
 import process from "node:process";
 import {
   backup,
   check,
   CommandError,
   exportCollection,
+  importCollection,
   repair,
   userCommand,
 } from "./commands.ts";
@@ -35,6 +36,8 @@ Commands:
   user password NAME          change a password; likewise
   user list                   print id, name, role and time of creation
   export COLLECTION           print all records as JSON lines
+  import COLLECTION FILE      make records of JSON lines (- is standard input);
+                              exit code 0: all went in, 1: some were rejected
   help, version               print this, or the version
 
 Settings (a flag beats its variable):
@@ -51,7 +54,8 @@ async function main(args: readonly string[]): Promise<number> {
     throw new UsageError("--role is only allowed with user add");
   }
   const takesOne = command === "export" || command === "backup";
-  const most = command === "user" ? 2 : takesOne ? 1 : 0;
+  const takesTwo = command === "user" || command === "import";
+  const most = takesTwo ? 2 : takesOne ? 1 : 0;
   if (rest.length > most) {
     throw new UsageError(
       `${command}: ${JSON.stringify(rest.at(-1))} is one word too many`,
@@ -77,6 +81,14 @@ async function main(args: readonly string[]): Promise<number> {
     case "export":
       await exportCollection(readDataDir(flags, env), rest[0]);
       return 0;
+    case "import": {
+      const [name, file] = rest;
+      if (name !== undefined && file === undefined) {
+        throw new UsageError("import: name a file: import COLLECTION FILE");
+      }
+      const lines = readInput(file ?? "");
+      return await importCollection(readDataDir(flags, env), name, lines);
+    }
     case "help":
       process.stdout.write(help);
       return 0;
@@ -87,8 +99,18 @@ async function main(args: readonly string[]): Promise<number> {
       throw new UsageError(
         `the command ${
           JSON.stringify(command)
-        } is not known: allowed are serve, check, repair, backup, user, export, help and version`,
+        } is not known: allowed are serve, check, repair, backup, user, export, import, help and version`,
       );
+  }
+}
+
+/** The bytes of a file, or of standard input. */
+async function* readInput(file: string): AsyncGenerator<Uint8Array> {
+  try {
+    yield* file === "-" ? process.stdin : createReadStream(file);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`cannot read ${file}: ${reason}`);
   }
 }
 

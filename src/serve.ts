@@ -26,11 +26,12 @@ export async function serve(config: Config): Promise<void> {
   const log = createLog(config.log);
   const { pid, version } = process;
   const store = await openDataFolder(config.dataDir, log);
+  let application: Application;
   let listener: Listener;
   try {
     await prepare(store, config);
     const secrets = config.jwtSecrets ?? [await keptSecret(config.dataDir)];
-    const application = new Application({
+    application = new Application({
       declarations: collections,
       store,
       signer: new TokenSigner(secrets),
@@ -40,6 +41,7 @@ export async function serve(config: Config): Promise<void> {
       corsOrigins: config.corsOrigins,
       requireIfMatch: config.requireIfMatch,
     });
+    await application.start();
     listener = await open(application, config);
   } catch (error) {
     await store.close();
@@ -53,6 +55,7 @@ export async function serve(config: Config): Promise<void> {
 
   log("info", `stopping on ${await stopped}`);
   await listener.close(grace);
+  await application.stop();
   await store.close();
   log("info", "stopped");
 }

@@ -68,6 +68,7 @@ export async function startApplication(options: {
     now,
     log: () => {},
   });
+  await application.start();
   const listener = await listen(
     (incoming, response) => application.handle(incoming, response),
     { host: "127.0.0.1", port: 0 },
@@ -89,6 +90,7 @@ export async function startApplication(options: {
     signIn,
     async stop() {
       await listener.close(1000);
+      await application.stop();
       await store.close();
       await removeFolder(folder);
     },

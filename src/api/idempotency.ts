@@ -36,7 +36,7 @@ export const answersTable: TableDeclaration = {
 export interface Repeatable {
   /** The key with the user and the address that it is for. */
   readonly key: string;
-  /** Its body, byte for byte. */
+  /** Its body, byte for byte; or what stands for one that is too long to be kept. */
   readonly body: Uint8Array;
   /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
   readonly secret: boolean;

@@ -31,6 +31,7 @@ export interface Property<T extends Json = Json> {
     | "date"
     | "time"
     | "enum"
+    | "list"
     | "secret";
   /** What is allowed, in words that follow "must be". */
   readonly allowed: string;
@@ -445,4 +446,15 @@ export function secret(options: TextOptions): Property<string> {
     schema: { ...plain.schema, writeOnly: true },
     parse: () => undefined,
   };
+}
+
+/** What the server lists; nobody sends it or asks for it by its value. */
+export function list(): Property<readonly Json[]> {
+  return property<readonly Json[]>({
+    kind: "list",
+    allowed: "left out",
+    schema: { type: "array" },
+    check: (value) => Array.isArray(value) ? undefined : wrongType(value),
+    parse: () => undefined,
+  });
 }

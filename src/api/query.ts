@@ -201,6 +201,14 @@ function parsePage(
   return { offset: (page - 1) * size, limit: size };
 }
 
+/** A query for all that match from its offset on, unless it names a limit itself. */
+export function withoutEnd(query: Query): Query {
+  const limits = ["limit", "page", "per_page"];
+  return limits.some((name) => query.parameters.has(name))
+    ? query
+    : { ...query, limit: Infinity };
+}
+
 /**
  * Understands `fields`.
  *
@@ -223,6 +231,7 @@ function operatorsFor({ kind }: Named): readonly Operator[] {
       return operators;
     case "boolean":
     case "enum":
+    case "list":
       return ["ne", "in"];
     default:
       return ["ne", "lt", "lte", "gt", "gte", "in"];

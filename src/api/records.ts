@@ -30,8 +30,8 @@ import {
   type Relation,
 } from "./declaration.ts";
 import type { Json } from "./properties.ts";
-import { pageHeaders, type Query } from "./query.ts";
-import { collectionLink, Representation } from "./representation.ts";
+import { pageHeaders, type Query, withoutEnd } from "./query.ts";
+import { collectionLink, linesType, Representation } from "./representation.ts";
 import { type Page, type Scope, Selection } from "./selection.ts";
 import { type Body, validate } from "./validation.ts";
 
@@ -51,6 +51,8 @@ export interface Call {
   /** The address as it was asked, without the query. */
   readonly address: string;
   readonly method: string;
+  /** Whether a collection is asked for as lines: all of it, unless a page is named. */
+  readonly exports: boolean;
   /** Its preconditions are looked at when the record is at hand. */
   readonly headers: ConditionalRequest["headers"] & {
     readonly "last-event-id"?: string | undefined;
@@ -147,14 +149,30 @@ export class Records {
     const { fields } = query;
     const { address, confirm, check } = call;
     // What expires has a state that no sequence tells.
-    const validators = () => scope?.where === undefined ? this.#etag() : [];
+    const validators = () =>
+      scope?.where === undefined ? this.#etag(call.exports) : [];
     const seqOf = () => Math.max(this.table.lastSeq, parent?.().seq ?? 0);
     if (this.#isKnown(call, validators())) {
       return notModified(validators(), seqOf());
     }
     let waited = false;
-    const use = ({ rows, total }: Page) => {
+    const wanted = call.exports ? withoutEnd(query) : query;
+    const use = ({ rows, total }: Page): Result => {
       if (waited) confirm();
+      if (call.exports) {
+        const { representation } = this;
+        const headers = wanted === query
+          ? pageHeaders(query, total, address)
+          : ["X-Total-Count", String(total)];
+        return {
+          status: 200,
+          headers: [...validators(), ...headers],
+          body: undefined,
+          type: linesType,
+          stream: () => representation.lines(rows, fields),
+          seq: seqOf(),
+        };
+      }
       let body = ""; // not an array to be joined: that would be copied twice
       for (const row of rows) {
         body += (body && ",") +
@@ -169,7 +187,7 @@ export class Records {
         seq: seqOf(),
       };
     };
-    const result = this.#selection.select(query, { scope, use, check });
+    const result = this.#selection.select(wanted, { scope, use, check });
     waited = true;
     return result;
   }
@@ -206,20 +224,53 @@ export class Records {
     through?: Relation,
   ): Result | Promise<Result> {
     return this.#write(call, body, (secrets) => {
-      const given = this.#given(call, through);
-      this.#isKnown(call, this.#etag());
-      const values = this.#validate(body, { previous: undefined, given });
-      const at = this.#timestamp();
-      const next: Document = {
-        id: this.nextId(),
-        ...values,
-        ...secrets,
-        created_at: at,
-        updated_at: at,
-      };
+      const given = this.admit(call, through);
+      const next = this.draft(body, { given, secrets });
       const location = ["Location", this.representation.url(next.id)];
       return { previous: undefined, next, headers: location, through };
     });
+  }
+
+  /**
+   * Whether new records may be made now, and the values that the path gives
+   * them: the zoo of `/zoos/7/animals`.
+   *
+   * @throws {ApiError} 40401, 41200
+   */
+  admit(
+    call: Call,
+    through: Relation | undefined,
+  ): Readonly<Record<string, Json>> {
+    const given = this.#given(call, through);
+    this.#isKnown(call, this.#etag());
+    return given;
+  }
+
+  /**
+   * A new record, not put yet.
+   *
+   * @throws {ApiError} 42200
+   */
+  draft(
+    body: Body,
+    { given, secrets, id, taken }: {
+      readonly given: Readonly<Record<string, Json>>;
+      readonly secrets?: Readonly<Record<string, string>>;
+      /** The next one, where it is left out. */
+      readonly id?: number;
+      /** Whether a record that is not in its table yet has a value. */
+      readonly taken?: (property: Named, value: Json) => boolean;
+    },
+  ): Document {
+    const values = this.#validate(body, { previous: undefined, given, taken });
+    const at = this.timestamp();
+    return {
+      id: id ?? this.nextId(),
+      ...values,
+      ...secrets,
+      created_at: at,
+      updated_at: at,
+    };
   }
 
   /**
@@ -282,7 +333,7 @@ export class Records {
           id: previous.id,
           ...values,
           created_at: previous["created_at"] ?? null,
-          updated_at: this.#timestamp(previous["updated_at"]),
+          updated_at: this.timestamp(previous["updated_at"]),
         }
         : previous;
       return { previous, next, headers: [], through };
@@ -444,6 +495,7 @@ export class Records {
       readonly partial?: boolean;
       readonly locked?: readonly string[];
       readonly given: Readonly<Record<string, Json>>;
+      readonly taken?: ((property: Named, value: Json) => boolean) | undefined;
     },
   ): Record<string, Json> {
     const { store } = this.#context;
@@ -452,7 +504,9 @@ export class Records {
       partial: false,
       ...intent,
       exists: (collection, id) => store.table(collection).get(id) !== undefined,
-      taken: (property, value) => this.#taken(property, value, own),
+      taken: (property, value) =>
+        this.#taken(property, value, own) ||
+        (intent.taken?.(property, value) ?? false),
     });
   }
 
@@ -516,15 +570,16 @@ export class Records {
   }
 
   /** The time of a change: later than the one before it, whatever the clock says, as the ETag is made of it. */
-  #timestamp(before?: Json): string {
+  timestamp(before?: Json): string {
     const now = this.#context.now();
     const least = typeof before === "string" ? Date.parse(before) + 1 : now;
     return formatTime(Math.max(now, least));
   }
 
   /** The entity tag of the collection: weak, as it is one for all its pages (RFC 9110 section 8.8.1). */
-  #etag(): readonly string[] {
-    return ["ETag", `W/"${start}-${this.table.lastSeq.toString(36)}"`];
+  #etag(exported = false): readonly string[] {
+    const state = `${start}-${this.table.lastSeq.toString(36)}`;
+    return ["ETag", `W/"${state}${exported ? "-lines" : ""}"`];
   }
 
   /**

@@ -9,6 +9,12 @@ import type { Document, Row } from "../store/store.ts";
 import { type Collection, type Named, readValue } from "./declaration.ts";
 import type { Json, JsonSchema } from "./properties.ts";
 
+/** The media type of records as lines. */
+export const linesType = "application/x-ndjson";
+
+/** How long the parts of an export are, in characters. */
+const partLength = 1 << 16;
+
 /** One address property: the parts of the address around an id, and the property that the id is in. */
 interface AddressForm {
   readonly name: string;
@@ -91,9 +97,36 @@ export class Representation {
     return this.#latest.fields;
   }
 
+  /**
+   * Records as lines, to be exported: without their addresses, which depend on
+   * where they are served. Yields parts of less than a millisecond's work, and
+   * lets others through after each.
+   */
+  async *lines(
+    rows: Iterable<Row>,
+    fields?: readonly string[],
+  ): AsyncGenerator<string, undefined> {
+    const names = fields ?? this.#readable.map(({ name }) => name);
+    let text = "";
+    for (const row of rows) {
+      const { document } = row;
+      text += fields === undefined && this.#isPlain(document)
+        ? `${JSON.stringify(document)}\n`
+        : `${this.partial(row, names)}\n`;
+      if (text.length < partLength) continue;
+      yield text;
+      text = "";
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    if (text !== "") yield text;
+  }
+
   /** A record reduced to some of its properties. */
-  partial(row: Row, fields: readonly string[]): string {
-    return JSON.stringify(this.#toObject(row.document), [...fields]);
+  partial({ document }: Row, fields: readonly string[]): string {
+    const whole = this.#toObject(document);
+    return JSON.stringify(
+      Object.fromEntries(fields.map((name) => [name, whole[name]])),
+    );
   }
 
   #write(document: Document): string {

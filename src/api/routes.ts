@@ -6,7 +6,7 @@
 import { type Access, may } from "../auth/access.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import { Router } from "../http/router.ts";
-import type { Store, TableDeclaration } from "../store/store.ts";
+import type { Log, Store, TableDeclaration } from "../store/store.ts";
 import { Authorizations, authorizations } from "./authorizations.ts";
 import {
   type Collection,
@@ -26,7 +26,8 @@ import {
 import { Events } from "./events.ts";
 import { answersTable } from "./idempotency.ts";
 import { type Call, Records, type Result } from "./records.ts";
-import { recordSchema } from "./representation.ts";
+import { linesType, recordSchema } from "./representation.ts";
+import { type Once, Tasks, tasks } from "./tasks.ts";
 import { lockedForOwner, userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
 
@@ -45,6 +46,12 @@ export interface Operation<P = unknown> {
   readonly takesForm?: true;
   /** Set where a password can be in the body. */
   readonly secret?: boolean;
+  /** Takes a body of lines, of any length. */
+  readonly takeLines?: (
+    call: Call,
+    body: AsyncIterable<Uint8Array>,
+    once: Once,
+  ) => Promise<Result>;
   /** Carries it out. A method, so that an operation of any `P` is an operation. */
   run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
 }
@@ -70,34 +77,41 @@ export interface RouteOptions {
   readonly now: () => number;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
+  readonly log: Log;
 }
 
 const json = ["application/json"];
+const jsonOrLines = [...json, linesType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const form = ["application/x-www-form-urlencoded"];
+/** Collections in which each sees the own records. */
+const ownedBy = new Set([authorizations.name, tasks.name]);
+const builtIn = [users, authorizations, tasks];
 
 /** The tables that the declarations need, with the properties that are looked up by value. */
 export function tablesFor(
   declarations: readonly Declaration[],
 ): TableDeclaration[] {
-  const collections = deriveCollections(declarations, [users, authorizations]);
+  const collections = deriveCollections(declarations, builtIn);
   const tables = [...collections.values()].map(({ name, properties }) => ({
     name,
     indexes: Object.fromEntries(
       properties
         .filter(({ unique, references }) => unique || references)
         .map(({ name }) => name)
-        .concat(name === authorizations.name ? ["user_id"] : [])
+        .concat(ownedBy.has(name) ? ["user_id"] : [])
         .map((property) => [property, foldText]),
     ),
   }));
   return [...tables, answersTable];
 }
 
-/** Builds the tree of all addresses. */
-export function buildRoutes(options: RouteOptions): Router<Route> {
+/** Builds the tree of all addresses, and what works in the background of them. */
+export function buildRoutes(
+  options: RouteOptions,
+): { readonly router: Router<Route>; readonly tasks: Tasks } {
   const { declarations, store, base, now, requireIfMatch } = options;
-  const collections = deriveCollections(declarations, [users, authorizations]);
+  const collections = deriveCollections(declarations, builtIn);
   const prefix = `${base.origin}${base.path}v1/`;
   const context = { store, collections, prefix, now, requireIfMatch };
   const records = (name: string) => {
@@ -112,7 +126,7 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
     router.add(`${base.path}v1/${path}`, route);
 
   const names = declarations.map(({ name }) => name);
-  const others = ["authorizations", "users", "events"];
+  const others = ["authorizations", "users", "tasks", "events"];
   const root = rootRoute(prefix, [...others, ...names]);
   router.add(base.path, root);
   if (base.path !== "/") router.add(base.path.slice(0, -1), root);
@@ -121,26 +135,38 @@ export function buildRoutes(options: RouteOptions): Router<Route> {
 
   router.add(`${base.path}health`, healthRoute(store));
 
-  const listed = [...declarations, users].map(({ name }) => records(name));
-  for (const own of listed) {
+  const served = [...declarations, users].map(({ name }) => records(name));
+  const importable = new Map(
+    served.filter(({ collection }) => names.includes(collection.name))
+      .map((own) => [own.collection.name, own]),
+  );
+  const listed = records(tasks.name);
+  const working = new Tasks({ ...options, records: listed, importable });
+  for (const own of served) {
     const { name } = own.collection;
-    add(name, collectionRoute(own));
+    const taken = importable.has(name) ? working : undefined;
+    add(name, collectionRoute(own, { tasks: taken }));
     add(`${name}/:id`, recordRoute(own));
     const seen = new Set<Collection>();
     for (const parent of own.collection.parents) {
       if (seen.has(parent.to)) continue;
       seen.add(parent.to);
-      add(`${parent.to.name}/:id/${name}`, collectionRoute(own, parent));
+      add(
+        `${parent.to.name}/:id/${name}`,
+        collectionRoute(own, { tasks: taken, through: parent }),
+      );
       add(`${parent.to.name}/:id/${name}/:id`, recordRoute(own, parent));
     }
   }
-  add("events", eventsRoute(new Events(store, listed)));
+  add("events", eventsRoute(new Events(store, served)));
   add("user", ownUserRoute(records("users")));
   const own = records("authorizations");
   const signingIn = new Authorizations(own, options);
   add("authorizations", authorizationsRoute(own, signingIn));
   add("authorizations/:id", authorizationRoute(own, signingIn));
-  return router;
+  add("tasks", tasksRoute(listed, working));
+  add("tasks/:id", taskRoute(listed, working));
+  return { router, tasks: working };
 }
 
 /** What OPTIONS tells of the bodies of an address. */
@@ -277,20 +303,32 @@ function writableOf({ properties }: Collection): string[] {
   return properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
 }
 
-function collectionRoute(records: Records, through?: Relation): Route {
+function collectionRoute(
+  records: Records,
+  { tasks, through }: {
+    /** Set where records can be imported. */
+    readonly tasks: Tasks | undefined;
+    readonly through?: Relation;
+  },
+): Route {
   const { collection } = records;
   const { access } = collection;
   const get: Operation<ReturnType<typeof parseQuery>> = {
     access: access.read,
+    offers: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => records.list(call, query, through),
   };
   const post: Operation = {
     access: access.write,
     parse: none,
-    consumes: json,
+    consumes: tasks ? jsonOrLines : json,
     secret: collection.properties.some(({ kind }) => kind === "secret"),
     run: (call, _, body) => records.create(call, body, through),
+    ...(tasks && {
+      takeLines: (call, body, once) =>
+        tasks.receive(call, body, { records, through, once }),
+    }),
   };
   return route({ GET: get, QUERY: queryOf(get), POST: post }, {
     schema: recordSchema(collection),
@@ -356,6 +394,7 @@ function authorizationsRoute(
 ): Route {
   const get: Operation<ReturnType<typeof parseQuery>> = {
     access: "viewer",
+    offers: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => signingIn.list(call, query),
   };
@@ -382,6 +421,34 @@ function authorizationRoute(
     access: "viewer",
     parse: none,
     run: (call) => signingIn.remove(call),
+  };
+  return route({ GET: get, DELETE: remove }, {
+    schema: recordSchema(collection),
+  });
+}
+
+function tasksRoute({ collection }: Records, tasks: Tasks): Route {
+  const get: Operation<ReturnType<typeof parseQuery>> = {
+    access: collection.access.read,
+    offers: jsonOrLines,
+    parse: (parameters) => parseQuery(collection, parameters),
+    run: (call, query) => tasks.list(call, query),
+  };
+  return route({ GET: get, QUERY: queryOf(get) }, {
+    schema: recordSchema(collection),
+  });
+}
+
+function taskRoute({ collection }: Records, tasks: Tasks): Route {
+  const get: Operation<readonly string[] | undefined> = {
+    access: collection.access.read,
+    parse: fieldsOf(collection),
+    run: (call, fields) => tasks.read(call, fields),
+  };
+  const remove: Operation = {
+    access: collection.access.remove,
+    parse: none,
+    run: (call) => tasks.remove(call),
   };
   return route({ GET: get, DELETE: remove }, {
     schema: recordSchema(collection),

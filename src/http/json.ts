@@ -13,37 +13,39 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /**
  * Parses a request body that must be one JSON object.
  *
+ * @param name what the bytes are called in messages
  * @throws {ApiError} 40001 where it is empty, not UTF-8 or not JSON; 40002
  * where it is JSON but no object
  */
 export function parseJsonObject(
   bytes: Uint8Array,
+  name = "body",
 ): Readonly<Record<string, unknown>> {
   if (bytes.length === 0) {
-    throw new ApiError(40001, "The body is missing: send one JSON object.");
+    throw new ApiError(40001, `The ${name} is missing: send one JSON object.`);
   }
-  const text = decodeUtf8(bytes);
+  const text = decodeUtf8(bytes, name);
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     throw new ApiError(
       40001,
-      "The body is not valid JSON (RFC 8259): send one JSON object.",
+      `The ${name} is not valid JSON (RFC 8259): send one JSON object.`,
     );
   }
   const twice = repeatedName(text);
   if (twice !== undefined) {
     throw new ApiError(
       40001,
-      `The body names the property ${excerpt(twice)} twice: send it once.`,
+      `The ${name} names the property ${excerpt(twice)} twice: send it once.`,
     );
   }
   if (!isObject(value)) {
     const got = Array.isArray(value) ? "an array" : JSON.stringify(value);
     throw new ApiError(
       40002,
-      `The body must be a JSON object, not ${excerpt(got)}.`,
+      `The ${name} must be a JSON object, not ${excerpt(got)}.`,
     );
   }
   return value;
@@ -63,17 +65,17 @@ function isObject(value: unknown): value is Record<string, unknown> {
  *
  * @throws {ApiError} 40001 where it is not UTF-8 or begins with a byte-order mark
  */
-export function decodeUtf8(bytes: Uint8Array): string {
+export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
   let text: string;
   try {
     text = utf8.decode(bytes);
   } catch {
-    throw new ApiError(40001, "The body is not valid UTF-8.");
+    throw new ApiError(40001, `The ${name} is not valid UTF-8.`);
   }
   if (text.startsWith("\uFEFF")) {
     throw new ApiError(
       40001,
-      "The body begins with a byte-order mark: send it without one.",
+      `The ${name} begins with a byte-order mark: send it without one.`,
     );
   }
   return text;

@@ -56,6 +56,9 @@ export interface Answer {
 /** The largest request body, in bytes. */
 export const maximumBody = 1024 * 1024;
 
+/** How long a client that sends or takes a long content may stand still, in ms. */
+const idle = 30_000;
+
 const contentType = "application/json; charset=utf-8";
 
 /**
@@ -99,6 +102,7 @@ export function send(response: Response, answer: Answer): void {
     response.channel.response = response; // what was sent behind it never counts
     live(response).catch(() => response.destroy());
   } else if (stream && method !== "HEAD") {
+    response.setTimeout(idle, () => response.destroy());
     // What ends early looks it: the last chunk is missing (RFC 9112 section 8).
     pipeline(stream, response).catch(() => response.destroy());
   } else if (method === "HEAD" || body === undefined) response.end();
@@ -150,6 +154,64 @@ export function receive(request: Request): Promise<Uint8Array> {
   });
 }
 
+/**
+ * Receives a body that is too large for memory, in parts: no more is read from
+ * the client than is taken here.
+ *
+ * @param most bytes are taken
+ * @param patience how long to wait for the next byte, in ms
+ * @throws {ApiError} 41300, 40000 as {@linkcode receive}; 40800 where nothing
+ * comes for too long
+ * @throws {ClientGone}
+ */
+export async function* receiveParts(
+  response: Response,
+  { most, patience = idle }: {
+    readonly most: number;
+    readonly patience?: number;
+  },
+): AsyncGenerator<Uint8Array, undefined> {
+  const { req: request, channel } = response;
+  const tooLarge = () =>
+    new ApiError(
+      41300,
+      `The body is too large: at most ${most} bytes are allowed.`,
+    );
+  if (Number(request.headers["content-length"]) > most) throw tooLarge();
+  let failure: Error | undefined;
+  let wake = () => {};
+  const news = () => wake();
+  request.fail = (error) => {
+    failure = error;
+    wake();
+  };
+  const events = ["readable", "end", "close"];
+  for (const event of events) request.on(event, news);
+  try {
+    for (let length = 0; !request.readableEnded;) {
+      const part: Uint8Array | null = request.read();
+      if (part !== null) {
+        length += part.length;
+        if (length > most) throw tooLarge();
+        yield part;
+        continue;
+      }
+      if (failure) throw failure;
+      if (request.destroyed && !request.readableEnded) throw new ClientGone();
+      const timer = setTimeout(() => {
+        channel.ending = true; // who is heard again later is out of step
+        request.fail?.(new ApiError(40800));
+      }, patience);
+      await new Promise<void>((resolve) => wake = resolve);
+      clearTimeout(timer);
+    }
+  } finally {
+    // Who still sends can't hear us yet: the rest is read and dropped.
+    for (const event of events) request.off(event, news);
+    request.resume();
+  }
+}
+
 /** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */
 export function hasBody(request: Request): boolean {
   const { headers } = request;
@@ -180,6 +242,7 @@ export function listen(
   const options = {
     IncomingMessage: Request,
     ServerResponse: Response,
+    requestTimeout: 0, // a body may take long, if only it goes on
     requireHostHeader: false, // looked at by who can answer in JSON
     optimizeEmptyRequests: true, // no stream for no body; where the Node has it
   };

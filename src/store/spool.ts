@@ -98,7 +98,9 @@ export class Spools {
     }
     try {
       let byte = from;
-      for await (const lines of readLines(file, { start: from, longest })) {
+      // Small parts: one may be nothing but newlines, each an object for a while.
+      const range = { start: from, longest, part: 1 << 16 };
+      for await (const lines of readLines(file, range)) {
         for (const { bytes, byte: begin, ended } of lines) {
           const end = begin + bytes.length;
           const next = ended ? end + 1 : end;

@@ -105,6 +105,7 @@ describe("the root document", () => {
         current_user_url: "/v1/user",
         authorizations_url: "/v1/authorizations",
         users_url: "/v1/users",
+        tasks_url: "/v1/tasks",
         zoos_url: "/v1/zoos",
         animals_url: "/v1/animals",
         employees_url: "/v1/employees",

@@ -1,0 +1,449 @@
+/**
+ * Tasks: what takes longer than a request may. A body of lines is taken to
+ * disk, its task is answered, and the lines go into the store in the
+ * background, one task after the other, a batch a transaction. A batch and the
+ * task's progress are one transaction, so a start after a crash goes on where
+ * the last durable batch ended: each line exactly once.
+ *
+ * While the disk is full a task waits, and goes on when there is space. On a
+ * store that is read-only it stands still until a restart. It fails where its
+ * user has lost the right to write.
+ */
+
+import { createHash } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import { setImmediate as turn, setTimeout as wait } from "node:timers/promises";
+import { may } from "../auth/access.ts";
+import { ApiError, type FieldError } from "../http/errors.ts";
+import {
+  type Document,
+  formatTime,
+  type Log,
+  type Operation,
+  type Row,
+  type SpoolLine,
+  type Store,
+  StoreError,
+} from "../store/store.ts";
+import { type Caller, roleOf } from "./authentication.ts";
+import { declare, type Relation } from "./declaration.ts";
+import { planBatch, type Progress } from "./imports.ts";
+import {
+  integer,
+  type Json,
+  list,
+  oneOf,
+  optional,
+  readOnly,
+  text,
+} from "./properties.ts";
+import type { Query } from "./query.ts";
+import {
+  type Call,
+  draftOf,
+  type Records,
+  type Remember,
+  type Result,
+} from "./records.ts";
+
+const count = readOnly(integer({ min: 0 }));
+
+/** What is shown; stored are also `user_id`, `spool`, `given`, `byte` and `line`. */
+export const tasks = declare({
+  name: "tasks",
+  singular: "task",
+  access: { read: "viewer", write: "keeper", remove: "viewer" },
+  properties: {
+    type: readOnly(oneOf("import")),
+    collection: readOnly(text({ max: 100 })),
+    status: readOnly(oneOf("queued", "running", "succeeded", "failed")),
+    lines: count,
+    imported: count,
+    rejected: count,
+    errors: readOnly(list()),
+    reason: readOnly(optional(text({ max: 100 }))),
+  },
+});
+
+/** A task as it is stored. */
+interface Task extends Document, Progress {
+  readonly collection: string;
+  readonly status: "queued" | "running" | "succeeded" | "failed";
+  /** Why it failed. */
+  readonly reason: string | null;
+  readonly user_id: number;
+  readonly spool: string;
+  readonly given: Readonly<Record<string, Json>>;
+  readonly updated_at: string;
+}
+
+/** A line that did not go in, as a task lists it. */
+export interface RejectedLine {
+  readonly line: number;
+  readonly errors: readonly FieldError[];
+}
+
+/** Carries a request out at most once for its key, if it has one. */
+export type Once = (
+  body: Uint8Array,
+  carryOut: (remember?: Remember) => Result | Promise<Result>,
+) => Result | Promise<Result>;
+
+/** What a batch may hold. */
+const batchLines = 500;
+const batchBytes = 1 << 18;
+
+/** How long progress without a record to put may be unsaved, in ms. */
+const saveDelay = 250;
+
+/** How long to wait before trying again what the store did not take, in ms. */
+const patience = 1000;
+
+/** So many are kept; the finished ones go first. */
+const mostKept = 1000;
+
+/** What tasks work with. */
+export interface TaskOptions {
+  readonly store: Store;
+  /** The records of the tasks themselves. */
+  readonly records: Records;
+  /** Where records can be imported, by the collection's name. */
+  readonly importable: ReadonlyMap<string, Records>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly log: Log;
+}
+
+/** Makes tasks, shows them and works them off. */
+export class Tasks {
+  readonly #on: TaskOptions;
+  readonly #stopping = new AbortController();
+  #working: Promise<void> | undefined;
+
+  constructor(options: TaskOptions) {
+    this.#on = options;
+  }
+
+  /** Removes what no task needs any more, and goes on with what is unfinished. To be called before the first request. */
+  async start(): Promise<void> {
+    const { spools } = this.#on.store;
+    const needed = this.#all().filter(isUnfinished).map(({ spool }) => spool);
+    for (const name of await spools.list()) {
+      if (!needed.includes(name)) await spools.remove(name);
+    }
+    this.#wake();
+  }
+
+  /** Resolves when nothing is left to do, or nothing can be done. */
+  async idle(): Promise<void> {
+    await this.#working;
+  }
+
+  /** Ends the work behind the batch that is under way. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#working;
+  }
+
+  /** The caller's own; of an admin, all. */
+  list(call: Call, query: Query): Result | Promise<Result> {
+    const { id, role } = caller(call);
+    const scope = role === "admin"
+      ? undefined
+      : { property: "user_id", value: id };
+    return this.#on.records.page(call, { query, scope });
+  }
+
+  /**
+   * One of them.
+   *
+   * @throws {ApiError} 40401, also where it is somebody else's; 41000
+   */
+  read(call: Call, fields: readonly string[] | undefined): Result {
+    this.#own(call);
+    return this.#on.records.read(call, fields);
+  }
+
+  /**
+   * Removes one, which ends it: what is in stays in.
+   *
+   * @throws {ApiError} 40401
+   */
+  remove(call: Call): Result {
+    const task = this.#own(call);
+    const result = this.#on.records.remove(call, false);
+    this.#removed(task, result.seq).catch((error) => this.#tell(error));
+    return result;
+  }
+
+  async #removed(task: Task | undefined, seq: number): Promise<void> {
+    try {
+      await this.#on.store.settled(seq);
+      if (task) await this.#on.store.spools.remove(task.spool);
+    } finally {
+      this.#wake(); // on a full disk it may be there again
+    }
+  }
+
+  /**
+   * Takes lines to disk and makes a task of them.
+   *
+   * @throws {ApiError} 40401, 41200; whatever `body` throws
+   */
+  async receive(
+    call: Call,
+    body: AsyncIterable<Uint8Array>,
+    { records, through, once }: {
+      readonly records: Records;
+      readonly through: Relation | undefined;
+      readonly once: Once;
+    },
+  ): Promise<Result> {
+    const { store } = this.#on;
+    records.admit(call, through); // told before all of it is sent
+    const spool = await store.spools.create();
+    let kept = false;
+    try {
+      const hash = createHash("sha256");
+      for await (const bytes of body) {
+        hash.update(bytes);
+        await spool.write(bytes);
+      }
+      call.confirm();
+      return await once(hash.digest(), async (remember) => {
+        await spool.finish();
+        call.confirm();
+        const given = records.admit(call, through);
+        const { name: collection } = records.collection;
+        const task = { collection, given, spool: spool.name };
+        const result = this.#queue({ ...call, remember }, task);
+        kept = true;
+        try {
+          await store.settled(result.seq);
+        } catch (error) {
+          // If the outcome is unknown, it may be there after a restart.
+          kept = !(error instanceof StoreError && error.code === "disk-full");
+          throw error;
+        }
+        this.#wake();
+        return result;
+      });
+    } finally {
+      // What cannot be removed now is removed at the next start.
+      if (!kept) await spool.discard().catch(() => {});
+    }
+  }
+
+  #queue(
+    { remember, caller }: Call,
+    task: Pick<Task, "collection" | "given" | "spool">,
+  ): Result {
+    const { records, now } = this.#on;
+    const { representation } = records;
+    const by = caller?.id ?? 0;
+    const at = formatTime(now());
+    const document: Document = {
+      id: records.nextId(),
+      type: "import",
+      status: "queued",
+      lines: 0,
+      imported: 0,
+      rejected: 0,
+      errors: [],
+      reason: null,
+      created_at: at,
+      updated_at: at,
+      user_id: by,
+      byte: 0,
+      line: 0,
+      ...task,
+    };
+    const answer = {
+      status: 202,
+      headers: ["Location", representation.url(document.id)],
+      body: representation.single(draftOf(document)),
+    };
+    const others = [...this.#outdated(), ...remember?.(answer) ?? []];
+    return { ...answer, seq: records.put(document, { others, by }).seq };
+  }
+
+  /** What goes for a new task. */
+  #outdated(): Operation[] {
+    const all = this.#all();
+    if (all.length < mostKept) return [];
+    const task = all.find((task) => !isUnfinished(task));
+    if (task) return [["del", tasks.name, task.id]];
+    throw new ApiError(50302, `At most ${mostKept} tasks can wait.`, {
+      headers: ["Retry-After", "60"],
+    });
+  }
+
+  #all(): Task[] {
+    return this.#on.records.table.rows().map(taskOf);
+  }
+
+  #get(id: number): Task | undefined {
+    const row = this.#on.records.table.get(id);
+    return row && taskOf(row);
+  }
+
+  /** The task of a path, where there is one, if the caller may know of it. */
+  #own(call: Call): Task | undefined {
+    const [id = 0] = call.ids;
+    const task = this.#get(id);
+    const { id: user, role } = caller(call);
+    if (task && task.user_id !== user && role !== "admin") {
+      throw new ApiError(40401, `There is no task ${id}.`);
+    }
+    return task;
+  }
+
+  #wake(): void {
+    this.#working ??= this.#work();
+  }
+
+  async #work(): Promise<void> {
+    const { signal } = this.#stopping;
+    try {
+      await turn();
+      while (!signal.aborted) {
+        const task = this.#all().find(isUnfinished);
+        if (task === undefined) return;
+        try {
+          await this.#carryOut(task);
+        } catch (error) {
+          const { code = "" } = error instanceof StoreError ? error : {};
+          if (code !== "disk-full" && code !== "overloaded") throw error;
+          await wait(patience, undefined, { signal }).catch(() => {});
+        }
+      }
+    } catch (error) {
+      this.#tell(error);
+    } finally {
+      this.#working = undefined; // in the turn of the last look
+    }
+  }
+
+  /** Works a task off, from where it was left. */
+  async #carryOut(task: Task): Promise<void> {
+    const lines = this.#on.store.spools.lines(task.spool, { from: task.byte });
+    try {
+      await this.#import(task, lines);
+    } catch (error) {
+      const lost = error instanceof StoreError &&
+        error.code === "unknown-spool";
+      if (error instanceof StoreError && !lost) throw error;
+      this.#tell(error);
+      const reason = lost
+        ? "What was sent is not on the disk any more."
+        : "What was sent cannot be read.";
+      const current = this.#get(task.id);
+      if (current) await this.#end(current, reason);
+    } finally {
+      await lines.return(undefined);
+    }
+  }
+
+  async #import(
+    task: Task,
+    lines: AsyncGenerator<SpoolLine, undefined>,
+  ): Promise<void> {
+    const { store, importable, now } = this.#on;
+    const records = importable.get(task.collection);
+    let current = task;
+    let saved = performance.now();
+    let waiting: SpoolLine[] = [];
+    while (true) {
+      await turn();
+      await fill(waiting, lines);
+      // From here to the transaction nothing else can run.
+      if (this.#stopping.signal.aborted || !this.#get(task.id)) return;
+      const reason = this.#objection(task, records);
+      if (records === undefined || reason !== null || waiting.length === 0) {
+        return await this.#end(current, reason);
+      }
+      const { given } = task;
+      const plan = { records, given, progress: current, now: now() };
+      const { documents, progress, used } = planBatch(waiting, plan);
+      waiting = waiting.slice(used);
+      current = this.#next({ ...current, ...progress, status: "running" });
+      const late = performance.now() > saved + saveDelay;
+      if (documents.length === 0 && !late) continue;
+      await store.settled(this.#put(current, documents));
+      saved = performance.now();
+    }
+  }
+
+  /** Why a task must not go on; null where it may. */
+  #objection(
+    { user_id, collection }: Task,
+    records: Records | undefined,
+  ): string | null {
+    if (records === undefined) return `There are no ${collection} any more.`;
+    if (user_id === 0) return null; // from the command line
+    const user = this.#on.store.table("users").get(user_id)?.document;
+    return may(roleOf(user?.["role"]), records.collection.access.write)
+      ? null
+      : "Its user may not write any more.";
+  }
+
+  /** Ends a task, with a reason where it failed. */
+  async #end(task: Task, reason: string | null): Promise<void> {
+    const { store } = this.#on;
+    const status = reason === null ? "succeeded" : "failed";
+    const ended = this.#next({ ...task, status, reason });
+    await store.settled(this.#put(ended, []));
+    await store.spools.remove(task.spool).catch((error) => this.#tell(error));
+  }
+
+  /** A task with a later time of change. */
+  #next(task: Task): Task {
+    const updated_at = this.#on.records.timestamp(task.updated_at);
+    return { ...task, updated_at };
+  }
+
+  /** Puts a task with the records that it has come to; returns the sequence. */
+  #put(task: Task, documents: readonly Document[]): number {
+    const { collection, user_id: by } = task;
+    const others = documents.map((document): Operation => [
+      "put",
+      collection,
+      document,
+    ]);
+    return this.#on.records.put(task, { others, by }).seq;
+  }
+
+  #tell(error: unknown): void {
+    if (error instanceof StoreError && error.code === "closed") return;
+    const text = error instanceof Error ? error.message : String(error);
+    this.#on.log("error", `A task cannot go on: ${text}`);
+  }
+}
+
+/** Takes lines until there are enough for a batch. */
+async function fill(
+  waiting: SpoolLine[],
+  lines: AsyncGenerator<SpoolLine, undefined>,
+): Promise<void> {
+  while (waiting.length < batchLines) {
+    const [first, last] = [waiting[0], waiting.at(-1)];
+    if (first && last && last.next - first.byte > batchBytes) return;
+    const { value } = await lines.next();
+    if (value === undefined) return;
+    waiting.push(value);
+  }
+}
+
+function isUnfinished({ status }: Task): boolean {
+  return status === "queued" || status === "running";
+}
+
+/** Only this file puts tasks. */
+function taskOf({ document }: Row): Task {
+  return document as Task;
+}
+
+function caller({ caller }: Call): Caller {
+  if (caller === undefined) throw new Error("Nobody is signed in");
+  return caller;
+}
