@@ -1,0 +1,87 @@
+/** Bodies of lines, and the tasks that are made of them. */
+
+import { setTimeout as wait } from "node:timers/promises";
+import type { Answer, RequestOptions } from "./harness.ts";
+
+/** The media type of lines. */
+export const lines = "application/x-ndjson";
+
+/** What sends requests: a server, or an application in this process. */
+interface Target {
+  request(
+    method: string,
+    path: string,
+    options?: RequestOptions,
+  ): Promise<Answer>;
+}
+
+/** Records as a body of lines. */
+export function toLines(records: readonly unknown[]): string {
+  return records.map((record) => `${JSON.stringify(record)}\n`).join("");
+}
+
+/** The records of an export. */
+// deno-lint-ignore no-explicit-any -- a test looks into any record
+export function fromLines(text: string): any[] {
+  return text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
+}
+
+/** Sends a body of lines. */
+export function sendLines(
+  target: Target,
+  path: string,
+  { headers, ...options }: RequestOptions,
+): Promise<Answer> {
+  const type = { "content-type": lines };
+  return target.request("POST", path, {
+    ...options,
+    headers: { ...type, ...headers },
+  });
+}
+
+/** Asks for a collection as lines. */
+export function fetchLines(
+  target: Target,
+  path: string,
+  token?: string,
+): Promise<Answer> {
+  return target.request("GET", path, { token, headers: { accept: lines } });
+}
+
+/** Asks for a task again and again until it fulfils a condition. */
+export async function taskWhen(
+  target: Target,
+  { url, token, until }: {
+    readonly url: string;
+    readonly token: string;
+    // deno-lint-ignore no-explicit-any -- a test looks into any body
+    readonly until: (task: any) => boolean;
+  },
+): Promise<Answer["body"]> {
+  while (true) {
+    const { status, text, body } = await target.request("GET", url, { token });
+    if (status !== 200) throw new Error(text);
+    if (until(body)) return body;
+    await wait(2);
+  }
+}
+
+/** Sends a body of lines, waits for the end of its task, and returns that. */
+export async function importLines(
+  target: Target,
+  path: string,
+  options: RequestOptions & { readonly token: string },
+): Promise<Answer["body"]> {
+  const { status, text, body } = await sendLines(target, path, options);
+  if (status !== 202) throw new Error(text);
+  return await taskWhen(target, {
+    url: body.url,
+    token: options.token,
+    until: ended,
+  });
+}
+
+/** Whether a task is at its end. */
+export function ended({ status }: { readonly status: string }): boolean {
+  return status === "succeeded" || status === "failed";
+}
