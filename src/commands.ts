@@ -190,14 +190,7 @@ export async function exportCollection(
   const known = deriveCollections(collections, [users]);
   const collection = known.get(name ?? "");
   if (collection === undefined) {
-    const allowed = [...known.keys()].join(", ");
-    throw new UsageError(
-      name === undefined
-        ? `export: name a collection: one of ${allowed}`
-        : `export: there is no collection ${
-          JSON.stringify(name)
-        }: allowed are ${allowed}`,
-    );
+    throw unknownCollection("export", name, [...known.keys()]);
   }
   const { tables } = await readSoundFolder(folder);
   const table = tables.find(({ name }) => name === collection.name);
@@ -231,10 +224,7 @@ export async function importCollection(
 ): Promise<number> {
   const known = collections.map(({ name }) => name);
   if (name === undefined || !known.includes(name)) {
-    throw new UsageError(
-      `import: there is no collection ${JSON.stringify(name ?? "")}: ` +
-        `allowed are ${known.join(", ")}`,
-    );
+    throw unknownCollection("import", name, known);
   }
   const log: Log = (level, message) => {
     if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
@@ -266,6 +256,21 @@ export async function importCollection(
   } finally {
     await store.close();
   }
+}
+
+function unknownCollection(
+  command: string,
+  name: string | undefined,
+  known: readonly string[],
+): UsageError {
+  const allowed = known.join(", ");
+  return new UsageError(
+    name === undefined
+      ? `${command}: name a collection: one of ${allowed}`
+      : `${command}: there is no collection ${
+        JSON.stringify(name)
+      }: allowed are ${allowed}`,
+  );
 }
 
 /** Tells how an import went; returns the exit code. */

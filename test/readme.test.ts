@@ -61,7 +61,7 @@ describe("the tour", () => {
       .replaceAll("curl -i", "curl -is");
     const output = await shell(script, { ADMIN_PASSWORD: adminPassword });
     const answers = output.split(/\n=== (?=\d{3} ===\n)/).slice(1);
-    assert.equal(answers.length, 32);
+    assert.equal(answers.length, 35);
     for (const answer of answers) {
       const [, expected, status] =
         /^(\d{3}) ===\nHTTP\/1\.1 (\d{3}) /.exec(answer) ?? [];
@@ -72,6 +72,7 @@ describe("the tour", () => {
       /"errors":\[.*"country".*"tigers"|"tigers".*"country"/,
     );
     assert.match(output, /34 animals and 8 employees/);
+    assert.match(output, /^Location: \/v1\/tasks\/1\r$/m);
   });
 });
 
@@ -255,5 +256,24 @@ test("its commands print what they say", async () => {
     assert.match(output, /^Usage: zoo-api/m);
   } finally {
     await server.stop();
+  }
+});
+
+test("what it exports can be imported", async () => {
+  const folder = await temporaryFolder();
+  try {
+    const [, commands = ""] = blocks("Commands", "sh");
+    const server = await start({
+      args: ["--seed", join(root, "data/seed.json")],
+      folder: join(folder, "store"),
+    });
+    await server.stop();
+    const script = commands
+      .replaceAll("zoos.jsonl", `'${join(folder, "zoos.jsonl")}'`)
+      .replace("data/copy", `'${join(folder, "copy")}'`);
+    const output = await shell(script, { DATA_DIR: server.folder });
+    assert.match(output, /^imported 16 zoos, rejected 0$/m);
+  } finally {
+    await removeFolder(folder);
   }
 });

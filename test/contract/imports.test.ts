@@ -79,7 +79,11 @@ describe("an import", () => {
       url: `/v1/tasks/${id}`,
     });
     const until = ended;
-    const done = await taskWhen(server, { url: body.url, token: keeper, until });
+    const done = await taskWhen(server, {
+      url: body.url,
+      token: keeper,
+      until,
+    });
     assert.equal(done.status, "succeeded");
     assert.ok(done.updated_at > created_at);
     const { lines, imported, rejected } = done;
@@ -212,9 +216,12 @@ describe("an import", () => {
       raw: toLines([record("c@B.nl"), record("d@b.nl")]),
     });
     assert.deepEqual([second.imported, second.rejected], [1, 1]);
-    assert.deepEqual(second.errors[0].errors.map((
-      { field, code }: { field: string; code: string },
-    ) => [field, code]), [["email", "unique"]]);
+    assert.deepEqual(
+      second.errors[0].errors.map((
+        { field, code }: { field: string; code: string },
+      ) => [field, code]),
+      [["email", "unique"]],
+    );
   });
 
   test("through a zoo makes records of that zoo", async () => {
@@ -339,7 +346,10 @@ describe("an import", () => {
     assert.equal(all.body[0].lines, 250);
     const some = await server.request("GET", "/v1/tasks", { token: keeper });
     assert.equal(some.headers.get("x-total-count"), String(all.body.length));
-    assert.equal((await server.request("GET", "/v1/")).body.tasks_url, "/v1/tasks");
+    assert.equal(
+      (await server.request("GET", "/v1/")).body.tasks_url,
+      "/v1/tasks",
+    );
     const gone = await server.request("DELETE", url, { token: keeper });
     assert.equal(gone.status, 204);
     const again = await server.request("GET", url, { token: keeper });
@@ -536,7 +546,9 @@ describe("a long import", () => {
     const [half, most] = [0.5, 0.99].map((part) =>
       Math.round(10 * (times[Math.floor(times.length * part)] ?? NaN)) / 10
     );
-    console.log(`${times.length} others within ${half} (50 %), ${most} ms (99 %)`);
+    console.log(
+      `${times.length} others within ${half} (50 %), ${most} ms (99 %)`,
+    );
     // Generous, as the machine of a test may be busy with others.
     assert.ok(Number(most) < 250, `${most} ms`);
   });

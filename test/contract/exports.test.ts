@@ -1,0 +1,260 @@
+/** Exports: a collection as lines, streamed as fast as the client takes them. */
+
+import { strict as assert } from "node:assert";
+import { readFile } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { root, type Server, start } from "../harness.ts";
+import {
+  fetchLines,
+  fromLines,
+  importLines,
+  lines,
+  toLines,
+} from "../lines.ts";
+
+const json = "application/json";
+
+describe("an export", () => {
+  let server: Server;
+  let token: string;
+  before(async () => {
+    server = await start({ args: ["--seed", join(root, "data/seed.json")] });
+    token = await server.signIn();
+  });
+  after(() => server.stop());
+
+  test("is all records of a collection, a line each, without addresses", async () => {
+    const { status, headers, text } = await fetchLines(server, "/v1/animals");
+    assert.equal(status, 200);
+    assert.equal(headers.get("content-type"), lines);
+    assert.equal(headers.get("x-total-count"), "250");
+    assert.equal(headers.get("link"), null);
+    assert.match(headers.get("vary") ?? "", /\bAccept\b/);
+    assert.ok(text.endsWith("}\n"));
+    const records = fromLines(text);
+    assert.equal(records.length, 250);
+    for (const at of [0, 249]) {
+      const { url, body } = await server
+        .request("GET", `/v1/animals/${records[at].id}`)
+        .then(({ body }) => ({ url: body.url, body }));
+      const { url: _, zoo_url, link, ...record } = body;
+      assert.ok(url && zoo_url && link);
+      assert.deepEqual(records[at], record);
+      assert.deepEqual(Object.keys(records[at]), Object.keys(record));
+    }
+  });
+
+  test("takes the parameters of the collection, and ends where they say", async () => {
+    const query = "sex=female&sortby=weight_kg&order=desc";
+    const all = fromLines(
+      (await fetchLines(server, `/v1/animals?${query}`)).text,
+    );
+    assert.ok(all.length > 30, String(all.length));
+    const pages: number[] = [];
+    for (let offset = 0; offset < all.length; offset += 100) {
+      const page = await server.request(
+        "GET",
+        `/v1/animals?${query}&limit=100&offset=${offset}`,
+      );
+      pages.push(...page.body.map(({ id }: { id: number }) => id));
+    }
+    assert.deepEqual(all.map(({ id }) => id), pages);
+    const some = await fetchLines(
+      server,
+      `/v1/animals?${query}&limit=2&offset=3&fields=name,url`,
+    );
+    assert.deepEqual(
+      fromLines(some.text),
+      all.slice(3, 5).map(({ id, name }) => ({
+        id,
+        name,
+        url: `/v1/animals/${id}`,
+      })),
+    );
+    assert.equal(some.headers.get("x-total-count"), String(all.length));
+    assert.match(some.headers.get("link") ?? "", /offset=5.*rel="next"/);
+    const rest = await fetchLines(server, `/v1/animals?${query}&offset=3`);
+    assert.deepEqual(fromLines(rest.text), all.slice(3));
+    const asked = await server.request("QUERY", "/v1/animals", {
+      raw: query,
+      headers: {
+        accept: lines,
+        "content-type": "application/x-www-form-urlencoded",
+      },
+    });
+    assert.deepEqual(fromLines(asked.text), all);
+    const own = await fetchLines(server, "/v1/zoos/3/animals?name:contains=a");
+    assert.ok(fromLines(own.text).every(({ zoo_id }) => zoo_id === 3));
+    const none = await fetchLines(server, "/v1/animals?name=Nobody");
+    assert.deepEqual([none.status, none.text], [200, ""]);
+  });
+
+  test("is for who prefers it, where the address has it", async () => {
+    const cases = [
+      [lines, lines],
+      [`${lines};q=0.5, ${json};q=0.4`, lines],
+      [`${lines};q=0.5, ${json}`, json],
+      ["application/*", json],
+      ["*/*", json],
+      [`${lines};q=0, */*`, json],
+      [`text/html, ${lines};q=0.1`, lines],
+    ];
+    for (const [accept = "", type = ""] of cases) {
+      const { status, headers } = await server.request("GET", "/v1/zoos", {
+        headers: { accept },
+      });
+      assert.equal(status, 200, accept);
+      assert.ok(headers.get("content-type")?.startsWith(type), accept);
+    }
+    for (const path of ["/v1/zoos/1", "/v1", "/health"]) {
+      const { status } = await fetchLines(server, path);
+      assert.equal(status, 406, path);
+    }
+    const wrong = await fetchLines(server, "/v1/zoos?colour=red");
+    assert.deepEqual([wrong.status, wrong.body.errorCode], [400, 40003]);
+    assert.equal((await fetchLines(server, "/v1/employees")).status, 401);
+    const users = await fetchLines(server, "/v1/users", token);
+    assert.deepEqual(
+      fromLines(users.text).map(({ username, password }) => ({
+        username,
+        password,
+      })),
+      [{ username: "admin", password: undefined }],
+    );
+  });
+
+  test("has a validator of its own, and a HEAD", async () => {
+    const first = await fetchLines(server, "/v1/zoos");
+    const etag = first.headers.get("etag") ?? "";
+    const same = await server.request("GET", "/v1/zoos", {
+      headers: { accept: lines, "if-none-match": etag },
+    });
+    assert.equal(same.status, 304);
+    const other = await server.request("GET", "/v1/zoos", {
+      headers: { "if-none-match": etag },
+    });
+    assert.equal(other.status, 200);
+    const head = await server.request("HEAD", "/v1/zoos", {
+      headers: { accept: lines },
+    });
+    assert.equal(head.status, 200);
+    assert.equal(head.text, "");
+    for (const name of ["content-type", "x-total-count", "etag"]) {
+      assert.equal(head.headers.get(name), first.headers.get(name));
+    }
+  });
+
+  test("imports into an empty store as the same records", async () => {
+    // Gaps, changes and all kinds of characters are part of it.
+    await server.request("DELETE", "/v1/animals/7", { token });
+    await server.request("PATCH", "/v1/zoos/2", {
+      token,
+      json: { name: "“Żoo”\u2028🦒", city: 'A"\\b' },
+    });
+    const empty = await start();
+    try {
+      const own = await empty.signIn();
+      for (const path of ["/v1/zoos", "/v1/animals", "/v1/employees"]) {
+        const before = await fetchLines(server, path, token);
+        const raw = before.text;
+        const task = await importLines(empty, path, { token: own, raw });
+        assert.deepEqual([task.status, task.rejected], ["succeeded", 0]);
+        const after = await fetchLines(empty, path, own);
+        assert.equal(after.text, before.text);
+      }
+      const gone = await empty.request("GET", "/v1/animals/7");
+      assert.equal(gone.status, 410);
+    } finally {
+      await empty.stop();
+    }
+  });
+});
+
+describe("an export of many records", () => {
+  const count = 50_000;
+  let server: Server;
+  let token: string;
+  before(async () => {
+    server = await start({
+      seed: { zoos: [{ name: "Artis", city: "Amsterdam", country: "NL" }] },
+    });
+    token = await server.signIn();
+    const record = {
+      zoo_id: 1,
+      animal_type_id: 3,
+      name: "Before",
+      species: "x".repeat(100),
+    };
+    const raw = toLines(Array(count).fill(record));
+    await importLines(server, "/v1/animals", { token, raw });
+  });
+  after(() => server.stop());
+
+  /** Asks, and reads no more than the beginning. */
+  async function ask(): Promise<Socket> {
+    const socket = connect(server.port, "127.0.0.1");
+    socket.write(
+      `GET /v1/animals HTTP/1.1\r\nHost: a\r\nAccept: ${lines}\r\n` +
+        "Connection: close\r\n\r\n",
+    );
+    await new Promise((resolve, reject) => {
+      socket.once("readable", resolve);
+      socket.once("error", reject);
+    });
+    return socket;
+  }
+
+  test("is of one moment, whatever is written while it runs", async () => {
+    const socket = await ask();
+    for (const id of [1, count - 1]) {
+      const changed = await server.request("PATCH", `/v1/animals/${id}`, {
+        token,
+        json: { name: "After" },
+      });
+      assert.equal(changed.status, 201);
+    }
+    const gone = await server.request("DELETE", `/v1/animals/${count}`, {
+      token,
+    });
+    assert.equal(gone.status, 204);
+    let text = "";
+    for await (const part of socket.setEncoding("utf8")) text += part;
+    assert.match(text, new RegExp(`^X-Total-Count: ${count}\r$`, "m"));
+    assert.match(text, /\r\n0\r\n\r\n$/, "it has its end");
+    assert.equal(text.match(/"name":"Before"/g)?.length, count);
+    assert.doesNotMatch(text, /After/);
+  });
+
+  test("waits for clients that do not read, and takes little memory for them", {
+    skip: process.platform !== "linux",
+  }, async () => {
+    const before = await memory(server);
+    const sockets = await Promise.all(Array.from({ length: 20 }, ask));
+    const times: number[] = [];
+    for (let each = 0; each < 50; each++) {
+      const begin = performance.now();
+      const { status } = await server.request("GET", "/v1/zoos");
+      times.push(performance.now() - begin);
+      assert.equal(status, 200);
+      await wait(2);
+    }
+    const grown = await memory(server) - before;
+    // All of them would be some 260 MB.
+    assert.ok(grown < 100 * 2 ** 20, `${grown} bytes`);
+    times.sort((a, b) => a - b);
+    assert.ok((times[45] ?? NaN) < 250, `${times[45]} ms`);
+    for (const socket of sockets) socket.destroy();
+    const health = await server.request("GET", "/health");
+    assert.equal(health.status, 200);
+  });
+});
+
+/** The memory that a server holds, in bytes. */
+async function memory({ child }: Server): Promise<number> {
+  const status = await readFile(`/proc/${child.pid}/status`, "utf8");
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+}

@@ -1,0 +1,85 @@
+/** The `import` command: lines into a data folder, without a server. */
+
+import { strict as assert } from "node:assert";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { removeFolder, run, start, temporaryFolder } from "../harness.ts";
+import { fromLines, toLines } from "../lines.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+let own: string;
+let folder: string;
+before(async () => {
+  own = await temporaryFolder();
+  folder = join(own, "store");
+});
+after(() => removeFolder(own));
+
+function command(args: readonly string[], input?: string) {
+  return run(
+    [...args, "--data-dir", folder],
+    input === undefined ? {} : {
+      input,
+    },
+  );
+}
+
+test("import makes records of a file or of standard input, and export shows them", async () => {
+  const file = join(own, "zoos.jsonl");
+  const raw = toLines([{ ...zoo, id: 4 }, { ...zoo, name: "Burgers" }]);
+  await writeFile(file, raw);
+  const first = await command(["import", "zoos", file]);
+  assert.deepEqual(first, {
+    code: 0,
+    stdout: "imported 2 zoos, rejected 0\n",
+    stderr: "",
+  });
+  const animal = { zoo_id: 4, animal_type_id: 1, name: "Momo" };
+  const input = toLines([animal, { ...animal, zoo_id: 9 }]) + "\n{\n";
+  const second = await command(["import", "animals", "-"], input);
+  assert.equal(second.code, 1);
+  assert.equal(second.stdout, "imported 1 animals, rejected 2\n");
+  assert.equal(
+    second.stderr,
+    'line 2: "zoo_id" is 9, and there is none: it must be the id of one of the zoos.\n' +
+      "line 4: The line is not valid JSON (RFC 8259): send one JSON object.\n",
+  );
+  const exported = await command(["export", "zoos"]);
+  assert.deepEqual(
+    fromLines(exported.stdout).map(({ id, name }) => [id, name]),
+    [[4, "Artis"], [5, "Burgers"]],
+  );
+  assert.deepEqual(await readdir(join(folder, "spool")), []);
+  const check = await command(["check"]);
+  assert.match(check.stdout, /^animals: 1 records, highest id 1$/m);
+});
+
+test("import tells what it cannot do", async () => {
+  const wrong: [string[], number, RegExp][] = [
+    [["import"], 2, /name a collection: one of zoos, animals, employees/],
+    [["import", "users", "-"], 2, /there is no collection "users"/],
+    [["import", "zoos"], 2, /name a file/],
+    [["import", "zoos", "a", "b"], 2, /"b" is one word too many/],
+    [["import", "zoos", join(own, "none")], 1, /cannot read .*none: ENOENT/],
+    [["import", "zoos", own], 1, /cannot read .*EISDIR/],
+  ];
+  for (const [args, code, message] of wrong) {
+    const result = await command(args);
+    assert.equal(result.code, code, args.join(" "));
+    assert.match(result.stderr, message);
+    assert.equal(result.stderr.trim().split("\n").length, 1);
+  }
+});
+
+test("import refuses while a server holds the folder", async () => {
+  const server = await start({ folder });
+  try {
+    const result = await command(["import", "zoos", "-"], toLines([zoo]));
+    assert.equal(result.code, 1);
+    assert.match(result.stderr, /in use|another process/i);
+  } finally {
+    await server.stop();
+  }
+});

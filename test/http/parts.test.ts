@@ -1,0 +1,80 @@
+/** Bodies in parts: as much as may be, as fast as they are taken. */
+
+import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { ApiError } from "../../src/http/errors.ts";
+import {
+  errorAnswer,
+  listen,
+  receiveParts,
+  send,
+} from "../../src/http/server.ts";
+
+/** What is answered to a body; the server closes after it, or we do. */
+async function exchange(
+  body: string,
+  { patience = 5000 }: { readonly patience?: number } = {},
+): Promise<string> {
+  const listener = await listen(async (_request, response) => {
+    try {
+      let text = "";
+      for await (const part of receiveParts(response, { most: 10, patience })) {
+        text += part;
+      }
+      send(response, { status: 200, headers: [], body: text });
+    } catch (error) {
+      assert.ok(error instanceof ApiError);
+      send(response, errorAnswer(error));
+    }
+  }, { host: "127.0.0.1", port: 0 });
+  const socket = connect(listener.port, "127.0.0.1", () => {
+    socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${body}`);
+  });
+  let received = "";
+  socket.setEncoding("utf8").on("data", (text) => {
+    received += text;
+    if (!/^Connection: close\r$/m.test(received)) socket.end();
+  });
+  await once(socket, "close");
+  await listener.close(100);
+  return received;
+}
+
+const chunked = "Transfer-Encoding: chunked\r\n\r\n";
+
+test("a body of parts is what was sent", async () => {
+  const sized = await exchange("Content-Length: 5\r\n\r\nhello");
+  assert.match(sized, /^HTTP\/1\.1 200 [^]*\r\n\r\nhello$/);
+  const parts = await exchange(`${chunked}2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n`);
+  assert.match(parts, /^HTTP\/1\.1 200 [^]*\r\n\r\nhello$/);
+  const none = await exchange("Content-Length: 0\r\n\r\n");
+  assert.match(none, /^HTTP\/1\.1 200 [^]*\r\n\r\n$/);
+});
+
+test("a body that is too large is refused, by its length or when it is", async () => {
+  for (
+    const body of [
+      "Content-Length: 11\r\n\r\n",
+      `${chunked}b\r\nhello world\r\n`,
+    ]
+  ) {
+    const received = await exchange(body);
+    assert.match(received, /^HTTP\/1\.1 413 /);
+    assert.match(received, /"errorCode":41300/);
+  }
+});
+
+test("a body that stands still is given up, and the connection with it", async () => {
+  const received = await exchange("Content-Length: 5\r\n\r\nhe", {
+    patience: 50,
+  });
+  assert.match(received, /^HTTP\/1\.1 408 /);
+  assert.match(received, /^Connection: close\r$/m);
+});
+
+test("a body with malformed chunks is refused", async () => {
+  const received = await exchange(`${chunked}zz\r\n`);
+  assert.match(received, /^HTTP\/1\.1 400 /);
+});

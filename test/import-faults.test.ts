@@ -1,0 +1,148 @@
+/** Imports when the disk is slow, full or loses what was sent. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { readdir, rm } from "node:fs/promises";
+import { once } from "node:events";
+import { request as httpRequest } from "node:http";
+import type { Socket } from "node:net";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { type FileSystem, realFiles } from "../src/store/store.ts";
+import { startApplication } from "./application.ts";
+import { start } from "./harness.ts";
+import {
+  ended,
+  importLines,
+  lines,
+  sendLines,
+  taskWhen,
+  toLines,
+} from "./lines.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+/** The machine's own files, but with a hand on each write of those whose path has a text. */
+function filesWith(
+  part: string,
+  before: (bytes: number) => void | Promise<void>,
+): FileSystem {
+  return {
+    ...realFiles,
+    async open(path, how) {
+      const file = await realFiles.open(path, how);
+      if (!path.includes(part)) return file;
+      const write = file.write.bind(file);
+      file.write = async (buffer, offset, length, position) => {
+        await before(length);
+        return await write(buffer, offset, length, position);
+      };
+      return file;
+    },
+  };
+}
+
+test("a sender is not read faster than the disk writes", async () => {
+  let taken = 0;
+  const files = filesWith("/spool/", async (bytes) => {
+    await wait(1);
+    taken += bytes;
+  });
+  const app = await startApplication({ files });
+  try {
+    const part = Buffer.from(`{"x":"${"y".repeat(1000)}"}\n`.repeat(60));
+    const parts = 1000;
+    let most = 0;
+    let socket: Socket | undefined;
+    const sending = httpRequest({
+      port: app.port,
+      path: "/v1/zoos",
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${app.token}`,
+        "content-type": lines,
+      },
+    });
+    sending.once("socket", (own) => socket = own);
+    const answered = once(sending, "response");
+    const source = function* () {
+      for (let each = 0; each < parts; each++) {
+        most = Math.max(most, (socket?.bytesWritten ?? 0) - taken);
+        yield part;
+      }
+    };
+    Readable.from(source()).pipe(sending);
+    const [response] = await answered;
+    assert.equal(response.statusCode, 202);
+    response.resume();
+    assert.equal(taken, parts * part.length);
+    // What the kernel holds for both ends is some megabytes.
+    assert.ok(most > 0 && most < 16 * 2 ** 20, `${most} bytes`);
+  } finally {
+    await app.stop();
+  }
+});
+
+test("an import waits while the disk is full, and then has each line in once", async () => {
+  let full = false;
+  let refused = 0;
+  const files = filesWith("wal-", () => {
+    if (!full) return;
+    refused++;
+    throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
+  });
+  const app = await startApplication({ files });
+  try {
+    const { token } = app;
+    const raw = toLines(Array(20_000).fill(zoo));
+    const { body: { url } } = await sendLines(app, "/v1/zoos", { token, raw });
+    const until = ({ imported }: { imported: number }) => imported > 0;
+    await taskWhen(app, { url, token, until });
+    full = true;
+    while (refused === 0) await wait(5);
+    const { status } = await taskWhen(app, { url, token, until });
+    assert.equal(status, "running");
+    assert.ok(refused < 10, `${refused} tries`);
+    full = false;
+    const task = await taskWhen(app, { url, token, until: ended });
+    assert.deepEqual([task.status, task.imported], ["succeeded", 20_000]);
+    const { headers } = await app.request("GET", "/v1/zoos?limit=1");
+    assert.equal(headers.get("x-total-count"), "20000");
+  } finally {
+    await app.stop();
+  }
+});
+
+test("an import whose body is lost fails and says so, and the next goes on", async () => {
+  let server = await start();
+  const { folder } = server;
+  try {
+    let token = await server.signIn();
+    const raw = toLines(Array(20_000).fill(zoo));
+    const { body: { url } } = await sendLines(server, "/v1/zoos", {
+      token,
+      raw,
+    });
+    const until = ({ status }: { status: string }) => status === "running";
+    await taskWhen(server, { url, token, until });
+    await server.end("SIGKILL");
+    const spool = join(folder, "spool");
+    const names = await readdir(spool);
+    assert.equal(names.length, 1);
+    await rm(join(spool, names[0] ?? ""));
+    server = await start({ folder });
+    token = await server.signIn();
+    const task = await taskWhen(server, { url, token, until: ended });
+    assert.equal(task.status, "failed");
+    assert.match(task.reason, /not on the disk any more/);
+    const next = await importLines(server, "/v1/zoos", {
+      token,
+      raw: toLines([zoo]),
+    });
+    assert.equal(next.imported, 1);
+  } finally {
+    await server.stop();
+  }
+});
