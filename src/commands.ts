@@ -233,7 +233,10 @@ export async function importCollection(
   try {
     const into = recordsOf(store, name);
     const records = recordsOf(store, tasks.name);
-    const importable = new Map([[name, into]]);
+    // All, as it also goes on with what a server left unfinished.
+    const importable = new Map(
+      known.map((name) => [name, recordsOf(store, name)]),
+    );
     const work = new Tasks({ store, records, importable, now: Date.now, log });
     let bytes = 0;
     const counted = async function* () {

@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
-import { readdir, rm } from "node:fs/promises";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
@@ -10,7 +10,17 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { type FileSystem, realFiles } from "../src/store/store.ts";
+import { deriveCollections } from "../src/api/declaration.ts";
+import { Records } from "../src/api/records.ts";
+import { tablesFor } from "../src/api/routes.ts";
+import { Tasks, tasks } from "../src/api/tasks.ts";
+import { collections as declarations } from "../src/collections.ts";
+import {
+  type FileSystem,
+  openStore,
+  realFiles,
+  type Store,
+} from "../src/store/store.ts";
 import { startApplication } from "./application.ts";
 import { start } from "./harness.ts";
 import {
@@ -21,6 +31,9 @@ import {
   taskWhen,
   toLines,
 } from "./lines.ts";
+import { folderFor } from "./store/support.ts";
+import { Disk } from "./torture/disk.ts";
+import { Random } from "./torture/random.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -145,4 +158,110 @@ test("an import whose body is lost fails and says so, and the next goes on", asy
   } finally {
     await server.stop();
   }
+});
+
+/** Tasks on a store without a server. */
+async function tasksOn(store: Store): Promise<{
+  readonly tasks: Tasks;
+  readonly zoos: Records;
+}> {
+  const collections = deriveCollections(declarations, [tasks]);
+  const recordsOf = (name: string) => {
+    const collection = collections.get(name);
+    assert.ok(collection);
+    const prefix = "/";
+    const context = { store, collections, prefix, now: Date.now };
+    return new Records(collection, { ...context, requireIfMatch: false });
+  };
+  const zoos = recordsOf("zoos");
+  const work = new Tasks({
+    store,
+    records: recordsOf("tasks"),
+    importable: new Map([["zoos", zoos]]),
+    now: Date.now,
+    log: () => {},
+  });
+  await work.start();
+  return { tasks: work, zoos };
+}
+
+test("a power cut at any step of an import loses no line and doubles none", async (t) => {
+  const random = new Random(7);
+  const count = 3000;
+  const records = Array.from({ length: count }, (_, at) => ({
+    ...zoo,
+    name: at % 10 === 0 ? "" : `N${at}`,
+  }));
+  const body = Buffer.from(toLines(records));
+  const good = records.filter(({ name }) => name !== "").length;
+  const call = {
+    ids: [],
+    caller: undefined,
+    address: "",
+    method: "POST",
+    exports: false,
+    headers: {},
+    confirm: () => undefined,
+    check: () => {},
+  };
+  const open = (disk: Disk) =>
+    openStore({
+      folder: disk.folder,
+      files: disk,
+      tables: tablesFor(declarations),
+      limits: { reserveBytes: 0, logBytes: 100_000, markDelay: 5 },
+    });
+  let midway = 0;
+  for (let round = 0; round < 40; round++) {
+    const folder = await folderFor(t);
+    await mkdir(join(folder, "spool")); // the disk in memory has no folders
+    const disk = new Disk({ folder });
+    const store = await open(disk);
+    const { tasks: work, zoos } = await tasksOn(store);
+    const later = await folderFor(t);
+    await mkdir(join(later, "spool"));
+    let acknowledged = false;
+    let steps = random.below(60);
+    let crashed: Disk | undefined;
+    let promised = false;
+    disk.fate = () => {
+      if (steps-- === 0) {
+        crashed = disk.crash(later, random);
+        promised = acknowledged;
+      }
+      return undefined;
+    };
+    await work.receive(
+      call,
+      Readable.from([body.subarray(0, 9), body.subarray(9)]),
+      {
+        records: zoos,
+        through: undefined,
+        once: (_body, carryOut) => carryOut(),
+      },
+    );
+    acknowledged = true;
+    await work.idle();
+    await store.close();
+    crashed ??= disk.crash(later, random);
+
+    const again = await open(crashed);
+    const found = again.table("tasks").get(1)?.document;
+    assert.ok(found || !promised, "the task is lost");
+    if (found?.["status"] === "running") midway++;
+    const next = await tasksOn(again);
+    await next.tasks.idle();
+    const names = again.table("zoos").rows().map(({ document }) =>
+      document["name"]
+    );
+    assert.equal(names.length, found ? good : 0);
+    assert.equal(new Set(names).size, names.length);
+    const task = again.table("tasks").get(1)?.document;
+    assert.equal(task?.["status"], found && "succeeded");
+    assert.equal(task?.["imported"], found && good);
+    assert.equal(task?.["rejected"], found && count - good);
+    assert.deepEqual(await again.spools.list(), []);
+    await again.close();
+  }
+  assert.ok(midway > 3, `${midway} were cut midway`);
 });

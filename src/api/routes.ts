@@ -163,9 +163,9 @@ export function buildRoutes(
   const own = records("authorizations");
   const signingIn = new Authorizations(own, options);
   add("authorizations", authorizationsRoute(own, signingIn));
-  add("authorizations/:id", authorizationRoute(own, signingIn));
+  add("authorizations/:id", ownedRoute(own, signingIn));
   add("tasks", tasksRoute(listed, working));
-  add("tasks/:id", taskRoute(listed, working));
+  add("tasks/:id", ownedRoute(listed, working));
   return { router, tasks: working };
 }
 
@@ -408,19 +408,20 @@ function authorizationsRoute(
   return route({ GET: get, QUERY: queryOf(get), POST: post }, signingIn);
 }
 
-function authorizationRoute(
+/** One record of those of which each sees the own. */
+function ownedRoute(
   { collection }: Records,
-  signingIn: Authorizations,
+  owned: Pick<Authorizations | Tasks, "read" | "remove">,
 ): Route {
   const get: Operation<readonly string[] | undefined> = {
-    access: "viewer",
+    access: collection.access.read,
     parse: fieldsOf(collection),
-    run: (call, fields) => signingIn.read(call, fields),
+    run: (call, fields) => owned.read(call, fields),
   };
   const remove: Operation = {
-    access: "viewer",
+    access: collection.access.remove,
     parse: none,
-    run: (call) => signingIn.remove(call),
+    run: (call) => owned.remove(call),
   };
   return route({ GET: get, DELETE: remove }, {
     schema: recordSchema(collection),
@@ -435,22 +436,6 @@ function tasksRoute({ collection }: Records, tasks: Tasks): Route {
     run: (call, query) => tasks.list(call, query),
   };
   return route({ GET: get, QUERY: queryOf(get) }, {
-    schema: recordSchema(collection),
-  });
-}
-
-function taskRoute({ collection }: Records, tasks: Tasks): Route {
-  const get: Operation<readonly string[] | undefined> = {
-    access: collection.access.read,
-    parse: fieldsOf(collection),
-    run: (call, fields) => tasks.read(call, fields),
-  };
-  const remove: Operation = {
-    access: collection.access.remove,
-    parse: none,
-    run: (call) => tasks.remove(call),
-  };
-  return route({ GET: get, DELETE: remove }, {
     schema: recordSchema(collection),
   });
 }

@@ -56,7 +56,7 @@ export interface Answer {
 /** The largest request body, in bytes. */
 export const maximumBody = 1024 * 1024;
 
-/** How long a client that sends or takes a long content may stand still, in ms. */
+/** How long a short body may take to arrive, and one who sends or takes a long one may stand still, in ms. */
 const idle = 30_000;
 
 const contentType = "application/json; charset=utf-8";
@@ -123,7 +123,10 @@ export class ClientGone extends Error {
  * malformed; 40800 where it takes too long
  * @throws {ClientGone} where the connection ends before the body does
  */
-export function receive(request: Request): Promise<Uint8Array> {
+export function receive(
+  request: Request,
+  patience = idle,
+): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const tooLarge = () =>
       reject(
@@ -138,6 +141,7 @@ export function receive(request: Request): Promise<Uint8Array> {
     // Without content there are no events with `optimizeEmptyRequests`.
     if (request.readableEnded) return resolve(Buffer.alloc(0));
     request.fail = reject;
+    const timer = setTimeout(() => reject(new ApiError(40800)), patience);
     const chunks: Uint8Array[] = [];
     let length = 0;
     request.on("data", (chunk: Uint8Array) => {
@@ -145,10 +149,14 @@ export function receive(request: Request): Promise<Uint8Array> {
       if (length <= maximumBody) chunks.push(chunk);
       else tooLarge(); // and go on reading: who still sends can't hear us yet
     });
-    request.on("end", () => resolve(Buffer.concat(chunks)));
+    request.on("end", () => {
+      clearTimeout(timer);
+      resolve(Buffer.concat(chunks));
+    });
     // Who has no listener for errors is told of them by this alone. An error
     // takes its stack along, which costs too much to be made in vain.
     request.on("close", () => {
+      clearTimeout(timer);
       if (!request.readableEnded) reject(new ClientGone());
     });
   });
@@ -242,7 +250,8 @@ export function listen(
   const options = {
     IncomingMessage: Request,
     ServerResponse: Response,
-    requestTimeout: 0, // a body may take long, if only it goes on
+    requestTimeout: 0, // a long body may take long: see `receive`
+    headersTimeout: 60_000,
     requireHostHeader: false, // looked at by who can answer in JSON
     optimizeEmptyRequests: true, // no stream for no body; where the Node has it
   };

@@ -8,9 +8,11 @@ import { ApiError } from "../../src/http/errors.ts";
 import {
   errorAnswer,
   listen,
+  receive,
   receiveParts,
   send,
 } from "../../src/http/server.ts";
+import { exchange as bytesOf } from "../harness.ts";
 
 /** What is answered to a body; the server closes after it, or we do. */
 async function exchange(
@@ -72,6 +74,20 @@ test("a body that stands still is given up, and the connection with it", async (
   });
   assert.match(received, /^HTTP\/1\.1 408 /);
   assert.match(received, /^Connection: close\r$/m);
+});
+
+test("a short body must be there in time", async () => {
+  const listener = await listen((request, response) => {
+    receive(request, 50).catch((error) => send(response, errorAnswer(error)));
+  }, { host: "127.0.0.1", port: 0 });
+  const received = await bytesOf(
+    listener.port,
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe",
+    /40800/,
+  );
+  await listener.close(0);
+  assert.match(received, /^HTTP\/1\.1 408 /);
+  assert.match(received, /"errorCode":40800/);
 });
 
 test("a body with malformed chunks is refused", async () => {
