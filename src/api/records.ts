@@ -20,6 +20,7 @@ import {
   type Operation,
   type Row,
   type Store,
+  StoreError,
   type Table,
 } from "../store/store.ts";
 import type { Caller } from "./authentication.ts";
@@ -96,6 +97,9 @@ interface Plan extends Change {
   readonly through: Relation | undefined;
 }
 
+/** How many exports may be under way: each holds on to all its records until its client has them. */
+const mostExports = 16;
+
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
@@ -105,6 +109,8 @@ export class Records {
   readonly #rules: Rules;
   readonly #selection: Selection;
   readonly #secrets: readonly string[];
+  /** How many exports are under way. */
+  #running = 0;
 
   constructor(collection: Collection, context: Context, rules: Rules = {}) {
     this.collection = collection;
@@ -160,7 +166,10 @@ export class Records {
     const use = ({ rows, total }: Page): Result => {
       if (waited) confirm();
       if (call.exports) {
-        const { representation } = this;
+        if (this.#running >= mostExports) {
+          const message = `${mostExports} exports are under way already.`;
+          throw new StoreError("overloaded", message);
+        }
         const headers = wanted === query
           ? pageHeaders(query, total, address)
           : ["X-Total-Count", String(total)];
@@ -169,7 +178,7 @@ export class Records {
           headers: [...validators(), ...headers],
           body: undefined,
           type: linesType,
-          stream: () => representation.lines(rows, fields),
+          stream: () => this.#export(rows, fields),
           seq: seqOf(),
         };
       }
@@ -190,6 +199,18 @@ export class Records {
     const result = this.#selection.select(wanted, { scope, use, check });
     waited = true;
     return result;
+  }
+
+  async *#export(
+    rows: readonly Row[],
+    fields: readonly string[] | undefined,
+  ): AsyncGenerator<string, undefined> {
+    this.#running++;
+    try {
+      yield* this.representation.lines(rows, fields);
+    } finally {
+      this.#running--;
+    }
   }
 
   /**

@@ -273,9 +273,7 @@ export class Tasks {
     if (all.length < mostKept) return [];
     const task = all.find((task) => !isUnfinished(task));
     if (task) return [["del", tasks.name, task.id]];
-    throw new ApiError(50302, `At most ${mostKept} tasks can wait.`, {
-      headers: ["Retry-After", "60"],
-    });
+    throw new StoreError("overloaded", `${mostKept} tasks wait already.`);
   }
 
   #all(): Task[] {

@@ -5,7 +5,7 @@ import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { removeFolder, run, start, temporaryFolder } from "../harness.ts";
-import { fromLines, toLines } from "../lines.ts";
+import { fromLines, sendLines, taskWhen, toLines } from "../lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -82,4 +82,24 @@ test("import refuses while a server holds the folder", async () => {
   } finally {
     await server.stop();
   }
+});
+
+test("import also goes on with what a killed server left", async () => {
+  const server = await start({ folder });
+  const token = await server.signIn();
+  const animal = { zoo_id: 4, animal_type_id: 1, name: "Left" };
+  const { body: { url } } = await sendLines(server, "/v1/animals", {
+    token,
+    raw: toLines(Array(20_000).fill(animal)),
+  });
+  const until = ({ imported }: { imported: number }) => imported > 0;
+  const { status } = await taskWhen(server, { url, token, until });
+  assert.equal(status, "running");
+  await server.end("SIGKILL");
+  const result = await command(["import", "zoos", "-"], toLines([zoo]));
+  assert.equal(result.code, 0, result.stderr);
+  assert.equal(result.stdout, "imported 1 zoos, rejected 0\n");
+  const { stdout } = await command(["export", "animals"]);
+  const left = fromLines(stdout).filter(({ name }) => name === "Left");
+  assert.equal(left.length, 20_000);
 });
