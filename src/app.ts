@@ -3,6 +3,7 @@
  * step a line, in the order in which HTTP decides.
  */
 
+import { performance } from "node:perf_hooks";
 import {
   Authentication,
   authorize,
@@ -10,6 +11,7 @@ import {
 } from "./api/authentication.ts";
 import type { Declaration } from "./api/declaration.ts";
 import { Idempotency } from "./api/idempotency.ts";
+import { Metrics } from "./api/metrics.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
 import type { Call, Remember, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
@@ -33,6 +35,7 @@ import {
   errorAnswer,
   hasBody,
   implemented,
+  isLocal,
   notImplemented,
   receive,
   type Request,
@@ -62,6 +65,8 @@ interface Exchange {
   readonly request: Request;
   readonly response: Response;
   readonly id: string;
+  /** When it began, in milliseconds of no meaning by themselves. */
+  readonly start: number;
   /** Known from the step that finds it on. */
   route?: Route;
   caller?: Caller | undefined;
@@ -76,6 +81,7 @@ export class Application {
   readonly #routes: Router<Route>;
   readonly #authentication: Authentication;
   readonly #idempotency: Idempotency;
+  readonly #metrics = new Metrics();
 
   constructor(options: ApplicationOptions) {
     const { store, signer, now, base, log } = options;
@@ -84,7 +90,8 @@ export class Application {
     this.#base = base;
     this.#log = log;
     this.#corsOrigins = corsOrigins;
-    this.#routes = buildRoutes({ ...options, requireIfMatch });
+    const metrics = this.#metrics;
+    this.#routes = buildRoutes({ ...options, requireIfMatch, metrics });
     this.#authentication = new Authentication(store, signer, now);
     this.#idempotency = new Idempotency(store, now);
   }
@@ -92,7 +99,7 @@ export class Application {
   /** Answers one request; never throws. */
   handle(request: Request, response: Response): void {
     const id = requestId(request.headers["x-request-id"]);
-    this.#handle({ request, response, id });
+    this.#handle({ request, response, id, start: performance.now() });
   }
 
   #handle(exchange: Exchange): void {
@@ -124,7 +131,8 @@ export class Application {
       ? undefined
       : this.#authentication.identify(headers.authorization);
     exchange.caller = caller;
-    authorize(caller, operation.access);
+    const isFree = operation.freeOnThisMachine && isLocal(request);
+    if (!isFree) authorize(caller, operation.access);
     if (isSafe(method)) checkAccept(headers.accept, operation.offers);
     const { ignoresCredentials, consumes, takesForm, secret = false } =
       operation;
@@ -248,6 +256,8 @@ export class Application {
     }
     fields.push("X-Request-Id", id);
     send(response, { ...preferred, headers: fields });
+    const milliseconds = performance.now() - exchange.start;
+    this.#metrics.count(route, method, { status, milliseconds });
     const trace = parseTraceId(request.headers["traceparent"]);
     this.#log("debug", "answered", { id, trace, method, url, status });
   }
