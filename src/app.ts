@@ -3,6 +3,7 @@
  * step a line, in the order in which HTTP decides.
  */
 
+import { performance } from "node:perf_hooks";
 import {
   Authentication,
   authorize,
@@ -10,6 +11,7 @@ import {
 } from "./api/authentication.ts";
 import type { Declaration } from "./api/declaration.ts";
 import { Idempotency } from "./api/idempotency.ts";
+import { Metrics } from "./api/metrics.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
 import type { Call, Remember, Result } from "./api/records.ts";
 import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
@@ -35,6 +37,7 @@ import {
   errorAnswer,
   hasBody,
   implemented,
+  isLocal,
   notImplemented,
   receive,
   receiveParts,
@@ -68,6 +71,8 @@ interface Exchange {
   readonly request: Request;
   readonly response: Response;
   readonly id: string;
+  /** When it began, in milliseconds of no meaning by themselves. */
+  readonly start: number;
   /** Known from the step that finds it on. */
   route?: Route;
   caller?: Caller | undefined;
@@ -83,6 +88,7 @@ export class Application {
   readonly #tasks: Tasks;
   readonly #authentication: Authentication;
   readonly #idempotency: Idempotency;
+  readonly #metrics = new Metrics();
 
   constructor(options: ApplicationOptions) {
     const { store, signer, now, base, log } = options;
@@ -91,9 +97,10 @@ export class Application {
     this.#base = base;
     this.#log = log;
     this.#corsOrigins = corsOrigins;
-    const { router, tasks } = buildRoutes({ ...options, requireIfMatch });
-    this.#routes = router;
-    this.#tasks = tasks;
+    const metrics = this.#metrics;
+    const made = buildRoutes({ ...options, requireIfMatch, metrics });
+    this.#routes = made.router;
+    this.#tasks = made.tasks;
     this.#authentication = new Authentication(store, signer, now);
     this.#idempotency = new Idempotency(store, now);
   }
@@ -111,7 +118,7 @@ export class Application {
   /** Answers one request; never throws. */
   handle(request: Request, response: Response): void {
     const id = requestId(request.headers["x-request-id"]);
-    this.#handle({ request, response, id });
+    this.#handle({ request, response, id, start: performance.now() });
   }
 
   #handle(exchange: Exchange): void {
@@ -143,7 +150,8 @@ export class Application {
       ? undefined
       : this.#authentication.identify(headers.authorization);
     exchange.caller = caller;
-    authorize(caller, operation.access);
+    const isFree = operation.freeOnThisMachine && isLocal(request);
+    if (!isFree) authorize(caller, operation.access);
     const format = isSafe(method)
       ? chooseFormat(headers.accept, operation)
       : undefined;
@@ -277,6 +285,8 @@ export class Application {
     }
     fields.push("X-Request-Id", id);
     send(response, { ...preferred, headers: fields });
+    const milliseconds = performance.now() - exchange.start;
+    this.#metrics.count(route, method, { status, milliseconds });
     const trace = parseTraceId(request.headers["traceparent"]);
     this.#log("debug", "answered", { id, trace, method, url, status });
   }

@@ -278,7 +278,7 @@ function unknownCollection(
 
 /** Tells how an import went; returns the exit code. */
 async function report(task: Document): Promise<number> {
-  const { status, reason, imported, rejected, collection, errors } = task;
+  const { status, failure, imported, rejected, collection, errors } = task;
   for (const each of Array.isArray(errors) ? errors : []) {
     const { line, errors } = each as RejectedLine;
     const messages = errors.map(({ message }) => message).join(" ");
@@ -291,7 +291,7 @@ async function report(task: Document): Promise<number> {
   if (status === "succeeded") return rejected === 0 ? 0 : 1;
   throw new CommandError(
     `the import did not end: ${
-      reason ?? "the next start of the server goes on with it"
+      failure ?? "the next start of the server goes on with it"
     }`,
   );
 }

@@ -23,6 +23,7 @@ import {
   type RequestOptions,
   temporaryFolder,
 } from "./harness.ts";
+import { forgetDocument } from "./replay.ts";
 
 /** A running application. */
 export interface Running {
@@ -74,6 +75,7 @@ export async function startApplication(options: {
     { host: "127.0.0.1", port: 0 },
   );
   const origin = `http://127.0.0.1:${listener.port}`;
+  forgetDocument(origin);
   const signIn = async (username: string, password = adminPassword) => {
     const json = { username, password };
     const answer = await request("POST", `${origin}/v1/authorizations`, {

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { checkDocumented, forgetDocument } from "./replay.ts";
 
 /** The project's root folder. */
 export const root = fileURLToPath(new URL("..", import.meta.url));
@@ -184,6 +185,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     throw error;
   });
   const origin = `http://127.0.0.1:${port}`;
+  forgetDocument(origin);
   const server: Server = {
     origin,
     port,
@@ -234,6 +236,9 @@ export async function request(
     ...(body === undefined ? {} : { body }),
   });
   const text = await answer.text();
+  const { status } = answer;
+  const exchanged = { method, status, headers: answer.headers, text };
+  await checkDocumented({ ...exchanged, address: new URL(address) });
   const type = answer.headers.get("content-type") ?? "";
   const json = /^application\/(?:[\w.-]+\+)?json\b/.test(type) && text !== "";
   return {

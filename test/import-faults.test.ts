@@ -149,7 +149,7 @@ test("an import whose body is lost fails and says so, and the next goes on", asy
     token = await server.signIn();
     const task = await taskWhen(server, { url, token, until: ended });
     assert.equal(task.status, "failed");
-    assert.match(task.reason, /not on the disk any more/);
+    assert.match(task.failure, /not on the disk any more/);
     const next = await importLines(server, "/v1/zoos", {
       token,
       raw: toLines([zoo]),

@@ -61,7 +61,7 @@ describe("the tour", () => {
       .replaceAll("curl -i", "curl -is");
     const output = await shell(script, { ADMIN_PASSWORD: adminPassword });
     const answers = output.split(/\n=== (?=\d{3} ===\n)/).slice(1);
-    assert.equal(answers.length, 35);
+    assert.equal(answers.length, 38);
     for (const answer of answers) {
       const [, expected, status] =
         /^(\d{3}) ===\nHTTP\/1\.1 (\d{3}) /.exec(answer) ?? [];

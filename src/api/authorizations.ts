@@ -27,6 +27,7 @@ import {
 import type { Query } from "./query.ts";
 import type { Call, Records, Result } from "./records.ts";
 import { recordSchema } from "./representation.ts";
+import { newSchema, objectSchema, wholeSchema } from "./schemas.ts";
 import { type Body, validate } from "./validation.ts";
 
 const day = 24 * 60 * 60; // seconds
@@ -55,6 +56,12 @@ const signInForm = declare({
     note: authorizations.properties.note,
   },
 });
+
+/** What is shown only once. */
+const tokenSchemas = {
+  token: { type: "string", readOnly: true },
+  token_type: { type: "string", readOnly: true, const: "Bearer" },
+};
 
 /** Signs in and out. */
 export class Authorizations {
@@ -90,17 +97,27 @@ export class Authorizations {
     const sent = Object.entries(signInForm.properties)
       .filter(([name]) => name !== "note")
       .map(([name, { schema }]) => [name, { ...schema, writeOnly: true }]);
-    const token = { type: "string", readOnly: true };
     return {
       ...record,
       properties: {
         ...Object.fromEntries(sent),
         ...(record["properties"] as JsonSchema), // an object, made above
-        token,
-        token_type: { ...token, const: "Bearer" },
+        ...tokenSchemas,
       },
       required: ["username", "password"],
     };
+  }
+
+  /** The JSON Schema of what is sent alone. */
+  get sent(): JsonSchema {
+    return newSchema({ ...this.#form, singular: "sign in" });
+  }
+
+  /** The JSON Schema of what is answered alone. */
+  get answered(): JsonSchema {
+    const whole = wholeSchema(this.#records.collection);
+    const token = objectSchema("token", tokenSchemas);
+    return { title: "signed in", allOf: [whole, token] };
   }
 
   /**

@@ -96,7 +96,8 @@ const operators = [
   "contains",
   "starts",
 ] as const;
-type Operator = "eq" | (typeof operators)[number];
+/** How a filter compares. */
+export type Operator = "eq" | (typeof operators)[number];
 
 /** One condition on one property. */
 export interface Filter {
@@ -225,7 +226,8 @@ export function parseFields(collection: Collection, value: string): string[] {
   return known.filter((name) => name === "id" || fields.includes(name));
 }
 
-function operatorsFor({ kind }: Named): readonly Operator[] {
+/** The operators that fit a property, beside `eq`. */
+export function operatorsFor({ kind }: Named): readonly Operator[] {
   switch (kind) {
     case "string":
       return operators;

@@ -124,6 +124,11 @@ export class Records {
       .map(({ name }) => name);
   }
 
+  /** Whether there are rules by which a change can be a conflict. */
+  get hasRules(): boolean {
+    return this.#rules.consequences !== undefined;
+  }
+
   /**
    * A page of the collection.
    *

@@ -3,8 +3,11 @@
  * parameters and what kind of body they take, and what they do.
  */
 
-import { type Access, may } from "../auth/access.ts";
+import { createHash } from "node:crypto";
+import { may } from "../auth/access.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
+import { evaluatePreconditions } from "../http/conditional.ts";
+import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
 import type { Log, Store, TableDeclaration } from "../store/store.ts";
 import { Authorizations, authorizations } from "./authorizations.ts";
@@ -15,6 +18,8 @@ import {
   foldText,
   type Relation,
 } from "./declaration.ts";
+import { type Documented, openApi, type OpenApiOptions } from "./openapi.ts";
+import { type Measured, type Metrics, metricsType } from "./metrics.ts";
 import type { JsonSchema } from "./properties.ts";
 import {
   allowOnly,
@@ -27,23 +32,24 @@ import { Events } from "./events.ts";
 import { answersTable } from "./idempotency.ts";
 import { type Call, Records, type Result } from "./records.ts";
 import { linesType, recordSchema } from "./representation.ts";
+import {
+  addressesSchema,
+  fieldsParameter,
+  newSchema,
+  objectSchema,
+  partSchema,
+  patchSchema,
+  queryParameters,
+  wholeSchema,
+} from "./schemas.ts";
 import { type Once, Tasks, tasks } from "./tasks.ts";
 import { lockedForOwner, userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
 
-/** One method of an address; `P` is what its parameters come to. */
-export interface Operation<P = unknown> {
-  readonly access: Access;
-  /** Set where a sent token has no say: who signs in may have an old one. */
-  readonly ignoresCredentials?: true;
+/** One method of an address, with what is told of it; `P` is what its parameters come to. */
+export interface Operation<P = unknown> extends Documented {
   /** Understands the parameters; throws an ApiError where they do not fit. */
   readonly parse: (parameters: Parameters) => P;
-  /** The media types that its body may have; undefined where it takes none. */
-  readonly consumes?: readonly string[];
-  /** The media types that it answers with; JSON, where it is left out. */
-  readonly offers?: readonly string[];
-  /** Set where the parameters are in the body, as a form. */
-  readonly takesForm?: true;
   /** Set where a password can be in the body. */
   readonly secret?: boolean;
   /** Takes a body of lines, of any length. */
@@ -64,6 +70,8 @@ export interface Route {
   readonly allow: string;
   /** Fields of every answer to GET and HEAD. */
   readonly fields: readonly string[];
+  /** What the OpenAPI document puts it under. */
+  readonly tag: string;
 }
 
 /** What the routes are made of. */
@@ -78,6 +86,7 @@ export interface RouteOptions {
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
   readonly log: Log;
+  readonly metrics: Metrics;
 }
 
 const json = ["application/json"];
@@ -110,7 +119,7 @@ export function tablesFor(
 export function buildRoutes(
   options: RouteOptions,
 ): { readonly router: Router<Route>; readonly tasks: Tasks } {
-  const { declarations, store, base, now, requireIfMatch } = options;
+  const { declarations, store, base, now, requireIfMatch, metrics } = options;
   const collections = deriveCollections(declarations, builtIn);
   const prefix = `${base.origin}${base.path}v1/`;
   const context = { store, collections, prefix, now, requireIfMatch };
@@ -126,14 +135,25 @@ export function buildRoutes(
     router.add(`${base.path}v1/${path}`, route);
 
   const names = declarations.map(({ name }) => name);
-  const others = ["authorizations", "users", "tasks", "events"];
-  const root = rootRoute(prefix, [...others, ...names]);
+  const root = rootRoute(prefix, {
+    current_user_url: "user",
+    authorizations_url: "authorizations",
+    users_url: "users",
+    tasks_url: "tasks",
+    events_url: "events",
+    ...Object.fromEntries(names.map((name) => [`${name}_url`, name])),
+    openapi_url: "openapi.json",
+  });
   router.add(base.path, root);
   if (base.path !== "/") router.add(base.path.slice(0, -1), root);
   add("", root);
   router.add(`${base.path}v1`, root);
 
   router.add(`${base.path}health`, healthRoute(store));
+  const { routes } = router;
+  const measured = { store, routes, collections: [...collections.keys()] };
+  router.add(`${base.path}metrics`, metricsRoute(metrics, measured));
+  router.add("/.well-known/api-catalog", catalogRoute(base));
 
   const served = [...declarations, users].map(({ name }) => records(name));
   const importable = new Map(
@@ -163,14 +183,28 @@ export function buildRoutes(
   const own = records("authorizations");
   const signingIn = new Authorizations(own, options);
   add("authorizations", authorizationsRoute(own, signingIn));
-  add("authorizations/:id", ownedRoute(own, signingIn));
+  add(
+    "authorizations/:id",
+    ownedRoute(own, signingIn, {
+      read: "One of your authorizations",
+      remove: "Sign out",
+    }),
+  );
   add("tasks", tasksRoute(listed, working));
-  add("tasks/:id", ownedRoute(listed, working));
+  add(
+    "tasks/:id",
+    ownedRoute(listed, working, {
+      read: "One of your tasks",
+      remove: "End a task: what is in stays in",
+    }),
+  );
+  add("openapi.json", openApiRoute({ ...options, collections, routes }));
   return { router, tasks: working };
 }
 
-/** What OPTIONS tells of the bodies of an address. */
-interface Bodies {
+/** What belongs to an address as a whole. */
+interface Subject {
+  readonly tag?: string;
   /** The JSON Schema of a record. */
   readonly schema?: JsonSchema;
   /** What a body may hold. */
@@ -180,7 +214,7 @@ interface Bodies {
 /** An address with these methods, and OPTIONS. */
 function route(
   own: Readonly<Record<string, Operation>>,
-  { schema = {}, writable = [] }: Bodies,
+  { tag = "server", schema = {}, writable = [] }: Subject,
 ): Route {
   const methods = Object.entries(own);
   const allow = methodsOf(methods).join(", ");
@@ -193,8 +227,12 @@ function route(
   if (post?.consumes) headers.push("Accept-Post", post.consumes.join(", "));
   if (patch?.consumes) headers.push("Accept-Patch", patch.consumes.join(", "));
   const options: Operation = {
+    summary: "What can be done here, and by whom",
     access: "anyone",
     parse: none,
+    answers: {
+      200: { schema: capabilities, headers: ["Allow", ...acceptFields] },
+    },
     run: ({ caller }) => {
       const allowed = methods.filter(([, { access }]) =>
         may(caller?.role, access)
@@ -211,8 +249,16 @@ function route(
     },
   };
   const operations = new Map([...methods, ["OPTIONS", options] as const]);
-  return { operations, allow, fields };
+  return { operations, allow, fields, tag };
 }
+
+const names = { type: "array", items: { type: "string" } };
+const capabilities = objectSchema("capabilities", {
+  methods: names,
+  writable: names,
+  schema: { type: "object" },
+});
+const acceptFields = ["Accept-Post", "Accept-Patch"];
 
 /** The safe method with a body (RFC 10008): GET with its parameters there. */
 function queryOf<P>(get: Operation<P>): Operation<P> {
@@ -242,6 +288,12 @@ function fieldsOf(
   };
 }
 
+const cascadeParameter = {
+  name: "cascade",
+  description: "Whether to delete all that refers to it too",
+  schema: { type: "boolean", default: false },
+};
+
 /** The one parameter of a DELETE of a record that others can refer to. */
 function cascade(parameters: Parameters): boolean {
   allowOnly(parameters, ["cascade"]);
@@ -252,24 +304,117 @@ function cascade(parameters: Parameters): boolean {
   return value === "true";
 }
 
-/** The root document: where everything is, so that a client needs no other address. */
-function rootRoute(prefix: string, names: readonly string[]): Route {
-  const addresses = names.map((name) => [`${name}_url`, prefix + name]);
-  const body = JSON.stringify({
-    current_user_url: `${prefix}user`,
-    ...Object.fromEntries(addresses),
-  });
-  const get: Operation = {
+/** A GET of a text that stays the same while the server runs. */
+function staticText(
+  make: () => string,
+  { type, headers = [] }: {
+    /** The media type, with its parameters; JSON, where it is left out. */
+    readonly type?: string;
+    readonly headers?: readonly string[];
+  } = {},
+): Pick<Operation, "access" | "parse" | "conditional" | "run"> {
+  let made: { readonly body: string; readonly etag: string } | undefined;
+  return {
     access: "anyone",
     parse: none,
-    run: () => ({ status: 200, headers: [], body, seq: 0 }),
+    conditional: true,
+    run: (request) => {
+      const { body, etag } = made ??= withTag(make());
+      const conditions = { ...request, now: 0 };
+      const outcome = evaluatePreconditions(conditions, { etag });
+      if (outcome === "failed") throw new ApiError(41200);
+      return outcome === "not-modified"
+        ? { status: 304, headers: ["ETag", etag], body: undefined, seq: 0 }
+        : {
+          status: 200,
+          headers: ["ETag", etag, ...headers],
+          body,
+          type,
+          seq: 0,
+        };
+    },
+  };
+}
+
+function withTag(body: string): { body: string; etag: string } {
+  const hash = createHash("sha256").update(body).digest("base64url");
+  return { body, etag: `"${hash.slice(0, 16)}"` };
+}
+
+/** The root document: where everything is, so that a client needs no other address. */
+function rootRoute(
+  prefix: string,
+  addresses: Readonly<Record<string, string>>,
+): Route {
+  const entries = Object.entries(addresses);
+  const whole = entries.map(([name, address]) => [name, prefix + address]);
+  const names = Object.keys(addresses);
+  const get: Operation = {
+    ...staticText(() => JSON.stringify(Object.fromEntries(whole))),
+    summary: "Where everything is",
+    answers: {
+      200: { schema: addressesSchema("root", names), headers: ["ETag"] },
+    },
+  };
+  return route({ GET: get }, {});
+}
+
+/** What this API is described by, without a person to ask (RFC 9727; its form is RFC 9264's). */
+function catalogRoute({ origin, path }: RouteOptions["base"]): Route {
+  const root = origin + path;
+  const own = "/.well-known/api-catalog";
+  const target = (address: string) => [
+    { href: root + address, type: "application/json" },
+  ];
+  const linkset = [
+    { anchor: origin + own, item: [{ href: root }] },
+    {
+      anchor: root,
+      "service-desc": target("v1/openapi.json"),
+      status: target("health"),
+    },
+  ];
+  const produced = "application/linkset+json";
+  const profile = "https://www.rfc-editor.org/info/rfc9727";
+  const type = `${produced}; profile="${profile}"`;
+  const get: Operation = {
+    ...staticText(() => JSON.stringify({ linkset }), {
+      type,
+      headers: ["Link", `<${origin}${own}>; rel="api-catalog"`],
+    }),
+    summary: "What this API is described by (RFC 9727)",
+    offers: [produced, type],
+    answers: {
+      200: {
+        schema: objectSchema("linkset", {
+          linkset: { type: "array", items: { type: "object" } },
+        }),
+        headers: ["ETag", "Link"],
+      },
+    },
+  };
+  return route({ GET: get }, {});
+}
+
+/** All this for programs: https://spec.openapis.org/oas/v3.1.1 */
+function openApiRoute(options: OpenApiOptions): Route {
+  const get: Operation = {
+    ...staticText(() => JSON.stringify(openApi(options))),
+    summary: "This document",
+    answers: { 200: { schema: { type: "object" }, headers: ["ETag"] } },
   };
   return route({ GET: get }, {});
 }
 
 /** For whoever watches: whether writes are taken, and what the start had to mend. */
 function healthRoute(store: Store): Route {
+  const schema = objectSchema("health", {
+    status: { type: "string", enum: ["ok", "read-only"] },
+    notices: { type: "array", items: { type: "string" } },
+  }, ["status"]);
   const get: Operation = {
+    summary: "Whether writes are taken",
+    answers: { 200: { schema }, 503: { schema } },
     access: "anyone",
     parse: none,
     run: () => {
@@ -288,19 +433,79 @@ function healthRoute(store: Store): Route {
   return route({ GET: get }, {});
 }
 
-/** What changes, to whoever listens. */
-function eventsRoute(events: Events): Route {
+/** For monitoring; see metrics.ts. */
+function metricsRoute(metrics: Metrics, measured: Measured): Route {
   const get: Operation = {
-    access: "viewer",
-    offers: ["text/event-stream"],
+    summary: "Figures for Prometheus, for a program on this machine too",
+    access: "admin",
+    freeOnThisMachine: true,
     parse: none,
-    run: (call) => events.open(call),
+    run: () => ({
+      status: 200,
+      headers: ["Cache-Control", "no-store"],
+      body: metrics.write(measured),
+      type: metricsType,
+      seq: 0,
+    }),
+    offers: ["text/plain"],
+    answers: { 200: { schema: { type: "string" } } },
   };
   return route({ GET: get }, {});
 }
 
+/** What changes, to whoever listens. */
+function eventsRoute(events: Events): Route {
+  const get: Operation = {
+    summary: "What changes, from now or from the last event on",
+    access: "viewer",
+    offers: ["text/event-stream"],
+    parse: none,
+    answers: {
+      200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+    },
+    run: (call) => events.open(call),
+  };
+  return route({ GET: get }, { tag: "events" });
+}
+
 function writableOf({ properties }: Collection): string[] {
   return properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
+}
+
+/** What a record that is sent back lacks, as it was not in the answer. */
+function secretsOf({ properties }: Collection): string[] {
+  return properties.filter(({ kind }) => kind === "secret")
+    .map(({ name }) => name);
+}
+
+const validators = ["ETag", "Last-Modified"];
+
+/** What is told of a page of records. */
+function listing(
+  collection: Collection,
+): Pick<Operation, "parameters" | "answers" | "conditional" | "errors"> {
+  return {
+    parameters: queryParameters(collection),
+    conditional: true,
+    errors: [503], // too much to look for at once
+    answers: {
+      200: {
+        schema: { type: "array", items: partSchema(collection) },
+        headers: ["ETag", "X-Total-Count", "Link"],
+      },
+    },
+  };
+}
+
+/** What is told of one record that is read. */
+function reading(
+  collection: Collection,
+): Pick<Operation, "parameters" | "answers" | "conditional"> {
+  return {
+    parameters: [fieldsParameter(collection)],
+    conditional: true,
+    answers: { 200: { schema: partSchema(collection), headers: validators } },
+  };
 }
 
 function collectionRoute(
@@ -312,8 +517,11 @@ function collectionRoute(
   },
 ): Route {
   const { collection } = records;
-  const { access } = collection;
+  const { access, name, singular } = collection;
+  const of = through ? ` of a ${through.to.singular}` : "";
   const get: Operation<ReturnType<typeof parseQuery>> = {
+    summary: `The ${name}${of}, a page of them`,
+    ...listing(collection),
     access: access.read,
     offers: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
@@ -329,8 +537,19 @@ function collectionRoute(
       takeLines: (call, body, once) =>
         tasks.receive(call, body, { records, through, once }),
     }),
+    summary: `Make a new ${singular}${of}`,
+    body: newSchema(collection, [through?.property]),
+    conditional: true,
+    answers: {
+      201: {
+        schema: wholeSchema(collection),
+        headers: ["Location", ...validators],
+      },
+      ...(tasks && { 202: tasks.answered }),
+    },
   };
   return route({ GET: get, QUERY: queryOf(get), POST: post }, {
+    tag: name,
     schema: recordSchema(collection),
     writable: writableOf(collection),
   });
@@ -338,8 +557,12 @@ function collectionRoute(
 
 function recordRoute(records: Records, through?: Relation): Route {
   const { collection } = records;
-  const { access, children } = collection;
+  const { access, children, name, singular } = collection;
+  const of = through ? ` of a ${through.to.singular}` : "";
+  const conflicts = records.hasRules ? [409] : [];
   const get: Operation<readonly string[] | undefined> = {
+    summary: `One ${singular}${of}`,
+    ...reading(collection),
     access: access.read,
     parse: fieldsOf(collection),
     run: (call, fields) => records.read(call, fields, through),
@@ -349,19 +572,38 @@ function recordRoute(records: Records, through?: Relation): Route {
     parse: none,
     consumes: json,
     run: (call, _, body) => records.replace(call, body, through),
+    summary: `Replace a ${singular}${of}`,
+    body: newSchema(collection, [through?.property, ...secretsOf(collection)]),
+    conditional: true,
+    answers: {
+      201: { schema: wholeSchema(collection), headers: ["Content-Location"] },
+    },
+    errors: conflicts,
   };
   const patch: Operation = {
     access: access.write,
     parse: none,
     consumes: mergePatch,
     run: (call, _, body) => records.patch(call, body, { through }),
+    summary: `Change a ${singular}${of}`,
+    body: patchSchema(collection),
+    conditional: true,
+    answers: { 201: { schema: wholeSchema(collection), headers: validators } },
+    errors: conflicts,
   };
   const remove: Operation<boolean | undefined> = {
     access: access.remove,
     parse: children.length > 0 ? cascade : none,
     run: (call, all) => records.remove(call, all ?? false, through),
+    summary: `Delete a ${singular}${of}`,
+    parameters: children.length > 0 ? [cascadeParameter] : [],
+    conditional: true,
+    answers: { 204: {} },
+    // What goes along may take a higher role.
+    errors: children.length > 0 ? [403, 409] : conflicts,
   };
   return route({ GET: get, PUT: put, PATCH: patch, DELETE: remove }, {
+    tag: name,
     schema: recordSchema(collection),
     writable: writableOf(collection),
   });
@@ -370,9 +612,12 @@ function recordRoute(records: Records, through?: Relation): Route {
 /** The signed-in user's own record. */
 function ownUserRoute(records: Records): Route {
   const own = (call: Call): Call => ({ ...call, ids: [call.caller?.id ?? 0] });
+  const { collection } = records;
   const get: Operation<readonly string[] | undefined> = {
+    summary: "Your own record",
+    ...reading(collection),
     access: "viewer",
-    parse: fieldsOf(records.collection),
+    parse: fieldsOf(collection),
     run: (call, fields) => records.read(own(call), fields),
   };
   const patch: Operation = {
@@ -381,9 +626,14 @@ function ownUserRoute(records: Records): Route {
     consumes: mergePatch,
     run: (call, _, body) =>
       records.patch(own(call), body, { locked: lockedForOwner }),
+    summary: "Change your password",
+    body: patchSchema(collection, ["password"]),
+    conditional: true,
+    answers: { 201: { schema: wholeSchema(collection), headers: validators } },
   };
   return route({ GET: get, PATCH: patch }, {
-    schema: recordSchema(records.collection),
+    tag: collection.name,
+    schema: recordSchema(collection),
     writable: ["password"],
   });
 }
@@ -397,6 +647,8 @@ function authorizationsRoute(
     offers: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => signingIn.list(call, query),
+    summary: "Where you are signed in",
+    ...listing(collection),
   };
   const post: Operation = {
     access: "anyone",
@@ -404,26 +656,47 @@ function authorizationsRoute(
     parse: none,
     consumes: json,
     run: (_call, _, body) => signingIn.signIn(body),
+    summary: "Sign in",
+    body: signingIn.sent,
+    answers: {
+      201: {
+        schema: signingIn.answered,
+        headers: ["Location", "Cache-Control"],
+      },
+    },
   };
-  return route({ GET: get, QUERY: queryOf(get), POST: post }, signingIn);
+  const { name: tag } = collection;
+  const { schema, writable } = signingIn;
+  return route({ GET: get, QUERY: queryOf(get), POST: post }, {
+    tag,
+    schema,
+    writable,
+  });
 }
 
 /** One record of those of which each sees the own. */
 function ownedRoute(
   { collection }: Records,
   owned: Pick<Authorizations | Tasks, "read" | "remove">,
+  words: { readonly read: string; readonly remove: string },
 ): Route {
   const get: Operation<readonly string[] | undefined> = {
     access: collection.access.read,
     parse: fieldsOf(collection),
     run: (call, fields) => owned.read(call, fields),
+    summary: words.read,
+    ...reading(collection),
   };
   const remove: Operation = {
     access: collection.access.remove,
     parse: none,
     run: (call) => owned.remove(call),
+    summary: words.remove,
+    conditional: true,
+    answers: { 204: {} },
   };
   return route({ GET: get, DELETE: remove }, {
+    tag: collection.name,
     schema: recordSchema(collection),
   });
 }
@@ -434,8 +707,11 @@ function tasksRoute({ collection }: Records, tasks: Tasks): Route {
     offers: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => tasks.list(call, query),
+    summary: "Your tasks, of an admin all",
+    ...listing(collection),
   };
   return route({ GET: get, QUERY: queryOf(get) }, {
+    tag: collection.name,
     schema: recordSchema(collection),
   });
 }

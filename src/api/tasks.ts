@@ -31,6 +31,7 @@ import { planBatch, type Progress } from "./imports.ts";
 import {
   integer,
   type Json,
+  type JsonSchema,
   list,
   oneOf,
   optional,
@@ -45,6 +46,7 @@ import {
   type Remember,
   type Result,
 } from "./records.ts";
+import { wholeSchema } from "./schemas.ts";
 
 const count = readOnly(integer({ min: 0 }));
 
@@ -61,7 +63,7 @@ export const tasks = declare({
     imported: count,
     rejected: count,
     errors: readOnly(list()),
-    reason: readOnly(optional(text({ max: 100 }))),
+    failure: readOnly(optional(text({ max: 100 }))),
   },
 });
 
@@ -70,7 +72,7 @@ interface Task extends Document, Progress {
   readonly collection: string;
   readonly status: "queued" | "running" | "succeeded" | "failed";
   /** Why it failed. */
-  readonly reason: string | null;
+  readonly failure: string | null;
   readonly user_id: number;
   readonly spool: string;
   readonly given: Readonly<Record<string, Json>>;
@@ -122,6 +124,12 @@ export class Tasks {
 
   constructor(options: TaskOptions) {
     this.#on = options;
+  }
+
+  /** What is told of the answer to a body of lines. */
+  get answered(): { readonly schema: JsonSchema; readonly headers: string[] } {
+    const { collection } = this.#on.records;
+    return { schema: wholeSchema(collection), headers: ["Location"] };
   }
 
   /** Removes what no task needs any more, and goes on with what is unfinished. To be called before the first request. */
@@ -250,7 +258,7 @@ export class Tasks {
       imported: 0,
       rejected: 0,
       errors: [],
-      reason: null,
+      failure: null,
       created_at: at,
       updated_at: at,
       user_id: by,
@@ -332,11 +340,11 @@ export class Tasks {
         error.code === "unknown-spool";
       if (error instanceof StoreError && !lost) throw error;
       this.#tell(error);
-      const reason = lost
+      const failure = lost
         ? "What was sent is not on the disk any more."
         : "What was sent cannot be read.";
       const current = this.#get(task.id);
-      if (current) await this.#end(current, reason);
+      if (current) await this.#end(current, failure);
     } finally {
       await lines.return(undefined);
     }
@@ -356,9 +364,9 @@ export class Tasks {
       await fill(waiting, lines);
       // From here to the transaction nothing else can run.
       if (this.#stopping.signal.aborted || !this.#get(task.id)) return;
-      const reason = this.#objection(task, records);
-      if (records === undefined || reason !== null || waiting.length === 0) {
-        return await this.#end(current, reason);
+      const failure = this.#objection(task, records);
+      if (records === undefined || failure !== null || waiting.length === 0) {
+        return await this.#end(current, failure);
       }
       const { given } = task;
       const plan = { records, given, progress: current, now: now() };
@@ -385,11 +393,11 @@ export class Tasks {
       : "Its user may not write any more.";
   }
 
-  /** Ends a task, with a reason where it failed. */
-  async #end(task: Task, reason: string | null): Promise<void> {
+  /** Ends a task, with why where it failed. */
+  async #end(task: Task, failure: string | null): Promise<void> {
     const { store } = this.#on;
-    const status = reason === null ? "succeeded" : "failed";
-    const ended = this.#next({ ...task, status, reason });
+    const status = failure === null ? "succeeded" : "failed";
+    const ended = this.#next({ ...task, status, failure });
     await store.settled(this.#put(ended, []));
     await store.spools.remove(task.spool).catch((error) => this.#tell(error));
   }

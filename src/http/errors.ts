@@ -46,20 +46,24 @@ export const catalogue = {
 /** One code of the {@linkcode catalogue}. */
 export type ErrorCode = keyof typeof catalogue;
 
+/** In which ways a property can fail its validation. */
+export const fieldErrorCodes = [
+  "required",
+  "type",
+  "length",
+  "format",
+  "range",
+  "enum",
+  "unknown",
+  "reference",
+  "unique",
+  "read_only",
+] as const;
+
 /** One property that failed its validation, as a 422 body lists it. */
 export interface FieldError {
   readonly field: string;
-  readonly code:
-    | "required"
-    | "type"
-    | "length"
-    | "format"
-    | "range"
-    | "enum"
-    | "unknown"
-    | "reference"
-    | "unique"
-    | "read_only";
+  readonly code: (typeof fieldErrorCodes)[number];
   readonly message: string;
 }
 

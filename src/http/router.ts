@@ -73,6 +73,8 @@ interface Node<Route> {
 
 /** The tree of all addresses. */
 export class Router<Route> {
+  /** All routes by their patterns, in the order in which they were added. */
+  readonly routes = new Map<string, Route>();
   readonly #root: Node<Route> = { words: new Map() };
 
   /** Adds a route; `:id` in the pattern stands for an id. */
@@ -88,6 +90,7 @@ export class Router<Route> {
       node = next;
     }
     node.route = route;
+    this.routes.set(pattern, route);
   }
 
   /**

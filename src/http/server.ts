@@ -220,6 +220,15 @@ export async function* receiveParts(
   }
 }
 
+/** Whether a request comes from a program on this machine, and not through a proxy on it. */
+export function isLocal({ socket, headers }: Request): boolean {
+  const { remoteAddress = "" } = socket;
+  const passedOn = headers.forwarded ?? headers.via ??
+    headers["x-forwarded-for"];
+  return passedOn === undefined &&
+    ["127.0.0.1", "::1", "::ffff:127.0.0.1"].includes(remoteAddress);
+}
+
 /** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */
 export function hasBody(request: Request): boolean {
   const { headers } = request;

@@ -8,6 +8,7 @@ import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
 import { ChangeFeed, type Feed } from "./feed.ts";
 import type { OpenFile } from "./files.ts";
+import type { Histogram } from "./histogram.ts";
 import { formatTime, lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
 import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
@@ -133,6 +134,14 @@ export class FileStore implements Store {
 
   get generation(): number {
     return this.#writer.log.generation;
+  }
+
+  get logBytes(): number {
+    return this.#writer.log.offset;
+  }
+
+  get syncs(): Histogram {
+    return this.#writer.syncs;
   }
 
   table(name: string): StoredTable {

@@ -2,6 +2,7 @@
 
 import type { Feed } from "./feed.ts";
 import type { FileSystem } from "./files.ts";
+import type { Histogram } from "./histogram.ts";
 import type { Operation } from "./log.ts";
 import type { Json } from "./row.ts";
 import type { Spools } from "./spool.ts";
@@ -74,6 +75,10 @@ export interface Store {
   readonly full: boolean;
   /** The number of the log that is written. */
   readonly generation: number;
+  /** The length of that log. */
+  readonly logBytes: number;
+  /** How long the disk takes to make what is written durable. */
+  readonly syncs: Histogram;
   /** What the start had to mend, as sentences: empty after a clean stop. */
   readonly notices: readonly string[];
   /** Throws on a name that is neither declared nor on the disk. */

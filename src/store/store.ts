@@ -41,6 +41,7 @@ export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
 export { realFiles } from "./files.ts";
 export type { FileSystem, OpenFile } from "./files.ts";
+export { Histogram } from "./histogram.ts";
 export { formatTime } from "./log.ts";
 export type { Feed, Reset, Transaction } from "./feed.ts";
 export type { Operation } from "./log.ts";

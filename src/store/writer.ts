@@ -12,8 +12,10 @@
  */
 
 import { Buffer } from "node:buffer";
+import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "./error.ts";
 import { isFull, writeAll } from "./files.ts";
+import { Histogram } from "./histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./log.ts";
 import type { OpenLog, PreparedLog } from "./recovery.ts";
 import type { Undo } from "./table.ts";
@@ -48,15 +50,19 @@ interface Turn {
   readonly reject: (error: unknown) => void;
 }
 
+/** From a good SSD to a bad SD card, in seconds. */
+const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
+
 /** Writes transactions to the log, in order, and tells when they are durable. */
 export class LogWriter {
-  // These four are for others to read.
+  // These five are for others to read.
   log: OpenLog;
   durableSeq: number;
   /** The length of all lines that wait, at most. */
   queuedBytes = 0;
   /** Why nothing can be written any more. */
   fault: StoreError | undefined;
+  readonly syncs = new Histogram(syncBounds);
   readonly #options: WriterOptions;
   readonly #buffer: Buffer;
   #queue: Pending[] = [];
@@ -166,6 +172,7 @@ export class LogWriter {
       else this.#fail(error);
       return false;
     }
+    const start = performance.now();
     try {
       const [{ size, nlink }] = await Promise.all([
         log.file.stat(),
@@ -178,6 +185,7 @@ export class LogWriter {
       this.#fail(error);
       return false;
     }
+    this.syncs.observe(performance.now() - start);
     log.offset += bytes.length;
     return true;
   }

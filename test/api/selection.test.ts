@@ -53,7 +53,16 @@ function animal(id: number, below: (end: number) => number): Document {
 }
 
 function zoos(): Operation[] {
-  return [1, 2, 3].map((id) => ["put", "zoos", { id, name: `Zoo ${id}` }]);
+  const at = new Date(0).toISOString();
+  const others = {
+    city: "Bern",
+    country: "CH",
+    created_at: at,
+    updated_at: at,
+  };
+  return [1, 2, 3].map((
+    id,
+  ) => ["put", "zoos", { id, name: `Zoo ${id}`, ...others }]);
 }
 
 /** The order of two values by the contract, ascending. */

@@ -75,7 +75,7 @@ describe("an import", () => {
       imported: 0,
       rejected: 0,
       errors: [],
-      reason: null,
+      failure: null,
       url: `/v1/tasks/${id}`,
     });
     const until = ended;
@@ -429,7 +429,7 @@ describe("an import", () => {
     assert.equal(demoted.status, 201);
     const task = await taskWhen(server, { url, token: other, until: ended });
     assert.equal(task.status, "failed");
-    assert.equal(task.reason, "Its user may not write any more.");
+    assert.equal(task.failure, "Its user may not write any more.");
     assert.ok(task.imported < 30_000);
     await spoolsGone(server);
   });

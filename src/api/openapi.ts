@@ -1,0 +1,405 @@
+/**
+ * The OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1). It is made
+ * of the routes themselves: what follows from the way in which a request is
+ * decided (app.ts) is derived here, all else stands beside each operation.
+ */
+
+import { type Access, may } from "../auth/access.ts";
+import { catalogue, fieldErrorCodes } from "../http/errors.ts";
+import {
+  Components,
+  isObject,
+  pascalCase,
+  type ResponseParts,
+} from "./components.ts";
+import type { Json, JsonSchema } from "./properties.ts";
+import { objectSchema, type Parameter } from "./schemas.ts";
+
+/** An answer that is no error. */
+export interface Success {
+  /** What its JSON may hold; undefined where it has no content. */
+  readonly schema?: JsonSchema;
+  /** The names of its own header fields. */
+  readonly headers?: readonly string[];
+}
+
+/** What the document needs to know of an operation. */
+export interface Documented {
+  readonly access: Access;
+  /** Set where a program on the same machine needs no role. */
+  readonly freeOnThisMachine?: true;
+  readonly ignoresCredentials?: true;
+  readonly consumes?: readonly string[];
+  readonly takesForm?: true;
+  /** What it does, in a few words. */
+  readonly summary: string;
+  /** What it takes in the address or, as a form, in the body. */
+  readonly parameters?: readonly Parameter[];
+  /** What a JSON body may hold. */
+  readonly body?: JsonSchema;
+  /** The media types of a success, the preferred one first; JSON, where it is left out. */
+  readonly offers?: readonly string[];
+  /** By status. */
+  readonly answers: Readonly<Record<number, Success>>;
+  /** The statuses of errors that do not follow from the rest. */
+  readonly errors?: readonly number[];
+  /** Whether it looks at preconditions. */
+  readonly conditional?: true;
+}
+
+/** What the document is made of. */
+export interface OpenApiOptions {
+  /** By pattern. */
+  readonly routes: ReadonlyMap<string, {
+    readonly tag: string;
+    readonly operations: ReadonlyMap<string, Documented>;
+  }>;
+  readonly collections: ReadonlyMap<string, { readonly singular: string }>;
+  readonly base: { readonly origin: string; readonly path: string };
+  readonly requireIfMatch: boolean;
+}
+
+const introduction =
+  `Errors are JSON, or RFC 9457's where Accept asks for \`application/problem+json\`. \
+Besides what is listed, every address answers 405 with Allow to a method that it lacks, and 501 to one that no address has. \
+A slash too many at the end is answered with 308. \
+Where CORS is switched on, answers have the fields of the Fetch standard too. \
+QUERY (RFC 10008) is under \`x-query\`, as OpenAPI 3.1 has no place for it: what is there is what OpenAPI 3.2 has under \`query\`.`;
+
+/** Describes all routes. */
+export function openApi(
+  { routes, collections, base, requireIfMatch }: OpenApiOptions,
+): JsonSchema {
+  const components = new Components();
+  const paths: Record<string, JsonSchema> = {};
+  const tags = new Set<string>();
+  for (const [pattern, { tag, operations }] of routes) {
+    const own = pattern.startsWith(base.path);
+    const relative = own ? pattern.slice(base.path.length - 1) : pattern;
+    // Of addresses that are the same but for a slash, one is enough.
+    if (!/^\/.*[^/]$|^\/$/.test(relative)) continue;
+    tags.add(tag);
+    const { path, ids } = nameIds(relative, collections);
+    const described: Record<string, JsonSchema> = {};
+    for (const [method, operation] of operations) {
+      const place = { tag, path, components, requireIfMatch };
+      const key = method === "QUERY" ? "x-query" : method.toLowerCase();
+      described[key] = describe(method, operation, place);
+      if (method === "GET") {
+        const summary = `${operation.summary}: the header alone`;
+        described["head"] = describe("HEAD", { ...operation, summary }, place);
+      }
+    }
+    paths[path] = {
+      ...(!own && { servers: [{ url: base.origin || "/" }] }),
+      parameters: [
+        ...ids.map((name) => components.parameter(idParameter(name))),
+        components.parameter(fieldParameter("X-Request-Id")),
+      ],
+      ...described,
+    };
+  }
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "zoo-api",
+      version: "1",
+      description: introduction,
+      license: { name: "None granted", identifier: "NONE" },
+    },
+    servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],
+    tags: Array.from(tags, (name) => ({
+      name,
+      description: collections.has(name)
+        ? `The ${name} and what can be done with them.`
+        : `The ${name} of this API.`,
+    })),
+    paths,
+    components: {
+      ...components.toJson(),
+      securitySchemes: {
+        bearer: {
+          type: "http",
+          scheme: "bearer",
+          bearerFormat: "JWT",
+          description: "A token of POST /v1/authorizations (RFC 6750).",
+        },
+      },
+    },
+  };
+}
+
+/** Where an operation is described. */
+interface Place {
+  readonly tag: string;
+  readonly path: string;
+  readonly components: Components;
+  readonly requireIfMatch: boolean;
+}
+
+function describe(
+  method: string,
+  operation: Documented,
+  { tag, path, components, requireIfMatch }: Place,
+): JsonSchema {
+  const { access, summary, ignoresCredentials, takesForm } = operation;
+  const responses: Record<string, JsonSchema> = {};
+  const answers = {
+    ...derivedAnswers(method, operation),
+    ...operation.answers,
+  };
+  for (const [status, answer] of Object.entries(answers)) {
+    const response = success(Number(status), operation, answer);
+    const name = `${nameSchema(answer.schema)} ${status}`;
+    responses[status] = components.response(name, response);
+  }
+  for (const status of errorsOf(method, path, operation)) {
+    if (status in responses || (status === 428 && !requireIfMatch)) continue;
+    responses[status] = components.response(`error ${status}`, failure(status));
+  }
+  const own = (operation.parameters ?? []).map((parameter) =>
+    components.parameter({ ...parameter, in: "query" })
+  );
+  const fields = fieldsOf(method, operation)
+    .map((name) => components.parameter(fieldParameter(name)));
+  const bearer = { bearer: [] };
+  return {
+    operationId: nameOperation(method, path),
+    tags: [tag],
+    summary,
+    ...(access !== "anyone" && { description: `Takes the role ${access}.` }),
+    security: ignoresCredentials
+      ? []
+      : access === "anyone"
+      ? [{}, bearer]
+      : [bearer],
+    parameters: takesForm ? fields : [...own, ...fields],
+    ...requestBody(operation, components),
+    responses,
+  };
+}
+
+/** RFC 9110 section 9.2.1, and RFC 10008. */
+function isSafe(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "QUERY";
+}
+
+/** Whether its answer can do without the record (RFC 7240 section 4.2): not where that is shown only once. */
+function takesPrefer(method: string, { answers }: Documented): boolean {
+  const made = answers[201];
+  return !isSafe(method) && made !== undefined &&
+    !made.headers?.includes("Cache-Control");
+}
+
+/** The fields of a request that an operation looks at. */
+function fieldsOf(
+  method: string,
+  operation: Documented,
+): RequestField[] {
+  const fields: RequestField[] = [];
+  if (operation.conditional) {
+    fields.push("If-Match", "If-None-Match", "If-Unmodified-Since");
+    if (isSafe(method)) fields.push("If-Modified-Since");
+  }
+  if (takesPrefer(method, operation)) fields.push("Prefer");
+  if (operation.offers?.includes("text/event-stream")) {
+    fields.push("Last-Event-ID");
+  }
+  if (method === "POST" && !operation.ignoresCredentials) {
+    fields.push("Idempotency-Key");
+  }
+  return fields;
+}
+
+/** What is answered where the request has preconditions or preferences. */
+function derivedAnswers(
+  method: string,
+  operation: Documented,
+): Record<number, Success> {
+  const validators = ["ETag", "Last-Modified"];
+  if (isSafe(method)) {
+    return operation.conditional ? { 304: { headers: validators } } : {};
+  }
+  if (method === "POST" || !takesPrefer(method, operation)) return {};
+  return { 204: { headers: operation.answers[201]?.headers ?? [] } };
+}
+
+/** The statuses of the errors that follow from the way in which a request is decided. */
+function errorsOf(
+  method: string,
+  path: string,
+  operation: Documented,
+): number[] {
+  const { access, consumes, conditional, ignoresCredentials } = operation;
+  const writes = !isSafe(method) && method !== "OPTIONS";
+  const hasId = path.includes("{");
+  const cases: [number, unknown][] = [
+    [400, true],
+    [401, true],
+    [403, !may("viewer", access)],
+    [404, hasId],
+    [406, isSafe(method)],
+    [408, consumes],
+    [409, method === "POST" && !ignoresCredentials], // Idempotency-Key
+    [410, hasId && isSafe(method)],
+    [412, conditional],
+    [413, consumes],
+    [415, consumes],
+    [422, consumes && !isSafe(method)],
+    [428, conditional && writes && method !== "POST"],
+    [431, true],
+    [500, true],
+    [503, writes],
+  ];
+  const derived = cases.filter(([, applies]) => applies).map(([code]) => code);
+  return [...new Set([...derived, ...operation.errors ?? []])].sort();
+}
+
+function success(
+  status: number,
+  { offers = ["application/json"] }: Documented,
+  { schema, headers = [] }: Success,
+): ResponseParts {
+  const content = schema && Object.fromEntries(
+    offers.map((type) => [type, { schema: contentOf(type, schema) }]),
+  );
+  return {
+    description: successes[status] ?? "As the summary says.",
+    headers,
+    ...(content && { content }),
+  };
+}
+
+function failure(status: number): ResponseParts {
+  const codes = Object.entries(catalogue)
+    .filter(([code]) => code.startsWith(String(status)))
+    .map(([code, meaning]) => `${code}: ${meaning}`);
+  return {
+    description: codes.join(" "),
+    headers: failureFields[status] ?? [],
+    content: {
+      "application/json": { schema: errorSchema },
+      "application/problem+json": { schema: problemSchema },
+    },
+  };
+}
+
+/** What is JSON has the schema of a body; of a stream, no schema tells its lines. */
+function contentOf(type: string, schema: JsonSchema): JsonSchema {
+  return /[/+]json$/.test(type) ? schema : { type: "string" };
+}
+
+function requestBody(
+  { consumes = [], takesForm, body = {} }: Documented,
+  components: Components,
+): JsonSchema {
+  if (consumes.length === 0) return {};
+  const form = { type: "object", description: "The parameters of GET." };
+  const schema = components.schema(takesForm ? form : body);
+  const content = Object.fromEntries(
+    consumes.map((type) => [type, {
+      schema: takesForm ? schema : contentOf(type, schema),
+    }]),
+  );
+  return { requestBody: { required: true, content } };
+}
+
+/** What an answer is called by its schema. */
+function nameSchema(schema: Json | undefined): string {
+  if (!isObject(schema)) return "answer";
+  const { title = "answer", items } = schema;
+  return items ? `${nameSchema(items)} list` : String(title);
+}
+
+/** Gives the ids of a pattern names: `/zoos/:id/animals/:id` has `zoo_id` and `id`. */
+function nameIds(
+  pattern: string,
+  collections: OpenApiOptions["collections"],
+): { readonly path: string; readonly ids: readonly string[] } {
+  const ids: string[] = [];
+  const path = pattern.replace(/([^/]+)\/:id(?=(\/)?)/g, (_, of, more) => {
+    const singular = collections.get(of)?.singular ?? of;
+    const name = more ? `${singular.replaceAll(" ", "_")}_id` : "id";
+    ids.push(name);
+    return `${of}/{${name}}`;
+  });
+  return { path, ids };
+}
+
+/** A name for a function: GET of `/v1/zoos/{id}` is `getZoosById`. */
+function nameOperation(method: string, path: string): string {
+  const words = path.replace(/^\/v1\//, "").split("/")
+    .filter((word) => /^[^{]/.test(word));
+  const name = pascalCase(words.join("-")) || "Root";
+  return method.toLowerCase() + name + (path.endsWith("}") ? "ById" : "");
+}
+
+function idParameter(name: string): JsonSchema {
+  const maximum = Number.MAX_SAFE_INTEGER;
+  const schema = { type: "integer", minimum: 1, maximum };
+  return { name, in: "path", required: true, schema };
+}
+
+const condition = "A precondition (RFC 9110 section 13.1)";
+
+/** The fields of a request that are looked at, beside those that OpenAPI has other places for. */
+const requestFields = {
+  "If-Match": condition,
+  "If-None-Match": condition,
+  "If-Modified-Since": condition,
+  "If-Unmodified-Since": condition,
+  "Prefer": "`return=minimal` to do without the record (RFC 7240)",
+  "Idempotency-Key": "Sent again within a day: the first answer again",
+  "Last-Event-ID": "The last event that came: go on behind it",
+  "X-Request-Id": "What the request is called in the log",
+} as const;
+
+type RequestField = keyof typeof requestFields;
+
+function fieldParameter(name: RequestField): JsonSchema {
+  const description = requestFields[name];
+  return { name, in: "header", description, schema: text };
+}
+
+const failureFields: Readonly<Record<number, readonly string[]>> = {
+  401: ["WWW-Authenticate"],
+  415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
+  503: ["Retry-After"],
+};
+
+const successes: Readonly<Record<number, string>> = {
+  200: "What was asked for.",
+  201: "The record as it is now; no content where Prefer asked for that.",
+  202: "Begun.",
+  204: "Done.",
+  304: "It is what you have already.",
+  503: "Not well.",
+};
+
+const text = { type: "string" };
+const explained = { message: text, documentation_url: text };
+const fieldErrors = {
+  type: "array",
+  items: objectSchema("field error", {
+    field: text,
+    code: { type: "string", enum: fieldErrorCodes },
+    message: text,
+  }),
+};
+const errorSchema = objectSchema("error", {
+  error: text,
+  errorCode: { type: "integer" },
+  errorMsg: text,
+  ...explained,
+  errors: fieldErrors,
+}, ["error", "errorCode", "errorMsg"]);
+const problemSchema = objectSchema("problem", {
+  type: text,
+  title: text,
+  status: { type: "integer" },
+  detail: text,
+  instance: text,
+  errorCode: { type: "integer" },
+  documentation_url: text,
+  errors: fieldErrors,
+}, ["type", "title", "status", "detail", "errorCode"]);

@@ -1,0 +1,113 @@
+import { strict as assert } from "node:assert";
+import { after, before, describe, test } from "node:test";
+import { type Running, startApplication } from "../application.ts";
+import { adminPassword } from "../harness.ts";
+
+/** The value of one sample; undefined where there is none. */
+function sample(text: string, name: string): number | undefined {
+  const line = text.split("\n").find((line) => line.startsWith(`${name} `));
+  return line === undefined ? undefined : Number(line.slice(name.length + 1));
+}
+
+describe("the metrics", () => {
+  let running: Running;
+  before(async () => {
+    running = await startApplication();
+  });
+  after(() => running.stop());
+
+  async function read(): Promise<string> {
+    const { status, headers, text } = await running.request("GET", "/metrics");
+    assert.equal(status, 200);
+    assert.equal(
+      headers.get("content-type"),
+      "text/plain; version=0.0.4; charset=utf-8",
+    );
+    assert.equal(headers.get("cache-control"), "no-store");
+    return text;
+  }
+
+  test("count requests by method, route and status, and how long they took", async () => {
+    const name =
+      'zoo_api_http_requests_total{method="GET",route="/v1/zoos/:id",status="404"}';
+    const count =
+      'zoo_api_http_request_duration_seconds_count{route="/v1/zoos/:id"}';
+    const before = await read();
+    for (const id of [7, 8, 9]) {
+      const { status } = await running.request("GET", `/v1/zoos/${id}`);
+      assert.equal(status, 404);
+    }
+    const after = await read();
+    assert.equal(sample(after, name), (sample(before, name) ?? 0) + 3);
+    assert.equal(sample(after, count), (sample(before, count) ?? 0) + 3);
+    const all = count.replace("count", "bucket").replace("}", ',le="+Inf"}');
+    assert.equal(sample(after, all), sample(after, count));
+  });
+
+  test("put all unknown addresses and methods together", async () => {
+    await running.request("GET", "/one");
+    await running.request("GET", "/two/three");
+    await running.request("PROPFIND", "/v1/zoos");
+    const text = await read();
+    const name = "zoo_api_http_requests_total";
+    const unknown = `${name}{method="GET",route="none",status="404"}`;
+    const other = `${name}{method="other",route="/v1/zoos",status="501"}`;
+    assert.equal(sample(text, unknown), 2);
+    assert.equal(sample(text, other), 1);
+    assert.doesNotMatch(text, /three|PROPFIND/);
+  });
+
+  test("tell what is in the store, and how long the disk takes", async () => {
+    const { token, store } = running;
+    const json = { name: "A", city: "B", country: "CH" };
+    const before = await read();
+    await running.request("POST", "/v1/zoos", { json, token });
+    const text = await read();
+    assert.equal(sample(text, 'zoo_api_records{collection="zoos"}'), 1);
+    assert.equal(sample(text, "zoo_api_store_seq"), store.seq);
+    assert.equal(sample(text, "zoo_api_store_durable_seq"), store.seq);
+    assert.equal(sample(text, "zoo_api_store_log_bytes"), store.logBytes);
+    assert.equal(sample(text, "zoo_api_store_writable"), 1);
+    assert.equal(sample(text, "zoo_api_store_full"), 0);
+    const syncs = "zoo_api_store_sync_duration_seconds_count";
+    assert.equal(sample(text, syncs), (sample(before, syncs) ?? 0) + 1);
+  });
+
+  test("have a help and a type before the samples of each name, once", async () => {
+    const types = new Map<string, string>();
+    let name = "";
+    for (const line of (await read()).trimEnd().split("\n")) {
+      const [, help] = /^# HELP (\w+) \S/.exec(line) ?? [];
+      const [, typed, type] = /^# TYPE (\w+) (\w+)$/.exec(line) ?? [];
+      if (help !== undefined) name = help;
+      else if (typed !== undefined && type !== undefined) {
+        assert.equal(typed, name);
+        assert.ok(!types.has(typed), typed);
+        types.set(typed, type);
+      } else {
+        assert.match(line, /^\w+(?:\{\w+="[^"]*"(?:,\w+="[^"]*")*\})? \S+$/);
+        assert.ok(line.startsWith(name), line);
+      }
+    }
+    assert.equal(types.get("process_cpu_seconds_total"), "counter");
+  });
+
+  test("are for this machine and for admins, not for who came through a proxy", async () => {
+    const { token } = running;
+    const json = { username: "kim", role: "keeper", password: adminPassword };
+    await running.request("POST", "/v1/users", { json, token });
+    const keeper = await running.signIn("kim");
+    for (const field of ["x-forwarded-for", "forwarded", "via"]) {
+      const headers = { [field]: "for=192.0.2.1" };
+      const ask = (token?: string) =>
+        running.request("GET", "/metrics", { headers, token });
+      const anyone = await ask();
+      assert.equal(anyone.status, 401);
+      assert.equal(anyone.body.errorCode, 40100);
+      const other = await ask(keeper);
+      assert.equal(other.status, 403);
+      assert.equal(other.body.errorCode, 40300);
+      assert.equal((await ask(token)).status, 200);
+    }
+  });
+});

@@ -1,0 +1,187 @@
+/** The OpenAPI document, by itself; that answers are as it says is held in every other test. */
+
+import { strict as assert } from "node:assert";
+import { after, before, describe, test } from "node:test";
+import { declare } from "../../src/api/declaration.ts";
+import { oneOf, reference, text } from "../../src/api/properties.ts";
+import { collections } from "../../src/collections.ts";
+import { type Running, startApplication } from "../application.ts";
+import { type Server, start } from "../harness.ts";
+import { checkAnswer } from "../replay.ts";
+
+const visits = declare({
+  name: "visits",
+  singular: "visit",
+  access: { read: "viewer", write: "keeper", remove: "keeper" },
+  properties: {
+    animal_id: reference("animals"),
+    reason: oneOf("check-up", "illness"),
+    note: text({ max: 20 }),
+  },
+});
+
+describe("the OpenAPI document", () => {
+  let running: Running;
+  // deno-lint-ignore no-explicit-any -- any JSON
+  let document: any;
+  before(async () => {
+    running = await startApplication({
+      declarations: [...collections, visits],
+    });
+    ({ body: document } = await running.request("GET", "/v1/openapi.json"));
+  });
+  after(() => running.stop());
+
+  test("is found from the root and from the catalogue of the origin", async () => {
+    const { body: root } = await running.request("GET", "/");
+    assert.equal(root.openapi_url, "/v1/openapi.json");
+    const catalog = await running.request("GET", "/.well-known/api-catalog");
+    assert.equal(
+      catalog.headers.get("content-type"),
+      'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"',
+    );
+    assert.equal(
+      catalog.headers.get("link"),
+      '</.well-known/api-catalog>; rel="api-catalog"',
+    );
+    assert.deepEqual(catalog.body.linkset[1], {
+      anchor: "/",
+      "service-desc": [{ href: root.openapi_url, type: "application/json" }],
+      status: [{ href: "/health", type: "application/json" }],
+    });
+  });
+
+  test("is not sent again to who has it", async () => {
+    const first = await running.request("HEAD", "/v1/openapi.json");
+    const etag = first.headers.get("etag") ?? "";
+    assert.match(etag, /^"[\w-]+"$/);
+    const again = await running.request("GET", "/v1/openapi.json", {
+      headers: { "if-none-match": etag },
+    });
+    assert.equal(again.status, 304);
+    assert.equal(again.headers.get("etag"), etag);
+    assert.equal(again.text, "");
+  });
+
+  test("has every address with every method that Allow names there", async () => {
+    const paths = Object.keys(document.paths);
+    assert.ok(paths.includes("/v1/animals/{animal_id}/visits/{id}"));
+    for (const path of paths) {
+      const address = path.replace(/\{\w+\}/g, "1");
+      const { headers } = await running.request("OPTIONS", address);
+      const described = Object.keys(document.paths[path])
+        .map((key) => key.replace("x-", "").toUpperCase())
+        .filter((key) => key !== "PARAMETERS");
+      assert.deepEqual(
+        described.sort(),
+        headers.get("allow")?.split(", ").sort(),
+        path,
+      );
+    }
+  });
+
+  test("has no reference that leads nowhere, and no part that nothing refers to", () => {
+    const references = new Set(
+      JSON.stringify(document).match(/(?<="\$ref":"#\/)[^"]+/g),
+    );
+    const parts = Object.keys(document.components)
+      .filter((kind) => kind !== "securitySchemes")
+      .flatMap((kind) =>
+        Object.keys(document.components[kind])
+          .map((name) => `components/${kind}/${name}`)
+      );
+    assert.deepEqual([...references].sort(), parts.sort());
+  });
+
+  test("gives each operation a name of its own", () => {
+    const names = Object.values<object>(document.paths)
+      .flatMap((item) => Object.values(item))
+      .flatMap(({ operationId }) => operationId ?? []);
+    assert.ok(names.includes("patchZoosAnimalsById"));
+    assert.equal(new Set(names).size, names.length);
+  });
+
+  test("tells what each operator of each filter takes", () => {
+    const { parameters } = document.components;
+    assert.deepEqual(parameters["reason.in"], {
+      name: "reason:in",
+      description: "Those whose reason is one of this",
+      schema: {
+        type: "array",
+        items: { type: "string", enum: ["check-up", "illness"] },
+        minItems: 1,
+      },
+      in: "query",
+      style: "form",
+      explode: false,
+    });
+    assert.equal(parameters["reason.lt"], undefined);
+    assert.deepEqual(parameters["weight_kg"].schema, {
+      anyOf: [{ type: "number" }, { const: "null" }],
+    });
+  });
+
+  test("tells bodies from answers", () => {
+    const { schemas } = document.components;
+    assert.equal(schemas.UserPart.properties.password, undefined);
+    assert.equal(schemas.UserPatch.properties.password.writeOnly, true);
+    assert.deepEqual(schemas.UserNew.required, ["username", "password"]);
+    assert.deepEqual(schemas.UserNewButPassword.required, ["username"]);
+    assert.deepEqual(schemas.UserPatch.required, undefined);
+    assert.equal(schemas.VisitPatch.properties.id.readOnly, true);
+    assert.deepEqual(schemas.VisitNewButAnimalId.required, ["reason", "note"]);
+  });
+
+  test("is what the replay holds answers against", () => {
+    const address = new URL("http://localhost/v1/visits");
+    const headers = new Headers({
+      "content-type": "application/json; charset=utf-8",
+      "x-request-id": "1",
+    });
+    const answer = { method: "GET", address, headers };
+    const check = (status: number, body: unknown) => () =>
+      checkAnswer(document, { ...answer, status, text: JSON.stringify(body) });
+    const visit = {
+      id: 1,
+      animal_id: 1,
+      reason: "illness",
+      note: "a",
+      created_at: "2026-01-01T00:00:00.000Z",
+      updated_at: "2026-01-01T00:00:00.000Z",
+      url: "/v1/visits/1",
+      animal_url: "/v1/animals/1",
+    };
+    check(200, [visit])();
+    assert.throws(check(202, [visit]), /status/);
+    assert.throws(check(200, visit), /type/);
+    assert.throws(check(200, [{ ...visit, more: 1 }]), /more/);
+    assert.throws(check(200, [{ ...visit, reason: "none" }]), /enum/);
+    const { note: _, ...less } = visit;
+    assert.throws(check(200, [less]), /required note/);
+    headers.set("x-more", "1");
+    assert.throws(check(200, [visit]), /x-more/);
+  });
+});
+
+test("behind a whole address, the document and the catalogue have it", async () => {
+  const server: Server = await start({
+    args: ["--base-url", "https://example.com/api"],
+  });
+  try {
+    const { body } = await server.request("GET", "/api/v1/openapi.json");
+    assert.deepEqual(body.servers, [{ url: "https://example.com/api" }]);
+    assert.ok(body.paths["/v1/zoos"]);
+    assert.deepEqual(body.paths["/.well-known/api-catalog"].servers, [
+      { url: "https://example.com" },
+    ]);
+    const catalog = await server.request("GET", "/.well-known/api-catalog");
+    assert.deepEqual(catalog.body.linkset[1]["service-desc"], [
+      {
+        href: "https://example.com/api/v1/openapi.json",
+        type: "application/json",
+      },
+    ]);
+  } finally {
+    await server.stop();
+  }
+});

@@ -1,0 +1,315 @@
+/**
+ * Holds answers against the OpenAPI document of the server that gave them:
+ * status, media type, header fields, and the body by its JSON Schema.
+ */
+
+import { strict as assert } from "node:assert";
+
+/** Any JSON object. */
+// deno-lint-ignore no-explicit-any -- a test looks into any document
+type Json = any;
+
+/** One answer, with what was asked. */
+export interface Exchanged {
+  readonly method: string;
+  readonly address: URL;
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+}
+
+// What the connection and the browser are told, not the client.
+const exempt =
+  /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|access-control-.*)$/;
+
+/** The documents of servers by their origins. */
+const documents = new Map<string, Promise<Json>>();
+
+/** To be called where a server starts: another one may have had its port. */
+export function forgetDocument(origin: string): void {
+  documents.delete(origin);
+}
+
+/** The document that the catalogue of a server names; undefined where there is none. */
+async function fetchDocument(origin: string): Promise<Json> {
+  const catalog = await fetch(`${origin}/.well-known/api-catalog`);
+  const { linkset } = JSON.parse(await catalog.text());
+  const href = linkset[1]["service-desc"][0].href;
+  const { pathname } = new URL(href, origin); // it may be behind a proxy
+  const document = await fetch(origin + pathname);
+  return JSON.parse(await document.text());
+}
+
+/** Fails where an answer is not one that the document of its server has. */
+export async function checkDocumented(exchanged: Exchanged): Promise<void> {
+  const { origin } = exchanged.address;
+  const known = documents.get(origin) ?? fetchDocument(origin);
+  documents.set(origin, known);
+  const document = await known.catch(() => undefined);
+  if (document === undefined) { // who was asked is gone by now, or is not ours
+    documents.delete(origin);
+    return;
+  }
+  try {
+    checkAnswer(document, exchanged);
+  } catch (error) {
+    const { method, address, status, text } = exchanged;
+    const what = `${method} ${address.pathname}${address.search} ${status}`;
+    const reason = error instanceof Error ? error.message : error;
+    throw new Error(`Not as documented: ${what}: ${reason}\n${text}`);
+  }
+}
+
+/** Throws where an answer is not one that a document has. */
+export function checkAnswer(document: Json, exchanged: Exchanged): void {
+  const { method, address, status, headers, text } = exchanged;
+  const schemas = new Schemas(document);
+  const item = findPath(document, decode(address.pathname));
+  const key = method === "QUERY" ? "x-query" : method.toLowerCase();
+  const operation = item?.[key];
+  const type = headers.get("content-type")?.replace(/;.*/, "");
+  if (operation === undefined) {
+    // A wrong address, a redirect, or a method that is not there.
+    const expected = item ? [401, 405, 501, 400] : [401, 308, 404, 400, 501];
+    if (method === "OPTIONS" && address.pathname === "*") return;
+    assert.ok(expected.includes(status), "the operation is not documented");
+    return;
+  }
+  const reference = operation.responses[status];
+  assert.ok(reference, "the status is not documented");
+  const { content, headers: fields } = schemas.resolve(reference);
+  for (const [name, value] of headers) {
+    if (exempt.test(name)) continue;
+    const found = Object.keys(fields).find((key) => key.toLowerCase() === name);
+    assert.ok(found, `the field ${name}: ${value} is not documented`);
+    const { schema } = schemas.resolve(fields[found]);
+    const sent = schema.type === "integer" ? Number(value) : value;
+    schemas.check(schema, sent, name);
+  }
+  for (const [name, field] of Object.entries<Json>(fields)) {
+    const { required } = schemas.resolve(field);
+    assert.ok(!required || headers.has(name), `the field ${name} is missing`);
+  }
+  if (method === "HEAD" || text === "") {
+    const minimal = headers.get("preference-applied")?.includes("minimal");
+    const none = type === "application/x-ndjson"; // no line is a body too
+    assert.ok(
+      method === "HEAD" || !content || minimal || none,
+      "a body is missing",
+    );
+    assert.equal(text, "");
+    return;
+  }
+  assert.ok(content, "there is a body");
+  assert.ok(type && content[type], `the type ${type} is not documented`);
+  const { schema } = content[type];
+  const body = /[/+]json$/.test(type) ? JSON.parse(text) : text;
+  const part = address.searchParams.has("fields") || method === "QUERY";
+  schemas.check(schema, body, "body", !part);
+}
+
+/** Of an address that holds no letter as it is: the same, spelt plainly. */
+function decode(path: string): string {
+  try {
+    const segments = path.split("/").map(decodeURIComponent);
+    return segments.map((each) => each.replaceAll("/", "%2F")).join("/");
+  } catch {
+    return path;
+  }
+}
+
+function findPath({ paths, servers: [{ url }] }: Json, path: string): Json {
+  const base = url.startsWith("/") ? url : new URL(url).pathname;
+  const root = base.replace(/\/$/, "");
+  const plain = path.replace(/^(.*\/v1)\/$/, "$1");
+  for (const [template, item] of Object.entries<Json>(paths)) {
+    const whole = item.servers ? template : root + template;
+    const pattern = whole.replaceAll(".", "\\.")
+      .replace(/\{\w+\}/g, "[1-9]\\d{0,15}");
+    if (new RegExp(`^${pattern}$`).test(plain)) return item;
+  }
+  return undefined;
+}
+
+const annotations = new Set([
+  "title",
+  "description",
+  "default",
+  "readOnly",
+  "writeOnly",
+]);
+
+/**
+ * The keywords of JSON Schema 2020-12 that our documents use; any other one
+ * fails. Stricter in one respect: an object has no property that is not named.
+ */
+class Schemas {
+  readonly #document: Json;
+
+  constructor(document: Json) {
+    this.#document = document;
+  }
+
+  /** What a reference leads to. */
+  resolve(value: Json): Json {
+    if (typeof value.$ref !== "string") return value;
+    const segments = value.$ref.slice(2).split("/");
+    const found = segments.reduce(
+      (at: Json, key: string) => at?.[key],
+      this.#document,
+    );
+    assert.ok(found, `${value.$ref} leads nowhere`);
+    return this.resolve(found);
+  }
+
+  /** Throws where a value does not fit; `whole` takes parts of records for whole ones. */
+  check(schema: Json, value: Json, where: string, whole = false): void {
+    this.#checkNames(schema, value, where);
+    this.#checkKeywords(schema, value, where, whole);
+  }
+
+  #checkKeywords(
+    schema: Json,
+    value: Json,
+    where: string,
+    whole = false,
+  ): void {
+    const fail = (keyword: string) =>
+      assert.fail(`${where} fails ${keyword}: ${JSON.stringify(schema)}`);
+    for (const [keyword, operand] of Object.entries<Json>(schema)) {
+      switch (keyword) {
+        case "$ref": {
+          const complete = { $ref: operand.replace(/Part$/, "") };
+          const target = this.resolve(whole ? complete : schema);
+          this.#checkKeywords(target, value, where);
+          break;
+        }
+        case "allOf":
+          for (const each of operand) {
+            this.#checkKeywords(each, value, where);
+          }
+          break;
+        case "anyOf": {
+          const fits = (each: Json) => {
+            try {
+              this.check(each, value, where, whole);
+              return true;
+            } catch {
+              return false;
+            }
+          };
+          if (!operand.some(fits)) fail(keyword);
+          break;
+        }
+        case "type":
+          if (![operand].flat().some((type) => isOfType(value, type))) {
+            fail(keyword);
+          }
+          break;
+        case "enum":
+          if (!operand.includes(value)) fail(keyword);
+          break;
+        case "const":
+          if (operand !== value) fail(keyword);
+          break;
+        case "properties":
+          for (const [name, each] of Object.entries<Json>(operand)) {
+            if (!isOfType(value, "object") || !Object.hasOwn(value, name)) {
+              continue;
+            }
+            this.check(each, value[name], `${where}.${name}`);
+          }
+          break;
+        case "required":
+          for (const name of operand) {
+            if (!Object.hasOwn(value, name)) fail(`${keyword} ${name}`);
+          }
+          break;
+        case "items":
+          for (const each of Array.isArray(value) ? value : []) {
+            this.check(operand, each, `${where}[]`, whole);
+          }
+          break;
+        case "minItems":
+          if (Array.isArray(value) && value.length < operand) fail(keyword);
+          break;
+        case "minimum":
+          if (typeof value === "number" && value < operand) fail(keyword);
+          break;
+        case "maximum":
+          if (typeof value === "number" && value > operand) fail(keyword);
+          break;
+        case "exclusiveMinimum":
+          if (typeof value === "number" && value <= operand) fail(keyword);
+          break;
+        case "minLength":
+          if (isOfType(value, "string") && [...value].length < operand) {
+            fail(keyword);
+          }
+          break;
+        case "maxLength":
+          if (isOfType(value, "string") && [...value].length > operand) {
+            fail(keyword);
+          }
+          break;
+        case "pattern":
+          if (
+            typeof value === "string" && !new RegExp(operand, "u").test(value)
+          ) {
+            fail(keyword);
+          }
+          break;
+        case "format":
+          if (typeof value === "string" && !formats[operand]?.(value)) {
+            fail(`${keyword} ${operand}`);
+          }
+          break;
+        default:
+          assert.ok(annotations.has(keyword), `${keyword} is not known`);
+      }
+    }
+  }
+
+  #checkNames(schema: Json, value: Json, where: string): void {
+    const names = this.#namesOf(schema);
+    if (names.size === 0 || !isOfType(value, "object")) return;
+    for (const name of Object.keys(value)) {
+      assert.ok(names.has(name), `${where}.${name} is not documented`);
+    }
+  }
+
+  /** All properties that a schema names. */
+  #namesOf(schema: Json): Set<string> {
+    const { properties = {}, allOf = [] } = this.resolve(schema);
+    return new Set([
+      ...Object.keys(properties),
+      ...allOf.flatMap((each: Json) => [...this.#namesOf(each)]),
+    ]);
+  }
+}
+
+const formats: Readonly<Record<string, (text: string) => boolean>> = {
+  "date": (text) => /^\d{4}-\d\d-\d\d$/.test(text),
+  "date-time": (text) => new Date(text).toISOString() === text,
+  "email": (text) => /^\S+@\S+$/.test(text),
+  "uri": (text) => URL.canParse(text),
+  "uri-reference": (text) => URL.canParse(text, "http://localhost"),
+};
+
+function isOfType(value: Json, type: string): boolean {
+  switch (type) {
+    case "null":
+      return value === null;
+    case "array":
+      return Array.isArray(value);
+    case "object":
+      return typeof value === "object" && value !== null &&
+        !Array.isArray(value);
+    case "integer":
+      return Number.isInteger(value);
+    default: {
+      const found: string = typeof value;
+      return found === type;
+    }
+  }
+}
