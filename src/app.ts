@@ -70,6 +70,7 @@ interface Exchange {
   /** Known from the step that finds it on. */
   route?: Route;
   caller?: Caller | undefined;
+  body?: Uint8Array;
 }
 
 /** Answers requests. */
@@ -161,7 +162,9 @@ export class Application {
     };
     if (consumes === undefined) return operation.run(call, parameters, {});
     checkContentType(request, consumes);
-    return receive(request).then((bytes) => {
+    const arriving = exchange.body ?? receive(request);
+    return Promise.resolve(arriving).then((bytes) => {
+      exchange.body = bytes;
       if (takesForm) {
         const parsed = parseFormParameters(bytes, sent);
         const parameters = operation.parse(parsed);
@@ -177,7 +180,12 @@ export class Application {
       if (key === undefined) return run();
       confirm();
       const whole = `${caller?.id} ${target.path} ${key}`;
-      return this.#idempotency.once({ key: whole, body: bytes, secret }, run);
+      return this.#idempotency.once({
+        key: whole,
+        body: bytes,
+        secret,
+        confirm,
+      }, run);
     });
   }
 
@@ -207,8 +215,8 @@ export class Application {
   /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
   #lookAgain(exchange: Exchange, error: unknown): void {
     const taken = error instanceof StoreError && error.code === "disk-full";
-    const { method } = exchange.request;
-    if (taken && (method === "GET" || method === "HEAD")) {
+    const { method = "" } = exchange.request;
+    if (taken && isSafe(method)) {
       this.#handle(exchange);
     } else this.#fail(exchange, error);
   }
@@ -407,7 +415,16 @@ function checkContentType(
 }
 
 /** Errors that tell something of the records, users or authorizations that there are. */
-const tellsState: ReadonlySet<number> = new Set([401, 403, 404, 409, 410, 422]);
+const tellsState: ReadonlySet<number> = new Set([
+  401,
+  403,
+  404,
+  409,
+  410,
+  412,
+  422,
+  428,
+]);
 
 const storeErrors: Readonly<Record<string, ErrorCode>> = {
   "read-only": 50300,
