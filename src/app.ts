@@ -76,6 +76,7 @@ interface Exchange {
   /** Known from the step that finds it on. */
   route?: Route;
   caller?: Caller | undefined;
+  body?: Uint8Array;
 }
 
 /** Answers requests. */
@@ -185,14 +186,17 @@ export class Application {
     const type = checkContentType(request, consumes);
     const whole = key && `${caller?.id} ${target.path} ${key}`;
     const once: Once = (body, carryOut) =>
-      whole === undefined
-        ? carryOut()
-        : this.#idempotency.once({ key: whole, body, secret }, carryOut);
+      whole === undefined ? carryOut() : this.#idempotency.once(
+        { key: whole, body, secret, confirm },
+        carryOut,
+      );
     if (type === linesType && operation.takeLines) {
       const body = receiveParts(response, { most: maximumLines });
       return operation.takeLines(call, body, once);
     }
-    return receive(request).then((bytes) => {
+    const arriving = exchange.body ?? receive(request);
+    return Promise.resolve(arriving).then((bytes) => {
+      exchange.body = bytes;
       if (takesForm) {
         const parsed = parseFormParameters(bytes, sent);
         const parameters = operation.parse(parsed);
@@ -236,8 +240,8 @@ export class Application {
   /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
   #lookAgain(exchange: Exchange, error: unknown): void {
     const taken = error instanceof StoreError && error.code === "disk-full";
-    const { method } = exchange.request;
-    if (taken && (method === "GET" || method === "HEAD")) {
+    const { method = "" } = exchange.request;
+    if (taken && isSafe(method)) {
       this.#handle(exchange);
     } else this.#fail(exchange, error);
   }
@@ -444,7 +448,16 @@ function checkContentType(
 }
 
 /** Errors that tell something of the records, users or authorizations that there are. */
-const tellsState: ReadonlySet<number> = new Set([401, 403, 404, 409, 410, 422]);
+const tellsState: ReadonlySet<number> = new Set([
+  401,
+  403,
+  404,
+  409,
+  410,
+  412,
+  422,
+  428,
+]);
 
 const storeErrors: Readonly<Record<string, ErrorCode>> = {
   "read-only": 50300,

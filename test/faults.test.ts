@@ -5,7 +5,8 @@ import { execFileSync } from "node:child_process";
 import { rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { test } from "node:test";
+import { describe, test } from "node:test";
+import { type FileSystem, realFiles } from "../src/store/store.ts";
 import { heldFiles, startApplication } from "./application.ts";
 import {
   adminPassword,
@@ -190,6 +191,96 @@ test("too much that waits is refused with the time to come back", async () => {
   }
 });
 
+describe("what a full disk takes back", () => {
+  /** A disk that lets writes wait, and then has no space for the first of them. */
+  function fillingFiles(): { files: FileSystem; fill: () => () => void } {
+    let gate: Promise<void> | undefined;
+    const files: FileSystem = {
+      ...realFiles,
+      async open(path, how) {
+        const file = await realFiles.open(path, how);
+        const write = file.write.bind(file);
+        if (!path.includes("wal-")) return file;
+        file.write = async (...to) => {
+          if (gate === undefined) return await write(...to);
+          await gate;
+          gate = undefined;
+          throw Object.assign(new Error("full"), { code: "ENOSPC" });
+        };
+        return file;
+      },
+    };
+    const fill = () => {
+      let open = () => {};
+      gate = new Promise((resolve) => open = resolve);
+      return () => open();
+    };
+    return { files, fill };
+  }
+
+  test("is shown to no reader, who is shown what is there now", async () => {
+    const { files, fill } = fillingFiles();
+    const app = await startApplication({ files });
+    const { token } = app;
+    try {
+      await app.request("POST", "/v1/zoos", { token, json: zoo });
+      const open = fill();
+      const { seq } = app.store;
+      const change = app.request("PATCH", "/v1/zoos/1", {
+        token,
+        json: { name: "New" },
+      });
+      while (app.store.seq === seq) await app.request("GET", "/v1/animals");
+      const readers = ["GET", "QUERY"].map((method) =>
+        app.request(method, "/v1/zoos", {
+          headers: method === "QUERY"
+            ? { "content-type": "application/x-www-form-urlencoded" }
+            : {},
+        })
+      );
+      await app.request("GET", "/v1/animals"); // by now they wait
+      open();
+      assert.equal((await change).status, 503);
+      for (const answer of await Promise.all(readers)) {
+        assert.equal(answer.status, 200, answer.text);
+        assert.equal(answer.body[0].name, "Artis");
+      }
+    } finally {
+      await app.stop();
+    }
+  });
+
+  test("is not answered again to its Idempotency-Key", async () => {
+    const { files, fill } = fillingFiles();
+    const app = await startApplication({ files });
+    const { token } = app;
+    const post = () =>
+      app.request("POST", "/v1/users", {
+        token,
+        headers: { "idempotency-key": "k1" },
+        json: { username: "bob", password: "long enough, this" },
+      });
+    try {
+      await app.request("POST", "/v1/zoos", { token, json: zoo });
+      const open = fill();
+      const { seq } = app.store;
+      const first = post();
+      while (app.store.seq === seq) await app.request("GET", "/v1/animals");
+      // It finds the answer and begins to compare the bodies, which is slow.
+      const second = post();
+      await app.request("GET", "/v1/animals");
+      open();
+      assert.equal((await first).status, 503);
+      await app.request("DELETE", "/v1/zoos/1", { token });
+      assert.equal((await second).status, 503, (await second).text);
+      const { body: users } = await app.request("GET", "/v1/users", { token });
+      assert.equal(users.length, 1);
+    } finally {
+      await app.stop();
+    }
+  });
+});
+
 test("nothing that is not on the disk yet is shown, in errors neither", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
@@ -228,6 +319,13 @@ test("nothing that is not on the disk yet is shown, in errors neither", async ()
       ),
       note("absent", app.request("GET", "/v1/zoos/2")),
       note("deleted", app.request("DELETE", "/v1/zoos/2", { token })),
+      note(
+        "changed",
+        app.request("GET", "/v1/employees/1", {
+          token,
+          headers: { "if-match": '"another"' },
+        }),
+      ),
       note("related", app.request("DELETE", "/v1/zoos/1", { token })),
     ];
     const settled = await app.request("GET", "/v1/zoos/1");
@@ -239,6 +337,7 @@ test("nothing that is not on the disk yet is shown, in errors neither", async ()
     await Promise.all([write, gone, ...readers]);
     assert.deepEqual(events.sort(), [
       "absent 410",
+      "changed 412",
       "deleted 404",
       "gone 204",
       "list 200",

@@ -40,6 +40,8 @@ export interface Repeatable {
   readonly body: Uint8Array;
   /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
   readonly secret: boolean;
+  /** Throws an ApiError where its sender may not any more. For after a wait. */
+  readonly confirm: () => unknown;
 }
 
 /** Remembers answers by their keys. */
@@ -61,15 +63,22 @@ export class Idempotency {
    * the first request is still under way
    */
   once(
-    { key, body, secret }: Repeatable,
+    request: Repeatable,
     carryOut: (remember: Remember) => Result | Promise<Result>,
   ): Result | Promise<Result> {
+    const { key, body, secret, confirm } = request;
     const [...known] = this.#table.find("key", key);
     const kept = known.find(({ document }) => !this.#isPast(document));
     if (kept !== undefined) {
       const same = isOf(String(kept.document["hash"]), body);
-      const answer = (same: boolean) => answerOf(kept, same);
-      return same instanceof Promise ? same.then(answer) : answer(same);
+      if (!(same instanceof Promise)) return answerOf(kept, same);
+      return same.then((same) => {
+        confirm();
+        // Meanwhile a full disk may have taken it back.
+        return this.#table.get(kept.document.id) === kept
+          ? answerOf(kept, same)
+          : this.once(request, carryOut);
+      });
     }
     if (this.#running.has(key)) throw new ApiError(40902);
     const runWith = (hash: string) =>

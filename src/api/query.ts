@@ -105,6 +105,8 @@ export interface Filter {
   readonly operator: Operator;
   /** The values to compare with: one, or those of `in`. */
   readonly values: readonly Json[];
+  /** The values of `in`: a body can hold very many. */
+  readonly among?: ReadonlySet<Json>;
 }
 
 /** A collection's parameters, understood. */
@@ -267,8 +269,13 @@ function parseFilter(
   }
   const parse = (value: string) =>
     parseOperand(property, operator, { parameter, value });
-  const values = operator === "in" ? text.split(",").map(parse) : [parse(text)];
-  return { property, operator, values };
+  if (operator !== "in") return { property, operator, values: [parse(text)] };
+  return {
+    property,
+    operator,
+    values: [],
+    among: new Set(text.split(",").map(parse)),
+  };
 }
 
 function parseOperand(
@@ -289,7 +296,10 @@ function parseOperand(
 }
 
 /** Whether a record's value fulfils a filter. null is neither less nor more than anything, and holds no text. */
-export function fulfils(value: Json, { operator, values }: Filter): boolean {
+export function fulfils(
+  value: Json,
+  { operator, values, among }: Filter,
+): boolean {
   const [operand = null] = values;
   switch (operator) {
     case "eq":
@@ -297,7 +307,7 @@ export function fulfils(value: Json, { operator, values }: Filter): boolean {
     case "ne":
       return value !== operand;
     case "in":
-      return values.includes(value);
+      return among?.has(value) ?? false;
     case "contains":
       return typeof value === "string" &&
         value.toLowerCase().includes(String(operand));

@@ -23,6 +23,9 @@ interface AddressForm {
   readonly after: string;
 }
 
+/** How many texts are kept of a collection: some 20 MB of them. */
+const mostKept = 50_000;
+
 /** Writes the records of one collection. */
 export class Representation {
   /** The collection's own address. */
@@ -31,6 +34,9 @@ export class Representation {
   readonly #addresses: readonly AddressForm[];
   readonly #link: string;
   readonly #form: string;
+  /** The rows whose text is kept, in a ring. */
+  readonly #kept: Row[] = [];
+  #next = 0;
   #latest: { readonly at: string; readonly fields: readonly string[] } = {
     at: "",
     fields: [],
@@ -68,7 +74,16 @@ export class Representation {
 
   /** A record as an element of a collection. */
   element(row: Row): string {
-    return row.text ??= this.#write(row.document);
+    return row.text ?? this.#keep(row, this.#write(row.document));
+  }
+
+  /** Keeps the text of a row, and drops the one that has been kept longest. */
+  #keep(row: Row, text: string): string {
+    const oldest = this.#kept[this.#next];
+    if (oldest !== undefined) oldest.text = undefined;
+    this.#kept[this.#next] = row;
+    this.#next = (this.#next + 1) % mostKept;
+    return row.text = text;
   }
 
   /** A record as an answer of its own: with the link to the collection that it was asked through. */
@@ -133,18 +148,22 @@ export class Representation {
     if (!this.#isPlain(document)) {
       return JSON.stringify(this.#toObject(document));
     }
-    let text = JSON.stringify(document).slice(0, -1);
+    const parts = [JSON.stringify(document).slice(0, -1)];
     for (const { name, before, property, after } of this.#addresses) {
-      text += `,"${name}":"${before}${document[property]}${after}"`;
+      parts.push(`,"${name}":"${before}${document[property]}${after}"`);
     }
-    return `${text}}`;
+    // Joined, as a sum of texts would keep all its parts beside it.
+    parts.push("}");
+    return parts.join("");
   }
 
   /** Whether a document holds just what a reader sees, in that order: then its text only lacks the addresses. */
   #isPlain(document: Document): boolean {
     let at = 0;
     for (const name in document) {
-      if (name !== this.#readable[at++]?.name) return false;
+      const property = this.#readable[at++];
+      if (property === undefined || name !== property.name) return false;
+      if (document[name] === null && property.default !== null) return false;
     }
     return at === this.#readable.length;
   }

@@ -258,7 +258,7 @@ function rangeOf(
     else nulls = Math.min(nulls, rank);
     to = nulls; // null is neither less nor more than anything
   }
-  return { from, to: Math.max(from, to), nulls };
+  return { from: Math.min(from, to), to, nulls }; // bounds can contradict
 }
 
 /** A page of the rows that a plan finds. Read backwards, null is still the last. */

@@ -27,13 +27,22 @@ export class Request extends IncomingMessage {
 interface Channel {
   /** The answer to the last request that came over it. */
   response: Response | undefined;
+  /** How many requests wait for the one before them. */
+  waiting: number;
   /** Whether the next answer is the last one. */
   ending: boolean;
 }
 
+/** How many requests may be sent before the first of them is answered. */
+const mostWaiting = 200;
+
+function newChannel(): Channel {
+  return { response: undefined, waiting: 0, ending: false };
+}
+
 /** What a request is answered through. */
 export class Response extends ServerResponse<Request> {
-  channel: Channel = { response: this, ending: false };
+  channel: Channel = newChannel();
   /** Whether it goes on until somebody hangs up. */
   live = false;
 }
@@ -280,13 +289,20 @@ export function listen(
     if (previous === undefined || previous.writableFinished) {
       handle(request, response);
     } else {
+      // Who sends on and on without reading would fill our memory: node:http
+      // reads as long as nothing waits to be written.
+      if (++channel.waiting > mostWaiting) {
+        request.socket.destroy();
+        return;
+      }
       previous.once("finish", () => {
+        channel.waiting--;
         if (!channel.ending) handle(request, response);
       });
     }
   });
   server.on("connection", (socket: Socket) => {
-    channels.set(socket, { response: undefined, ending: false });
+    channels.set(socket, newChannel());
     socket.on("close", () => channels.delete(socket));
   });
   server.on("clientError", (error: ParserError, socket) => {

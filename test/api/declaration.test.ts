@@ -10,7 +10,8 @@ import {
   reference,
   text,
 } from "../../src/api/properties.ts";
-import { collections } from "../../src/collections.ts";
+import { animals, collections } from "../../src/collections.ts";
+import { startApplication } from "../application.ts";
 
 function declaration(
   name: string,
@@ -79,4 +80,33 @@ test("relations lead both ways, and two to one collection make one address", () 
     "from_zoo_url",
     "to_zoo_url",
   ]);
+});
+
+test("a stored null is the default where that is none, however a record is shown", async () => {
+  const { sex } = animals.properties;
+  assert.equal(sex.default, "unknown");
+  const app = await startApplication();
+  try {
+    const at = "2026-01-01T00:00:00.000Z";
+    await app.store.commit([["put", "animals", {
+      id: 1,
+      zoo_id: 1,
+      animal_type_id: 1,
+      name: "Otto",
+      species: null,
+      sex: null, // as it may be from before the declaration had a default
+      born_on: null,
+      weight_kg: null,
+      created_at: at,
+      updated_at: at,
+    }]], 0);
+    for (const path of ["animals/1", "animals/1?fields=sex", "animals"]) {
+      const { body } = await app.request("GET", `/v1/${path}`);
+      assert.equal([body].flat()[0].sex, "unknown", path);
+    }
+    const found = await app.request("GET", "/v1/animals?sex=unknown");
+    assert.equal(found.body.length, 1);
+  } finally {
+    await app.stop();
+  }
 });

@@ -2,6 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { heldFiles, type Running, startApplication } from "../application.ts";
 import { exchange } from "../harness.ts";
@@ -126,6 +128,45 @@ describe("a connection", () => {
       assert.match(received, /^Date: .* GMT\r$/m);
     }
   });
+});
+
+test("who sends without reading is cut off before it costs much memory", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  const release = hold();
+  const socket = connect(app.port, "127.0.0.1");
+  try {
+    socket.on("error", () => {}); // what is still being sent meets a reset
+    const closed = once(socket, "close");
+    // The first waits for the disk, and all others for it.
+    socket.write(wire("POST /v1/zoos", app.token, zoo));
+    socket.write(wire("GET /v1/zoos", app.token).repeat(202));
+    await closed;
+  } finally {
+    release();
+    socket.destroy();
+    await app.stop();
+  }
+});
+
+test("as many requests as are allowed to wait are all answered, in their order", async () => {
+  const app = await startApplication();
+  try {
+    const gets = Array.from(
+      { length: 200 },
+      (_, at) =>
+        wire(`GET /v1/zoos?limit=${1 + at % 100}&offset=${at}`, app.token),
+    );
+    const last = wire("GET /v1/last", app.token);
+    const received = await exchange(
+      app.port,
+      gets.join("") + last,
+      /There is no such address/,
+    );
+    assert.deepEqual(statuses(received), [...Array(200).fill(200), 404]);
+  } finally {
+    await app.stop();
+  }
 });
 
 test("who is being answered when the server stops is told that it was the last answer", async () => {
