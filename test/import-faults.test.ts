@@ -212,7 +212,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
       limits: { reserveBytes: 0, logBytes: 100_000, markDelay: 5 },
     });
   let midway = 0;
-  for (let round = 0; round < 40; round++) {
+  for (let round = 0; round < 15; round++) {
     const folder = await folderFor(t);
     await mkdir(join(folder, "spool")); // the disk in memory has no folders
     const disk = new Disk({ folder });

@@ -183,7 +183,7 @@ test("random queries find what looking at every record finds, while records chan
     (document): Operation => ["put", "animals", document],
   );
   await store.commit([...zoos(), ...puts], 1);
-  for (let round = 0; round < 600; round++) {
+  for (let round = 0; round < 250; round++) {
     const parameters = randomParameters(below);
     const through = below(3) ? undefined : 1 + below(3);
     const path = through === undefined ? "animals" : `zoos/${through}/animals`;
