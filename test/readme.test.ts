@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { execFile } from "node:child_process";
-import { cp, readFile, writeFile } from "node:fs/promises";
+import { access, cp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
@@ -74,6 +74,19 @@ describe("the tour", () => {
     assert.match(output, /34 animals and 8 employees/);
     assert.match(output, /^Location: \/v1\/tasks\/1\r$/m);
   });
+});
+
+test("every rule's code and test is where the table says", async () => {
+  const rows = readme.matchAll(
+    /\| `([\w/-]+\.ts)` +\| `([\w/-]+\.test\.ts)` +\|$/gm,
+  );
+  let count = 0;
+  for (const [, code = "", held = ""] of rows) {
+    await access(join(root, "src", code));
+    await access(join(root, "test", held));
+    count++;
+  }
+  assert.equal(count, 22);
 });
 
 test("the fourth collection is served, checked, filtered and linked like the others", async () => {
