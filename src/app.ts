@@ -73,10 +73,10 @@ interface Exchange {
   readonly id: string;
   /** When it began, in milliseconds of no meaning by themselves. */
   readonly start: number;
-  /** Known from the step that finds it on. */
-  route?: Route;
-  caller?: Caller | undefined;
-  body?: Uint8Array;
+  // Known from the step that finds them on.
+  route: Route | undefined;
+  caller: Caller | undefined;
+  body: Uint8Array | undefined;
 }
 
 /** Answers requests. */
@@ -118,8 +118,15 @@ export class Application {
 
   /** Answers one request; never throws. */
   handle(request: Request, response: Response): void {
-    const id = requestId(request.headers["x-request-id"]);
-    this.#handle({ request, response, id, start: performance.now() });
+    this.#handle({
+      request,
+      response,
+      id: requestId(request.headers["x-request-id"]),
+      start: performance.now(),
+      route: undefined,
+      caller: undefined,
+      body: undefined,
+    });
   }
 
   #handle(exchange: Exchange): void {
@@ -288,7 +295,7 @@ export class Application {
       fields.push(...corsHeaders(this.#corsOrigins, asked));
     }
     fields.push("X-Request-Id", id);
-    send(response, { ...preferred, headers: fields });
+    send(response, preferred, fields);
     const milliseconds = performance.now() - exchange.start;
     this.#metrics.count(route, method, { status, milliseconds });
     const trace = parseTraceId(request.headers["traceparent"]);

@@ -88,11 +88,16 @@ export function errorAnswer(error: ApiError, accept?: string): Answer {
  * Sends an answer. The answer to HEAD has the header of the one to GET, its
  * Content-Length included, and no content (RFC 9110 section 9.3.2); so has
  * none a 204 (section 15.3.5).
+ *
+ * @param fields the answer's own and those that all have: name, value, …; more
+ * are added to them
  */
-export function send(response: Response, answer: Answer): void {
-  const { status, headers, body, stream, live, type = contentType } = answer;
+export function send(
+  response: Response,
+  { status, body, stream, live, type = contentType }: Answer,
+  fields: string[],
+): void {
   const { method, httpVersion, headers: asked } = response.req;
-  const fields = [...headers];
   const length = body === undefined ? 0 : Buffer.byteLength(body);
   const open = stream ?? live;
   if (body !== undefined || open) fields.push("Content-Type", type);

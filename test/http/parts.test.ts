@@ -25,10 +25,10 @@ async function exchange(
       for await (const part of receiveParts(response, { most: 10, patience })) {
         text += part;
       }
-      send(response, { status: 200, headers: [], body: text });
+      send(response, { status: 200, headers: [], body: text }, []);
     } catch (error) {
       assert.ok(error instanceof ApiError);
-      send(response, errorAnswer(error));
+      send(response, errorAnswer(error), []);
     }
   }, { host: "127.0.0.1", port: 0 });
   const socket = connect(listener.port, "127.0.0.1", () => {
@@ -78,7 +78,9 @@ test("a body that stands still is given up, and the connection with it", async (
 
 test("a short body must be there in time", async () => {
   const listener = await listen((request, response) => {
-    receive(request, 50).catch((error) => send(response, errorAnswer(error)));
+    receive(request, 50).catch((error) =>
+      send(response, errorAnswer(error), [])
+    );
   }, { host: "127.0.0.1", port: 0 });
   const received = await bytesOf(
     listener.port,
