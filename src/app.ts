@@ -194,7 +194,7 @@ export class Application {
     const whole = key && `${caller?.id} ${target.path} ${key}`;
     const once: Once = (body, carryOut) =>
       whole === undefined ? carryOut() : this.#idempotency.once(
-        { key: whole, body, secret, confirm },
+        { key: whole, by: caller?.id ?? 0, body, secret, confirm },
         carryOut,
       );
     if (type === linesType && operation.takeLines) {

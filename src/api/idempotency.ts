@@ -23,19 +23,24 @@ import type { Remember, Result } from "./records.ts";
 /** How long an answer is kept, in ms. */
 const lifetime = 24 * 60 * 60 * 1000;
 
-/** How many are kept, the newest, so that memory is bounded: about 1 KB each. */
+/** How many are kept of a user, the newest, so that memory is bounded: about 1 KB each. */
 const mostKept = 10_000;
 
 /** Where the answers are kept. */
 export const answersTable: TableDeclaration = {
   name: "answers",
-  indexes: { key: (value) => typeof value === "string" ? value : null },
+  indexes: {
+    key: (value) => typeof value === "string" ? value : null,
+    by: (value) => typeof value === "number" ? value : null,
+  },
 };
 
 /** A request that may be a repeated one. */
 export interface Repeatable {
   /** The key with the user and the address that it is for. */
   readonly key: string;
+  /** The id of the user. */
+  readonly by: number;
   /** Its body, byte for byte; or what stands for one that is too long to be kept. */
   readonly body: Uint8Array;
   /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
@@ -66,7 +71,7 @@ export class Idempotency {
     request: Repeatable,
     carryOut: (remember: Remember) => Result | Promise<Result>,
   ): Result | Promise<Result> {
-    const { key, body, secret, confirm } = request;
+    const { key, by, body, secret, confirm } = request;
     const [...known] = this.#table.find("key", key);
     const kept = known.find(({ document }) => !this.#isPast(document));
     if (kept !== undefined) {
@@ -82,7 +87,7 @@ export class Idempotency {
     }
     if (this.#running.has(key)) throw new ApiError(40902);
     const runWith = (hash: string) =>
-      carryOut((answer) => this.#remember(key, hash, answer));
+      carryOut((answer) => this.#remember({ key, by, hash }, answer));
     const result = secret
       ? hashPassword(textOf(body)).then(runWith)
       : runWith(digest(body));
@@ -100,27 +105,27 @@ export class Idempotency {
   }
 
   #remember(
-    key: string,
-    hash: string,
+    request: Pick<Repeatable, "key" | "by"> & { readonly hash: string },
     { status, headers, body }: Answer,
   ): Operation[] {
-    const { name, size, lastId, byId } = this.#table;
+    const { by } = request;
+    const { name, lastId, byId } = this.#table;
     const document = {
       id: lastId + 1,
-      key,
-      hash,
+      ...request,
       status,
       headers,
       body: body ?? null,
       created_at: formatTime(this.#now()),
     };
     // Two go for each that comes, so the past ones are gone before long.
-    const ended = byId.slice(0, 2).filter((row, at) =>
-      this.#isPast(row.document) || size - at >= mostKept
-    );
+    const ended = byId.slice(0, 2).filter((row) => this.#isPast(row.document));
+    const [oldest] = this.#table.find("by", by);
+    if (this.#table.count("by", by) >= mostKept && oldest) ended.push(oldest);
+    const ids = new Set(ended.map(({ document: { id } }) => id));
     return [
       ["put", name, document],
-      ...ended.map(({ document: { id } }): Operation => ["del", name, id]),
+      ...Array.from(ids, (id): Operation => ["del", name, id]),
     ];
   }
 }

@@ -37,9 +37,16 @@ export interface Batch {
 /** How long judging a batch may take, in ms; writing it takes about as long again. */
 const sliceTime = 3;
 
-// Each batch writes these anew.
+/** The longest line, in bytes: one takes no more than some 20 ms, whatever is in it. */
+export const longestLine = 1 << 17;
+
+/** The highest id that a line may bring: others are to be given after it. */
+const highestId = 2 ** 52;
+
+// Each batch writes these anew, and 250 tasks are kept.
 const mostErrors = 100;
 const mostErrorsOfLine = 20;
+const longestErrors = 1 << 17; // characters
 
 const id = identifier();
 
@@ -59,7 +66,7 @@ export function planBatch(
   },
 ): Batch {
   const stage = new Stage(records, given, now);
-  const errors = [...progress.errors];
+  let { errors } = progress;
   let { byte, line, rejected, lines: count } = progress;
   let used = 0;
   const until = performance.now() + sliceTime;
@@ -75,7 +82,8 @@ export function planBatch(
     rejected++;
     if (errors.length >= mostErrors) continue;
     const told = wrong.slice(0, mostErrorsOfLine).map((each) => ({ ...each }));
-    errors.push({ line, errors: told });
+    const more = [...errors, { line, errors: told }];
+    if (JSON.stringify(more).length <= longestErrors) errors = more;
   }
   const { documents } = stage;
   const imported = progress.imported + documents.length;
@@ -114,7 +122,7 @@ class Stage {
   /** Adds the record of a line, or tells what is wrong with it. */
   add(bytes: Uint8Array | undefined): readonly FieldError[] {
     if (bytes === undefined) {
-      return [wrong("length", "The line is longer than 1 MiB.")];
+      return [wrong("length", `The line is longer than ${longestLine} bytes.`)];
     }
     let body: Body;
     try {
@@ -152,11 +160,16 @@ class Stage {
     const last = this.#lastId;
     const sent = Object.hasOwn(body, "id") ? body["id"] : last + 1;
     const failure = id.check(sent);
-    const code = failure?.code ?? (Number(sent) > last ? undefined : "unique");
+    const code = failure?.code ??
+      (Number(sent) <= last
+        ? "unique"
+        : Number(sent) > Math.max(highestId, last + 1)
+        ? "range"
+        : undefined);
     if (code === undefined) return [];
     const reason = failure?.reason ?? `is ${sent}`;
     const message =
-      `"id" ${reason}: it must be ${id.allowed}, and above ${last}, the highest ever given; or leave it out.`;
+      `"id" ${reason}: it must be ${id.allowed}, above ${last}, the highest ever given, and at most 2^52; or leave it out.`;
     return [{ field: "id", code, message }];
   }
 

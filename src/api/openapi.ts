@@ -261,7 +261,10 @@ function success(
   { schema, headers = [] }: Success,
 ): ResponseParts {
   const content = schema && Object.fromEntries(
-    offers.map((type) => [type, { schema: contentOf(type, schema) }]),
+    offers.map((offer) => {
+      const type = offer.replace(/;.*/, "");
+      return [type, { schema: contentOf(type, schema) }];
+    }),
   );
   return {
     description: successes[status] ?? "As the summary says.",

@@ -229,7 +229,7 @@ function route(
   const options: Operation = {
     summary: "What can be done here, and by whom",
     access: "anyone",
-    parse: none,
+    parse: () => {}, // a browser asks with those of what it wants to do
     answers: {
       200: { schema: capabilities, headers: ["Allow", ...acceptFields] },
     },
@@ -383,7 +383,7 @@ function catalogRoute({ origin, path }: RouteOptions["base"]): Route {
       headers: ["Link", `<${origin}${own}>; rel="api-catalog"`],
     }),
     summary: "What this API is described by (RFC 9727)",
-    offers: [produced, type],
+    offers: [type],
     answers: {
       200: {
         schema: objectSchema("linkset", {
@@ -447,7 +447,7 @@ function metricsRoute(metrics: Metrics, measured: Measured): Route {
       type: metricsType,
       seq: 0,
     }),
-    offers: ["text/plain"],
+    offers: [metricsType],
     answers: { 200: { schema: { type: "string" } } },
   };
   return route({ GET: get }, {});

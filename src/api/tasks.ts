@@ -27,7 +27,7 @@ import {
 } from "../store/store.ts";
 import { type Caller, roleOf } from "./authentication.ts";
 import { declare, type Relation } from "./declaration.ts";
-import { planBatch, type Progress } from "./imports.ts";
+import { longestLine, planBatch, type Progress } from "./imports.ts";
 import {
   integer,
   type Json,
@@ -102,7 +102,7 @@ const saveDelay = 250;
 const patience = 1000;
 
 /** So many are kept; the finished ones go first. */
-const mostKept = 1000;
+const mostKept = 250;
 
 /** What tasks work with. */
 export interface TaskOptions {
@@ -332,7 +332,10 @@ export class Tasks {
 
   /** Works a task off, from where it was left. */
   async #carryOut(task: Task): Promise<void> {
-    const lines = this.#on.store.spools.lines(task.spool, { from: task.byte });
+    const lines = this.#on.store.spools.lines(task.spool, {
+      from: task.byte,
+      longest: longestLine,
+    });
     try {
       await this.#import(task, lines);
     } catch (error) {
@@ -372,9 +375,10 @@ export class Tasks {
       const plan = { records, given, progress: current, now: now() };
       const { documents, progress, used } = planBatch(waiting, plan);
       waiting = waiting.slice(used);
-      current = this.#next({ ...current, ...progress, status: "running" });
+      current = { ...current, ...progress, status: "running" };
       const late = performance.now() > saved + saveDelay;
       if (documents.length === 0 && !late) continue;
+      current = this.#next(current);
       await store.settled(this.#put(current, documents));
       saved = performance.now();
     }

@@ -51,6 +51,7 @@ export function parseMediaType(text: string): MediaType | undefined {
 /** A media range of an Accept field. */
 interface Range {
   readonly type: string;
+  readonly parameters: readonly (readonly [name: string, value: string])[];
   /** Of the ranges that fit a type, the one with the most decides. */
   readonly precedence: number;
   readonly weight: number;
@@ -78,26 +79,33 @@ export function negotiate<Offer extends string>(
   let best: Offer | undefined;
   let most = 0;
   for (const offer of offers) {
-    const fitting = [offer, offer.replace(/\/.*/, "/*"), "*/*"];
-    const weight = ranges.find(({ type }) => fitting.includes(type))?.weight ??
-      0;
+    const { weight = 0 } = ranges.find((range) => fits(offer, range)) ?? {};
     if (weight > most) [best, most] = [offer, weight];
   }
   return best;
 }
 
-/** A media range that our answers can fit: they are `charset=utf-8` and no more. */
+/** Whether a type is in a range: all parameters of the range must be its own; our texts are in UTF-8. */
+function fits(offer: string, range: Range): boolean {
+  const { type = "", parameters } = parseMediaType(offer) ?? {};
+  if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
+    return false;
+  }
+  return range.parameters.every(([name, value]) =>
+    parameters?.get(name) === value || (name === "charset" && value === "utf-8")
+  );
+}
+
 function parseRange(member: string): Range | undefined {
   const { type = "", parameters } = parseMediaType(member) ?? {};
   const weight = parseWeight(parameters?.get("q"));
   if (parameters === undefined || weight === undefined) return undefined;
-  let precedence = type === "*/*" ? 0 : type.endsWith("/*") ? 2 : 4;
-  for (const [name, value] of parameters) {
-    if (name === "q") break; // what follows the weight is no part of the type
-    if (name !== "charset" || value !== "utf-8") return undefined;
-    precedence++;
-  }
-  return { type, precedence, weight };
+  const all = [...parameters];
+  const end = all.findIndex(([name]) => name === "q");
+  // What follows the weight is no part of the type.
+  const own = end < 0 ? all : all.slice(0, end);
+  const kind = type === "*/*" ? 0 : type.endsWith("/*") ? 1 : 2;
+  return { type, parameters: own, precedence: kind * 16 + own.length, weight };
 }
 
 /** The text of a token or of a quoted string (RFC 9110 section 5.6.4). */

@@ -240,7 +240,7 @@ export function isLocal({ socket, headers }: Request): boolean {
   const passedOn = headers.forwarded ?? headers.via ??
     headers["x-forwarded-for"];
   return passedOn === undefined &&
-    ["127.0.0.1", "::1", "::ffff:127.0.0.1"].includes(remoteAddress);
+    /^(?:::ffff:)?127\.|^::1$/.test(remoteAddress);
 }
 
 /** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */

@@ -47,6 +47,28 @@ function preflight(
   });
 }
 
+test("a preflight is answered whatever parameters the request will have", async () => {
+  const server = await start({ args: ["--cors-origins", "https://ex.com"] });
+  try {
+    for (const path of ["/v1/animals?limit=5", "/v1/zoos/1?cascade=true"]) {
+      const answer = await server.request("OPTIONS", path, {
+        headers: {
+          origin: "https://ex.com",
+          "access-control-request-method": "GET",
+          "access-control-request-headers": "authorization",
+        },
+      });
+      assert.equal(answer.status, 200, path);
+      assert.equal(
+        answer.headers.get("access-control-allow-origin"),
+        "https://ex.com",
+      );
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
 describe("without CORS_ORIGINS", () => {
   let server: Server;
   before(async () => server = await start({ env: { CORS_ORIGINS: "" } }));

@@ -157,7 +157,7 @@ describe("an import", () => {
       [6, "", "type", "The line must be a JSON object, not an array."],
       [7, "", "type", 'The line must be a JSON object, not "a".'],
       [8, "", "format", "The line is not valid UTF-8."],
-      [9, "", "length", "The line is longer than 1 MiB."],
+      [9, "", "length", "The line is longer than 131072 bytes."],
       [10, "", "format", 'The line names the property "name" twice'],
       [11, "", "format", "The line begins with a byte-order mark"],
     ]);
@@ -179,9 +179,10 @@ describe("an import", () => {
         { ...zoo, id: 110, ...times, updated_at: late },
         { ...zoo, id: "120", name: 3 },
         { ...zoo, id: 0 },
+        { ...zoo, id: Number.MAX_SAFE_INTEGER },
       ]),
     });
-    assert.deepEqual([task.imported, task.rejected], [3, 4]);
+    assert.deepEqual([task.imported, task.rejected], [3, 5]);
     const codes = task.errors.map((
       { line, errors }: { line: number; errors: Record<string, string>[] },
     ) => [line, ...errors.map(({ field, code }) => `${field} ${code}`)]);
@@ -190,6 +191,7 @@ describe("an import", () => {
       [3, "id unique"],
       [6, "id type", "name type"],
       [7, "id range"],
+      [8, "id range"], // no other could be given after it
     ]);
     const found = await server.request("GET", "/v1/zoos?id:gte=100");
     const [kept, made, future] = found.body;

@@ -153,28 +153,47 @@ describe("a key is kept", () => {
     }
   });
 
-  test("as one of the last ten thousand", { timeout: 60_000 }, async () => {
-    const application = await startApplication();
-    try {
-      const { token } = application;
-      const first = await post(application, token, "first");
-      const kept = application.store.table("answers");
-      await fill(application, 9998);
-      assert.equal(kept.size, 9999);
-      await post(application, token, "last");
-      assert.equal(kept.size, 10_000);
-      assert.equal((await post(application, token, "first")).text, first.text);
-      await post(application, token, "one-more");
-      assert.equal(kept.size, 10_000);
-      const renewed = await post(application, token, "first");
-      assert.notEqual(renewed.text, first.text);
-      assert.equal(renewed.status, 201);
-      const last = await post(application, token, "last");
-      assert.equal(await count(application), 4, last.text);
-    } finally {
-      await application.stop();
-    }
-  });
+  test(
+    "as one of the last ten thousand of its user",
+    { timeout: 60_000 },
+    async () => {
+      const application = await startApplication();
+      try {
+        const { token } = application;
+        const first = await post(application, token, "first");
+        const kept = application.store.table("answers");
+        await fill(application, 9998);
+        assert.equal(kept.size, 9999);
+        await post(application, token, "last");
+        assert.equal(kept.size, 10_000);
+        assert.equal(
+          (await post(application, token, "first")).text,
+          first.text,
+        );
+        await post(application, token, "one-more");
+        assert.equal(kept.size, 10_000);
+        const renewed = await post(application, token, "first");
+        assert.notEqual(renewed.text, first.text);
+        assert.equal(renewed.status, 201);
+        const last = await post(application, token, "last");
+        assert.equal(await count(application), 4, last.text);
+        // Another user's keys push out nobody's but that user's own.
+        const password = "long enough, this";
+        await application.request("POST", "/v1/users", {
+          token,
+          json: { username: "kim", role: "keeper", password },
+        });
+        await post(
+          application,
+          await application.signIn("kim", password),
+          "kim",
+        );
+        assert.equal(kept.size, 10_001);
+      } finally {
+        await application.stop();
+      }
+    },
+  );
 });
 
 /** Keeps as many more answers, like the newest one. */

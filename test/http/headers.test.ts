@@ -52,6 +52,21 @@ test("a media type is parsed with its parameters", () => {
   }
 });
 
+test("the parameters of a range must be those of the type (RFC 9110 section 12.5.1)", () => {
+  const text = 'text/plain; version=0.0.4; profile="https://a/b"';
+  const table: readonly [string, boolean][] = [
+    ["text/plain;version=0.0.4", true],
+    ["text/plain; charset=utf-8;version=0.0.4;q=0.5", true],
+    ['text/plain;profile="https://a/b"', true],
+    ["text/plain;version=1.0.0", false],
+    ["text/plain;version=1.0.0, text/plain;q=0.1", true],
+    ["text/plain;level=1", false],
+  ];
+  for (const [accept, fits] of table) {
+    assert.equal(negotiate(accept, [text]) === text, fits, accept);
+  }
+});
+
 test("the most specific range of an Accept field decides (RFC 9110 section 12.5.1)", () => {
   const table: readonly [string | undefined, boolean][] = [
     [undefined, true],
