@@ -233,6 +233,23 @@ describe("with REQUIRE_IF_MATCH=1", () => {
   });
   after(() => strict.stop());
 
+  test("signing out and cancelling need none", async () => {
+    const token = await strict.signIn();
+    const [{ url }] = (await strict.request(
+      "GET",
+      "/v1/authorizations?sortby=id&order=desc&limit=1",
+      { token },
+    )).body;
+    assert.equal((await strict.request("DELETE", url, { token })).status, 204);
+    const { body: task } = await strict.request("POST", "/v1/zoos", {
+      token: admin,
+      raw: "",
+      headers: { "content-type": "application/x-ndjson" },
+    });
+    const ended = await strict.request("DELETE", task.url, { token: admin });
+    assert.equal(ended.status, 204, ended.text);
+  });
+
   test("a change without a precondition is 428", async () => {
     const rows: readonly (readonly [string, unknown, number])[] = [
       ["PUT /v1/zoos/1", zoo, 42800],
