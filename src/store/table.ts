@@ -40,7 +40,7 @@ export interface Table {
   /** Tells of every change from now on, until {@linkcode unfollow}. */
   follow(follower: Follower): void;
   unfollow(follower: Follower): void;
-  /** The rows with this key of a declared index, ascending by id. */
+  /** The rows with this key of a declared index, in no order of meaning. */
   find(property: string, key: string | number): Iterable<Row>;
   /** How many rows have this key of a declared index. */
   count(property: string, key: string | number): number;
@@ -59,45 +59,11 @@ class StoredRow implements Row {
   }
 }
 
-/** Rows by id; a Map keeps the order of insertion, which nearly always is ascending. */
-class OrderedRows {
-  #rows = new Map<number, Row>();
-  #highest = 0;
-  #ascending = true;
-
-  get size(): number {
-    return this.#rows.size;
-  }
-
-  get(id: number): Row | undefined {
-    return this.#rows.get(id);
-  }
-
-  set(id: number, row: Row): void {
-    if (id > this.#highest) this.#highest = id;
-    else if (!this.#rows.has(id)) this.#ascending = false;
-    this.#rows.set(id, row);
-  }
-
-  delete(id: number): void {
-    this.#rows.delete(id);
-  }
-
-  values(): Iterable<Row> {
-    if (!this.#ascending) {
-      const entries = [...this.#rows].sort((one, other) => one[0] - other[0]);
-      this.#rows = new Map(entries);
-      this.#ascending = true;
-    }
-    return this.#rows.values();
-  }
-}
-
 class Index {
   readonly property: string;
   readonly #keyOf: KeyOf;
   // One row stands for itself: a unique property costs no set for each record.
-  readonly #rows = new Map<string | number, Row | OrderedRows>();
+  readonly #rows = new Map<string | number, Row | Map<number, Row>>();
 
   constructor(property: string, keyOf: KeyOf) {
     this.property = property;
@@ -107,13 +73,13 @@ class Index {
   find(key: string | number): Iterable<Row> {
     const found = this.#rows.get(key);
     if (found === undefined) return [];
-    return found instanceof OrderedRows ? found.values() : [found];
+    return found instanceof Map ? found.values() : [found];
   }
 
   count(key: string | number): number {
     const found = this.#rows.get(key);
     if (found === undefined) return 0;
-    return found instanceof OrderedRows ? found.size : 1;
+    return found instanceof Map ? found.size : 1;
   }
 
   move(before: Row | undefined, after: Row | undefined): void {
@@ -132,25 +98,25 @@ class Index {
   #add(key: string | number, row: Row | undefined): void {
     if (row === undefined) return;
     const found = this.#rows.get(key);
-    if (found instanceof OrderedRows) {
+    if (found instanceof Map) {
       found.set(row.document.id, row);
     } else if (
       found === undefined || found.document.id === row.document.id
     ) {
       this.#rows.set(key, row);
     } else {
-      const rows = new OrderedRows();
-      rows.set(found.document.id, found);
-      rows.set(row.document.id, row);
-      this.#rows.set(key, rows);
+      const rows = [found, row].map((each) =>
+        [each.document.id, each] as const
+      );
+      this.#rows.set(key, new Map(rows));
     }
   }
 
   #remove(key: string | number, row: Row | undefined): void {
     const found = this.#rows.get(key);
     if (row === undefined || found === undefined) return;
-    if (found instanceof OrderedRows) found.delete(row.document.id);
-    if (!(found instanceof OrderedRows) || found.size === 0) {
+    if (found instanceof Map) found.delete(row.document.id);
+    if (!(found instanceof Map) || found.size === 0) {
       this.#rows.delete(key);
     }
   }
