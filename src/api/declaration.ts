@@ -4,6 +4,7 @@
  */
 
 import type { Access } from "../auth/access.ts";
+import { fold } from "../store/store.ts";
 import {
   identifier,
   type Json,
@@ -218,7 +219,7 @@ export function readValue(
 /** A property's value in the form in which equal values are the same key: texts without case. */
 export function foldText(value: Json | undefined): string | number | null {
   return typeof value === "string"
-    ? value.toLowerCase()
+    ? fold(value)
     : typeof value === "number"
     ? value
     : null;

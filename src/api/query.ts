@@ -6,7 +6,7 @@
 import { ApiError } from "../http/errors.ts";
 import { excerpt } from "../http/json.ts";
 import { decodePercent, parseId } from "../http/router.ts";
-import { compareValues } from "../store/store.ts";
+import { compareValues, fold } from "../store/store.ts";
 import type { Collection, Named } from "./declaration.ts";
 import type { Json } from "./properties.ts";
 
@@ -292,7 +292,7 @@ function parseOperand(
   }
   const parsed = property.parse(value);
   if (parsed === undefined) throw badValue(parameter, value, property.allowed);
-  return textual ? String(parsed).toLowerCase() : parsed;
+  return textual ? fold(String(parsed)) : parsed;
 }
 
 /** Whether a record's value fulfils a filter. null is neither less nor more than anything, and holds no text. */
@@ -310,10 +310,10 @@ export function fulfils(
       return among?.has(value) ?? false;
     case "contains":
       return typeof value === "string" &&
-        value.toLowerCase().includes(String(operand));
+        fold(value).includes(String(operand));
     case "starts":
       return typeof value === "string" &&
-        value.toLowerCase().startsWith(String(operand));
+        fold(value).startsWith(String(operand));
   }
   if (value === null) return false;
   const order = compareValues(value, operand);

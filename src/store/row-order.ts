@@ -6,7 +6,7 @@ import type { Document, Json, Row } from "./row.ts";
 export interface Column {
   readonly name: string;
   readonly default: Json;
-  /** Texts are ordered by their lower case. */
+  /** Texts are ordered as {@linkcode fold} makes them. */
   readonly folded?: boolean;
 }
 
@@ -83,9 +83,16 @@ export class RowOrder {
 
 function valueOf(document: Document, column: Column): Json {
   const value = document[column.name] ?? column.default;
-  return column.folded && typeof value === "string"
-    ? value.toLowerCase()
-    : value;
+  return column.folded && typeof value === "string" ? fold(value) : value;
+}
+
+/**
+ * A text in the form in which case makes no difference. A Greek word's last
+ * sigma is one with any other: else a text would not begin with its own
+ * beginning.
+ */
+export function fold(text: string): string {
+  return text.toLowerCase().replaceAll("\u03c2", "\u03c3");
 }
 
 /** The text, as nearly always, or one instead of it that JavaScript's own order puts where that of code points has the text. */

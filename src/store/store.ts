@@ -54,7 +54,7 @@ export type {
 } from "./options.ts";
 export { repairStore } from "./repair.ts";
 export type { Repair } from "./repair.ts";
-export { compareValues } from "./row-order.ts";
+export { compareValues, fold } from "./row-order.ts";
 export type { Order } from "./ordered-index.ts";
 export type { Column } from "./row-order.ts";
 export { Orders } from "./orders.ts";

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import {
   type Declaration,
   deriveCollections,
+  foldText,
 } from "../../src/api/declaration.ts";
 import {
   optional,
@@ -109,4 +110,13 @@ test("a stored null is the default where that is none, however a record is shown
   } finally {
     await app.stop();
   }
+});
+
+test("texts that differ in case only are the same key, a last sigma among them", () => {
+  for (
+    const [one, other] of [["Leo", "lEO"], ["\u0391\u03a3", "\u03b1\u03c3"]]
+  ) {
+    assert.equal(foldText(one), foldText(other));
+  }
+  assert.notEqual(foldText("a"), foldText("\u00e4"));
 });

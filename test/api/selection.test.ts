@@ -252,6 +252,32 @@ test("a text is found by its beginning, however it goes on", async (t) => {
   }
 });
 
+test("a text is found by its beginning and its parts, whichever sigma they end with", async (t) => {
+  const running = await start(t);
+  const below = numbers(12);
+  const greek = ["\u0391\u03a3", "\u03b1\u03c2", "\u03b1\u03c3\u0391"];
+  const name = (place: number) => greek[place - 1000] ?? "Other";
+  const puts = Array.from(
+    { length: 2000 },
+    (_, place): Operation => [
+      "put",
+      "animals",
+      { ...animal(place + 1, below), name: name(place) },
+    ],
+  );
+  await running.store.commit([...zoos(), ...puts], 1);
+  for (const text of greek.slice(0, 2)) {
+    for (const operator of ["starts", "contains"]) {
+      const answer = await running.request(
+        "GET",
+        `/v1/animals?name:${operator}=${encodeURIComponent(text)}`,
+      );
+      const ids = answer.body.map(({ id }: { id: number }) => id);
+      assert.deepEqual(ids, [1001, 1002, 1003], `${operator} ${text}`);
+    }
+  }
+});
+
 test("count and rows of a scan are of one moment, whatever is written meanwhile", async (t) => {
   const running = await start(t);
   const { store } = running;

@@ -23,6 +23,6 @@ test("a row that moves in among very many is found at once", () => {
   }
   assert.equal(table.count("zoo_id", 1), count);
   assert.equal(table.count("zoo_id", 2), 0);
-  // Sorting them takes a hundred times as long.
+  // Sorting them takes twenty times as long.
   assert.ok(Math.min(...times) < 1, `${times}`);
 });
