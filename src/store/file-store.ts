@@ -23,7 +23,7 @@ import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
 import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
-import type { StoredTable } from "./table.ts";
+import { expectChanges, type StoredTable } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
 function noticesOf({ torn, log, faults }: Survey): string[] {
@@ -158,12 +158,11 @@ export class FileStore implements Store {
     const at = formatTime(this.#parts.place.now());
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
-    let puts = 0;
-    for (const [kind, name] of operations) {
-      this.table(name); // throws, if it must, before anything is applied
-      if (kind === "put") puts++;
-    }
+    // Throws, if it must, before anything is applied.
+    const tables = operations.map(([, name]) => this.table(name));
+    const puts = operations.filter(([kind]) => kind === "put").length;
     this.#admit(bytes, puts, essential);
+    expectChanges(tables);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"

@@ -79,10 +79,11 @@ export class Orders {
     const name = nameOf(columns);
     const building = this.#building.get(name);
     if (building !== undefined) return building;
-    const built = this.#build(new OrderedIndex(columns), this.all());
-    if (built instanceof OrderedIndex) return this.#keep(name, built);
-    const promise = built.then((index) => this.#keep(name, index))
-      .finally(() => this.#building.delete(name));
+    const index = new OrderedIndex(columns);
+    const done = () => this.#keep(name, index);
+    const built = this.#build(index, this.all(), { done });
+    if (!(built instanceof Promise)) return built;
+    const promise = built.finally(() => this.#building.delete(name));
     this.#building.set(name, promise);
     return promise;
   }
@@ -105,19 +106,13 @@ export class Orders {
     },
   ): T | Promise<T> {
     const index = new OrderedIndex(columns, where);
-    const finish = () => {
-      try {
-        return use(index);
-      } finally {
-        this.#table.unfollow(index);
-      }
-    };
-    const built = this.#build(index, source, check);
-    return built instanceof OrderedIndex ? finish() : built.then(finish);
+    const done = () => use(index);
+    return this.#build(index, source, { done, check });
   }
 
   #keep(name: string, index: OrderedIndex): OrderedIndex {
     this.#kept.set(name, index);
+    this.#table.follow(index, () => this.#kept.delete(name));
     const [oldest] = this.#kept;
     if (this.#kept.size > mostKept && oldest !== undefined) {
       this.#kept.delete(oldest[0]);
@@ -126,21 +121,21 @@ export class Orders {
     return index;
   }
 
-  /** Fills an index from a source; it follows the table from then on. */
-  #build(
+  /** Fills an index from a source; returns what `done` makes of it while it is as the table is. */
+  #build<T>(
     index: OrderedIndex,
     source: Source,
-    check = () => {},
-  ): OrderedIndex | Promise<OrderedIndex> {
+    { done, check = () => {} }: {
+      readonly done: () => T;
+      readonly check?: (() => void) | undefined;
+    },
+  ): T | Promise<T> {
     const steps = this.#fill(index, source.rows);
     if (source.count > fewRows) {
-      return inTurn(async () => {
-        await inSlices(steps, check);
-        return index;
-      });
+      return inTurn(() => inSlices(steps, { done, check }));
     }
     for (const _ of steps); // to its end, without a pause
-    return index;
+    return done();
   }
 
   /** Yields after each little while. */
@@ -157,7 +152,6 @@ export class Orders {
         index.move(before, after);
         if (at % chunk === 0) yield;
       }
-      this.#table.follow(index);
     } finally {
       this.#table.unfollow(recorder);
     }
@@ -185,11 +179,11 @@ function* ascending(byId: Order): Generator<Row> {
   }
 }
 
-/** Takes steps, with a pause after each slice of time; `check` may end it by throwing. */
-async function inSlices(
+/** Takes steps, with a pause after each slice of time, and with the last of them is done; `check` may end it by throwing. */
+async function inSlices<T>(
   steps: Iterable<undefined>,
-  check: () => void,
-): Promise<void> {
+  { done, check }: { readonly done: () => T; readonly check: () => void },
+): Promise<T> {
   check();
   let until = performance.now() + sliceTime;
   for (const _ of steps) {
@@ -198,6 +192,7 @@ async function inSlices(
     check();
     until = performance.now() + sliceTime;
   }
+  return done();
 }
 
 let last: Promise<unknown> = Promise.resolve();

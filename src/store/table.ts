@@ -37,14 +37,22 @@ export interface Table {
   get(id: number): Row | undefined;
   /** All rows of this moment, ascending by id. */
   rows(): readonly Row[];
-  /** Tells of every change from now on, until {@linkcode unfollow}. */
-  follow(follower: Follower): void;
+  /**
+   * Tells of every change from now on, until {@linkcode unfollow}.
+   *
+   * @param leave called before very many rows change at once, where beginning
+   * anew is better than a move for each; it is told of nothing any more
+   */
+  follow(follower: Follower, leave?: () => void): void;
   unfollow(follower: Follower): void;
   /** The rows with this key of a declared index, in no order of meaning. */
   find(property: string, key: string | number): Iterable<Row>;
   /** How many rows have this key of a declared index. */
   count(property: string, key: string | number): number;
 }
+
+/** How many moves of followers a transaction may take: more than these take over 0.1 s. */
+const mostMoves = 20_000;
 
 // A class and not a literal: every row has the same shape from its birth.
 class StoredRow implements Row {
@@ -137,7 +145,7 @@ export class StoredTable implements Table {
   readonly byId = new OrderedIndex([]);
   readonly #rows = new Map<number, Row>();
   readonly #indexes: readonly Index[];
-  readonly #followers = new Set<Follower>();
+  readonly #followers = new Map<Follower, (() => void) | undefined>();
   lastId = 0;
   lastSeq = 0;
 
@@ -160,8 +168,8 @@ export class StoredTable implements Table {
     return this.byId.slice(0, this.byId.size);
   }
 
-  follow(follower: Follower): void {
-    this.#followers.add(follower);
+  follow(follower: Follower, leave?: () => void): void {
+    this.#followers.set(follower, leave);
   }
 
   unfollow(follower: Follower): void {
@@ -174,6 +182,16 @@ export class StoredTable implements Table {
 
   count(property: string, key: string | number): number {
     return this.#index(property).count(key);
+  }
+
+  /** To be called before so many changes that are made in one turn. */
+  expect(changes: number): void {
+    if (changes * this.#followers.size < mostMoves) return;
+    for (const [follower, leave] of this.#followers) {
+      if (leave === undefined) continue;
+      this.#followers.delete(follower);
+      leave();
+    }
   }
 
   /** Stores a document and returns what takes that back. */
@@ -221,7 +239,7 @@ export class StoredTable implements Table {
     else if (before !== undefined) this.#rows.delete(id);
     for (const index of this.#indexes) index.move(before, row);
     this.byId.move(before, row);
-    for (const index of this.#followers) index.move(before, row);
+    for (const index of this.#followers.keys()) index.move(before, row);
   }
 
   #index(property: string): Index {
@@ -235,6 +253,13 @@ export class StoredTable implements Table {
 
 /** All tables by name: those declared, and those found on the disk. */
 export type Tables = Map<string, StoredTable>;
+
+/** Tells tables how many changes each is to expect in this turn: one wherever it is named. */
+export function expectChanges(tables: readonly StoredTable[]): void {
+  const counts = new Map<StoredTable, number>();
+  for (const each of tables) counts.set(each, (counts.get(each) ?? 0) + 1);
+  for (const [table, count] of counts) table.expect(count);
+}
 
 /** Empty tables. */
 export function makeTables(declared: readonly TableDeclaration[]): Tables {

@@ -3,7 +3,13 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { test, type TestContext } from "node:test";
-import { openStore, type Store } from "../../src/store/store.ts";
+import {
+  openStore,
+  type Operation,
+  Orders,
+  type Row,
+  type Store,
+} from "../../src/store/store.ts";
 import { Disk, type Fate, type Step } from "../torture/disk.ts";
 import { folderFor, openFor, tables } from "./support.ts";
 
@@ -55,6 +61,30 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
     assert.equal((await open(t, disk)).table("zoos").size, 2);
   });
 }
+
+test("very many deletes that find no space are all taken back, in every order", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  const ids = Array.from({ length: 25_000 }, (_, place) => place + 1);
+  const name = (id: number) => `${id * 7919 % 25_000}`.padStart(5, "0");
+  const put = (
+    id: number,
+  ): Operation => ["put", "zoos", { id, name: name(id) }];
+  await store.commit(ids.map(put), 0);
+  const orders = new Orders(store.table("zoos"));
+  const columns = [{ name: "name", default: null }];
+  const all = (rows: readonly Row[]) => rows.map(({ document: { id } }) => id);
+  const found = async () =>
+    all((await orders.obtain(columns)).slice(0, Infinity));
+  const sorted = ids.toSorted((a, b) => name(a) < name(b) ? -1 : 1);
+  assert.deepEqual(await found(), sorted);
+  once(disk, "write", { error: "ENOSPC" });
+  const removed = store.commit(ids.map((id) => ["del", "zoos", id]), 0);
+  assert.deepEqual(await found(), []);
+  await assert.rejects(removed, { code: "disk-full" });
+  assert.deepEqual(all(store.table("zoos").rows()), ids);
+  assert.deepEqual(await found(), sorted);
+});
 
 for (
   const [kind, error] of [

@@ -4,7 +4,7 @@ import type { Order } from "../../src/store/ordered-index.ts";
 import { Orders } from "../../src/store/orders.ts";
 import type { Row } from "../../src/store/row.ts";
 import { compareValues } from "../../src/store/row-order.ts";
-import { StoredTable } from "../../src/store/table.ts";
+import { expectChanges, StoredTable } from "../../src/store/table.ts";
 
 const columns = [{ name: "name", default: null }];
 
@@ -117,6 +117,43 @@ for (const seed of [1, 2, 3]) {
     assert.deepEqual(names(order.slice(0, Infinity)), names(sorted));
   });
 }
+
+test("very many changes at once let go of orders; what is under way has them all", async () => {
+  const table = tableOf(30_000);
+  const orders = new Orders(table);
+  const kept = await orders.obtain(columns);
+  const other = orders.obtain([{ name: "id", default: null }, ...columns]);
+  const gathering = orders.gather(orders.all(), {
+    columns,
+    where: ({ id }) => id > 20_000,
+    use: namesOf,
+  });
+  await new Promise((resolve) => setImmediate(resolve)); // both have begun
+  const ids = Array.from({ length: 25_000 }, (_, place) => place + 1);
+  expectChanges(ids.map(() => table));
+  const undo = ids.map((id) => table.delete(id, 30_001));
+  assert.equal(kept.size, 30_000, "it follows no more");
+  const rest = table.rows().map(({ document: { name } }) => name);
+  assert.equal(rest.length, 5000);
+  assert.deepEqual(await gathering, rest);
+  assert.deepEqual(namesOf(await other), rest);
+  assert.deepEqual(namesOf(await orders.obtain(columns)), rest);
+  expectChanges(undo.map(({ table }) => table));
+  for (const each of undo.reverse()) each.table.restore(each);
+  const again = namesOf(await orders.obtain(columns));
+  assert.deepEqual(again, namesOf(kept));
+});
+
+test("some changes at once are made to the orders that are there", async () => {
+  const table = tableOf(3000);
+  const orders = new Orders(table);
+  const kept = await orders.obtain(columns);
+  const ids = Array.from({ length: 2000 }, (_, place) => place + 1);
+  expectChanges(ids.map(() => table));
+  for (const id of ids) table.delete(id, 3001);
+  assert.equal(kept.size, 1000);
+  assert.equal(orders.kept(columns), kept);
+});
 
 test("work that waits is refused beyond a bound, and ends where it is told to", async () => {
   const table = tableOf(2000);
