@@ -378,19 +378,8 @@ export class Records {
     const row = this.#find(call, { through, reading: false });
     this.#guard(call, row);
     const { document } = row;
+    if (!cascade) this.#refuseReferences(document.id);
     const related = this.#related(document.id);
-    if (related.size > 0 && !cascade) {
-      const counts = [...related].map(([name, ids]) => {
-        const singular = collections.get(name)?.singular ?? name;
-        return `${ids.size} ${ids.size === 1 ? singular : name}`;
-      });
-      throw new ApiError(
-        40900,
-        `The ${this.collection.singular} ${document.id} still has ${
-          counts.join(" and ")
-        }: remove them first, or all together with ?cascade=true.`,
-      );
-    }
     const operations: Operation[] = [];
     for (const [name, ids] of related) {
       const { remove } = collections.get(name)?.access ?? {};
@@ -410,6 +399,27 @@ export class Records {
     return { status: 204, headers: [], body: undefined, seq };
   }
 
+  /**
+   * Counts what refers to a record: to collect it could take long.
+   *
+   * @throws {ApiError} 40900
+   */
+  #refuseReferences(id: number): void {
+    const counts: string[] = [];
+    for (const { from, property } of this.collection.children) {
+      const count = this.#context.store.table(from.name).count(property, id);
+      if (count === 0) continue;
+      counts.push(`${count} ${count === 1 ? from.singular : from.name}`);
+    }
+    if (counts.length === 0) return;
+    throw new ApiError(
+      40900,
+      `The ${this.collection.singular} ${id} still has ${
+        counts.join(" and ")
+      }: remove them first, or all together with ?cascade=true.`,
+    );
+  }
+
   /** All records that refer to this one, and to those, by collection. */
   #related(id: number): Map<string, Set<number>> {
     const found = new Map<string, Set<number>>();
@@ -420,12 +430,15 @@ export class Records {
       for (const { from, property } of next.of.children) {
         const rows = this.#context.store.table(from.name)
           .find(property, next.id);
+        const ids = found.get(from.name) ?? new Set<number>();
         for (const { document } of rows) {
-          const ids = found.get(from.name) ?? new Set();
           if (ids.has(document.id)) continue;
-          found.set(from.name, ids.add(document.id));
-          open.push({ of: from, id: document.id });
+          ids.add(document.id);
+          if (from.children.length > 0) {
+            open.push({ of: from, id: document.id });
+          }
         }
+        if (ids.size > 0) found.set(from.name, ids);
       }
     }
     return found;
