@@ -11,7 +11,9 @@
  *    beginning of a text, which an order by that property has side by side; or
  *    all.
  *
- * The first two answer at once, once the order is there; see orders.ts.
+ * The first two answer at once, once the order is there; see orders.ts. Until
+ * then, where an index leaves few records, these are looked through: a small
+ * zoo waits for no order of all animals.
  */
 
 import {
@@ -86,22 +88,31 @@ export class Selection {
    * @throws {StoreError} where too many others wait
    */
   select<T>(query: Query, purpose: Purpose<T>): T | Promise<T> {
-    const plan = planOf(query, purpose.scope);
-    if (plan === undefined) return this.#scan(query, purpose);
-    const order = this.#orders.obtain(columnsOf(plan));
-    if (order instanceof Promise) {
-      return order.then(() => this.select(query, purpose));
+    const { scope, use, check } = purpose;
+    const plan = planOf(query, scope);
+    if (plan === undefined) {
+      const source = this.#source(query, purpose);
+      return source instanceof Promise
+        ? source.then(() => this.select(query, purpose))
+        : this.#scan(source, query, purpose);
     }
-    return purpose.use(pageOf(order, plan, query));
+    const columns = columnsOf(plan);
+    const kept = this.#orders.kept(columns);
+    if (kept !== undefined) return use(pageOf(kept, plan, query));
+    const source = this.#narrowest(query, scope);
+    const order = this.#orders.obtainOrLook(columns, source.count, check);
+    if (order === undefined) return this.#scan(source, query, purpose);
+    return order instanceof Promise
+      ? order.then(() => this.select(query, purpose))
+      : use(pageOf(order, plan, query));
   }
 
-  #scan<T>(query: Query, purpose: Purpose<T>): T | Promise<T> {
+  #scan<T>(
+    source: Source,
+    query: Query,
+    { scope, use, check }: Purpose<T>,
+  ): T | Promise<T> {
     const { filters, sortby } = query;
-    const { scope, use, check } = purpose;
-    const source = this.#source(query, scope);
-    if (source instanceof Promise) {
-      return source.then(() => this.#scan(query, purpose));
-    }
     const by = sortby.name === "id" ? undefined : sortby;
     const plan: Plan = { equalities: [], by, bounds: [] };
     return this.#orders.gather(source, {
@@ -117,14 +128,10 @@ export class Selection {
     });
   }
 
-  /** The fewest rows that can be had without looking at each; a promise where an order is to be built first. */
-  #source(
-    query: Query,
-    scope: Scope | undefined,
-  ): Source | Promise<unknown> {
+  /** The fewest rows that an index of the table has side by side. */
+  #narrowest(query: Query, scope: Scope | undefined): Source {
     const table = this.#table;
-    const all = this.#orders.all();
-    let best = all;
+    let best = this.#orders.all();
     for (const { property, value } of equalitiesOf(query, scope)) {
       const { name, unique, references } = property;
       if (name === "id") {
@@ -137,10 +144,21 @@ export class Selection {
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };
     }
+    return best;
+  }
+
+  /** The fewest rows that can be had without looking at each; a promise where an order is to be built first. */
+  #source(
+    query: Query,
+    { scope, check }: Pick<Purpose<unknown>, "scope" | "check">,
+  ): Source | Promise<unknown> {
+    const best = this.#narrowest(query, scope);
     const plan = narrowing(query);
     if (plan === undefined || best.count <= many) return best;
     const columns = columnsOf(plan);
-    const order = this.#orders.obtain(columns);
+    const order = this.#orders.kept(columns) ??
+      this.#orders.obtainOrLook(columns, best.count, check);
+    if (order === undefined) return best;
     if (order instanceof Promise) return order;
     const { from, to } = rangeOf(order, plan);
     // Rows that are not side by side in memory take longer to look at.
@@ -150,7 +168,7 @@ export class Selection {
       rows: () => {
         // Who waited may find that others were built instead.
         const order = this.#orders.kept(columns);
-        if (order === undefined) return all.rows();
+        if (order === undefined) return this.#orders.all().rows();
         const { from, to } = rangeOf(order, plan);
         return order.slice(from, to);
       },
@@ -202,6 +220,8 @@ function planOf(query: Query, scope: Scope | undefined): Plan | undefined {
   );
   if (single || !served) return undefined;
   const by = decided || sortby.name === "id" ? undefined : sortby;
+  // One order for them, in whatever sequence they are named.
+  equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
   return { equalities, by, bounds };
 }
 

@@ -25,11 +25,17 @@ const sliceTime = 3;
 /** How many rows are taken, or changes made up for, at once. */
 const chunk = 128;
 
-/** How many searches and orders to be built may wait for their turn. */
+/** How many searches, and how many orders to be built, may wait for their turn. */
 const mostWaiting = 32;
 
 /** What takes less than about a millisecond is done at once. */
 const fewRows = 1000;
+
+/** How many rows are looked through again and again where there is no order, until an order pays. */
+const mostLooked = 10_000;
+
+/** Of how many orders it is counted what they would have saved. */
+const mostCounted = 1000;
 
 /** Rows to look through. */
 export interface Source {
@@ -39,12 +45,21 @@ export interface Source {
   readonly rows: () => Iterable<Row>;
 }
 
+/** An order that is being built. */
+interface Building {
+  readonly promise: Promise<Order>;
+  /** Those of all who wait for it. */
+  readonly checks: (() => void)[];
+}
+
 /** The orders of one table. */
 export class Orders {
   readonly #table: Table;
   /** The one asked for last at the end. */
   readonly #kept = new Map<string, OrderedIndex>();
-  readonly #building = new Map<string, Promise<OrderedIndex>>();
+  readonly #building = new Map<string, Building>();
+  /** How many rows were looked through instead of building an order. */
+  readonly #looked = new Map<string, number>();
 
   constructor(table: Table) {
     this.#table = table;
@@ -71,21 +86,59 @@ export class Orders {
   /**
    * The same; a promise where the order is to be built first.
    *
+   * @param check called now and then where it takes a while; where it throws
+   * for all who asked, the order is not built
    * @throws {StoreError} `overloaded`
    */
-  obtain(columns: readonly Column[]): Order | Promise<Order> {
+  obtain(
+    columns: readonly Column[],
+    check: () => void = () => {},
+  ): Order | Promise<Order> {
     const kept = this.kept(columns);
     if (kept !== undefined) return kept;
     const name = nameOf(columns);
     const building = this.#building.get(name);
-    if (building !== undefined) return building;
+    if (building !== undefined) {
+      building.checks.push(check);
+      return building.promise;
+    }
+    const checks = [check];
     const index = new OrderedIndex(columns);
-    const done = () => this.#keep(name, index);
-    const built = this.#build(index, this.all(), { done });
+    const built = this.#build(index, this.all(), builds, {
+      done: () => this.#keep(name, index),
+      check: () => checkAny(checks),
+    });
     if (!(built instanceof Promise)) return built;
     const promise = built.finally(() => this.#building.delete(name));
-    this.#building.set(name, promise);
+    this.#building.set(name, { promise, checks });
     return promise;
+  }
+
+  /**
+   * The same; undefined where it is better to look through so many rows. What
+   * was looked through pays for the order in the end: beyond an eighth of the
+   * table it is built beside that, and beyond a quarter it is waited for, as
+   * those who look leave little time for building it.
+   *
+   * @throws {StoreError} `overloaded`
+   */
+  obtainOrLook(
+    columns: readonly Column[],
+    rows: number,
+    check: () => void,
+  ): Order | Promise<Order> | undefined {
+    if (rows > mostLooked) return this.obtain(columns, check);
+    const name = nameOf(columns);
+    const looked = (this.#looked.get(name) ?? 0) + rows;
+    const share = looked / this.#table.size;
+    if (share > 1 / 4) return this.obtain(columns, check);
+    if (this.#looked.size === mostCounted) this.#looked.clear();
+    this.#looked.set(name, looked);
+    if (share < 1 / 8 || builds.full) return undefined;
+    const order = this.obtain(columns);
+    if (!(order instanceof Promise)) return order;
+    order.catch(() => {}); // who waits for it is told
+    return undefined;
   }
 
   /**
@@ -107,10 +160,11 @@ export class Orders {
   ): T | Promise<T> {
     const index = new OrderedIndex(columns, where);
     const done = () => use(index);
-    return this.#build(index, source, { done, check });
+    return this.#build(index, source, searches, { done, check });
   }
 
   #keep(name: string, index: OrderedIndex): OrderedIndex {
+    this.#looked.delete(name);
     this.#kept.set(name, index);
     this.#table.follow(index, () => this.#kept.delete(name));
     const [oldest] = this.#kept;
@@ -125,6 +179,7 @@ export class Orders {
   #build<T>(
     index: OrderedIndex,
     source: Source,
+    queue: Queue,
     { done, check = () => {} }: {
       readonly done: () => T;
       readonly check?: (() => void) | undefined;
@@ -132,7 +187,7 @@ export class Orders {
   ): T | Promise<T> {
     const steps = this.#fill(index, source.rows);
     if (source.count > fewRows) {
-      return inTurn(() => inSlices(steps, { done, check }));
+      return queue.run(() => inSlices(steps, { done, check }));
     }
     for (const _ of steps); // to its end, without a pause
     return done();
@@ -195,22 +250,44 @@ async function inSlices<T>(
   return done();
 }
 
-let last: Promise<unknown> = Promise.resolve();
-let waiting = 0;
+/** Throws where all of them throw, and forgets those that do. */
+function checkAny(checks: (() => void)[]): void {
+  while (true) {
+    try {
+      return checks[0]?.();
+    } catch (error) {
+      checks.shift();
+      if (checks.length === 0) throw error;
+    }
+  }
+}
 
 /** Long work is done one after the other, so that all of it together takes no more than a slice of each turn. */
-function inTurn<T>(work: () => Promise<T>): Promise<T> {
-  if (waiting === mostWaiting) {
-    throw new StoreError(
-      "overloaded",
-      "Too many searches are waiting; try again later.",
-    );
+class Queue {
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+
+  get full(): boolean {
+    return this.#waiting === mostWaiting;
   }
-  waiting++;
-  const done = last.then(() => {
-    waiting--;
-    return work();
-  });
-  last = done.catch(() => {});
-  return done;
+
+  run<T>(work: () => Promise<T>): Promise<T> {
+    if (this.full) {
+      throw new StoreError(
+        "overloaded",
+        "Too many searches are waiting; try again later.",
+      );
+    }
+    this.#waiting++;
+    const done = this.#last.then(() => {
+      this.#waiting--;
+      return work();
+    });
+    this.#last = done.catch(() => {});
+    return done;
+  }
 }
+
+// Two, so that who looks through few rows need not wait for an order.
+const searches = new Queue();
+const builds = new Queue();

@@ -1,6 +1,11 @@
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
+import { deriveCollections, foldText } from "../../src/api/declaration.ts";
+import { parseParameters, parseQuery } from "../../src/api/query.ts";
+import { type Page, Selection } from "../../src/api/selection.ts";
+import { collections } from "../../src/collections.ts";
 import type { Document, Operation } from "../../src/store/store.ts";
+import { StoredTable } from "../../src/store/table.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
 
 const names = [
@@ -437,4 +442,57 @@ test("more orders than are kept are still found, each in its order", async (t) =
       })
     ),
   );
+});
+
+/** A table of animals, and what is found in those of zoo 1. */
+function selectionOf(count: number, zooOf: (id: number) => number) {
+  const indexes = { zoo_id: foldText, animal_type_id: foldText };
+  const table = new StoredTable({ name: "animals", indexes });
+  const below = numbers(10);
+  for (let id = 1; id <= count; id++) {
+    table.put({ ...animal(id, below), zoo_id: zooOf(id) }, id);
+  }
+  const animals = deriveCollections(collections, []).get("animals");
+  assert.ok(animals);
+  const selection = new Selection(table);
+  const select = (parameters: string) =>
+    selection.select(parseQuery(animals, parseParameters(parameters)), {
+      scope: { property: "zoo_id", value: 1 },
+      use: ({ rows, total }: Page) => ({
+        total,
+        ids: rows.map(({ document: { id } }) => id),
+      }),
+      check: () => {},
+    });
+  return { table, select };
+}
+
+test("a small zoo in a large table waits for no order, until it is asked for often", async () => {
+  const { table, select } = selectionOf(10_000, (id) => id % 100);
+  let kept = 0;
+  const { follow } = table;
+  table.follow = (follower, leave) => {
+    if (leave !== undefined) kept++;
+    follow.call(table, follower, leave);
+  };
+  const first = select("sortby=name&sex=female");
+  assert.ok(!(first instanceof Promise));
+  assert.ok(first.total > 0 && first.total < 100);
+  for (let asked = 1; kept === 0; asked++) {
+    assert.ok(asked <= 26, "a quarter of the table is looked through at most");
+    assert.deepEqual(await select("sortby=name&sex=female"), first);
+  }
+  assert.equal(kept, 1);
+  assert.deepEqual(select("sortby=name&sex=female"), first);
+});
+
+test("a large zoo has its order at once, one for the same conditions in any sequence", async () => {
+  const { table, select } = selectionOf(20_000, (id) => id % 4 && 1);
+  const one = "species=Equus&sex=female&sortby=name";
+  const other = "sortby=name&sex=female&species=Equus";
+  const first = select(one);
+  assert.ok(first instanceof Promise);
+  const found = await first;
+  table.follow = () => assert.fail("another is built");
+  assert.deepEqual(select(other), found);
 });

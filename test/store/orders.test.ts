@@ -182,11 +182,55 @@ test("work that waits is refused beyond a bound, and ends where it is told to", 
   const waiting = Array.from({ length: 31 }, () => gather());
   const overloaded = { code: "overloaded", message: /searches/ };
   assert.throws(() => gather(), overloaded);
+  const building = Array.from(
+    { length: 32 },
+    (_, at) => orders.obtain([{ name: `property_${at}`, default: null }]),
+  );
   assert.throws(() => orders.obtain(columns), overloaded);
+  assert.equal(orders.obtainOrLook(columns, 400, gone), undefined);
+  await Promise.all(building);
   await assert.rejects(async () => await started, /nobody waits/);
   assert.deepEqual(await Promise.all(waiting), waiting.map(() => 2000));
-  assert.equal(followers, 0);
+  assert.equal(followers, 8); // the orders that are kept
   assert.equal((await orders.obtain(columns)).size, 2000);
+});
+
+test("an order that nobody waits for any more is not built", async () => {
+  const orders = new Orders(tableOf(20_000));
+  let gone = false;
+  const check = () => {
+    if (gone) throw new Error("nobody waits");
+  };
+  const other = [...columns, { name: "id", default: null }];
+  const left = [orders.obtain(columns, check), orders.obtain(columns, check)];
+  const shared = orders.obtain(other, check);
+  assert.equal(orders.obtain(other), shared); // another waits for it too
+  await new Promise((resolve) => setImmediate(resolve)); // the first has begun
+  gone = true;
+  for (const each of left) {
+    await assert.rejects(async () => await each, /nobody waits/);
+  }
+  assert.equal(orders.kept(columns), undefined);
+  assert.equal((await shared).size, 20_000);
+  assert.equal((await orders.obtain(columns)).size, 20_000);
+});
+
+test("rows are looked through until an order pays: it is built beside that, then waited for", async () => {
+  const table = tableOf(20_000);
+  const orders = new Orders(table);
+  const look = (rows: number) => orders.obtainOrLook(columns, rows, () => {});
+  assert.equal(look(1500), undefined);
+  assert.equal(orders.kept(columns), undefined);
+  assert.equal(look(1500), undefined); // an eighth of the table, together
+  const building = orders.obtain(columns);
+  assert.ok(building instanceof Promise);
+  assert.equal(look(1500), undefined);
+  assert.equal(look(1500), building); // a quarter
+  const built = await building;
+  assert.equal(orders.kept(columns), built);
+  const many = new Orders(table).obtainOrLook(columns, 10_001, () => {});
+  assert.ok(many instanceof Promise);
+  await many;
 });
 
 test("what has been gathered, or was not asked for in a long time, is let go", () => {
