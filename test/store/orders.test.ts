@@ -223,13 +223,13 @@ test("rows are looked through until an order pays: it is built beside that, then
   assert.equal(orders.kept(columns), undefined);
   assert.equal(look(1500), undefined); // an eighth of the table, together
   const building = orders.obtain(columns);
-  assert.ok(building instanceof Promise);
+  assert.ok(building instanceof Promise, "it is being built");
   assert.equal(look(1500), undefined);
   assert.equal(look(1500), building); // a quarter
   const built = await building;
   assert.equal(orders.kept(columns), built);
   const many = new Orders(table).obtainOrLook(columns, 10_001, () => {});
-  assert.ok(many instanceof Promise);
+  assert.ok(many instanceof Promise, "too many to be looked through");
   await many;
 });
 
