@@ -22,7 +22,7 @@ class Node {
   /** Of a branch: what is below it; undefined in a leaf. */
   readonly children: Node[] | undefined;
   /** Not above any row in it, and above all rows before it. Unused in the first of its branch. */
-  readonly low: Row | undefined;
+  low: Row | undefined;
   /** How many rows are below it. */
   count: number;
 
@@ -154,6 +154,7 @@ export class OrderedIndex implements Order {
       const found = rows[at];
       if (found !== undefined && found.document.id === row.document.id) {
         rows[at] = row;
+        if (node.low === found) node.low = row; // lets go of the earlier one
         return undefined;
       }
       if (at === rows.length) rows.push(row);

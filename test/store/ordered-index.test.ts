@@ -1,5 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { OrderedIndex } from "../../src/store/ordered-index.ts";
 import { compareValues } from "../../src/store/row-order.ts";
 import type { Json, Row } from "../../src/store/row.ts";
@@ -168,6 +170,26 @@ test("a row that comes twice or leaves twice counts once", () => {
   index.move(second, undefined);
   index.move(second, undefined);
   assert.equal(index.size, 0);
+});
+
+test("versions of rows that were replaced are let go", async () => {
+  const index = new OrderedIndex([]);
+  const replaced: WeakRef<Row>[] = [];
+  const ids = Array.from({ length: 10_000 }, (_, place) => place + 1);
+  (() => {
+    const rows = ids.map((id) => rowOf(id));
+    for (const row of rows) index.move(undefined, row);
+    for (const row of rows) index.move(row, rowOf(row.document.id));
+    replaced.push(...rows.map((row) => new WeakRef(row)));
+  })();
+  setFlagsFromString("--expose-gc");
+  const collect: () => void = runInNewContext("gc");
+  // A WeakRef holds what it was made of until its turn has ended.
+  await new Promise((resolve) => setImmediate(resolve));
+  collect();
+  const held = replaced.filter((each) => each.deref() !== undefined).length;
+  assert.ok(held < 20, `${held} are held`); // but one of each branch
+  assert.equal(index.size, 10_000);
 });
 
 test("a condition keeps out and throws out what does not fulfil it", () => {
