@@ -133,13 +133,15 @@ export class Selection {
     const table = this.#table;
     let best = this.#orders.all();
     for (const { property, value } of equalitiesOf(query, scope)) {
-      const { name, unique, references } = property;
+      const { name, unique, references, default: otherwise } = property;
       if (name === "id") {
         const row = table.get(Number(value));
         return { count: 1, rows: () => row === undefined ? [] : [row] };
       }
       const key = foldText(value);
       if ((!unique && references === undefined) || key === null) continue;
+      // The index has what is stored: not a default that is not.
+      if (value === otherwise) continue;
       const count = table.count(name, key);
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };

@@ -120,3 +120,29 @@ test("texts that differ in case only are the same key, a last sigma among them",
   }
   assert.notEqual(foldText("a"), foldText("\u00e4"));
 });
+
+test("a reference that an older record lacks is its default to a filter too", async () => {
+  const books = declaration("books", {
+    author_id: optional(reference("authors"), 7),
+  });
+  const app = await startApplication({
+    declarations: [declaration("authors"), books],
+  });
+  try {
+    const at = "2026-01-01T00:00:00.000Z";
+    const times = { created_at: at, updated_at: at };
+    await app.store.commit([
+      ["put", "books", { id: 1, ...times }],
+      ["put", "books", { id: 2, author_id: 7, ...times }],
+      ["put", "books", { id: 3, author_id: 8, ...times }],
+    ], 0);
+    for (
+      const query of ["author_id=7", "author_id=7&id:gt=0&sortby=author_id"]
+    ) {
+      const { body } = await app.request("GET", `/v1/books?${query}`);
+      assert.deepEqual(body.map(({ id }: { id: number }) => id), [1, 2], query);
+    }
+  } finally {
+    await app.stop();
+  }
+});
