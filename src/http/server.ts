@@ -120,8 +120,7 @@ export function send(
     // What ends early looks it: the last chunk is missing (RFC 9112 section 8).
     pipeline(stream, response).catch(() => response.destroy());
   } else if (method === "HEAD" || body === undefined) response.end();
-  // ASCII is the same in both, and costs less to write as the former.
-  else response.end(body, length === body.length ? "latin1" : "utf8");
+  else response.end(body);
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
