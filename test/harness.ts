@@ -3,6 +3,7 @@
  * temporary folder of its own, and the few ways of talking to it.
  */
 
+import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -36,6 +37,13 @@ export interface Answer {
   readonly text: string;
   // deno-lint-ignore no-explicit-any -- a test looks into any body
   readonly body: any;
+}
+
+/** Asserts that an answer is the error of a code, with a message. */
+export function assertError(answer: Answer, code: number): void {
+  assert.equal(answer.status, Math.floor(code / 100), answer.text);
+  assert.equal(answer.body.errorCode, code, answer.text);
+  assert.match(answer.body.error, /\S/);
 }
 
 /** What a request may carry besides its method and address. */

@@ -5,7 +5,7 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { type Answer, type Server, start } from "../harness.ts";
+import { assertError, type Server, start } from "../harness.ts";
 
 const seed = {
   zoos: [1, 2].map((id) => ({
@@ -26,12 +26,6 @@ before(async () => {
 });
 
 after(() => server.stop());
-
-function assertError(answer: Answer, code: number): void {
-  assert.equal(answer.status, Math.floor(code / 100), answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-}
 
 async function etagOf(path: string): Promise<string> {
   const { headers } = await server.request("GET", path, { token });

@@ -7,6 +7,7 @@ import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import {
   type Answer,
+  assertError,
   exchange,
   type RequestOptions,
   type Server,
@@ -35,12 +36,6 @@ before(async () => {
 });
 
 after(() => server.stop());
-
-function assertError(answer: Answer, code: number): void {
-  assert.equal(answer.status, Math.floor(code / 100), answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-}
 
 async function etagOf(path: string): Promise<string> {
   const { headers } = await server.request("GET", path, { token });

@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import { after, before, describe, test } from "node:test";
 import {
   type Answer,
+  assertError,
   exchange,
   type RequestOptions,
   type Server,
@@ -71,12 +72,6 @@ function fields({ headers }: Answer): [string, string][] {
   return [...headers].filter(([name]) =>
     !["date", "x-request-id", "keep-alive"].includes(name)
   );
-}
-
-function assertError(answer: Answer, code: number): void {
-  assert.equal(answer.status, Math.floor(code / 100), answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
 }
 
 describe("QUERY of a collection", () => {
