@@ -1,6 +1,6 @@
 /**
  * How a record looks to a client: its properties, then its addresses. The text
- * of a record is made once for each of its versions and kept beside it.
+ * of a record is made when it is read, and kept beside it while few others are.
  */
 
 import { crc32 } from "node:zlib";

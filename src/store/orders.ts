@@ -1,7 +1,9 @@
 /**
  * The orders of one table that readers asked for. Each is built when it is
- * first asked for, in slices that let others through, and kept up to date by
- * every change from then on; of those not asked for any more, some go.
+ * first asked for (where few rows are in question, once looking through those
+ * has cost enough), in slices that let others through, and kept up to date by
+ * every change from then on; of those not asked for any more, and at a change
+ * of very many rows, some go.
  *
  * Building needs no copy of the table and no stop of writes: what changes
  * meanwhile is noted and done to the index at its end. Then a row is in it as
