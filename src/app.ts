@@ -163,11 +163,11 @@ export class Application {
     const format = isSafe(method)
       ? chooseFormat(headers.accept, operation)
       : undefined;
-    const { ignoresCredentials, consumes, takesForm, secret = false } =
-      operation;
+    const { consumes, takesForm, secret = false } = operation;
     const sent = parseParameters(target.query);
     const parameters = operation.parse(sent);
-    const key = method === "POST" && !ignoresCredentials
+    // Nobody's keys are anybody's: an answer is kept for one user only.
+    const key = method === "POST" && caller !== undefined
       ? idempotencyKey(request)
       : undefined;
     const address = this.#base.origin + target.path;
