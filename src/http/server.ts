@@ -111,16 +111,44 @@ export function send(
     fields.push("Connection", "keep-alive");
   }
   response.writeHead(status, fields);
-  if (live && method !== "HEAD") {
+  const content = method === "HEAD" ? undefined : body;
+  if (!open || method === "HEAD") sendLater({ response, content });
+  else if (live) {
     response.live = true;
     response.channel.response = response; // what was sent behind it never counts
     live(response).catch(() => response.destroy());
-  } else if (stream && method !== "HEAD") {
+  } else if (stream) {
     response.setTimeout(idle, () => response.destroy());
     // What ends early looks it: the last chunk is missing (RFC 9112 section 8).
     pipeline(stream, response).catch(() => response.destroy());
-  } else if (method === "HEAD" || body === undefined) response.end();
-  else response.end(body);
+  }
+}
+
+/** An answer whose header is made. */
+interface Ready {
+  readonly response: Response;
+  readonly content: string | undefined;
+}
+
+/** Waits for the end of the turn. */
+let ready: Ready[] = [];
+
+/**
+ * Sends an answer with all others of the same turn of the event loop. Sent one
+ * by one, each of them wakes a client that then waits for the next: a third
+ * more of small answers a second go out like this.
+ */
+function sendLater(answer: Ready): void {
+  if (ready.push(answer) === 1) setImmediate(sendReady);
+}
+
+function sendReady(): void {
+  const all = ready;
+  ready = [];
+  for (const { response, content } of all) {
+    if (content === undefined) response.end();
+    else response.end(content);
+  }
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
@@ -330,6 +358,7 @@ export function listen(
   });
 
   function close(grace: number): Promise<void> {
+    sendReady();
     return new Promise((resolve) => {
       const timer = setTimeout(() => server.closeAllConnections(), grace);
       server.close(() => {
