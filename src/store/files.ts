@@ -5,12 +5,21 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants } from "node:fs";
-import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import { constants, fstatSync, write } from "node:fs";
+import {
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  statfs,
+  unlink,
+} from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { errorCode, errorText } from "./error.ts";
 
-/** An open file: the part of Node's FileHandle that the store uses. */
+/** An open file: what the store uses of Node's FileHandle. */
 export interface OpenFile {
   readonly fd: number;
   read(
@@ -54,9 +63,51 @@ const flags = {
   create: constants.O_RDWR | constants.O_CREAT | constants.O_TRUNC,
 };
 
+const writeBytes = promisify(write);
+
+/**
+ * A file of the machine. Writes go past FileHandle, whose own way costs a tenth
+ * of a transaction that is alone in its batch; fstat has to wait for no disk.
+ */
+class MachineFile implements OpenFile {
+  readonly fd: number;
+  readonly #handle: FileHandle;
+
+  constructor(handle: FileHandle) {
+    this.fd = handle.fd;
+    this.#handle = handle;
+  }
+
+  read(into: Uint8Array, offset: number, length: number, position: number) {
+    return this.#handle.read(into, offset, length, position);
+  }
+
+  write(bytes: Uint8Array, offset: number, length: number, position: number) {
+    return writeBytes(this.fd, bytes, offset, length, position);
+  }
+
+  datasync() {
+    return this.#handle.datasync(); // the permission model allows no other
+  }
+
+  truncate(size: number) {
+    return this.#handle.truncate(size);
+  }
+
+  async stat() {
+    return fstatSync(this.fd);
+  }
+
+  close() {
+    return this.#handle.close();
+  }
+}
+
 /** The machine's own files. */
 export const realFiles: FileSystem = {
-  open: (path, how) => open(path, flags[how], 0o600),
+  async open(path, how) {
+    return new MachineFile(await open(path, flags[how], 0o600));
+  },
   rename,
   async remove(path) {
     await unlink(path).catch((error) => {
