@@ -178,7 +178,7 @@ export class Authorizations {
         "no-store", // RFC 6749 section 5.1
       ],
       body: JSON.stringify({
-        ...JSON.parse(representation.single(row)),
+        ...JSON.parse(representation.single(representation.write(document))),
         token,
         token_type: "Bearer",
       }),

@@ -11,7 +11,7 @@ import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { may, type Role } from "../auth/access.ts";
 import type { Operation, Reset, Store, Transaction } from "../store/store.ts";
-import { type Call, draftOf, type Records, type Result } from "./records.ts";
+import { type Call, type Records, type Result } from "./records.ts";
 
 /** The time between two signs of life, in milliseconds. Who takes nothing for two of them is cut off. */
 const heartbeat = 15_000;
@@ -175,7 +175,7 @@ export class Events {
     const { created_at, updated_at = created_at } = what;
     const change = updated_at === created_at ? "created" : "updated";
     // JSON has no line breaks but those in strings, which are escaped.
-    const data = records.representation.element(draftOf(what));
+    const data = records.representation.write(what);
     return `event: ${name}.${change}\ndata: ${data}\n\n`;
   }
 }

@@ -163,7 +163,7 @@ export class Records {
     const validators = () =>
       scope?.where === undefined ? this.#etag(call.exports) : [];
     const seqOf = () => Math.max(this.table.lastSeq, parent?.().seq ?? 0);
-    if (this.#isKnown(call, validators())) {
+    if (this.#isKnown(call, validators)) {
       return notModified(validators(), seqOf());
     }
     let waited = false;
@@ -230,12 +230,12 @@ export class Records {
   ): Result {
     const row = this.#find(call, { through, reading: true });
     const headers = this.representation.validators(row);
-    if (this.#isKnown(call, headers)) {
+    if (this.#isKnown(call, () => headers)) {
       return notModified(headers, row.seq);
     }
     const body = fields
       ? this.representation.partial(row, fields)
-      : this.#single(row, call, through);
+      : this.#single(this.representation.element(row), call, through);
     return { status: 200, headers, body, seq: row.seq };
   }
 
@@ -268,7 +268,7 @@ export class Records {
     through: Relation | undefined,
   ): Readonly<Record<string, Json>> {
     const given = this.#given(call, through);
-    this.#isKnown(call, this.#etag());
+    this.#isKnown(call, () => this.#etag());
     return given;
   }
 
@@ -464,20 +464,20 @@ export class Records {
   }
 
   #carryOut(call: Call, { previous, next, headers, through }: Plan): Result {
-    const draft = next === previous ? this.#row(next.id) : draftOf(next);
-    const body = this.#single(draft, call, through);
+    // The text is not kept: it would be memory for what may never be read.
+    const element = this.representation.write(next);
+    const body = this.#single(element, call, through);
     // What was put is not what was sent: the server added to it, so there is
     // no validator for it (RFC 9110 section 9.3.4).
     const shown = call.method === "PUT"
       ? ["Content-Location", this.representation.url(next.id)]
-      : this.representation.validators(draft);
+      : this.representation.validatorsOf(next);
     const answer = { status: 201, headers: [...headers, ...shown], body };
-    if (next === previous) return { ...answer, seq: draft.seq };
+    if (next === previous) return { ...answer, seq: this.#row(next.id).seq };
     const others = [
       ...this.#consequences({ previous, next }),
       ...call.remember?.(answer) ?? [],
     ];
-    // The text is not kept: it would be memory for what may never be read.
     const row = this.put(next, { others, by: call.caller?.id ?? 0 });
     return { ...answer, seq: row.seq };
   }
@@ -600,19 +600,24 @@ export class Records {
   }
 
   /** The text of a record with the link to the collection that was asked. */
-  #single(row: Row, { ids }: Call, through: Relation | undefined): string {
-    if (through === undefined) return this.representation.single(row);
+  #single(
+    element: string,
+    { ids }: Call,
+    through: Relation | undefined,
+  ): string {
+    if (through === undefined) return this.representation.single(element);
     const { prefix } = this.#context;
     const { name } = this.collection;
     const address = `${prefix}${through.to.name}/${ids[0]}/${name}`;
-    return this.representation.single(row, collectionLink(name, address));
+    return this.representation.single(element, collectionLink(name, address));
   }
 
   /** The time of a change: later than the one before it, whatever the clock says, as the ETag is made of it. */
   timestamp(before?: Json): string {
-    const now = this.#context.now();
-    const least = typeof before === "string" ? Date.parse(before) + 1 : now;
-    return formatTime(Math.max(now, least));
+    const now = formatTime(this.#context.now());
+    return typeof before === "string" && before >= now
+      ? formatTime(Date.parse(before) + 1)
+      : now;
   }
 
   /** The entity tag of the collection: weak, as it is one for all its pages (RFC 9110 section 8.8.1). */
@@ -629,9 +634,10 @@ export class Records {
    */
   #isKnown(
     { method, headers }: Call,
-    [, etag, , modified]: readonly string[],
+    validators: () => readonly string[],
   ): boolean {
     if (!isConditional(headers)) return false;
+    const [, etag, , modified] = validators();
     const request = { method, headers, now: this.#context.now() };
     const lastModified = modified === undefined
       ? undefined
@@ -653,13 +659,8 @@ export class Records {
     if (requireIfMatch && !hasPrecondition({ method, headers, now: now() })) {
       throw new ApiError(42800);
     }
-    this.#isKnown(call, this.representation.validators(row));
+    this.#isKnown(call, () => this.representation.validators(row));
   }
-}
-
-/** A row that is not in its table yet. */
-export function draftOf(document: Document): Row {
-  return { document, seq: 0, text: undefined, validators: undefined };
 }
 
 /** Sequences can be given again where a backup was put back, but not in the same process. */

@@ -74,7 +74,7 @@ export class Representation {
 
   /** A record as an element of a collection. */
   element(row: Row): string {
-    return row.text ?? this.#keep(row, this.#write(row.document));
+    return row.text ?? this.#keep(row, this.write(row.document));
   }
 
   /** Keeps the text of a row, and drops the one that has been kept longest. */
@@ -86,9 +86,9 @@ export class Representation {
     return row.text = text;
   }
 
-  /** A record as an answer of its own: with the link to the collection that it was asked through. */
-  single(row: Row, link = this.#link): string {
-    return `${this.element(row).slice(0, -1)},"link":${link}}`;
+  /** An element as an answer of its own: with the link to the collection that it was asked through. */
+  single(element: string, link = this.#link): string {
+    return `${element.slice(0, -1)},"link":${link}}`;
   }
 
   /**
@@ -97,10 +97,11 @@ export class Representation {
    * in which records are shown, which is another where the declaration is.
    */
   validators(row: Row): readonly string[] {
-    return row.validators ??= this.#validatorsOf(row.document);
+    return row.validators ??= this.validatorsOf(row.document);
   }
 
-  #validatorsOf({ created_at, updated_at }: Document): readonly string[] {
+  /** Those of a record that is no row yet. */
+  validatorsOf({ created_at, updated_at }: Document): readonly string[] {
     const at = String(updated_at ?? created_at);
     // Records that are written together often have one time, and share these.
     if (at !== this.#latest.at) {
@@ -144,7 +145,8 @@ export class Representation {
     );
   }
 
-  #write(document: Document): string {
+  /** An element that is made anew: for what may never be read again. */
+  write(document: Document): string {
     if (!this.#isPlain(document)) {
       return JSON.stringify(this.#toObject(document));
     }

@@ -41,7 +41,6 @@ import {
 import type { Query } from "./query.ts";
 import {
   type Call,
-  draftOf,
   type Records,
   type Remember,
   type Result,
@@ -269,7 +268,7 @@ export class Tasks {
     const answer = {
       status: 202,
       headers: ["Location", representation.url(document.id)],
-      body: representation.single(draftOf(document)),
+      body: representation.single(representation.write(document)),
     };
     const others = [...this.#outdated(), ...remember?.(answer) ?? []];
     return { ...answer, seq: records.put(document, { others, by }).seq };
