@@ -133,8 +133,10 @@ export class Application {
     try {
       const result = this.#decide(exchange);
       if (result instanceof Promise) {
-        result.then((result) => this.#answer(exchange, result))
-          .catch((error) => this.#fail(exchange, error));
+        result.then(
+          (result) => this.#answer(exchange, result),
+          (error) => this.#fail(exchange, error),
+        );
       } else {
         this.#answer(exchange, result);
       }
@@ -179,7 +181,7 @@ export class Application {
     const check = () => {
       if (request.socket.destroyed) throw new ClientGone();
     };
-    const call: Call = {
+    const callOf = (caller: Caller | undefined, remember?: Remember): Call => ({
       ids: found.ids,
       caller,
       address,
@@ -188,8 +190,11 @@ export class Application {
       method,
       exports: format === linesType,
       headers,
-    };
-    if (consumes === undefined) return operation.run(call, parameters, {});
+      remember,
+    });
+    if (consumes === undefined) {
+      return operation.run(callOf(caller), parameters, {});
+    }
     const type = checkContentType(request, consumes);
     const whole = key && `${caller?.id} ${target.path} ${key}`;
     const once: Once = (body, carryOut) =>
@@ -199,7 +204,7 @@ export class Application {
       );
     if (type === linesType && operation.takeLines) {
       const body = receiveParts(response, { most: maximumLines });
-      return operation.takeLines(call, body, once);
+      return operation.takeLines(callOf(caller), body, once);
     }
     const arriving = exchange.body ?? receive(request);
     return Promise.resolve(arriving).then((bytes) => {
@@ -207,15 +212,11 @@ export class Application {
       if (takesForm) {
         const parsed = parseFormParameters(bytes, sent);
         const parameters = operation.parse(parsed);
-        return operation.run({ ...call, caller: confirm() }, parameters, {});
+        return operation.run(callOf(confirm()), parameters, {});
       }
       const body = parseJsonObject(bytes);
       const run = (remember?: Remember) =>
-        operation.run(
-          { ...call, caller: confirm(), remember },
-          parameters,
-          body,
-        );
+        operation.run(callOf(confirm(), remember), parameters, body);
       if (key !== undefined) confirm();
       return once(bytes, run);
     });
@@ -238,10 +239,10 @@ export class Application {
 
   /** Sends an answer when all that it shows is durable. */
   #answer(exchange: Exchange, result: Result): void {
-    const settled = this.#store.settled(result.seq);
-    if (settled === undefined) return this.#send(exchange, result);
-    settled.then(() => this.#send(exchange, result))
-      .catch((error) => this.#lookAgain(exchange, error));
+    this.#store.whenSettled(result.seq, (error) => {
+      if (error) this.#lookAgain(exchange, error);
+      else this.#send(exchange, result);
+    });
   }
 
   /** What was seen has been taken back, as the disk is full: a reader is shown what is there now. */
@@ -262,18 +263,21 @@ export class Application {
       const text = error instanceof Error ? error.stack : String(error);
       this.#log("error", known.message, { id, method, url, error: text });
     }
-    const settled = tellsState.has(known.status)
-      ? this.#store.settled(this.#store.seq)
-      : undefined;
-    const answer = errorAnswer(known, headers.accept);
-    if (settled === undefined) this.#send(exchange, answer);
-    else {
-      settled.then(() => this.#send(exchange, answer))
-        .catch((error) => this.#lookAgain(exchange, error));
+    const seq = tellsState.has(known.status) ? this.#store.seq : 0;
+    this.#answer(exchange, { ...errorAnswer(known, headers.accept), seq });
+  }
+
+  /** Whatever is wrong with an answer, only its own client is told nothing. */
+  #send(exchange: Exchange, answer: Answer): void {
+    try {
+      this.#write(exchange, answer);
+    } catch (error) {
+      exchange.response.destroy();
+      this.#log("error", `Cannot answer: ${error}`, { id: exchange.id });
     }
   }
 
-  #send(exchange: Exchange, answer: Answer): void {
+  #write(exchange: Exchange, answer: Answer): void {
     const { request, response, id, route, caller } = exchange;
     const { method = "", url } = request;
     const { prefer } = request.headers;

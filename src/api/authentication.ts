@@ -15,7 +15,7 @@ import {
 import { type Claims, TokenError, type TokenSigner } from "../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../http/errors.ts";
 import { excerpt } from "../http/json.ts";
-import type { Store } from "../store/store.ts";
+import type { Store, Table } from "../store/store.ts";
 
 /** A signed-in user. */
 export interface Caller {
@@ -54,7 +54,8 @@ export function roleOf(role: unknown): Role | undefined {
 
 /** Finds out who is asking. */
 export class Authentication {
-  readonly #store: Store;
+  readonly #users: Table;
+  readonly #authorizations: Table;
   readonly #signer: TokenSigner;
   readonly #now: () => number;
   /** What fields whose token was found good say, the oldest first. */
@@ -62,7 +63,8 @@ export class Authentication {
 
   /** @param now milliseconds since 1970 */
   constructor(store: Store, signer: TokenSigner, now: () => number) {
-    this.#store = store;
+    this.#users = store.table("users");
+    this.#authorizations = store.table("authorizations");
     this.#signer = signer;
     this.#now = now;
   }
@@ -137,14 +139,13 @@ export class Authentication {
   }
 
   #look(sub: number, jti: number, expires: number): Caller {
-    const authorizations = this.#store.table("authorizations");
-    const known = authorizations.get(jti);
+    const known = this.#authorizations.get(jti);
     if (known === undefined) {
-      throw jti <= authorizations.lastId
+      throw jti <= this.#authorizations.lastId
         ? invalidToken(40104)
         : invalidToken(40102, "The token is not valid: jti: it is not known.");
     }
-    const user = this.#store.table("users").get(sub);
+    const user = this.#users.get(sub);
     const role = roleOf(user?.document["role"]);
     if (known.document["user_id"] !== sub || role === undefined) {
       throw invalidToken(

@@ -192,7 +192,8 @@ export function receive(
     });
     request.on("end", () => {
       clearTimeout(timer);
-      resolve(Buffer.concat(chunks));
+      const [first] = chunks;
+      resolve(first && !chunks[1] ? first : Buffer.concat(chunks));
     });
     // Who has no listener for errors is told of them by this alone. An error
     // takes its stack along, which costs too much to be made in vain.

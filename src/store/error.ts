@@ -78,3 +78,6 @@ export function errorCode(error: unknown): string {
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** Called when what was waited for is durable; with an error where it was taken back. */
+export type Settled = (error?: StoreError) => void;

@@ -5,7 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { errorText, StoreError } from "./error.ts";
+import { errorText, type Settled, StoreError } from "./error.ts";
 import { ChangeFeed, type Feed } from "./feed.ts";
 import type { OpenFile } from "./files.ts";
 import type { Histogram } from "./histogram.ts";
@@ -160,7 +160,8 @@ export class FileStore implements Store {
     const bytes = Buffer.byteLength(text) + lineOverhead;
     // Throws, if it must, before anything is applied.
     const tables = operations.map(([, name]) => this.table(name));
-    const puts = operations.filter(([kind]) => kind === "put").length;
+    let puts = 0;
+    for (const [kind] of operations) if (kind === "put") puts++;
     this.#admit(bytes, puts, essential);
     expectChanges(tables);
     const seq = ++this.seq;
@@ -181,12 +182,20 @@ export class FileStore implements Store {
     by: number,
     options?: CommitOptions,
   ): Promise<void> {
-    return this.#writer.settled(this.apply(operations, by, options));
+    const seq = this.apply(operations, by, options);
+    return this.settled(seq) ?? Promise.resolve();
   }
 
   settled(seq: number): Promise<void> | undefined {
     if (seq <= this.#writer.durableSeq) return undefined;
-    return this.#writer.settled(seq);
+    return new Promise((resolve, reject) => {
+      this.#writer.wait(seq, (error) => error ? reject(error) : resolve());
+    });
+  }
+
+  whenSettled(seq: number, settled: Settled): void {
+    if (seq <= this.#writer.durableSeq) settled();
+    else this.#writer.wait(seq, settled);
   }
 
   changes(after?: number): Feed {

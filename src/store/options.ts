@@ -1,5 +1,6 @@
 /** What a store is to its callers, and how it is opened. */
 
+import type { Settled } from "./error.ts";
 import type { Feed } from "./feed.ts";
 import type { FileSystem } from "./files.ts";
 import type { Histogram } from "./histogram.ts";
@@ -111,6 +112,11 @@ export interface Store {
    * turn in which the record was looked at.
    */
   settled(seq: number): Promise<void> | undefined;
+  /**
+   * The same by a call, at once where it is durable already: what is called
+   * must not throw. For answers, of which each would cost three promises.
+   */
+  whenSettled(seq: number, settled: Settled): void;
   /**
    * Follows what is written, from behind the transaction `after`, else from
    * now on.

@@ -13,7 +13,7 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { errorText, StoreError } from "./error.ts";
+import { errorText, type Settled, StoreError } from "./error.ts";
 import { isFull, writeAll } from "./files.ts";
 import { Histogram } from "./histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./log.ts";
@@ -39,8 +39,7 @@ export interface WriterOptions {
 
 interface Waiter {
   readonly seq: number;
-  readonly resolve: () => void;
-  readonly reject: (error: StoreError) => void;
+  readonly settled: Settled;
 }
 
 interface Turn {
@@ -83,13 +82,11 @@ export class LogWriter {
     this.#start();
   }
 
-  /** Resolves when `seq`, which is not durable yet, is. */
-  settled(seq: number): Promise<void> {
+  /** Calls when `seq`, which is not durable yet, is; what it calls must not throw. */
+  wait(seq: number, settled: Settled): void {
     const last = this.#queue.at(-1)?.seq ?? this.durableSeq;
-    if (seq > last) return Promise.reject(this.fault ?? takenBack());
-    return new Promise((resolve, reject) => {
-      this.#waiters.push({ seq, resolve, reject });
-    });
+    if (seq > last) settled(this.fault ?? takenBack());
+    else this.#waiters.push({ seq, settled });
   }
 
   /** Ends the log behind `cut`, which is applied, and goes on with the next. */
@@ -223,7 +220,7 @@ export class LogWriter {
     this.#options.undone(error);
     const waiters = this.#waiters;
     this.#waiters = [];
-    for (const waiter of waiters) waiter.reject(error);
+    for (const { settled } of waiters) settled(error);
   }
 
   #wake(): void {
@@ -231,7 +228,7 @@ export class LogWriter {
     const durable = this.durableSeq;
     const ready = this.#waiters.filter(({ seq }) => seq <= durable);
     this.#waiters = this.#waiters.filter(({ seq }) => seq > durable);
-    for (const waiter of ready) waiter.resolve();
+    for (const { settled } of ready) settled();
   }
 
   async #change(turn: Turn): Promise<void> {

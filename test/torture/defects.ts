@@ -307,7 +307,11 @@ export const defects: Readonly<Record<string, Defect>> = {
     caught: /is at none of its versions/,
   },
   "shows what is not durable": {
-    store: (store) => withMethods(store, { settled: () => undefined }),
+    store: (store) =>
+      withMethods(store, {
+        settled: () => undefined,
+        whenSettled: (_, settled) => settled(),
+      }),
     caught: /later one was shown|a reader was shown the refused/,
   },
   "acknowledges at once": {
