@@ -248,26 +248,32 @@ export interface LineRange {
   readonly longest?: number;
 }
 
-/** Reads a file by parts of whole lines of about a quarter megabyte. */
+/** Reads a file by parts of whole lines, of 64 KB or a little more; while one is looked at, the next is read. */
 export async function* readLines(
   file: OpenFile,
   range: LineRange = {},
 ): AsyncGenerator<Line[]> {
-  const { start = 0, part: least = 1 << 18 } = range;
+  const { start = 0, part: least = 1 << 16 } = range;
   const { end: limit = Infinity, longest = Infinity } = range;
+  const read = async (position: number, length: number) => {
+    const size = Math.min(length, limit - position);
+    const buffer = Buffer.allocUnsafe(size);
+    try {
+      const { bytesRead } = await file.read(buffer, 0, size, position);
+      return buffer.subarray(0, bytesRead);
+    } catch (error) {
+      throw new ReadError(position, error);
+    }
+  };
   let rest = Buffer.alloc(0);
   let position = start;
   let line = 0;
+  let next = read(position, least);
   while (true) {
-    // A line longer than a part: the parts grow, so that joining stays cheap.
-    const size = Math.min(Math.max(least, rest.length), limit - position);
-    const buffer = Buffer.allocUnsafe(size);
-    const { bytesRead } = await file.read(buffer, 0, size, position)
-      .catch((error) => {
-        throw new ReadError(position, error);
-      });
+    const bytes = await next;
+    const { length: bytesRead } = bytes;
     const offset = position - rest.length;
-    const part = Buffer.concat([rest, buffer.subarray(0, bytesRead)]);
+    const part = Buffer.concat([rest, bytes]);
     const lines: Line[] = [];
     let begin = 0;
     for (let end; (end = part.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
@@ -277,11 +283,17 @@ export async function* readLines(
     rest = part.subarray(begin);
     if (rest.length > longest) rest = rest.subarray(-1);
     position += bytesRead;
-    if (bytesRead === 0 && rest.length > 0) {
-      lines.push({ bytes: rest, byte: offset, line: ++line, ended: false });
+    if (bytesRead === 0) {
+      if (rest.length > 0) {
+        lines.push({ bytes: rest, byte: offset, line: ++line, ended: false });
+      }
+      yield lines;
+      return;
     }
+    // A line longer than a part: the parts grow, so that joining stays cheap.
+    next = read(position, Math.max(least, rest.length));
+    next.catch(() => {}); // who looks no further is not told
     yield lines;
-    if (bytesRead === 0) return;
   }
 }
 

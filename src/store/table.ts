@@ -7,6 +7,7 @@
 
 import { type Order, OrderedIndex } from "./ordered-index.ts";
 import type { Document, Json, Row } from "./row.ts";
+import { Rows } from "./rows.ts";
 
 /** Folds a value to the key under which it is found; null is not indexed. */
 export type KeyOf = (value: Json) => string | number | null;
@@ -70,34 +71,47 @@ class StoredRow implements Row {
   }
 }
 
+/** How many rows with one key are kept as a list. */
+const mostListed = 4096;
+
+/**
+ * The rows with one key. One stands for itself, so that a unique property costs
+ * no list for each record; some are a list by ascending id, which takes a
+ * quarter of the time and the memory of a map; of very many a list would be slow
+ * to change.
+ */
+type Group = Row | Row[] | Map<number, Row>;
+
 class Index {
   readonly property: string;
   readonly #keyOf: KeyOf;
-  // One row stands for itself: a unique property costs no set for each record.
-  readonly #rows = new Map<string | number, Row | Map<number, Row>>();
+  readonly #groups = new Map<string | number, Group>();
 
   constructor(property: string, keyOf: KeyOf) {
     this.property = property;
     this.#keyOf = keyOf;
   }
 
+  /** The rows of this moment, or as they are when they are looked at. */
   find(key: string | number): Iterable<Row> {
-    const found = this.#rows.get(key);
-    if (found === undefined) return [];
-    return found instanceof Map ? found.values() : [found];
+    const group = this.#groups.get(key);
+    if (group === undefined) return [];
+    if (group instanceof Map) return group.values();
+    return Array.isArray(group) ? group.slice() : [group];
   }
 
   count(key: string | number): number {
-    const found = this.#rows.get(key);
-    if (found === undefined) return 0;
-    return found instanceof Map ? found.size : 1;
+    const group = this.#groups.get(key);
+    if (group === undefined) return 0;
+    if (group instanceof Map) return group.size;
+    return Array.isArray(group) ? group.length : 1;
   }
 
   move(before: Row | undefined, after: Row | undefined): void {
     const from = this.#key(before);
     const to = this.#key(after);
-    if (from !== null && from !== to) this.#remove(from, before);
-    if (to !== null) this.#add(to, after);
+    if (before && from !== null && from !== to) this.#remove(from, before);
+    if (after && to !== null) this.#add(to, after);
   }
 
   #key(row: Row | undefined): string | number | null {
@@ -106,31 +120,52 @@ class Index {
       : this.#keyOf(row.document[this.property] ?? null);
   }
 
-  #add(key: string | number, row: Row | undefined): void {
-    if (row === undefined) return;
-    const found = this.#rows.get(key);
-    if (found instanceof Map) {
-      found.set(row.document.id, row);
-    } else if (
-      found === undefined || found.document.id === row.document.id
-    ) {
-      this.#rows.set(key, row);
+  #add(key: string | number, row: Row): void {
+    const { id } = row.document;
+    const group = this.#groups.get(key);
+    if (group instanceof Map) {
+      group.set(id, row);
+    } else if (Array.isArray(group)) {
+      const at = placeOf(group, id);
+      const replaced = group[at]?.document.id === id ? 1 : 0;
+      if (at === group.length) group.push(row);
+      else group.splice(at, replaced, row);
+      if (group.length > mostListed) this.#groups.set(key, mapOf(group));
+    } else if (group === undefined || group.document.id === id) {
+      this.#groups.set(key, row);
     } else {
-      const rows = [found, row].map((each) =>
-        [each.document.id, each] as const
-      );
-      this.#rows.set(key, new Map(rows));
+      const rows = group.document.id < id ? [group, row] : [row, group];
+      this.#groups.set(key, rows);
     }
   }
 
-  #remove(key: string | number, row: Row | undefined): void {
-    const found = this.#rows.get(key);
-    if (row === undefined || found === undefined) return;
-    if (found instanceof Map) found.delete(row.document.id);
-    if (!(found instanceof Map) || found.size === 0) {
-      this.#rows.delete(key);
-    }
+  #remove(key: string | number, { document: { id } }: Row): void {
+    const group = this.#groups.get(key);
+    if (Array.isArray(group)) {
+      const at = placeOf(group, id);
+      if (group[at]?.document.id === id) group.splice(at, 1);
+    } else if (group instanceof Map) group.delete(id);
+    else if (group?.document.id === id) this.#groups.delete(key);
+    if (this.count(key) === 0) this.#groups.delete(key);
   }
+}
+
+function mapOf(rows: readonly Row[]): Map<number, Row> {
+  return new Map(rows.map((row) => [row.document.id, row]));
+}
+
+/** Where a row is in a list by ascending id, or where it goes. */
+function placeOf(rows: readonly Row[], id: number): number {
+  let low = 0;
+  let high = rows.length;
+  if ((rows[high - 1]?.document.id ?? 0) < id) return high; // a new one
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const row = rows[middle];
+    if (row !== undefined && row.document.id < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** What a change replaced, so that it can be taken back. */
@@ -146,7 +181,7 @@ export interface Undo {
 export class StoredTable implements Table {
   readonly name: string;
   readonly byId = new OrderedIndex([]);
-  readonly #rows = new Map<number, Row>();
+  readonly #rows = new Rows();
   readonly #indexes: readonly Index[];
   readonly #followers = new Map<Follower, (() => void) | undefined>();
   lastId = 0;
@@ -237,9 +272,7 @@ export class StoredTable implements Table {
   }
 
   #place(id: number, row: Row | undefined): void {
-    const before = this.#rows.get(id);
-    if (row !== undefined) this.#rows.set(id, row);
-    else if (before !== undefined) this.#rows.delete(id);
+    const before = row ? this.#rows.set(row) : this.#rows.delete(id);
     for (const index of this.#indexes) index.move(before, row);
     this.byId.move(before, row);
     for (const index of this.#followers.keys()) index.move(before, row);

@@ -4,6 +4,74 @@ import { StoredTable } from "../../src/store/table.ts";
 
 const keyOf = Number;
 
+test("rows are found by id and by key, whatever came, moved and went", () => {
+  const table = new StoredTable({
+    name: "animals",
+    indexes: { zoo_id: keyOf },
+  });
+  const expected = new Map<number, number>();
+  let seq = 0;
+  const put = (id: number, zoo: number) => {
+    table.put({ id, zoo_id: zoo }, ++seq);
+    expected.set(id, zoo);
+  };
+  const check = () => {
+    assert.equal(table.size, expected.size);
+    for (const zoo of [1, 2, 3]) {
+      const ids = [...table.find("zoo_id", zoo)]
+        .map(({ document: { id } }) => id).sort((a, b) => a - b);
+      const among = [...expected].filter(([, each]) => each === zoo)
+        .map(([id]) => id).sort((a, b) => a - b);
+      assert.deepEqual(ids, among);
+      assert.equal(table.count("zoo_id", zoo), among.length);
+    }
+    for (const [id, zoo] of expected) {
+      assert.equal(table.get(id)?.document["zoo_id"], zoo);
+    }
+  };
+  // More in one zoo than are kept as a list, and ids far from each other.
+  for (let id = 1; id <= 5000; id++) put(id, 1);
+  for (const id of [2 ** 31, 2 ** 40 + 1, 2 ** 52]) put(id, 2);
+  check();
+  let state = 1;
+  const random = (below: number) => {
+    state = Math.imul(state, 1103515245) + 12345 & 0x7fffffff;
+    return state % below;
+  };
+  for (let round = 0; round < 4; round++) {
+    for (let step = 0; step < 2000; step++) {
+      const id = 1 + random(6000);
+      if (random(3) > 0) put(id, 1 + random(3));
+      else {
+        table.delete(id, ++seq);
+        expected.delete(id);
+      }
+    }
+    check();
+  }
+  for (const id of [...expected.keys()]) {
+    table.delete(id, ++seq);
+    expected.delete(id);
+  }
+  check();
+  assert.equal(table.get(2 ** 31), undefined);
+  assert.equal(table.get(0), undefined);
+});
+
+test("rows that are being gone through stay those of the beginning", () => {
+  const table = new StoredTable({
+    name: "animals",
+    indexes: { zoo_id: keyOf },
+  });
+  for (let id = 1; id <= 10; id++) table.put({ id, zoo_id: 1 }, id);
+  const found: number[] = [];
+  for (const { document: { id } } of table.find("zoo_id", 1)) {
+    found.push(id);
+    table.delete(id, 10 + id);
+  }
+  assert.deepEqual(found, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+});
+
 test("a row that moves in among very many is found at once", () => {
   const table = new StoredTable({
     name: "animals",
