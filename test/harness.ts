@@ -152,12 +152,13 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     await writeFile(file, JSON.stringify(options.seed));
     args.push("--seed", file);
   }
+  const { main = join(root, "src/main.ts") } = options;
   const child = spawn(
     process.execPath,
     [
       ...(options.nodeArgs ?? []),
-      ...loader,
-      options.main ?? join(root, "src/main.ts"),
+      ...(main.endsWith(".ts") ? loader : []),
+      main,
       ...args,
       ...(options.args ?? []),
     ],

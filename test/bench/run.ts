@@ -63,10 +63,11 @@ function loadsFor(size: number, token: string): Map<string, Load> {
     born_on: "2020-02-29",
     weight_kg: 250,
   });
+  // Two names for each: a PATCH that changes nothing writes nothing.
   const patches = Array.from(
-    { length: 500 },
+    { length: 1000 },
     (_, place) =>
-      json("PATCH", `animals/${place + 1}`, {
+      json("PATCH", `animals/${place % 500 + 1}`, {
         name: `Zora ${place} ${Math.random()}`,
       }),
   );
@@ -143,10 +144,47 @@ async function fill(folder: string, size: number): Promise<void> {
   await store.close();
 }
 
+function mebibytes(bytes: number): number {
+  return Math.round(bytes / 2 ** 20);
+}
+
 /** Resident memory of a process, in bytes. */
 async function memory({ pid }: ChildProcess): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
+}
+
+/** What a server without records takes, in bytes. */
+async function emptyMemory(main: string | undefined): Promise<number> {
+  const server = await start(main === undefined ? {} : { main });
+  await (await fetch(`${server.origin}/v1/animals`)).text();
+  const bytes = await settledMemory(server.child);
+  await server.stop();
+  return bytes;
+}
+
+/** What the smallest server that node:http can be takes, in bytes. */
+async function bareMemory(): Promise<number> {
+  const script = `import { createServer } from "node:http";
+    createServer((_, response) => response.end("{}"))
+      .listen(0, function () { console.log(this.address().port); });`;
+  const args = ["--input-type=module", "-e", script];
+  const child = spawn(process.execPath, args, { stdio: "pipe" });
+  const [port] = await once(child.stdout.setEncoding("utf8"), "data");
+  await (await fetch(`http://127.0.0.1:${Number(port)}/`)).text();
+  const bytes = await settledMemory(child);
+  child.kill();
+  return bytes;
+}
+
+/** The least of a second: what a start took for a moment is given back. */
+async function settledMemory(child: ChildProcess): Promise<number> {
+  let least = Infinity;
+  for (let time = 0; time < 1000; time += 100) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    least = Math.min(least, await memory(child));
+  }
+  return least;
 }
 
 /** How long a new process takes to parse the largest file of a folder, in ms. */
@@ -235,9 +273,18 @@ print(
     `${rounds} rounds of ${seconds} s, medians, requests a second`,
 );
 if (!withSqlite) print("This Node.js has no node:sqlite to compare with.");
+execFileSync("npm", ["run", "build"], { cwd: root, stdio: "pipe" });
+const mains = [join(root, "src/main.ts"), join(root, "build/main.js")];
+const [empty = NaN, built = NaN] = [
+  await emptyMemory(mains[0]),
+  await emptyMemory(mains[1]),
+];
+print(
+  `empty: ${mebibytes(empty)} MiB from the source, ${mebibytes(built)} MiB ` +
+    `built; a bare server ${mebibytes(await bareMemory())} MiB`,
+);
 let first: Rates | undefined;
-let empty = NaN;
-for (const size of [0, ...sizes]) {
+for (const size of sizes) {
   const folder = await temporaryFolder();
   try {
     const data = join(folder, "data");
@@ -246,17 +293,9 @@ for (const size of [0, ...sizes]) {
     const begin = performance.now();
     const server = await start({ folder: data });
     try {
-      await request("GET", `${server.origin}/v1/animals?limit=1`);
+      await (await fetch(`${server.origin}/v1/animals?limit=1`)).text();
       const started = performance.now() - begin;
       const bytes = await memory(server.child);
-      if (size === 0) {
-        empty = bytes;
-        print(
-          `empty: ${Math.round(bytes / 2 ** 20)} MiB, first answer ` +
-            `after ${Math.round(started)} ms`,
-        );
-        continue;
-      }
       const parsed = await parseTime(data);
       print(
         `\n${size} animals: ${
