@@ -23,7 +23,7 @@ import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
 import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
-import { expectChanges, type StoredTable } from "./table.ts";
+import type { StoredTable } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
 function noticesOf({ torn, log, faults }: Survey): string[] {
@@ -159,11 +159,12 @@ export class FileStore implements Store {
     const text = JSON.stringify(operations);
     const bytes = Buffer.byteLength(text) + lineOverhead;
     // Throws, if it must, before anything is applied.
-    const tables = operations.map(([, name]) => this.table(name));
     let puts = 0;
-    for (const [kind] of operations) if (kind === "put") puts++;
+    for (const [kind, name] of operations) {
+      this.table(name);
+      if (kind === "put") puts++;
+    }
     this.#admit(bytes, puts, essential);
-    expectChanges(tables);
     const seq = ++this.seq;
     const undo = operations.map(([kind, name, target]) =>
       kind === "put"

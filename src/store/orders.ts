@@ -1,9 +1,10 @@
 /**
  * The orders of one table that readers asked for. Each is built when it is
  * first asked for (where few rows are in question, once looking through those
- * has cost enough), in slices that let others through, and kept up to date by
- * every change from then on; of those not asked for any more, and at a change
- * of very many rows, some go.
+ * has cost enough), in slices that let others through. From then on changes are
+ * noted, and made up for when it is asked for again: a write does not wait for
+ * orders, and of a row that changes again and again only the last time costs.
+ * Those that have long not been asked for go.
  *
  * Building needs no copy of the table and no stop of writes: what changes
  * meanwhile is noted and done to the index at its end. Then a row is in it as
@@ -20,6 +21,12 @@ import type { Follower, Table } from "./table.ts";
 
 /** At a million records each takes 10 to 13 MB. */
 const mostKept = 8;
+
+/** How many changes are made up for at once: less than a few milliseconds of work. */
+const fewChanges = 256;
+
+/** How many changes an order may be behind: of a large table a part of its rows, where to build it anew takes not much longer. */
+const mostBehind = { least: 1000, part: 1 / 16 };
 
 /** How long a slice may take, in ms. */
 const sliceTime = 3;
@@ -54,11 +61,51 @@ interface Building {
   readonly checks: (() => void)[];
 }
 
+/** An order, and which rows have changed since it was last asked for. */
+class KeptOrder implements Follower {
+  readonly index: OrderedIndex;
+  readonly #table: Table;
+  readonly #leave: () => void;
+  /** What the index has of them, by id. */
+  readonly #changed = new Map<number, Row | undefined>();
+
+  /** @param leave called when it is too far behind to be kept */
+  constructor(index: OrderedIndex, table: Table, leave: () => void) {
+    this.index = index;
+    this.#table = table;
+    this.#leave = leave;
+  }
+
+  /** How many rows have changed. */
+  get behind(): number {
+    return this.#changed.size;
+  }
+
+  move(before: Row | undefined, after: Row | undefined): void {
+    const id = (before ?? after)?.document.id;
+    if (id === undefined || this.#changed.has(id)) return;
+    this.#changed.set(id, before);
+    const { least, part } = mostBehind;
+    const most = Math.max(least, this.#table.size * part);
+    if (this.#changed.size > most) this.#leave();
+  }
+
+  /** Makes up for what has changed, and for what changes meanwhile; yields after each little while. */
+  *catchUp(): Generator<undefined> {
+    let count = 0;
+    for (const [id, before] of this.#changed) {
+      this.#changed.delete(id);
+      this.index.move(before, this.#table.get(id));
+      if (++count % chunk === 0) yield;
+    }
+  }
+}
+
 /** The orders of one table. */
 export class Orders {
   readonly #table: Table;
   /** The one asked for last at the end. */
-  readonly #kept = new Map<string, OrderedIndex>();
+  readonly #kept = new Map<string, KeptOrder>();
   readonly #building = new Map<string, Building>();
   /** How many rows were looked through instead of building an order. */
   readonly #looked = new Map<string, number>();
@@ -73,20 +120,21 @@ export class Orders {
     return { count: size, rows: () => ascending(byId) };
   }
 
-  /** All rows by some columns, then by id, where they are there in this order by now. To be used in the turn in which it is got. */
+  /** All rows by some columns, then by id, where they are there in this order by now, or nearly. To be used in the turn in which it is got. */
   kept(columns: readonly Column[]): Order | undefined {
     if (columns.length === 0) return this.#table.byId;
     const name = nameOf(columns);
     const kept = this.#kept.get(name);
-    if (kept !== undefined) {
-      this.#kept.delete(name);
-      this.#kept.set(name, kept);
-    }
-    return kept;
+    if (kept === undefined || kept.behind > fewChanges) return undefined;
+    for (const _ of kept.catchUp()); // to its end, without a pause
+    this.#kept.delete(name);
+    this.#kept.set(name, kept);
+    return kept.index;
   }
 
   /**
-   * The same; a promise where the order is to be built first.
+   * The same; a promise where the order is to be built first, or much is to be
+   * made up for: then it is to be asked for again.
    *
    * @param check called now and then where it takes a while; where it throws
    * for all who asked, the order is not built
@@ -105,11 +153,17 @@ export class Orders {
       return building.promise;
     }
     const checks = [check];
-    const index = new OrderedIndex(columns);
-    const built = this.#build(index, this.all(), builds, {
-      done: () => this.#keep(name, index),
-      check: () => checkAny(checks),
-    });
+    const checking = { check: () => checkAny(checks) };
+    const known = this.#kept.get(name);
+    const index = known?.index ?? new OrderedIndex(columns);
+    const built = known === undefined
+      ? this.#build(index, this.all(), builds, {
+        done: () => this.#keep(name, index),
+        ...checking,
+      })
+      : builds.run(() =>
+        inSlices(known.catchUp(), { done: () => index, ...checking })
+      );
     if (!(built instanceof Promise)) return built;
     const promise = built.finally(() => this.#building.delete(name));
     this.#building.set(name, { promise, checks });
@@ -167,14 +221,19 @@ export class Orders {
 
   #keep(name: string, index: OrderedIndex): OrderedIndex {
     this.#looked.delete(name);
-    this.#kept.set(name, index);
-    this.#table.follow(index, () => this.#kept.delete(name));
-    const [oldest] = this.#kept;
-    if (this.#kept.size > mostKept && oldest !== undefined) {
-      this.#kept.delete(oldest[0]);
-      this.#table.unfollow(oldest[1]);
-    }
+    const leave = () => this.#drop(name);
+    const kept = new KeptOrder(index, this.#table, leave);
+    this.#kept.set(name, kept);
+    this.#table.follow(kept);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > mostKept && oldest !== undefined) this.#drop(oldest);
     return index;
+  }
+
+  #drop(name: string): void {
+    const kept = this.#kept.get(name);
+    if (kept !== undefined) this.#table.unfollow(kept);
+    this.#kept.delete(name);
   }
 
   /** Fills an index from a source; returns what `done` makes of it while it is as the table is. */

@@ -38,25 +38,14 @@ export interface Table {
   get(id: number): Row | undefined;
   /** All rows of this moment, ascending by id. */
   rows(): readonly Row[];
-  /**
-   * Tells of every change from now on, until {@linkcode unfollow}.
-   *
-   * @param leave called before very many rows change at once, where beginning
-   * anew is better than a move for each; it is told of nothing any more
-   */
-  follow(follower: Follower, leave?: () => void): void;
+  /** Tells of every change from now on, until {@linkcode unfollow}. */
+  follow(follower: Follower): void;
   unfollow(follower: Follower): void;
   /** The rows with this key of a declared index, in no order of meaning. */
   find(property: string, key: string | number): Iterable<Row>;
   /** How many rows have this key of a declared index. */
   count(property: string, key: string | number): number;
 }
-
-/** How many moves of followers a transaction may take: more than these take over 0.1 s. */
-const mostMoves = 20_000;
-
-/** Never too many, for any number of followers that there can be. */
-const fewChanges = 100;
 
 // A class and not a literal: every row has the same shape from its birth.
 class StoredRow implements Row {
@@ -183,7 +172,7 @@ export class StoredTable implements Table {
   readonly byId = new OrderedIndex([]);
   readonly #rows = new Rows();
   readonly #indexes: readonly Index[];
-  readonly #followers = new Map<Follower, (() => void) | undefined>();
+  readonly #followers = new Set<Follower>();
   lastId = 0;
   lastSeq = 0;
 
@@ -206,8 +195,8 @@ export class StoredTable implements Table {
     return this.byId.slice(0, this.byId.size);
   }
 
-  follow(follower: Follower, leave?: () => void): void {
-    this.#followers.set(follower, leave);
+  follow(follower: Follower): void {
+    this.#followers.add(follower);
   }
 
   unfollow(follower: Follower): void {
@@ -220,16 +209,6 @@ export class StoredTable implements Table {
 
   count(property: string, key: string | number): number {
     return this.#index(property).count(key);
-  }
-
-  /** To be called before so many changes that are made in one turn. */
-  expect(changes: number): void {
-    if (changes * this.#followers.size < mostMoves) return;
-    for (const [follower, leave] of this.#followers) {
-      if (leave === undefined) continue;
-      this.#followers.delete(follower);
-      leave();
-    }
   }
 
   /** Stores a document and returns what takes that back. */
@@ -275,7 +254,7 @@ export class StoredTable implements Table {
     const before = row ? this.#rows.set(row) : this.#rows.delete(id);
     for (const index of this.#indexes) index.move(before, row);
     this.byId.move(before, row);
-    for (const index of this.#followers.keys()) index.move(before, row);
+    for (const follower of this.#followers) follower.move(before, row);
   }
 
   #index(property: string): Index {
@@ -289,14 +268,6 @@ export class StoredTable implements Table {
 
 /** All tables by name: those declared, and those found on the disk. */
 export type Tables = Map<string, StoredTable>;
-
-/** Tells tables how many changes each is to expect in this turn: one wherever it is named. */
-export function expectChanges(tables: readonly StoredTable[]): void {
-  if (tables.length < fewChanges) return;
-  const counts = new Map<StoredTable, number>();
-  for (const each of tables) counts.set(each, (counts.get(each) ?? 0) + 1);
-  for (const [table, count] of counts) table.expect(count);
-}
 
 /** Empty tables. */
 export function makeTables(declared: readonly TableDeclaration[]): Tables {

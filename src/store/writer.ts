@@ -18,7 +18,7 @@ import { isFull, writeAll } from "./files.ts";
 import { Histogram } from "./histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./log.ts";
 import type { OpenLog, PreparedLog } from "./recovery.ts";
-import { expectChanges, type Undo } from "./table.ts";
+import type { Undo } from "./table.ts";
 
 /** A transaction that is applied in memory and waits to be written. */
 export interface Pending extends Entry {
@@ -212,7 +212,6 @@ export class LogWriter {
     this.#queue = [];
     this.queuedBytes = 0;
     const undo = queue.flatMap(({ undo }) => undo).reverse();
-    expectChanges(undo.map(({ table }) => table));
     for (const each of undo) each.table.restore(each);
     this.#turn?.reject(error);
     this.#turn = undefined;

@@ -470,10 +470,14 @@ function selectionOf(count: number, zooOf: (id: number) => number) {
 test("a small zoo in a large table waits for no order, until it is asked for often", async () => {
   const { table, select } = selectionOf(10_000, (id) => id % 100);
   let kept = 0;
-  const { follow } = table;
-  table.follow = (follower, leave) => {
-    if (leave !== undefined) kept++;
-    follow.call(table, follower, leave);
+  const { follow, unfollow } = table;
+  table.follow = (follower) => {
+    kept++;
+    follow.call(table, follower);
+  };
+  table.unfollow = (follower) => {
+    kept--;
+    unfollow.call(table, follower);
   };
   const first = select("sortby=name&sex=female");
   assert.ok(!(first instanceof Promise), "it waits");
