@@ -28,8 +28,8 @@ const fewChanges = 256;
 /** How many changes an order may be behind: of a large table a part of its rows, where to build it anew takes not much longer. */
 const mostBehind = { least: 1000, part: 1 / 16 };
 
-/** How long a slice may take, in ms. */
-const sliceTime = 3;
+/** How long a slice may take, in ms: an answer can wait for two of them. */
+const sliceTime = 1.5;
 
 /** How many rows are taken, or changes made up for, at once. */
 const chunk = 128;
