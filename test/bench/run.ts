@@ -11,12 +11,17 @@
  * which is slower than the servers and so flatters the slower one: it says so.
  */
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import {
+  type ChildProcess,
+  execFile,
+  execFileSync,
+  spawn,
+} from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { parseArgs } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import { createUser, openDataFolder } from "../../src/commands.ts";
 import type { Document } from "../../src/store/store.ts";
 import {
@@ -200,10 +205,13 @@ async function parseTime(folder: string): Promise<number> {
     JSON.parse(readFileSync(process.argv[1], "utf8"));
     console.log(performance.now() - begin);`;
   const args = ["--max-old-space-size=4096", "-e", script];
-  return median(Array.from(
-    { length: 3 },
-    () => Number(execFileSync(process.execPath, [...args, largest.file])),
-  ));
+  const times: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    const command = [...args, largest.file];
+    const { stdout } = await promisify(execFile)(process.execPath, command);
+    times.push(Number(stdout));
+  }
+  return median(times);
 }
 
 /** Rates by load, of all servers that there are. */
