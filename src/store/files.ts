@@ -83,7 +83,7 @@ class MachineFile implements OpenFile {
   }
 
   write(bytes: Uint8Array, offset: number, length: number, position: number) {
-    return writeBytes(this.fd, bytes, offset, length, position);
+    return writeBytes(this.#handle.fd, bytes, offset, length, position);
   }
 
   datasync() {
@@ -95,7 +95,7 @@ class MachineFile implements OpenFile {
   }
 
   async stat() {
-    return fstatSync(this.fd);
+    return fstatSync(this.#handle.fd); // -1 once it is closed
   }
 
   close() {

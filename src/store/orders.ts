@@ -26,7 +26,7 @@ const mostKept = 8;
 const fewChanges = 256;
 
 /** How many changes an order may be behind: of a large table a part of its rows, where to build it anew takes not much longer. */
-const mostBehind = { least: 1000, part: 1 / 16 };
+const mostBehind = { least: 1000, part: 1 / 8 };
 
 /** How long a slice may take, in ms: an answer can wait for two of them. */
 const sliceTime = 1.5;
@@ -92,12 +92,10 @@ class KeptOrder implements Follower {
 
   /** Makes up for what has changed, and for what changes meanwhile; yields after each little while. */
   *catchUp(): Generator<undefined> {
-    let count = 0;
-    for (const [id, before] of this.#changed) {
+    yield* makeUp(this.#changed, () => this.behind, ([id, before]) => {
       this.#changed.delete(id);
       this.index.move(before, this.#table.get(id));
-      if (++count % chunk === 0) yield;
-    }
+    });
   }
 }
 
@@ -161,7 +159,7 @@ export class Orders {
         done: () => this.#keep(name, index),
         ...checking,
       })
-      : builds.run(() =>
+      : catchUps.run(() =>
         inSlices(known.catchUp(), { done: () => index, ...checking })
       );
     if (!(built instanceof Promise)) return built;
@@ -264,13 +262,28 @@ export class Orders {
     this.#table.follow(recorder);
     try {
       yield* index.fill(rows());
-      for (const [at, [before, after]] of moves.entries()) {
-        index.move(before, after);
-        if (at % chunk === 0) yield;
-      }
+      yield* makeUp(moves, () => moves.length, (move) => index.move(...move));
     } finally {
       this.#table.unfollow(recorder);
     }
+  }
+}
+
+/** Goes through changes that grow more meanwhile; yields after each little while. */
+function* makeUp<T>(
+  changes: Iterable<T>,
+  size: () => number,
+  make: (change: T) => void,
+): Generator<undefined> {
+  let count = 0;
+  let least = 0;
+  for (const change of changes) {
+    make(change);
+    if (++count % chunk !== 0 || count < least) continue;
+    const before = size();
+    yield;
+    // Twice as many as have come meanwhile: else it could have no end.
+    least = count + 2 * (size() - before);
   }
 }
 
@@ -349,6 +362,7 @@ class Queue {
   }
 }
 
-// Two, so that who looks through few rows need not wait for an order.
+// Three, so that what takes less need not wait for what takes more.
 const searches = new Queue();
+const catchUps = new Queue();
 const builds = new Queue();

@@ -173,6 +173,29 @@ test("an order makes up for a few changes at once, for more in slices, while oth
   assert.equal(kept.size, 2800 - 9 + 1);
 });
 
+test("an order is there though each turn changes more than a slice makes up for", async () => {
+  const table = tableOf(20_000);
+  const orders = new Orders(table);
+  let seq = 20_000;
+  for (const what of ["built", "made up for"]) {
+    let done = false;
+    const waiting = Promise.resolve(orders.obtain(columns))
+      .then(() => done = true);
+    for (let turn = 0; !done; turn++) {
+      assert.ok(turn < 2000, `it is not ${what}`);
+      for (let count = 0; count < 1500; count++) {
+        table.put({ id: 1 + seq++ * 7919 % 20_000, name: `A ${seq}` }, seq);
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await waiting;
+  }
+  await orders.obtain(columns);
+  const order = await orders.obtain(columns);
+  const expected = table.rows().map(({ document: { name } }) => String(name));
+  assert.deepEqual(namesOf(order), expected.sort());
+});
+
 test("work that waits is refused beyond a bound, and ends where it is told to", async () => {
   const table = tableOf(2000);
   const orders = new Orders(table);
