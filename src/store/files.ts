@@ -5,7 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants, fstatSync, write } from "node:fs";
+import { constants, fstatSync, type Stats, write } from "node:fs";
 import {
   type FileHandle,
   mkdir,
@@ -94,8 +94,9 @@ class MachineFile implements OpenFile {
     return this.#handle.truncate(size);
   }
 
-  async stat() {
-    return fstatSync(this.#handle.fd); // -1 once it is closed
+  stat() {
+    const { fd } = this.#handle; // -1 once it is closed
+    return new Promise<Stats>((resolve) => resolve(fstatSync(fd)));
   }
 
   close() {
