@@ -353,3 +353,32 @@ test("nothing that is not on the disk yet is shown, in errors neither", async ()
     await app.stop();
   }
 });
+
+test("an answer that cannot be written ends its own connection, and harms nobody else", async () => {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  try {
+    const { token } = app;
+    const post = () => app.request("POST", "/v1/zoos", { token, json: zoo });
+    const release = hold();
+    const posting = post();
+    while (app.store.table("zoos").get(1) === undefined) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const row = app.store.table("zoos").get(1);
+    assert.ok(row);
+    row.validators = ["ETag", '"a\nb"']; // no field can hold a line break
+    // It is sent when the log is on the disk, by the loop that writes it.
+    const reading = assert.rejects(app.request("GET", "/v1/zoos/1"));
+    release();
+    await reading;
+    assert.equal((await posting).status, 201);
+    assert.equal(app.store.writable, true);
+    await assert.rejects(app.request("GET", "/v1/zoos/1"));
+    row.validators = undefined;
+    assert.equal((await app.request("GET", "/v1/zoos/1")).status, 200);
+    assert.equal((await post()).status, 201);
+  } finally {
+    await app.stop();
+  }
+});
