@@ -18,6 +18,7 @@ import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
 import { linesType } from "./api/representation.ts";
 import type { Once, Tasks } from "./api/tasks.ts";
 import type { TokenSigner } from "./auth/jwt.ts";
+import { BusyError } from "./auth/passwords.ts";
 import type { Base } from "./config.ts";
 import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
@@ -66,6 +67,12 @@ export interface ApplicationOptions {
 /** The longest body of lines, in bytes. */
 const maximumLines = 1 << 30;
 
+/**
+ * How many exports may be under way, over all collections: each holds on to
+ * all its records until its client has them.
+ */
+const maxExports = 16;
+
 /** A request on its way to its answer. */
 interface Exchange {
   readonly request: Request;
@@ -77,6 +84,8 @@ interface Exchange {
   route: Route | undefined;
   caller: Caller | undefined;
   body: Uint8Array | undefined;
+  /** Whether it holds one of the places for exports. */
+  exports: boolean;
 }
 
 /** Answers requests. */
@@ -90,6 +99,8 @@ export class Application {
   readonly #authentication: Authentication;
   readonly #idempotency: Idempotency;
   readonly #metrics = new Metrics();
+  /** How many exports are under way. */
+  #exports = 0;
 
   constructor(options: ApplicationOptions) {
     const { store, signer, now, base, log } = options;
@@ -126,6 +137,7 @@ export class Application {
       route: undefined,
       caller: undefined,
       body: undefined,
+      exports: false,
     });
   }
 
@@ -178,6 +190,7 @@ export class Application {
       authorize(now, operation.access);
       return now;
     };
+    const abandoned = () => whenClosed(response);
     const check = () => {
       if (request.socket.destroyed) throw new ClientGone();
     };
@@ -187,6 +200,8 @@ export class Application {
       address,
       confirm,
       check,
+      abandoned,
+      holdExport: () => this.#holdExport(exchange),
       method,
       exports: format === linesType,
       headers,
@@ -199,7 +214,7 @@ export class Application {
     const whole = key && `${caller?.id} ${target.path} ${key}`;
     const once: Once = (body, carryOut) =>
       whole === undefined ? carryOut() : this.#idempotency.once(
-        { key: whole, by: caller?.id ?? 0, body, secret, confirm },
+        { key: whole, by: caller?.id ?? 0, body, secret, confirm, abandoned },
         carryOut,
       );
     if (type === linesType && operation.takeLines) {
@@ -220,6 +235,20 @@ export class Application {
       if (key !== undefined) confirm();
       return once(bytes, run);
     });
+  }
+
+  /** Takes a place before anything waits, and gives it back when the response is closed, however that comes. */
+  #holdExport(exchange: Exchange): void {
+    const { request, response } = exchange;
+    if (exchange.exports) return; // it is answered anew
+    if (request.socket.destroyed) throw new ClientGone();
+    if (this.#exports >= maxExports) {
+      const message = `${maxExports} exports are under way already.`;
+      throw new StoreError("overloaded", message);
+    }
+    exchange.exports = true;
+    this.#exports++;
+    response.once("close", () => this.#exports--);
   }
 
   /** The route of an address, or the answer that leads there. */
@@ -305,6 +334,15 @@ export class Application {
     const trace = parseTraceId(request.headers["traceparent"]);
     this.#log("debug", "answered", { id, trace, method, url, status });
   }
+}
+
+/** Aborted when a response is closed: sent, or given up by its client. */
+function whenClosed(response: Response): AbortSignal {
+  const controller = new AbortController();
+  const abort = () => controller.abort(new ClientGone());
+  if (response.req.socket.destroyed) abort();
+  else response.once("close", abort);
+  return controller.signal;
 }
 
 /** What node:http lets pass: another major version (RFC 9110 section 2.5), no Host (RFC 9112 section 3.2). */
@@ -479,10 +517,15 @@ const storeErrors: Readonly<Record<string, ErrorCode>> = {
 /** What a client may know of an error: of one that we did not foresee, nothing. */
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof BusyError) return overloaded();
   const code = error instanceof StoreError
     ? storeErrors[error.code]
     : undefined;
   return code === 50302 && error instanceof StoreError
-    ? new ApiError(code, error.message, { headers: ["Retry-After", "1"] })
+    ? overloaded(error.message)
     : new ApiError(code ?? 50000);
+}
+
+function overloaded(message?: string): ApiError {
+  return new ApiError(50302, message, { headers: ["Retry-After", "1"] });
 }

@@ -46,6 +46,8 @@ const operator: Call = {
   headers: {},
   confirm: () => undefined,
   check: () => {},
+  abandoned: () => new AbortController().signal,
+  holdExport: () => {},
 };
 
 /** Prints a text on standard output and waits until it is taken. */

@@ -203,6 +203,8 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     headers: {},
     confirm: () => undefined,
     check: () => {},
+    abandoned: () => new AbortController().signal,
+    holdExport: () => {},
   };
   const open = (disk: Disk) =>
     openStore({

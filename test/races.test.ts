@@ -6,7 +6,8 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "./application.ts";
-import { adminPassword } from "./harness.ts";
+import { hashPassword } from "../src/auth/passwords.ts";
+import { adminPassword, assertError } from "./harness.ts";
 
 /** A request whose body stops after its first byte, until `finish` sends the rest and gives the answer. */
 async function slowly(
@@ -152,5 +153,41 @@ describe("who may not any more", () => {
     );
     const statuses = answers.map(({ status }) => status).sort();
     assert.deepEqual(statuses, [201, 422, 422]);
+  });
+});
+
+describe("a sign-in while all places for passwords are taken", () => {
+  let app: Running;
+  before(async () => {
+    app = await startApplication();
+  });
+  after(() => app.stop());
+
+  test("is refused at once, and welcome later", async () => {
+    const others = Array.from({ length: 18 }, () => hashPassword("x"));
+    const json = { username: "admin", password: adminPassword };
+    const refused = await app.request("POST", "/v1/authorizations", { json });
+    assertError(refused, 50302);
+    assert.equal(refused.headers.get("retry-after"), "1");
+    await Promise.all(others);
+    assert.ok(await app.signIn("admin"));
+  });
+
+  test("is given up with the connection it came over", async () => {
+    const table = app.store.table("authorizations");
+    const { lastId } = table;
+    const others = Array.from({ length: 10 }, () => hashPassword("x"));
+    const body = JSON.stringify({ username: "admin", password: adminPassword });
+    const socket = connect(app.port, "127.0.0.1");
+    socket.write(
+      "POST /v1/authorizations HTTP/1.1\r\nHost: localhost\r\n" +
+        `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}` +
+        "GET /v1/zoos HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    await others[1]; // by now it has come, and waits
+    socket.destroy();
+    await Promise.all(others);
+    await hashPassword("x"); // stands behind it, had it stayed
+    assert.equal(table.lastId, lastId);
   });
 });

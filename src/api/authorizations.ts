@@ -18,6 +18,7 @@ import { declare, deriveCollection } from "./declaration.ts";
 import {
   anyText,
   integer,
+  type Json,
   type JsonSchema,
   optional,
   readOnly,
@@ -127,7 +128,7 @@ export class Authorizations {
    * @throws {ApiError} 42200; 40101 where name or password is wrong, which
    * cannot be told apart
    */
-  async signIn(body: Body): Promise<Result> {
+  async signIn(call: Call, body: Body): Promise<Result> {
     const values = validate(this.#form, body, {
       previous: undefined,
       partial: false,
@@ -135,10 +136,7 @@ export class Authorizations {
       exists: () => true,
       taken: () => false,
     });
-    const user = await this.#checkPassword(
-      String(values["username"]),
-      String(values["password"]),
-    );
+    const user = await this.#checkPassword(values, call.abandoned());
     const now = this.#now();
     const iat = Math.floor(now / 1000);
     const exp = iat + Number(values["expires_in"]);
@@ -186,16 +184,23 @@ export class Authorizations {
     };
   }
 
-  async #checkPassword(username: string, password: string): Promise<Document> {
+  async #checkPassword(
+    { username, password }: Readonly<Record<string, Json>>,
+    abandoned: AbortSignal,
+  ): Promise<Document> {
     const find = () => {
-      const [row] = this.#store.table("users").find("username", username);
+      const [row] = this.#store.table("users").find(
+        "username",
+        String(username),
+      );
       return row?.document;
     };
     const before = find();
     const stored = before?.["password"];
     const right = await verifyPassword(
-      password,
+      String(password),
       typeof stored === "string" ? stored : undefined,
+      abandoned,
     );
     // While scrypt ran, the user may have been deleted or got a new password.
     const user = find();

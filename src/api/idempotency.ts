@@ -47,6 +47,8 @@ export interface Repeatable {
   readonly secret: boolean;
   /** Throws an ApiError where its sender may not any more. For after a wait. */
   readonly confirm: () => unknown;
+  /** Aborted as soon as its sender waits no more. */
+  readonly abandoned: () => AbortSignal;
 }
 
 /** Remembers answers by their keys. */
@@ -71,11 +73,11 @@ export class Idempotency {
     request: Repeatable,
     carryOut: (remember: Remember) => Result | Promise<Result>,
   ): Result | Promise<Result> {
-    const { key, by, body, secret, confirm } = request;
+    const { key, by, body, secret, confirm, abandoned } = request;
     const [...known] = this.#table.find("key", key);
     const kept = known.find(({ document }) => !this.#isPast(document));
     if (kept !== undefined) {
-      const same = isOf(String(kept.document["hash"]), body);
+      const same = isOf(String(kept.document["hash"]), body, abandoned);
       if (!(same instanceof Promise)) return answerOf(kept, same);
       return same.then((same) => {
         confirm();
@@ -89,7 +91,7 @@ export class Idempotency {
     const runWith = (hash: string) =>
       carryOut((answer) => this.#remember({ key, by, hash }, answer));
     const result = secret
-      ? hashPassword(textOf(body)).then(runWith)
+      ? hashPassword(textOf(body), abandoned()).then(runWith)
       : runWith(digest(body));
     if (!(result instanceof Promise)) return result;
     this.#running.add(key);
@@ -140,9 +142,13 @@ function textOf(body: Uint8Array): string {
 }
 
 /** Whether a kept hash is that of a body. */
-function isOf(hash: string, body: Uint8Array): boolean | Promise<boolean> {
+function isOf(
+  hash: string,
+  body: Uint8Array,
+  abandoned: () => AbortSignal,
+): boolean | Promise<boolean> {
   return hash.startsWith("scrypt$")
-    ? verifyPassword(textOf(body), hash)
+    ? verifyPassword(textOf(body), hash, abandoned())
     : digest(body) === hash;
 }
 

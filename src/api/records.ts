@@ -20,7 +20,6 @@ import {
   type Operation,
   type Row,
   type Store,
-  StoreError,
   type Table,
 } from "../store/store.ts";
 import type { Caller } from "./authentication.ts";
@@ -64,6 +63,13 @@ export interface Call {
   readonly confirm: () => Caller | undefined;
   /** Throws where nobody waits for the answer any more. */
   readonly check: () => void;
+  /** Aborted as soon as nobody waits for the answer any more. */
+  readonly abandoned: () => AbortSignal;
+  /**
+   * Takes one of the places for exports, until the answer is sent or nobody
+   * waits for it any more; throws a StoreError where there is none.
+   */
+  readonly holdExport: () => void;
 }
 
 /** The difference that a request makes to one record, before it is made. */
@@ -97,9 +103,6 @@ interface Plan extends Change {
   readonly through: Relation | undefined;
 }
 
-/** How many exports may be under way: each holds on to all its records until its client has them. */
-const mostExports = 16;
-
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
@@ -109,8 +112,6 @@ export class Records {
   readonly #rules: Rules;
   readonly #selection: Selection;
   readonly #secrets: readonly string[];
-  /** How many exports are under way. */
-  #running = 0;
 
   constructor(collection: Collection, context: Context, rules: Rules = {}) {
     this.collection = collection;
@@ -168,13 +169,11 @@ export class Records {
     }
     let waited = false;
     const wanted = call.exports ? withoutEnd(query) : query;
+    const counted = call.method === "HEAD"; // which needs the number alone
+    if (call.exports && !counted) call.holdExport();
     const use = ({ rows, total }: Page): Result => {
       if (waited) confirm();
       if (call.exports) {
-        if (this.#running >= mostExports) {
-          const message = `${mostExports} exports are under way already.`;
-          throw new StoreError("overloaded", message);
-        }
         const headers = wanted === query
           ? pageHeaders(query, total, address)
           : ["X-Total-Count", String(total)];
@@ -183,7 +182,7 @@ export class Records {
           headers: [...validators(), ...headers],
           body: undefined,
           type: linesType,
-          stream: () => this.#export(rows, fields),
+          stream: () => this.representation.lines(rows, fields),
           seq: seqOf(),
         };
       }
@@ -201,21 +200,12 @@ export class Records {
         seq: seqOf(),
       };
     };
-    const result = this.#selection.select(wanted, { scope, use, check });
+    const result = this.#selection.select(
+      counted && call.exports ? { ...wanted, limit: 0 } : wanted,
+      { scope, use, check },
+    );
     waited = true;
     return result;
-  }
-
-  async *#export(
-    rows: readonly Row[],
-    fields: readonly string[] | undefined,
-  ): AsyncGenerator<string, undefined> {
-    this.#running++;
-    try {
-      yield* this.representation.lines(rows, fields);
-    } finally {
-      this.#running--;
-    }
   }
 
   /**
@@ -358,12 +348,23 @@ export class Records {
         ? {
           id: previous.id,
           ...values,
+          ...this.#undeclared(previous),
           created_at: previous["created_at"] ?? null,
           updated_at: this.timestamp(previous["updated_at"]),
         }
         : previous;
       return { previous, next, headers: [], through };
     });
+  }
+
+  /** What is stored under names that are not declared any more: it stays. */
+  #undeclared(document: Document): Record<string, Json> {
+    const { properties, readable } = this.collection;
+    const declared = new Set(properties.map(({ name }) => name));
+    return Object.fromEntries(
+      Object.entries(document)
+        .filter(([name]) => !declared.has(name) && !readable.has(name)),
+    );
   }
 
   /**
@@ -457,7 +458,7 @@ export class Records {
     const planned = plan({});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
     if (sent.length === 0) return this.#carryOut(call, planned);
-    return hashAll(sent, body).then((hashes) => {
+    return hashAll(sent, body, call.abandoned()).then((hashes) => {
       call.confirm();
       return this.#carryOut(call, plan(hashes));
     });
@@ -674,10 +675,11 @@ function notModified(headers: readonly string[], seq: number): Result {
 async function hashAll(
   secrets: readonly string[],
   body: Body,
+  abandoned: AbortSignal,
 ): Promise<Record<string, string>> {
   const hashes: Record<string, string> = {};
   for (const secret of secrets) {
-    hashes[secret] = await hashPassword(String(body[secret]));
+    hashes[secret] = await hashPassword(String(body[secret]), abandoned);
   }
   return hashes;
 }

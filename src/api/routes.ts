@@ -658,7 +658,7 @@ function authorizationsRoute(
     ignoresCredentials: true,
     parse: none,
     consumes: json,
-    run: (_call, _, body) => signingIn.signIn(body),
+    run: (call, _, body) => signingIn.signIn(call, body),
     summary: "Sign in",
     body: signingIn.sent,
     answers: {

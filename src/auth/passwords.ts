@@ -14,11 +14,27 @@ const keyLength = 32; // bytes
 const saltLength = 16; // bytes
 const atOnce = 2;
 
-/** Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts. */
-export async function hashPassword(password: string): Promise<string> {
+/** How many may wait for their turn, so that nobody's sign-in waits longer than some seconds. */
+const maxWaiting = 16;
+
+/** Too many passwords are waiting to be hashed; nothing was done. */
+export class BusyError extends Error {
+  override readonly name = "BusyError";
+}
+
+/**
+ * Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts.
+ *
+ * @param signal ends the wait for a turn; its reason is thrown
+ * @throws {BusyError}
+ */
+export async function hashPassword(
+  password: string,
+  signal?: AbortSignal,
+): Promise<string> {
   const { N, r, p } = parameters;
   const salt = randomBytes(saltLength);
-  const hash = await derive(password, salt, parameters);
+  const hash = await derive(password, { salt, cost: parameters, signal });
   const parts = [N, r, p, salt.toString("base64url"), toText(hash)];
   return `scrypt$${parts.join("$")}`;
 }
@@ -27,14 +43,18 @@ export async function hashPassword(password: string): Promise<string> {
  * Whether a password fits a stored hash. Without a hash (no such user) it takes
  * as long and says no, so that time does not tell which names exist.
  *
+ * @param signal ends the wait for a turn; its reason is thrown
  * @throws {Error} where the stored hash is not one of ours
+ * @throws {BusyError}
  */
 export async function verifyPassword(
   password: string,
   stored: string | undefined,
+  signal?: AbortSignal,
 ): Promise<boolean> {
   if (stored === undefined) {
-    await derive(password, Buffer.alloc(saltLength), parameters);
+    const salt = Buffer.alloc(saltLength);
+    await derive(password, { salt, cost: parameters, signal });
     return false;
   }
   const [kind, N, r, p, salt = "", hash = ""] = stored.split("$");
@@ -42,10 +62,10 @@ export async function verifyPassword(
   if (kind !== "scrypt" || expected.length !== keyLength) {
     throw new Error("Cannot verify a password: its stored hash is malformed");
   }
-  const found = await derive(password, Buffer.from(salt, "base64url"), {
-    N: Number(N),
-    r: Number(r),
-    p: Number(p),
+  const found = await derive(password, {
+    salt: Buffer.from(salt, "base64url"),
+    cost: { N: Number(N), r: Number(r), p: Number(p) },
+    signal,
   });
   return timingSafeEqual(found, expected);
 }
@@ -55,15 +75,22 @@ function toText(bytes: Buffer): string {
 }
 
 let running = 0;
-const waiting: (() => void)[] = [];
+/** Those that wait for a turn, in the order in which they came. */
+const waiting = new Set<() => void>();
 
 async function derive(
   password: string,
-  salt: Buffer,
-  cost: { readonly N: number; readonly r: number; readonly p: number },
+  { salt, cost, signal }: {
+    readonly salt: Buffer;
+    readonly cost: {
+      readonly N: number;
+      readonly r: number;
+      readonly p: number;
+    };
+    readonly signal: AbortSignal | undefined;
+  },
 ): Promise<Buffer> {
-  if (running < atOnce) running++;
-  else await new Promise<void>((resolve) => waiting.push(resolve));
+  await takeTurn(signal);
   try {
     return await new Promise((resolve, reject) => {
       scrypt(password, salt, keyLength, cost, (error, key) => {
@@ -72,8 +99,29 @@ async function derive(
       });
     });
   } finally {
-    const next = waiting.shift(); // takes over the place of this one
-    if (next) next();
-    else running--;
+    const [next] = waiting; // its turn begins where this one ends
+    if (next === undefined) running--;
+    else {
+      waiting.delete(next);
+      next();
+    }
   }
+}
+
+/** Waits until one of the hashes at a time is free to be made. */
+async function takeTurn(signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted();
+  if (running < atOnce) {
+    running++;
+    return;
+  }
+  if (waiting.size >= maxWaiting) throw new BusyError();
+  await new Promise<void>((resolve, reject) => {
+    waiting.add(resolve);
+    signal?.addEventListener("abort", () => {
+      // Aborted later, its turn has begun, and this does nothing.
+      waiting.delete(resolve);
+      reject(signal.reason);
+    }, { once: true });
+  });
 }

@@ -146,3 +146,35 @@ test("a reference that an older record lacks is its default to a filter too", as
     await app.stop();
   }
 });
+
+test("what is stored under a name that is no longer declared outlives every change", async (t) => {
+  const app = await startApplication();
+  t.after(() => app.stop());
+  const { token } = app;
+  const at = "2026-01-01T00:00:00.000Z";
+  const sent = { name: "Artis", city: "Amsterdam", country: "NL" };
+  const stored = {
+    id: 1,
+    ...sent,
+    opened_on: null,
+    website: null,
+    motto: "Natura Artis Magistra",
+    rooms: null,
+    created_at: at,
+    updated_at: at,
+  };
+  app.store.apply([["put", "zoos", stored]], 0);
+  const json = { city: "Haarlem" };
+  for (const [method, body] of [["PATCH", json], ["PUT", sent]] as const) {
+    const answer = await app.request(method, "/v1/zoos/1", {
+      token,
+      json: body,
+    });
+    assert.equal(answer.status, 201);
+    assert.equal(Object.hasOwn(answer.body, "motto"), false);
+    const { document } = app.store.table("zoos").get(1) ?? {};
+    assert.equal(document?.["city"], { ...sent, ...body }.city);
+    assert.equal(document?.["motto"], stored.motto);
+    assert.equal(document?.["rooms"], null);
+  }
+});

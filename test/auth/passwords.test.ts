@@ -2,7 +2,11 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { stat } from "node:fs/promises";
 import { test } from "node:test";
-import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
+import {
+  BusyError,
+  hashPassword,
+  verifyPassword,
+} from "../../src/auth/passwords.ts";
 
 test("a hash holds its parameters, not the password, and fits only it", async () => {
   const [one, two] = await Promise.all([
@@ -58,4 +62,21 @@ test("at most two hashes are made at a time, so files need not wait", async () =
   ]);
   assert.equal(first, "file");
   await Promise.all(hashes);
+});
+
+test("at most sixteen wait for their turn, and one that is given up leaves its place", async () => {
+  const controller = new AbortController();
+  const { signal } = controller;
+  const running = [hashPassword("x"), hashPassword("x")];
+  const waiting = Array.from({ length: 15 }, () => hashPassword("x"));
+  const leaving = verifyPassword("x", undefined, signal);
+  await assert.rejects(hashPassword("x"), BusyError);
+  await assert.rejects(verifyPassword("x", undefined), BusyError);
+  const reason = new Error("gone");
+  controller.abort(reason);
+  const last = hashPassword("x"); // has the place of the one that left
+  await assert.rejects(leaving, reason);
+  await assert.rejects(hashPassword("x", signal), reason);
+  const hashes = await Promise.all([...running, ...waiting, last]);
+  assert.equal(new Set(hashes).size, 18);
 });

@@ -8,6 +8,7 @@ import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { root, type Server, start } from "../harness.ts";
+import { heldFiles, type Running, startApplication } from "../application.ts";
 import {
   fetchLines,
   fromLines,
@@ -254,6 +255,81 @@ describe("an export of many records", () => {
     while ((await fetchLines(server, "/v1/animals")).status === 503) {
       await wait(5);
     }
+  });
+});
+
+describe("exports that wait for a write to be durable", () => {
+  const { files, hold } = heldFiles();
+  let app: Running;
+  before(async () => {
+    app = await startApplication({ files });
+  });
+  after(() => app.stop());
+
+  test("are sixteen at most, over all collections", async () => {
+    const json = { name: "Artis", city: "Amsterdam", country: "NL" };
+    const { token } = app;
+    await app.request("POST", "/v1/zoos", { token, json });
+    const headers = { accept: lines };
+    const release = hold();
+    try {
+      const animal = { zoo_id: 1, animal_type_id: 1, name: "Nala" };
+      const writes = [
+        app.request("POST", "/v1/zoos", { token, json }),
+        app.request("POST", "/v1/animals", { token, json: animal }),
+      ];
+      while (app.store.table("animals").size === 0) await wait(1);
+      const asked = Array.from(
+        { length: 17 },
+        (_, each) =>
+          app.request("GET", each % 2 ? "/v1/zoos" : "/v1/animals", {
+            headers,
+          }),
+      );
+      const first = await Promise.race(asked);
+      assert.deepEqual([first.status, first.body.errorCode], [503, 50302]);
+      const head = app.request("HEAD", "/v1/zoos", { headers });
+      release();
+      const statuses = (await Promise.all(asked)).map(({ status }) => status);
+      assert.equal(statuses.filter((status) => status === 200).length, 16);
+      assert.equal((await head).status, 200, "HEAD takes no place");
+      await Promise.all(writes);
+    } finally {
+      release();
+    }
+    for (let round = 0; round < 20; round++) {
+      const { status } = await app.request("GET", "/v1/zoos", { headers });
+      assert.equal(status, 200, "each place was given back");
+    }
+  });
+
+  test("give their places back when their clients hang up", async () => {
+    const release = hold();
+    const json = { name: "Artis", city: "Amsterdam", country: "NL" };
+    const { size } = app.store.table("zoos");
+    const write = app.request("POST", "/v1/zoos", { token: app.token, json });
+    try {
+      while (app.store.table("zoos").size === size) await wait(1);
+      const headers = { accept: lines };
+      const ask =
+        `GET /v1/zoos HTTP/1.1\r\nHost: a\r\nAccept: ${lines}\r\n\r\n`;
+      const sockets = Array.from({ length: 16 }, () => {
+        const socket = connect(app.port, "127.0.0.1");
+        socket.write(ask);
+        return socket;
+      });
+      const refused = () =>
+        Promise.race([
+          app.request("GET", "/v1/zoos", { headers }),
+          wait(20, { status: 0 }),
+        ]);
+      while ((await refused()).status !== 503) await wait(1);
+      for (const socket of sockets) socket.destroy();
+      while ((await refused()).status === 503) await wait(1);
+    } finally {
+      release();
+    }
+    assert.equal((await write).status, 201);
   });
 });
 
