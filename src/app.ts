@@ -196,6 +196,7 @@ export class Application {
     };
     const callOf = (caller: Caller | undefined, remember?: Remember): Call => ({
       ids: found.ids,
+      scope: found.route.scope,
       caller,
       address,
       confirm,

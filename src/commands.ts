@@ -249,7 +249,6 @@ export async function importCollection(
     };
     await work.receive(operator, counted(), {
       records: into,
-      through: undefined,
       once: (_hash, carryOut) => carryOut(),
     });
     const { lastId } = records.table;
@@ -410,7 +409,7 @@ async function changePassword(
     throw new CommandError(`there is no user ${JSON.stringify(username)}`);
   }
   const call = { ...operator, ids: [row.document.id] };
-  await finish(store, () => records.patch(call, { password }));
+  await finish(store, () => records.change(call, { password }, { partial: true }));
 }
 
 /** Makes a change durable; a failed validation is told in one line. */

@@ -238,7 +238,6 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
       Readable.from([body.subarray(0, 9), body.subarray(9)]),
       {
         records: zoos,
-        through: undefined,
         once: (_body, carryOut) => carryOut(),
       },
     );

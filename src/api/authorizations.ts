@@ -10,10 +10,9 @@ import {
   type Document,
   formatTime,
   type Operation,
-  type Row,
   type Store,
 } from "../store/store.ts";
-import { type Caller, roleOf } from "./authentication.ts";
+import { roleOf } from "./authentication.ts";
 import { declare, deriveCollection } from "./declaration.ts";
 import {
   anyText,
@@ -25,7 +24,6 @@ import {
   text,
   time,
 } from "./properties.ts";
-import type { Query } from "./query.ts";
 import type { Call, Records, Result } from "./records.ts";
 import { recordSchema } from "./representation.ts";
 import { newSchema, objectSchema, wholeSchema } from "./schemas.ts";
@@ -149,7 +147,7 @@ export class Authorizations {
     };
     const expired = Array.from(
       this.#records.table.find("user_id", user.id),
-    ).filter((row) => this.#expired(row));
+    ).filter(({ document: { expires_at } }) => isPast(expires_at, now));
     const token = this.#signer.sign({
       sub: user.id,
       jti: document.id,
@@ -157,17 +155,15 @@ export class Authorizations {
       exp,
     });
     const { representation } = this.#records;
-    const changes = {
-      others: expired.map(({ document: { id } }): Operation => [
+    const operations = [
+      this.#records.toPut(document),
+      ...expired.map(({ document: { id } }): Operation => [
         "del",
         "authorizations",
         id,
       ]),
-      by: user.id,
-      essential: true, // on a full disk too: who deletes must sign in first
-    };
-    const row = this.#records.put(document, changes);
-    return {
+    ];
+    const answer = {
       status: 201,
       headers: [
         "Location",
@@ -180,8 +176,10 @@ export class Authorizations {
         token,
         token_type: "Bearer",
       }),
-      seq: row.seq,
     };
+    // On a full disk too: who deletes must sign in first.
+    const options = { by: user.id, essential: true };
+    return this.#records.carryOut(call, operations, answer, options);
   }
 
   async #checkPassword(
@@ -214,62 +212,9 @@ export class Authorizations {
     }
     return user;
   }
-
-  /** The caller's own live authorizations. */
-  list(call: Call, query: Query): Result | Promise<Result> {
-    const user = owner(call);
-    return this.#records.page(call, {
-      query,
-      scope: {
-        property: "user_id",
-        value: user.id,
-        where: ({ expires_at }) => !this.#past(expires_at),
-      },
-    });
-  }
-
-  /**
-   * One of the caller's own.
-   *
-   * @throws {ApiError} 40401 where it is somebody else's or was never given,
-   * 41000 where it has ended
-   */
-  read(call: Call, fields: readonly string[] | undefined): Result {
-    this.#own(call, 41000);
-    return this.#records.read(call, fields);
-  }
-
-  /**
-   * Ends one of the caller's own.
-   *
-   * @throws {ApiError} 40401
-   */
-  remove(call: Call): Result {
-    this.#own(call, 40401);
-    return this.#records.remove(call, false);
-  }
-
-  #own(call: Call, ended: 40401 | 41000): void {
-    const [id = 0] = call.ids;
-    const row = this.#records.table.get(id);
-    if (row && row.document["user_id"] !== owner(call).id) {
-      throw new ApiError(40401, `There is no authorization ${id}.`);
-    }
-    if (row && this.#expired(row)) {
-      throw new ApiError(ended, `The authorization ${id} has expired.`);
-    }
-  }
-
-  #expired({ document: { expires_at } }: Row): boolean {
-    return this.#past(expires_at);
-  }
-
-  #past(moment: unknown): boolean {
-    return Date.parse(String(moment)) <= this.#now();
-  }
 }
 
-function owner({ caller }: Call): Caller {
-  if (caller === undefined) throw new Error("Nobody is signed in");
-  return caller;
+/** Whether a moment, as records have it, is over. */
+export function isPast(moment: Json | undefined, now: number): boolean {
+  return Date.parse(String(moment)) <= now;
 }

@@ -15,6 +15,7 @@ import {
 import { ApiError } from "../http/errors.ts";
 import type { Answer } from "../http/server.ts";
 import {
+  type CommitOptions,
   type Document,
   formatTime,
   type Operation,
@@ -31,7 +32,7 @@ import {
 } from "./declaration.ts";
 import type { Json } from "./properties.ts";
 import { pageHeaders, type Query, withoutEnd } from "./query.ts";
-import { collectionLink, linesType, Representation } from "./representation.ts";
+import { linesType, Representation } from "./representation.ts";
 import { type Page, type Scope, Selection } from "./selection.ts";
 import { type Body, validate } from "./validation.ts";
 
@@ -53,6 +54,8 @@ export interface Call {
   readonly method: string;
   /** Whether a collection is asked for as lines: all of it, unless a page is named. */
   readonly exports: boolean;
+  /** Which records the address stands for; undefined: all of the collection. */
+  readonly scope?: ScopeOf | undefined;
   /** Its preconditions are looked at when the record is at hand. */
   readonly headers: ConditionalRequest["headers"] & {
     readonly "last-event-id"?: string | undefined;
@@ -71,6 +74,9 @@ export interface Call {
    */
   readonly holdExport: () => void;
 }
+
+/** Finds the scope of an address; throws an ApiError where what the path leads through is not there. */
+export type ScopeOf = (call: Call, reading: boolean) => Scope | undefined;
 
 /** The difference that a request makes to one record, before it is made. */
 export interface Change {
@@ -100,7 +106,7 @@ export interface Rules {
 interface Plan extends Change {
   readonly next: Document;
   readonly headers: readonly string[];
-  readonly through: Relation | undefined;
+  readonly scope: Scope | undefined;
 }
 
 /** The records of one collection. */
@@ -130,40 +136,36 @@ export class Records {
     return this.#rules.consequences !== undefined;
   }
 
+  /** The records of this collection that refer to the one in the path: `/zoos/7/animals`. */
+  within({ to, property }: Relation): ScopeOf {
+    const { store, prefix } = this.#context;
+    const table = store.table(to.name);
+    return ({ ids: [id = 0] }, reading) => {
+      const { seq } = table.get(id) ?? missing(table, { id, of: to, reading });
+      return {
+        property,
+        value: id,
+        seq,
+        name: ` in the ${to.singular} ${id}`,
+        address: `${prefix}${to.name}/${id}/${this.collection.name}`,
+      };
+    };
+  }
+
   /**
-   * A page of the collection.
+   * A page of the collection; a promise where it takes a while to find.
    *
    * @throws {ApiError} 40401 or 41000 where the record in the path is not there
    */
-  list(
-    call: Call,
-    query: Query,
-    through?: Relation,
-  ): Result | Promise<Result> {
-    if (through === undefined) {
-      return this.page(call, { query, scope: undefined });
-    }
-    const parent = () => this.#parent(through, call, true);
-    const scope = { property: through.property, value: parent().document.id };
-    return this.page(call, { query, scope, parent });
-  }
-
-  /** A page of the records in a scope; a promise where they take a while to find. */
-  page(
-    call: Call,
-    { query, scope, parent }: {
-      readonly query: Query;
-      readonly scope: Scope | undefined;
-      /** The record in the path as it is now; throws an ApiError where it is gone. */
-      readonly parent?: () => Row;
-    },
-  ): Result | Promise<Result> {
+  list(call: Call, query: Query): Result | Promise<Result> {
+    const scopeOf = () => call.scope?.(call, true);
+    const scope = scopeOf();
     const { fields } = query;
     const { address, confirm, check } = call;
     // What expires has a state that no sequence tells.
     const validators = () =>
       scope?.where === undefined ? this.#etag(call.exports) : [];
-    const seqOf = () => Math.max(this.table.lastSeq, parent?.().seq ?? 0);
+    const seqOf = () => Math.max(this.table.lastSeq, scopeOf()?.seq ?? 0);
     if (this.#isKnown(call, validators)) {
       return notModified(validators(), seqOf());
     }
@@ -213,19 +215,19 @@ export class Records {
    *
    * @throws {ApiError} 40401, 41000
    */
-  read(
-    call: Call,
-    fields: readonly string[] | undefined,
-    through?: Relation,
-  ): Result {
-    const row = this.#find(call, { through, reading: true });
+  read(call: Call, fields: readonly string[] | undefined): Result {
+    const scope = call.scope?.(call, true);
+    const row = this.#find(call, scope, true);
     const headers = this.representation.validators(row);
     if (this.#isKnown(call, () => headers)) {
       return notModified(headers, row.seq);
     }
     const body = fields
       ? this.representation.partial(row, fields)
-      : this.#single(this.representation.element(row), call, through);
+      : this.representation.single(
+        this.representation.element(row),
+        scope?.address,
+      );
     return { status: 200, headers, body, seq: row.seq };
   }
 
@@ -234,16 +236,12 @@ export class Records {
    *
    * @throws {ApiError} 40401, 42200
    */
-  create(
-    call: Call,
-    body: Body,
-    through?: Relation,
-  ): Result | Promise<Result> {
-    return this.#write(call, body, (secrets) => {
-      const given = this.admit(call, through);
+  create(call: Call, body: Body): Result | Promise<Result> {
+    return this.#write(call, body, (scope, secrets) => {
+      const given = this.admit(call, scope);
       const next = this.draft(body, { given, secrets });
-      const location = ["Location", this.representation.url(next.id)];
-      return { previous: undefined, next, headers: location, through };
+      const headers = ["Location", this.representation.url(next.id)];
+      return { previous: undefined, next, headers, scope };
     });
   }
 
@@ -255,11 +253,10 @@ export class Records {
    */
   admit(
     call: Call,
-    through: Relation | undefined,
+    scope = call.scope?.(call, false),
   ): Readonly<Record<string, Json>> {
-    const given = this.#given(call, through);
     this.#isKnown(call, () => this.#etag());
-    return given;
+    return givenBy(scope);
   }
 
   /**
@@ -290,46 +287,22 @@ export class Records {
   }
 
   /**
-   * Replaces a record by a complete one.
+   * Replaces a record by a complete one, or changes some of its properties
+   * (`partial`, RFC 7396).
    *
+   * @param locked properties that the caller may not change
    * @throws {ApiError} 40401, 42200, 409xx
    */
-  replace(
+  change(
     call: Call,
     body: Body,
-    through?: Relation,
-  ): Result | Promise<Result> {
-    return this.#change(call, body, { partial: false, through });
-  }
-
-  /**
-   * Changes some properties of a record (RFC 7396).
-   *
-   * @throws {ApiError} 40401, 42200, 409xx
-   */
-  patch(
-    call: Call,
-    body: Body,
-    options: {
-      readonly through?: Relation | undefined;
-      /** Properties that the caller may not change. */
-      readonly locked?: readonly string[];
-    } = {},
-  ): Result | Promise<Result> {
-    return this.#change(call, body, { partial: true, ...options });
-  }
-
-  #change(
-    call: Call,
-    body: Body,
-    { partial, through, locked = [] }: {
+    { partial, locked = [] }: {
       readonly partial: boolean;
-      readonly through?: Relation | undefined;
-      readonly locked?: readonly string[];
+      readonly locked?: readonly string[] | undefined;
     },
   ): Result | Promise<Result> {
-    return this.#write(call, body, (secrets) => {
-      const row = this.#find(call, { through, reading: false });
+    return this.#write(call, body, (scope, secrets) => {
+      const row = this.#find(call, scope, false);
       this.#guard(call, row);
       const previous = row.document;
       const values = {
@@ -337,7 +310,7 @@ export class Records {
           previous,
           partial,
           locked,
-          given: this.#given(call, through),
+          given: givenBy(scope),
         }),
         ...secrets,
       };
@@ -353,7 +326,7 @@ export class Records {
           updated_at: this.timestamp(previous["updated_at"]),
         }
         : previous;
-      return { previous, next, headers: [], through };
+      return { previous, next, headers: [], scope };
     });
   }
 
@@ -374,9 +347,9 @@ export class Records {
    * @throws {ApiError} 40401; 40900 where others refer to it; 40300 where the
    * caller may not remove those
    */
-  remove(call: Call, cascade: boolean, through?: Relation): Result {
-    const { store, collections } = this.#context;
-    const row = this.#find(call, { through, reading: false });
+  remove(call: Call, cascade: boolean): Result {
+    const { collections } = this.#context;
+    const row = this.#find(call, call.scope?.(call, false), false);
     this.#guard(call, row);
     const { document } = row;
     if (!cascade) this.#refuseReferences(document.id);
@@ -396,8 +369,8 @@ export class Records {
       ["del", this.collection.name, document.id],
       ...this.#consequences({ previous: document, next: undefined }),
     );
-    const seq = store.apply(operations, call.caller?.id ?? 0);
-    return { status: 204, headers: [], body: undefined, seq };
+    const answer = { status: 204, headers: [], body: undefined };
+    return this.carryOut(call, operations, answer);
   }
 
   /**
@@ -453,21 +426,24 @@ export class Records {
   #write(
     call: Call,
     body: Body,
-    plan: (secrets: Readonly<Record<string, string>>) => Plan,
+    plan: (
+      scope: Scope | undefined,
+      secrets: Readonly<Record<string, string>>,
+    ) => Plan,
   ): Result | Promise<Result> {
-    const planned = plan({});
+    const planned = plan(call.scope?.(call, false), {});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
-    if (sent.length === 0) return this.#carryOut(call, planned);
+    if (sent.length === 0) return this.#put(call, planned);
     return hashAll(sent, body, call.abandoned()).then((hashes) => {
       call.confirm();
-      return this.#carryOut(call, plan(hashes));
+      return this.#put(call, plan(call.scope?.(call, false), hashes));
     });
   }
 
-  #carryOut(call: Call, { previous, next, headers, through }: Plan): Result {
+  #put(call: Call, { previous, next, headers, scope }: Plan): Result {
     // The text is not kept: it would be memory for what may never be read.
     const element = this.representation.write(next);
-    const body = this.#single(element, call, through);
+    const body = this.representation.single(element, scope?.address);
     // What was put is not what was sent: the server added to it, so there is
     // no validator for it (RFC 9110 section 9.3.4).
     const shown = call.method === "PUT"
@@ -475,32 +451,32 @@ export class Records {
       : this.representation.validatorsOf(next);
     const answer = { status: 201, headers: [...headers, ...shown], body };
     if (next === previous) return { ...answer, seq: this.#row(next.id).seq };
-    const others = [
-      ...this.#consequences({ previous, next }),
-      ...call.remember?.(answer) ?? [],
-    ];
-    const row = this.put(next, { others, by: call.caller?.id ?? 0 });
-    return { ...answer, seq: row.seq };
+    const consequences = this.#consequences({ previous, next });
+    return this.carryOut(call, [this.toPut(next), ...consequences], answer);
+  }
+
+  /** What puts a record. */
+  toPut(document: Document): Operation {
+    return ["put", this.collection.name, document];
   }
 
   /**
-   * Puts a record, with other operations in the same transaction; returns its
-   * row, whose sequence tells what is to be waited for.
+   * Makes a transaction of some operations and of what is to be remembered of
+   * the answer that tells of them.
    *
    * @throws {StoreError} where the store takes no write
    */
-  put(
-    document: Document,
-    { others, by, essential = false }: {
-      readonly others: readonly Operation[];
+  carryOut(
+    { caller, remember }: Call,
+    operations: readonly Operation[],
+    answer: Answer,
+    { by = caller?.id ?? 0, ...options }: CommitOptions & {
       /** The id of the user, 0 for the server itself. */
-      readonly by: number;
-      readonly essential?: boolean;
-    },
-  ): Row {
-    const put: Operation = ["put", this.collection.name, document];
-    this.#context.store.apply([put, ...others], by, { essential });
-    return this.#row(document.id);
+      readonly by?: number;
+    } = {},
+  ): Result {
+    const all = [...operations, ...remember?.(answer) ?? []];
+    return { ...answer, seq: this.#context.store.apply(all, by, options) };
   }
 
   /** The row of a record that is there for sure. */
@@ -559,58 +535,17 @@ export class Records {
     return false;
   }
 
-  /** The value that the path gives: the zoo of `/zoos/7/animals`. */
-  #given(
-    call: Call,
-    through: Relation | undefined,
-  ): Readonly<Record<string, Json>> {
-    if (through === undefined) return {};
-    const { document } = this.#parent(through, call, false);
-    return { [through.property]: document.id };
-  }
-
-  /** The record that the path leads through. */
-  #parent({ to }: Relation, { ids }: Call, reading: boolean): Row {
-    const [id = 0] = ids;
-    const table = this.#context.store.table(to.name);
-    return table.get(id) ?? missing(table, { id, of: to, reading });
-  }
-
-  /** The record that the path names last. */
-  #find(
-    call: Call,
-    { through, reading }: {
-      readonly through: Relation | undefined;
-      readonly reading: boolean;
-    },
-  ): Row {
+  /** The record that the path names last, or that alone is in the scope. */
+  #find(call: Call, scope: Scope | undefined, reading: boolean): Row {
     const of = this.collection;
-    const id = call.ids.at(-1) ?? 0;
-    const parent = through && this.#parent(through, call, reading);
-    const row = this.table.get(id) ??
-      missing(this.table, { id, of, reading });
-    if (
-      through && row.document[through.property] !== parent?.document.id
-    ) {
-      throw new ApiError(
-        40401,
-        `There is no ${of.singular} ${id} in the ${through.to.singular} ${parent?.document.id}.`,
-      );
+    const { property, value, where, name = "" } = scope ?? {};
+    const id = call.ids.at(-1) ?? value ?? 0;
+    const row = this.table.get(id);
+    if (row && property && row.document[property] !== value) {
+      throw new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
     }
-    return row;
-  }
-
-  /** The text of a record with the link to the collection that was asked. */
-  #single(
-    element: string,
-    { ids }: Call,
-    through: Relation | undefined,
-  ): string {
-    if (through === undefined) return this.representation.single(element);
-    const { prefix } = this.#context;
-    const { name } = this.collection;
-    const address = `${prefix}${through.to.name}/${ids[0]}/${name}`;
-    return this.representation.single(element, collectionLink(name, address));
+    if (row && where?.(row.document) !== false) return row;
+    return missing(this.table, { id, of, reading });
   }
 
   /** The time of a change: later than the one before it, whatever the clock says, as the ETag is made of it. */
@@ -662,6 +597,11 @@ export class Records {
     }
     this.#isKnown(call, () => this.representation.validators(row));
   }
+}
+
+/** The values that a scope gives: the zoo of `/zoos/7/animals`. */
+function givenBy(scope: Scope | undefined): Readonly<Record<string, Json>> {
+  return scope === undefined ? {} : { [scope.property]: scope.value };
 }
 
 /** Sequences can be given again where a backup was put back, but not in the same process. */

@@ -32,6 +32,7 @@ export class Representation {
   readonly address: string;
   readonly #readable: readonly Named[];
   readonly #addresses: readonly AddressForm[];
+  readonly #name: string;
   readonly #link: string;
   readonly #form: string;
   /** The rows whose text is kept, in a ring. */
@@ -62,6 +63,7 @@ export class Representation {
         after: `/${from.name}`,
       })),
     ];
+    this.#name = collection.name;
     this.#link = collectionLink(collection.name, this.address);
     const form = JSON.stringify([this.#link, recordSchema(collection)]);
     this.#form = crc32(form).toString(36);
@@ -87,7 +89,10 @@ export class Representation {
   }
 
   /** An element as an answer of its own: with the link to the collection that it was asked through. */
-  single(element: string, link = this.#link): string {
+  single(element: string, address?: string): string {
+    const link = address === undefined
+      ? this.#link
+      : collectionLink(this.#name, address);
     return `${element.slice(0, -1)},"link":${link}}`;
   }
 
@@ -183,7 +188,7 @@ export class Representation {
 }
 
 /** The `link` of a single record: JSON text. */
-export function collectionLink(name: string, href: string): string {
+function collectionLink(name: string, href: string): string {
   return JSON.stringify({
     rel: `collection ${href}`,
     href,

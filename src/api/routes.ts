@@ -9,8 +9,13 @@ import type { TokenSigner } from "../auth/jwt.ts";
 import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
-import type { Log, Store, TableDeclaration } from "../store/store.ts";
-import { Authorizations, authorizations } from "./authorizations.ts";
+import type {
+  Document,
+  Log,
+  Store,
+  TableDeclaration,
+} from "../store/store.ts";
+import { Authorizations, authorizations, isPast } from "./authorizations.ts";
 import {
   type Collection,
   type Declaration,
@@ -18,8 +23,8 @@ import {
   foldText,
   type Relation,
 } from "./declaration.ts";
-import { type Documented, openApi, type OpenApiOptions } from "./openapi.ts";
-import { type Measured, type Metrics, metricsType } from "./metrics.ts";
+import { type Documented, openApi } from "./openapi.ts";
+import { type Metrics, metricsType } from "./metrics.ts";
 import type { JsonSchema } from "./properties.ts";
 import {
   allowOnly,
@@ -27,10 +32,16 @@ import {
   type Parameters,
   parseFields,
   parseQuery,
+  type Query,
 } from "./query.ts";
 import { Events } from "./events.ts";
 import { answersTable } from "./idempotency.ts";
-import { type Call, Records, type Result } from "./records.ts";
+import {
+  type Call,
+  Records,
+  type Result,
+  type ScopeOf,
+} from "./records.ts";
 import { linesType, recordSchema } from "./representation.ts";
 import {
   addressesSchema,
@@ -42,8 +53,9 @@ import {
   queryParameters,
   wholeSchema,
 } from "./schemas.ts";
+import type { Scope } from "./selection.ts";
 import { type Once, Tasks, tasks } from "./tasks.ts";
-import { lockedForOwner, userRules, users } from "./users.ts";
+import { userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
 
 /** One method of an address, with what is told of it; `P` is what its parameters come to. */
@@ -64,6 +76,8 @@ export interface Operation<P = unknown> extends Documented {
 
 /** One address. */
 export interface Route {
+  /** Which records it stands for; undefined: all of its collection. */
+  readonly scope: ScopeOf | undefined;
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
   /** All methods, for Allow (RFC 9110 section 10.2.1). */
@@ -93,8 +107,6 @@ const json = ["application/json"];
 const jsonOrLines = [...json, linesType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const form = ["application/x-www-form-urlencoded"];
-/** Collections in which each sees the own records. */
-const ownedBy = new Set([authorizations.name, tasks.name]);
 const builtIn = [users, authorizations, tasks];
 
 /** The tables that the declarations need, with the properties that are looked up by value. */
@@ -102,17 +114,25 @@ export function tablesFor(
   declarations: readonly Declaration[],
 ): TableDeclaration[] {
   const collections = deriveCollections(declarations, builtIn);
-  const tables = [...collections.values()].map(({ name, properties }) => ({
+  const tables = Array.from(collections.values(), ({ name, properties }) => ({
     name,
     indexes: Object.fromEntries(
       properties
         .filter(({ unique, references }) => unique || references)
         .map(({ name }) => name)
-        .concat(ownedBy.has(name) ? ["user_id"] : [])
+        .concat(isOwned(name) ? [owner] : [])
         .map((property) => [property, foldText]),
     ),
   }));
   return [...tables, answersTable];
+}
+
+/** The property with the id of the user whose record it is. */
+const owner = "user_id";
+
+/** Whether each sees the own records of a collection. */
+function isOwned(name: string): boolean {
+  return name === authorizations.name || name === tasks.name;
 }
 
 /** Builds the tree of all addresses, and what works in the background of them. */
@@ -122,40 +142,41 @@ export function buildRoutes(
   const { declarations, store, base, now, requireIfMatch, metrics } = options;
   const collections = deriveCollections(declarations, builtIn);
   const prefix = `${base.origin}${base.path}v1/`;
-  const context = { store, collections, prefix, now, requireIfMatch };
+  const context = { store, collections, prefix, now };
   const records = (name: string) => {
     const collection = collections.get(name);
     if (collection === undefined) throw new Error(`No collection ${name}`);
-    const rules = name === "users" ? userRules(store) : {};
+    const rules = name === users.name ? userRules(store) : {};
     // Signing out and cancelling overwrite nobody's change.
-    const free = name === authorizations.name || name === tasks.name;
-    const own = { ...context, requireIfMatch: requireIfMatch && !free };
+    const strict = requireIfMatch && !isOwned(name);
+    const own = { ...context, requireIfMatch: strict };
     return new Records(collection, own, rules);
   };
-
   const router = new Router<Route>();
+  const { routes } = router;
   const add = (path: string, route: Route) =>
     router.add(`${base.path}v1/${path}`, route);
 
   const names = declarations.map(({ name }) => name);
-  const root = rootRoute(prefix, {
-    current_user_url: "user",
-    authorizations_url: "authorizations",
-    users_url: "users",
-    tasks_url: "tasks",
-    events_url: "events",
-    ...Object.fromEntries(names.map((name) => [`${name}_url`, name])),
-    openapi_url: "openapi.json",
+  const addresses = Object.fromEntries([
+    ["current_user_url", "user"],
+    ...["authorizations", "users", "tasks", "events", ...names]
+      .map((name) => [`${name}_url`, name]),
+    ["openapi_url", "openapi.json"],
+  ].map(([name, path]) => [name, `${prefix}${path}`]));
+  const root = textRoute({
+    summary: "Where everything is",
+    schema: addressesSchema("root", Object.keys(addresses)),
+    make: () => JSON.stringify(addresses),
   });
   router.add(base.path, root);
   if (base.path !== "/") router.add(base.path.slice(0, -1), root);
   add("", root);
   router.add(`${base.path}v1`, root);
-
   router.add(`${base.path}health`, healthRoute(store));
-  const { routes } = router;
   const measured = { store, routes, collections: [...collections.keys()] };
-  router.add(`${base.path}metrics`, metricsRoute(metrics, measured));
+  const figures = () => metrics.write(measured);
+  router.add(`${base.path}metrics`, metricsRoute(figures));
   router.add("/.well-known/api-catalog", catalogRoute(base));
 
   const served = [...declarations, users].map(({ name }) => records(name));
@@ -163,50 +184,101 @@ export function buildRoutes(
     served.filter(({ collection }) => names.includes(collection.name))
       .map((own) => [own.collection.name, own]),
   );
-  const listed = records(tasks.name);
-  const working = new Tasks({ ...options, records: listed, importable });
+  const working = new Tasks({
+    ...options,
+    records: records(tasks.name),
+    importable,
+  });
+  const addAll = (path: string, view: View) => {
+    const { name } = view.records.collection;
+    const POST = postOf(view, importable.has(name) ? working : undefined);
+    add(path, routeOf(view, { ...listOf(view), POST }));
+    const DELETE = deleteOf(view);
+    const methods = { GET: getOf(view), PUT: putOf(view), PATCH: patchOf(view) };
+    add(`${path}/:id`, routeOf(view, { ...methods, DELETE }));
+  };
   for (const own of served) {
-    const { name } = own.collection;
-    const taken = importable.has(name) ? working : undefined;
-    add(name, collectionRoute(own, { tasks: taken }));
-    add(`${name}/:id`, recordRoute(own));
+    const { name, parents } = own.collection;
+    addAll(name, { records: own });
     const seen = new Set<Collection>();
-    for (const parent of own.collection.parents) {
-      if (seen.has(parent.to)) continue;
-      seen.add(parent.to);
-      add(
-        `${parent.to.name}/:id/${name}`,
-        collectionRoute(own, { tasks: taken, through: parent }),
-      );
-      add(`${parent.to.name}/:id/${name}/:id`, recordRoute(own, parent));
+    for (const through of parents) {
+      const { to } = through;
+      if (seen.has(to)) continue;
+      seen.add(to);
+      const view = { records: own, through, scope: own.within(through) };
+      addAll(`${to.name}/:id/${name}`, view);
     }
   }
   add("events", eventsRoute(new Events(store, served)));
-  add("user", ownUserRoute(records("users")));
-  const own = records("authorizations");
-  const signingIn = new Authorizations(own, options);
-  add("authorizations", authorizationsRoute(own, signingIn));
+
+  const mine = { records: records(users.name), scope: ownBy("id") };
+  const viewer = { access: "viewer" } as const;
+  add(
+    "user",
+    routeOf(mine, {
+      GET: { ...getOf(mine), ...viewer, summary: "Your own record" },
+      PATCH: {
+        ...patchOf(mine, ["password"]),
+        ...viewer,
+        summary: "Change your password",
+      },
+    }, { writable: ["password"] }),
+  );
+
+  const signIns = {
+    records: records(authorizations.name),
+    scope: ownBy(owner, ({ expires_at }) => !isPast(expires_at, now())),
+  };
+  const signingIn = new Authorizations(signIns.records, options);
+  const { schema, writable } = signingIn;
+  add(
+    "authorizations",
+    routeOf(signIns, {
+      ...listOf(signIns, "Where you are signed in"),
+      POST: signInOf(signingIn),
+    }, { schema, writable }),
+  );
   add(
     "authorizations/:id",
-    ownedRoute(own, signingIn, {
-      read: "One of your authorizations",
-      remove: "Sign out",
+    routeOf(signIns, {
+      GET: { ...getOf(signIns), summary: "One of your authorizations" },
+      DELETE: { ...deleteOf(signIns), summary: "Sign out" },
     }),
   );
-  add("tasks", tasksRoute(listed, working));
+
+  const ownTasks = ownBy(owner);
+  const begun = {
+    records: records(tasks.name),
+    scope: (call: Call) =>
+      call.caller?.role === "admin" ? undefined : ownTasks(call),
+  };
+  add("tasks", routeOf(begun, listOf(begun, "Your tasks, of an admin all")));
   add(
     "tasks/:id",
-    ownedRoute(listed, working, {
-      read: "One of your tasks",
-      remove: "End a task: what is in stays in",
+    routeOf(begun, {
+      GET: { ...getOf(begun), summary: "One of your tasks" },
+      DELETE: {
+        ...deleteOf(begun),
+        summary: "End a task: what is in stays in",
+        run: (call) => working.remove(call),
+      },
     }),
   );
-  add("openapi.json", openApiRoute({ ...options, collections, routes }));
+  const described = { routes, collections, base, requireIfMatch };
+  add(
+    "openapi.json",
+    textRoute({
+      summary: "This document",
+      schema: { type: "object" },
+      make: () => JSON.stringify(openApi(described)),
+    }),
+  );
   return { router, tasks: working };
 }
 
 /** What belongs to an address as a whole. */
 interface Subject {
+  readonly scope?: ScopeOf;
   readonly tag?: string;
   /** The JSON Schema of a record. */
   readonly schema?: JsonSchema;
@@ -217,7 +289,7 @@ interface Subject {
 /** An address with these methods, and OPTIONS. */
 function route(
   own: Readonly<Record<string, Operation>>,
-  { tag = "server", schema = {}, writable = [] }: Subject,
+  { scope, tag = "server", schema = {}, writable = [] }: Subject = {},
 ): Route {
   const methods = Object.entries(own);
   const allow = methodsOf(methods).join(", ");
@@ -252,7 +324,7 @@ function route(
     },
   };
   const operations = new Map([...methods, ["OPTIONS", options] as const]);
-  return { operations, allow, fields, tag };
+  return { scope, operations, allow, fields, tag };
 }
 
 const names = { type: "array", items: { type: "string" } };
@@ -262,11 +334,6 @@ const capabilities = objectSchema("capabilities", {
   schema: { type: "object" },
 });
 const acceptFields = ["Accept-Post", "Accept-Patch"];
-
-/** The safe method with a body (RFC 10008): GET with its parameters there. */
-function queryOf<P>(get: Operation<P>): Operation<P> {
-  return { ...get, consumes: form, takesForm: true };
-}
 
 /** Who has GET has HEAD, and all have OPTIONS. */
 function methodsOf(methods: readonly (readonly [string, unknown])[]): string[] {
@@ -308,23 +375,26 @@ function cascade(parameters: Parameters): boolean {
 }
 
 /** A GET of a text that stays the same while the server runs. */
-function staticText(
-  make: () => string,
-  { type, headers = [] }: {
-    /** The media type, with its parameters; JSON, where it is left out. */
-    readonly type?: string;
-    readonly headers?: readonly string[];
-  } = {},
-): Pick<Operation, "access" | "parse" | "conditional" | "run"> {
+function textRoute({ make, summary, schema, type, headers = [] }: {
+  readonly make: () => string;
+  readonly summary: string;
+  readonly schema: JsonSchema;
+  /** The media type, with its parameters; JSON, where it is left out. */
+  readonly type?: string;
+  readonly headers?: readonly string[];
+}): Route {
   let made: { readonly body: string; readonly etag: string } | undefined;
-  return {
+  const names = headers.filter((_, at) => at % 2 === 0);
+  const get: Operation = {
+    summary,
     access: "anyone",
     parse: none,
     conditional: true,
+    answers: { 200: { schema, headers: ["ETag", ...names] } },
+    ...(type !== undefined && { offers: [type] }),
     run: (request) => {
       const { body, etag } = made ??= withTag(make());
-      const conditions = { ...request, now: 0 };
-      const outcome = evaluatePreconditions(conditions, { etag });
+      const outcome = evaluatePreconditions({ ...request, now: 0 }, { etag });
       if (outcome === "failed") throw new ApiError(41200);
       return outcome === "not-modified"
         ? { status: 304, headers: ["ETag", etag], body: undefined, seq: 0 }
@@ -337,6 +407,7 @@ function staticText(
         };
     },
   };
+  return route({ GET: get });
 }
 
 function withTag(body: string): { body: string; etag: string } {
@@ -344,69 +415,28 @@ function withTag(body: string): { body: string; etag: string } {
   return { body, etag: `"${hash.slice(0, 16)}"` };
 }
 
-/** The root document: where everything is, so that a client needs no other address. */
-function rootRoute(
-  prefix: string,
-  addresses: Readonly<Record<string, string>>,
-): Route {
-  const entries = Object.entries(addresses);
-  const whole = entries.map(([name, address]) => [name, prefix + address]);
-  const names = Object.keys(addresses);
-  const get: Operation = {
-    ...staticText(() => JSON.stringify(Object.fromEntries(whole))),
-    summary: "Where everything is",
-    answers: {
-      200: { schema: addressesSchema("root", names), headers: ["ETag"] },
-    },
-  };
-  return route({ GET: get }, {});
-}
-
 /** What this API is described by, without a person to ask (RFC 9727; its form is RFC 9264's). */
 function catalogRoute({ origin, path }: RouteOptions["base"]): Route {
   const root = origin + path;
-  const own = "/.well-known/api-catalog";
+  const own = `${origin}/.well-known/api-catalog`;
   const target = (address: string) => [
     { href: root + address, type: "application/json" },
   ];
+  const description = target("v1/openapi.json");
   const linkset = [
-    { anchor: origin + own, item: [{ href: root }] },
-    {
-      anchor: root,
-      "service-desc": target("v1/openapi.json"),
-      status: target("health"),
-    },
+    { anchor: own, item: [{ href: root }] },
+    { anchor: root, "service-desc": description, status: target("health") },
   ];
-  const produced = "application/linkset+json";
   const profile = "https://www.rfc-editor.org/info/rfc9727";
-  const type = `${produced}; profile="${profile}"`;
-  const get: Operation = {
-    ...staticText(() => JSON.stringify({ linkset }), {
-      type,
-      headers: ["Link", `<${origin}${own}>; rel="api-catalog"`],
-    }),
+  return textRoute({
     summary: "What this API is described by (RFC 9727)",
-    offers: [type],
-    answers: {
-      200: {
-        schema: objectSchema("linkset", {
-          linkset: { type: "array", items: { type: "object" } },
-        }),
-        headers: ["ETag", "Link"],
-      },
-    },
-  };
-  return route({ GET: get }, {});
-}
-
-/** All this for programs: https://spec.openapis.org/oas/v3.1.1 */
-function openApiRoute(options: OpenApiOptions): Route {
-  const get: Operation = {
-    ...staticText(() => JSON.stringify(openApi(options))),
-    summary: "This document",
-    answers: { 200: { schema: { type: "object" }, headers: ["ETag"] } },
-  };
-  return route({ GET: get }, {});
+    schema: objectSchema("linkset", {
+      linkset: { type: "array", items: { type: "object" } },
+    }),
+    type: `application/linkset+json; profile="${profile}"`,
+    headers: ["Link", `<${own}>; rel="api-catalog"`],
+    make: () => JSON.stringify({ linkset }),
+  });
 }
 
 /** For whoever watches: whether writes are taken, and what the start had to mend. */
@@ -433,11 +463,11 @@ function healthRoute(store: Store): Route {
       return { status: writable ? 200 : 503, headers, body, seq: 0 };
     },
   };
-  return route({ GET: get }, {});
+  return route({ GET: get });
 }
 
 /** For monitoring; see metrics.ts. */
-function metricsRoute(metrics: Metrics, measured: Measured): Route {
+function metricsRoute(figures: () => string): Route {
   const get: Operation = {
     summary: "Figures for Prometheus, for a program on this machine too",
     access: "admin",
@@ -446,14 +476,14 @@ function metricsRoute(metrics: Metrics, measured: Measured): Route {
     run: () => ({
       status: 200,
       headers: ["Cache-Control", "no-store"],
-      body: metrics.write(measured),
+      body: figures(),
       type: metricsType,
       seq: 0,
     }),
     offers: [metricsType],
     answers: { 200: { schema: { type: "string" } } },
   };
-  return route({ GET: get }, {});
+  return route({ GET: get });
 }
 
 /** What changes, to whoever listens. */
@@ -471,23 +501,53 @@ function eventsRoute(events: Events): Route {
   return route({ GET: get }, { tag: "events" });
 }
 
-function writableOf({ properties }: Collection): string[] {
-  return properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
+/** How an address shows the records of a collection. */
+interface View {
+  readonly records: Records;
+  /** Which of them; all, where it is left out. */
+  readonly scope?: ScopeOf;
+  /** What the scope follows from, where that is another record. */
+  readonly through?: Relation;
 }
 
-/** What a record that is sent back lacks, as it was not in the answer. */
-function secretsOf({ properties }: Collection): string[] {
-  return properties.filter(({ kind }) => kind === "secret")
+/** Those in which a property has the caller's id. */
+function ownBy(
+  property: string,
+  where?: (document: Document) => boolean,
+): (call: Call) => Scope {
+  const further = where ? { where } : {};
+  return ({ caller }) => ({ property, value: caller?.id ?? 0, ...further });
+}
+
+/** Some methods of a view. */
+function routeOf(
+  { records: { collection }, scope }: View,
+  methods: Readonly<Record<string, Operation>>,
+  told: Subject = {},
+): Route {
+  const { name: tag, properties } = collection;
+  const writable = properties.filter(({ readOnly }) => !readOnly)
     .map(({ name }) => name);
+  const schema = recordSchema(collection);
+  const own = scope === undefined ? {} : { scope };
+  return route(methods, { tag, schema, writable, ...own, ...told });
+}
+
+/** ` of a zoo`, for summaries. */
+function ofParent({ through }: View): string {
+  return through ? ` of a ${through.to.singular}` : "";
 }
 
 const validators = ["ETag", "Last-Modified"];
 
-/** What is told of a page of records. */
-function listing(
-  collection: Collection,
-): Pick<Operation, "parameters" | "answers" | "conditional" | "errors"> {
-  return {
+function listOf(view: View, summary?: string): { GET: Operation<Query>; QUERY: Operation<Query> } {
+  const { records } = view;
+  const { collection } = records;
+  const get: Operation<Query> = {
+    summary: summary ??
+      `The ${collection.name}${ofParent(view)}, a page of them`,
+    access: collection.access.read,
+    offers: jsonOrLines,
     parameters: queryParameters(collection),
     conditional: true,
     errors: [503], // too much to look for at once
@@ -497,169 +557,125 @@ function listing(
         headers: ["ETag", "X-Total-Count", "Link"],
       },
     },
+    parse: (parameters) => parseQuery(collection, parameters),
+    run: (call, query) => records.list(call, query),
+  };
+  // The safe method with a body (RFC 10008): GET with its parameters there.
+  return { GET: get, QUERY: { ...get, consumes: form, takesForm: true } };
+}
+
+function postOf(view: View, tasks: Tasks | undefined): Operation {
+  const { records, through } = view;
+  const { collection } = records;
+  const made = {
+    schema: wholeSchema(collection),
+    headers: ["Location", ...validators],
+  };
+  return {
+    summary: `Make a new ${collection.singular}${ofParent(view)}`,
+    access: collection.access.write,
+    consumes: tasks ? jsonOrLines : json,
+    body: newSchema(collection, [through?.property]),
+    conditional: true,
+    answers: { 201: made, ...(tasks && { 202: tasks.answered }) },
+    parse: none,
+    secret: secretsOf(collection).length > 0,
+    run: (call, _, body) => records.create(call, body),
+    ...(tasks && {
+      takeLines: (call, body, once) =>
+        tasks.receive(call, body, { records, once }),
+    }),
   };
 }
 
-/** What is told of one record that is read. */
-function reading(
-  collection: Collection,
-): Pick<Operation, "parameters" | "answers" | "conditional"> {
+function getOf(view: View): Operation<readonly string[] | undefined> {
+  const { records } = view;
+  const { collection } = records;
   return {
+    summary: `One ${collection.singular}${ofParent(view)}`,
+    access: collection.access.read,
     parameters: [fieldsParameter(collection)],
     conditional: true,
     answers: { 200: { schema: partSchema(collection), headers: validators } },
-  };
-}
-
-function collectionRoute(
-  records: Records,
-  { tasks, through }: {
-    /** Set where records can be imported. */
-    readonly tasks: Tasks | undefined;
-    readonly through?: Relation;
-  },
-): Route {
-  const { collection } = records;
-  const { access, name, singular } = collection;
-  const of = through ? ` of a ${through.to.singular}` : "";
-  const get: Operation<ReturnType<typeof parseQuery>> = {
-    summary: `The ${name}${of}, a page of them`,
-    ...listing(collection),
-    access: access.read,
-    offers: jsonOrLines,
-    parse: (parameters) => parseQuery(collection, parameters),
-    run: (call, query) => records.list(call, query, through),
-  };
-  const post: Operation = {
-    access: access.write,
-    parse: none,
-    consumes: tasks ? jsonOrLines : json,
-    secret: collection.properties.some(({ kind }) => kind === "secret"),
-    run: (call, _, body) => records.create(call, body, through),
-    ...(tasks && {
-      takeLines: (call, body, once) =>
-        tasks.receive(call, body, { records, through, once }),
-    }),
-    summary: `Make a new ${singular}${of}`,
-    body: newSchema(collection, [through?.property]),
-    conditional: true,
-    answers: {
-      201: {
-        schema: wholeSchema(collection),
-        headers: ["Location", ...validators],
-      },
-      ...(tasks && { 202: tasks.answered }),
-    },
-  };
-  return route({ GET: get, QUERY: queryOf(get), POST: post }, {
-    tag: name,
-    schema: recordSchema(collection),
-    writable: writableOf(collection),
-  });
-}
-
-function recordRoute(records: Records, through?: Relation): Route {
-  const { collection } = records;
-  const { access, children, name, singular } = collection;
-  const of = through ? ` of a ${through.to.singular}` : "";
-  const conflicts = records.hasRules ? [409] : [];
-  const get: Operation<readonly string[] | undefined> = {
-    summary: `One ${singular}${of}`,
-    ...reading(collection),
-    access: access.read,
     parse: fieldsOf(collection),
-    run: (call, fields) => records.read(call, fields, through),
+    run: (call, fields) => records.read(call, fields),
   };
-  const put: Operation = {
-    access: access.write,
-    parse: none,
+}
+
+function putOf(view: View): Operation {
+  const { records, through } = view;
+  const { collection } = records;
+  const without = [through?.property, ...secretsOf(collection)];
+  return {
+    summary: `Replace a ${collection.singular}${ofParent(view)}`,
+    access: collection.access.write,
     consumes: json,
-    run: (call, _, body) => records.replace(call, body, through),
-    summary: `Replace a ${singular}${of}`,
-    body: newSchema(collection, [through?.property, ...secretsOf(collection)]),
+    body: newSchema(collection, without),
     conditional: true,
     answers: {
       201: { schema: wholeSchema(collection), headers: ["Content-Location"] },
     },
-    errors: conflicts,
-  };
-  const patch: Operation = {
-    access: access.write,
+    errors: conflictsOf(records),
     parse: none,
+    run: (call, _, body) => records.change(call, body, { partial: false }),
+  };
+}
+
+/** @param only what may be changed; all, where it is left out */
+function patchOf(view: View, only?: readonly string[]): Operation {
+  const { records } = view;
+  const { collection } = records;
+  const locked = only && collection.properties.map(({ name }) => name)
+    .filter((name) => !only.includes(name));
+  return {
+    summary: `Change a ${collection.singular}${ofParent(view)}`,
+    access: collection.access.write,
     consumes: mergePatch,
-    run: (call, _, body) => records.patch(call, body, { through }),
-    summary: `Change a ${singular}${of}`,
-    body: patchSchema(collection),
+    body: patchSchema(collection, only),
     conditional: true,
     answers: { 201: { schema: wholeSchema(collection), headers: validators } },
-    errors: conflicts,
+    errors: only ? [] : conflictsOf(records),
+    parse: none,
+    run: (call, _, body) =>
+      records.change(call, body, { partial: true, locked }),
   };
-  const remove: Operation<boolean | undefined> = {
+}
+
+function deleteOf(view: View): Operation<boolean | undefined> {
+  const { records } = view;
+  const { collection } = records;
+  const { access, children, singular } = collection;
+  const isParent = children.length > 0;
+  return {
+    summary: `Delete a ${singular}${ofParent(view)}`,
     access: access.remove,
-    parse: children.length > 0 ? cascade : none,
-    run: (call, all) => records.remove(call, all ?? false, through),
-    summary: `Delete a ${singular}${of}`,
-    parameters: children.length > 0 ? [cascadeParameter] : [],
+    ...(isParent && { parameters: [cascadeParameter] }),
     conditional: true,
     answers: { 204: {} },
     // What goes along may take a higher role.
-    errors: children.length > 0 ? [403, 409] : conflicts,
+    errors: isParent ? [403, 409] : conflictsOf(records),
+    parse: isParent ? cascade : none,
+    run: (call, all) => records.remove(call, all ?? false),
   };
-  return route({ GET: get, PUT: put, PATCH: patch, DELETE: remove }, {
-    tag: name,
-    schema: recordSchema(collection),
-    writable: writableOf(collection),
-  });
 }
 
-/** The signed-in user's own record. */
-function ownUserRoute(records: Records): Route {
-  const own = (call: Call): Call => ({ ...call, ids: [call.caller?.id ?? 0] });
-  const { collection } = records;
-  const get: Operation<readonly string[] | undefined> = {
-    summary: "Your own record",
-    ...reading(collection),
-    access: "viewer",
-    parse: fieldsOf(collection),
-    run: (call, fields) => records.read(own(call), fields),
-  };
-  const patch: Operation = {
-    access: "viewer",
-    parse: none,
-    consumes: mergePatch,
-    run: (call, _, body) =>
-      records.patch(own(call), body, { locked: lockedForOwner }),
-    summary: "Change your password",
-    body: patchSchema(collection, ["password"]),
-    conditional: true,
-    answers: { 201: { schema: wholeSchema(collection), headers: validators } },
-  };
-  return route({ GET: get, PATCH: patch }, {
-    tag: collection.name,
-    schema: recordSchema(collection),
-    writable: ["password"],
-  });
+/** The errors of a change that the rules of a collection bring. */
+function conflictsOf({ hasRules }: Records): number[] {
+  return hasRules ? [409] : [];
 }
 
-function authorizationsRoute(
-  { collection }: Records,
-  signingIn: Authorizations,
-): Route {
-  const get: Operation<ReturnType<typeof parseQuery>> = {
-    access: "viewer",
-    offers: jsonOrLines,
-    parse: (parameters) => parseQuery(collection, parameters),
-    run: (call, query) => signingIn.list(call, query),
-    summary: "Where you are signed in",
-    ...listing(collection),
-  };
-  const post: Operation = {
+/** What a record that is sent back lacks, as it was not in the answer. */
+function secretsOf({ properties }: Collection): string[] {
+  return properties.filter(({ kind }) => kind === "secret")
+    .map(({ name }) => name);
+}
+
+function signInOf(signingIn: Authorizations): Operation {
+  return {
+    summary: "Sign in",
     access: "anyone",
     ignoresCredentials: true,
-    parse: none,
     consumes: json,
-    run: (call, _, body) => signingIn.signIn(call, body),
-    summary: "Sign in",
     body: signingIn.sent,
     answers: {
       201: {
@@ -667,54 +683,7 @@ function authorizationsRoute(
         headers: ["Location", "Cache-Control"],
       },
     },
-  };
-  const { name: tag } = collection;
-  const { schema, writable } = signingIn;
-  return route({ GET: get, QUERY: queryOf(get), POST: post }, {
-    tag,
-    schema,
-    writable,
-  });
-}
-
-/** One record of those of which each sees the own. */
-function ownedRoute(
-  { collection }: Records,
-  owned: Pick<Authorizations | Tasks, "read" | "remove">,
-  words: { readonly read: string; readonly remove: string },
-): Route {
-  const get: Operation<readonly string[] | undefined> = {
-    access: collection.access.read,
-    parse: fieldsOf(collection),
-    run: (call, fields) => owned.read(call, fields),
-    summary: words.read,
-    ...reading(collection),
-  };
-  const remove: Operation = {
-    access: collection.access.remove,
     parse: none,
-    run: (call) => owned.remove(call),
-    summary: words.remove,
-    conditional: true,
-    answers: { 204: {} },
+    run: (call, _, body) => signingIn.signIn(call, body),
   };
-  return route({ GET: get, DELETE: remove }, {
-    tag: collection.name,
-    schema: recordSchema(collection),
-  });
-}
-
-function tasksRoute({ collection }: Records, tasks: Tasks): Route {
-  const get: Operation<ReturnType<typeof parseQuery>> = {
-    access: collection.access.read,
-    offers: jsonOrLines,
-    parse: (parameters) => parseQuery(collection, parameters),
-    run: (call, query) => tasks.list(call, query),
-    summary: "Your tasks, of an admin all",
-    ...listing(collection),
-  };
-  return route({ GET: get, QUERY: queryOf(get) }, {
-    tag: collection.name,
-    schema: recordSchema(collection),
-  });
 }

@@ -36,6 +36,12 @@ export interface Scope {
   readonly value: number;
   /** A further condition. */
   readonly where?: (document: Document) => boolean;
+  /** The sequence of what it rests on itself, such as the zoo. */
+  readonly seq?: number;
+  /** What it is called in messages, behind a record. */
+  readonly name?: string;
+  /** Where the collection of it is. */
+  readonly address?: string;
 }
 
 /** One page of what matches, and how many match in all. */

@@ -14,7 +14,7 @@ import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { setImmediate as turn, setTimeout as wait } from "node:timers/promises";
 import { may } from "../auth/access.ts";
-import { ApiError, type FieldError } from "../http/errors.ts";
+import type { FieldError } from "../http/errors.ts";
 import {
   type Document,
   formatTime,
@@ -25,8 +25,8 @@ import {
   type Store,
   StoreError,
 } from "../store/store.ts";
-import { type Caller, roleOf } from "./authentication.ts";
-import { declare, type Relation } from "./declaration.ts";
+import { roleOf } from "./authentication.ts";
+import { declare } from "./declaration.ts";
 import { longestLine, planBatch, type Progress } from "./imports.ts";
 import {
   integer,
@@ -38,13 +38,7 @@ import {
   readOnly,
   text,
 } from "./properties.ts";
-import type { Query } from "./query.ts";
-import {
-  type Call,
-  type Records,
-  type Remember,
-  type Result,
-} from "./records.ts";
+import type { Call, Records, Remember, Result } from "./records.ts";
 import { wholeSchema } from "./schemas.ts";
 
 const count = readOnly(integer({ min: 0 }));
@@ -152,32 +146,13 @@ export class Tasks {
     await this.#working;
   }
 
-  /** The caller's own; of an admin, all. */
-  list(call: Call, query: Query): Result | Promise<Result> {
-    const { id, role } = caller(call);
-    const scope = role === "admin"
-      ? undefined
-      : { property: "user_id", value: id };
-    return this.#on.records.page(call, { query, scope });
-  }
-
-  /**
-   * One of them.
-   *
-   * @throws {ApiError} 40401, also where it is somebody else's; 41000
-   */
-  read(call: Call, fields: readonly string[] | undefined): Result {
-    this.#own(call);
-    return this.#on.records.read(call, fields);
-  }
-
   /**
    * Removes one, which ends it: what is in stays in.
    *
    * @throws {ApiError} 40401
    */
   remove(call: Call): Result {
-    const task = this.#own(call);
+    const task = this.#get(call.ids[0] ?? 0);
     const result = this.#on.records.remove(call, false);
     this.#removed(task, result.seq).catch((error) => this.#tell(error));
     return result;
@@ -200,14 +175,10 @@ export class Tasks {
   async receive(
     call: Call,
     body: AsyncIterable<Uint8Array>,
-    { records, through, once }: {
-      readonly records: Records;
-      readonly through: Relation | undefined;
-      readonly once: Once;
-    },
+    { records, once }: { readonly records: Records; readonly once: Once },
   ): Promise<Result> {
     const { store } = this.#on;
-    records.admit(call, through); // told before all of it is sent
+    records.admit(call); // told before all of it is sent
     const spool = await store.spools.create();
     let kept = false;
     try {
@@ -220,7 +191,7 @@ export class Tasks {
       return await once(hash.digest(), async (remember) => {
         await spool.finish();
         call.confirm();
-        const given = records.admit(call, through);
+        const given = records.admit(call);
         const { name: collection } = records.collection;
         const task = { collection, given, spool: spool.name };
         const result = this.#queue({ ...call, remember }, task);
@@ -242,12 +213,11 @@ export class Tasks {
   }
 
   #queue(
-    { remember, caller }: Call,
+    call: Call,
     task: Pick<Task, "collection" | "given" | "spool">,
   ): Result {
     const { records, now } = this.#on;
     const { representation } = records;
-    const by = caller?.id ?? 0;
     const at = formatTime(now());
     const document: Document = {
       id: records.nextId(),
@@ -260,18 +230,17 @@ export class Tasks {
       failure: null,
       created_at: at,
       updated_at: at,
-      user_id: by,
+      user_id: call.caller?.id ?? 0,
       byte: 0,
       line: 0,
       ...task,
     };
-    const answer = {
+    const operations = [records.toPut(document), ...this.#outdated()];
+    return records.carryOut(call, operations, {
       status: 202,
       headers: ["Location", representation.url(document.id)],
       body: representation.single(representation.write(document)),
-    };
-    const others = [...this.#outdated(), ...remember?.(answer) ?? []];
-    return { ...answer, seq: records.put(document, { others, by }).seq };
+    });
   }
 
   /** What goes for a new task. */
@@ -290,17 +259,6 @@ export class Tasks {
   #get(id: number): Task | undefined {
     const row = this.#on.records.table.get(id);
     return row && taskOf(row);
-  }
-
-  /** The task of a path, where there is one, if the caller may know of it. */
-  #own(call: Call): Task | undefined {
-    const [id = 0] = call.ids;
-    const task = this.#get(id);
-    const { id: user, role } = caller(call);
-    if (task && task.user_id !== user && role !== "admin") {
-      throw new ApiError(40401, `There is no task ${id}.`);
-    }
-    return task;
   }
 
   #wake(): void {
@@ -414,12 +372,13 @@ export class Tasks {
   /** Puts a task with the records that it has come to; returns the sequence. */
   #put(task: Task, documents: readonly Document[]): number {
     const { collection, user_id: by } = task;
-    const others = documents.map((document): Operation => [
+    const put = documents.map((document): Operation => [
       "put",
       collection,
       document,
     ]);
-    return this.#on.records.put(task, { others, by }).seq;
+    const { store, records } = this.#on;
+    return store.apply([records.toPut(task), ...put], by);
   }
 
   #tell(error: unknown): void {
@@ -450,9 +409,4 @@ function isUnfinished({ status }: Task): boolean {
 /** Only this file puts tasks. */
 function taskOf({ document }: Row): Task {
   return document as Task;
-}
-
-function caller({ caller }: Call): Caller {
-  if (caller === undefined) throw new Error("Nobody is signed in");
-  return caller;
 }

@@ -61,7 +61,3 @@ export function userRules(store: Store): Rules {
 
   return { consequences };
 }
-
-/** What users cannot change of themselves: all but the password. */
-export const lockedForOwner = Object.keys(users.properties)
-  .filter((name) => name !== "password");
