@@ -197,18 +197,8 @@ export async function exportCollection(
   const { tables } = await readSoundFolder(folder);
   const table = tables.find(({ name }) => name === collection.name);
   const rows = table?.rows() ?? [];
-  let done = 0;
-  const counted = function* () {
-    for (const row of rows) {
-      done++;
-      yield row;
-    }
-  };
-  const share = () => done / rows.length;
-  const end = process.stdout.isTTY ? () => {} : showProgress(share);
   const representation = new Representation(collection, "");
-  for await (const lines of representation.lines(counted())) await print(lines);
-  end();
+  for await (const text of representation.lines(rows)) await print(text);
 }
 
 /**
@@ -240,23 +230,14 @@ export async function importCollection(
       known.map((name) => [name, recordsOf(store, name)]),
     );
     const work = new Tasks({ store, records, importable, now: Date.now, log });
-    let bytes = 0;
-    const counted = async function* () {
-      for await (const part of lines) {
-        bytes += part.length;
-        yield part;
-      }
-    };
-    await work.receive(operator, counted(), {
+    await work.receive(operator, lines, {
       records: into,
       once: (_hash, carryOut) => carryOut(),
     });
-    const { lastId } = records.table;
-    const task = () => records.table.get(lastId)?.document ?? { id: 0 };
-    const end = showProgress(() => Number(task()["byte"]) / bytes);
+    const { table } = records;
+    const { lastId: id } = table;
     await work.idle();
-    end();
-    return await report(task());
+    return await report(table.get(id)?.document ?? { id });
   } finally {
     await store.close();
   }
@@ -295,24 +276,6 @@ async function report(task: Document): Promise<number> {
       failure ?? "the next start of the server goes on with it"
     }`,
   );
-}
-
-/** Shows on a terminal how much is done, until what it returns is called. */
-function showProgress(share: () => number): () => void {
-  const { stderr } = process;
-  if (!stderr.isTTY) return () => {};
-  const width = 40;
-  const show = () => {
-    const done = Math.min(share() || 0, 1);
-    const bar = "#".repeat(done * width).padEnd(width);
-    stderr.write(`\r[${bar}] ${Math.floor(done * 100)} %`);
-  };
-  const timer = setInterval(show, 200);
-  return () => {
-    clearInterval(timer);
-    show();
-    stderr.write("\n");
-  };
 }
 
 /** The `user` command: `add NAME`, `password NAME`, `list`. */

@@ -1,6 +1,6 @@
 /**
- * The settings: for each its variable, its flag, its default, what it means and
- * what it may be. A flag beats the environment; a bad value stops the start.
+ * The settings: for each its variable, its default, what it means and what it
+ * may be. A flag beats the environment; a bad value stops the start.
  */
 
 import { Buffer } from "node:buffer";
@@ -22,103 +22,154 @@ export interface Base {
   readonly path: string;
 }
 
-/** All settings, understood. */
-export interface Config {
-  readonly host: string;
-  readonly port: number;
-  readonly base: Base;
-  readonly dataDir: string;
-  /** The text of the seed file. */
-  readonly seed: string | undefined;
-  readonly adminPassword: string | undefined;
-  /** The first signs, all verify; undefined: one that is kept in the data folder. */
-  readonly jwtSecrets: readonly string[] | undefined;
-  readonly log: LogLevel;
-  /** Origins whose scripts may read the answers; `*` is any. */
-  readonly corsOrigins: readonly string[];
-  /** Whether a change of a record must have a precondition. */
-  readonly requireIfMatch: boolean;
-}
-
 /** A command line that cannot be carried out; exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** A setting as `help` shows it. */
-interface Setting {
+/** One setting. */
+interface Setting<T> {
   readonly variable: string;
-  readonly flag: string;
-  /** Whether the flag names a file that holds the value. */
-  readonly file?: true;
-  readonly standard: string;
+  /** What names a file that holds the value: the flag alone, or both. */
+  readonly file?: "flag" | "both";
   readonly meaning: string;
+  /** What it may be, in words that follow "must be". */
+  readonly allowed: string;
+  /** The default, and how `help` shows it where that is not the same. */
+  readonly otherwise: T;
+  readonly shown?: string;
+  /** Undefined where the value is not allowed. A method, so that a setting of any `T` is a setting. */
+  parse(value: string): T | undefined;
+}
+
+function setting<T>(setting: Setting<T>): Setting<T> {
+  return setting;
 }
 
 const settings = {
-  host: {
+  host: setting({
     variable: "HOST",
-    flag: "host",
-    standard: "127.0.0.1",
     meaning: "address to listen on",
-  },
-  port: {
+    allowed: "a host name or an IP address",
+    otherwise: "127.0.0.1",
+    parse: (value) => /^[\w.:%-]+$/.test(value) ? value : undefined,
+  }),
+  port: setting({
     variable: "PORT",
-    flag: "port",
-    standard: "3000",
     meaning: "port to listen on; 0 picks a free one",
-  },
-  base: {
+    allowed: "a number from 0 to 65535",
+    otherwise: 3000,
+    parse: (value) =>
+      /^\d{1,5}$/.test(value) && Number(value) <= 65535
+        ? Number(value)
+        : undefined,
+  }),
+  base: setting<Base>({
     variable: "BASE_URL",
-    flag: "base-url",
-    standard: "/",
     meaning: "where the API lives: a path or a whole http(s) address",
-  },
-  dataDir: {
+    allowed:
+      "a path that begins with a slash, or a whole http(s) address, of letters, digits and -._~, without query",
+    otherwise: { origin: "", path: "/" },
+    shown: "/",
+    parse: parseBase,
+  }),
+  dataDir: setting({
     variable: "DATA_DIR",
-    flag: "data-dir",
-    standard: "data/store",
     meaning: "the store's folder, made when missing",
-  },
-  seed: {
+    allowed: "a path",
+    otherwise: "data/store",
+    parse: (value) => value,
+  }),
+  /** The text of the seed file. */
+  seed: setting<string | undefined>({
     variable: "SEED",
-    flag: "seed",
-    standard: "none",
+    file: "both",
     meaning: "JSON file of sample records, loaded into an empty store",
-  },
-  adminPassword: {
+    allowed: "JSON",
+    otherwise: undefined,
+    shown: "none",
+    parse: (value) => value,
+  }),
+  adminPassword: setting<string | undefined>({
     variable: "ADMIN_PASSWORD",
-    flag: "admin-password-file",
-    file: true,
-    standard: "random, printed once",
+    file: "flag",
     meaning: "password of admin, used while there is no user yet",
-  },
-  jwtSecrets: {
+    allowed: password.allowed,
+    otherwise: undefined,
+    shown: "random, printed once",
+    parse: (value) => password.check(value) ? undefined : value,
+  }),
+  /** The first signs, all verify; undefined: one that is kept in the data folder. */
+  jwtSecrets: setting<readonly string[] | undefined>({
     variable: "JWT_SECRET",
-    flag: "jwt-secret-file",
-    file: true,
-    standard: "random, kept in the data folder",
+    file: "flag",
     meaning: "secrets of 32 bytes or more: the first signs, all verify",
-  },
-  log: {
+    allowed:
+      "one or more secrets of at least 32 bytes each, separated by commas (in a file: one a line)",
+    otherwise: undefined,
+    shown: "random, kept in the data folder",
+    parse: (value) =>
+      listOf(value, (secret) => Buffer.byteLength(secret) >= 32),
+  }),
+  log: setting<LogLevel>({
     variable: "LOG",
-    flag: "log",
-    standard: "info",
     meaning: `how much is logged: ${logLevels.join(", ")}`,
-  },
-  corsOrigins: {
+    allowed: `one of ${logLevels.join(", ")}`,
+    otherwise: "info",
+    parse: (value) => logLevels.find((level) => level === value),
+  }),
+  /** Origins whose scripts may read the answers; `*` is any. */
+  corsOrigins: setting<readonly string[]>({
     variable: "CORS_ORIGINS",
-    flag: "cors-origins",
-    standard: "none",
     meaning: "origins whose scripts may read answers, by commas, or *",
-  },
-  requireIfMatch: {
+    allowed: "* or origins such as https://example.com, separated by commas",
+    otherwise: [],
+    shown: "none",
+    parse: (value) =>
+      listOf(value, (origin) =>
+        origin === "*" ||
+        (URL.canParse(origin) && new URL(origin).origin === origin)),
+  }),
+  /** Whether a change of a record must have a precondition. */
+  requireIfMatch: setting({
     variable: "REQUIRE_IF_MATCH",
-    flag: "require-if-match",
-    standard: "0",
     meaning: "1: changing a record takes a precondition such as If-Match",
-  },
-} as const satisfies Record<keyof Config, Setting>;
+    allowed: "0 or 1",
+    otherwise: false,
+    shown: "0",
+    parse: (value) => ({ "0": false, "1": true })[value],
+  }),
+};
+
+/** All settings, understood. */
+export type Config = {
+  readonly [Name in keyof typeof settings]: (typeof settings)[Name]["otherwise"];
+};
+
+function listOf(
+  value: string,
+  isAllowed: (member: string) => boolean,
+): string[] | undefined {
+  const members = value.split(/,|\r?\n/).map((member) => member.trim());
+  return members.every(isAllowed) ? members : undefined;
+}
+
+function parseBase(value: string): Base | undefined {
+  const whole = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
+    .exec(value);
+  const [, origin = "", rest = value] = whole ?? [];
+  if (origin !== "" && !URL.canParse(origin)) return undefined;
+  const path = rest.endsWith("/") ? rest : `${rest}/`;
+  return /^\/(?:(?!\.\.?\/)[\w.~-]+\/)*$/.test(path)
+    ? { origin: origin && new URL(origin).origin, path }
+    : undefined;
+}
+
+/** `BASE_URL` is `base-url`, and `JWT_SECRET`, a file, `jwt-secret-file`. */
+function flagOf({ variable, file }: Setting<unknown>): string {
+  const name = variable.toLowerCase().replaceAll("_", "-");
+  return file === "flag" ? `${name}-file` : name;
+}
 
 /** The words of a command line: its command with arguments, and its flags. */
 export interface CommandLine {
@@ -136,18 +187,15 @@ export function parseCommandLine(
   args: readonly string[],
   others: readonly string[],
 ): CommandLine {
-  const known = Object.values(settings).map(({ flag }): string => flag);
-  const names = [...known, ...others];
+  const names = [...Object.values(settings).map(flagOf), ...others];
+  const string = { type: "string" as const };
   const { tokens } = parseArgs({
     args: [...args],
     options: {
-      ...Object.fromEntries(
-        names.map((name) => [name, { type: "string" as const }]),
-      ),
+      ...Object.fromEntries(names.map((name) => [name, string])),
       help: { type: "boolean", short: "h" },
       version: { type: "boolean" },
     },
-    allowPositionals: true,
     strict: false,
     tokens: true,
   });
@@ -164,38 +212,43 @@ export function parseCommandLine(
       words.unshift(name);
       continue;
     }
-    if (!names.includes(name)) {
-      throw new UsageError(
-        `the flag ${rawName} is not known: allowed are ${
-          names.map((name) => `--${name}`).join(", ")
-        }, --help and --version`,
-      );
-    }
-    if (value === undefined || value === "") {
-      throw new UsageError(`the flag ${rawName} needs a value`);
-    }
-    if (flags.has(name)) {
-      throw new UsageError(`the flag ${rawName} is given twice: give it once`);
-    }
-    flags.set(name, value);
+    const wrong = !names.includes(name)
+      ? `is not known: allowed are ${
+        names.map((name) => `--${name}`).join(", ")
+      }, --help and --version`
+      : !value
+      ? "needs a value"
+      : flags.has(name)
+      ? "is given twice: give it once"
+      : undefined;
+    if (wrong) throw new UsageError(`the flag ${rawName} ${wrong}`);
+    flags.set(name, value ?? "");
   }
   return { words, flags };
 }
 
+type Flags = ReadonlyMap<string, string>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A setting's value, from the flag or the variable, with the name to blame for it. */
-function find(
-  { variable, flag, file }: Setting,
-  flags: ReadonlyMap<string, string>,
+function read<T>(
+  setting: Setting<T>,
+  flags: Flags,
   environment: Environment,
-): { readonly name: string; readonly value: string | undefined } {
+): T {
+  const { variable, file, allowed, otherwise } = setting;
+  const flag = flagOf(setting);
   const given = flags.get(flag);
   const name = given === undefined ? variable : `--${flag}`;
-  if (given === undefined) {
-    return { name, value: environment[variable] || undefined };
-  }
-  return { name, value: file ? readText(name, given) : given };
+  const text = given ?? environment[variable];
+  if (!text) return otherwise;
+  const isFile = file === "both" || (file && given !== undefined);
+  const parsed = setting.parse(isFile ? readText(name, text) : text);
+  if (parsed !== undefined) return parsed;
+  // A secret is not repeated.
+  const shown = file ? "its value" : JSON.stringify(text);
+  throw new UsageError(
+    `${name}: ${shown} is not allowed: it must be ${allowed}`,
+  );
 }
 
 function readText(name: string, file: string): string {
@@ -211,17 +264,9 @@ function readText(name: string, file: string): string {
   }
 }
 
-/**
- * The data folder, which all commands need; no other setting is judged.
- *
- * @throws {UsageError}
- */
-export function readDataDir(
-  flags: ReadonlyMap<string, string>,
-  environment: Environment,
-): string {
-  return find(settings.dataDir, flags, environment).value ??
-    settings.dataDir.standard;
+/** The data folder, which all commands need; no other setting is judged. */
+export function readDataDir(flags: Flags, environment: Environment): string {
+  return read(settings.dataDir, flags, environment);
 }
 
 /**
@@ -229,120 +274,21 @@ export function readDataDir(
  *
  * @throws {UsageError} on the first bad value, with its name and what is allowed
  */
-export function readConfig(
-  flags: ReadonlyMap<string, string>,
-  environment: Environment,
-): Config {
-  const read = <T>(
-    setting: Setting,
-    parse: (value: string) => T | undefined,
-    allowed: string,
-  ): T | undefined => {
-    const { name, value } = find(setting, flags, environment);
-    if (value === undefined) return undefined;
-    const parsed = parse(value);
-    if (parsed !== undefined) return parsed;
-    // A secret is not repeated.
-    const shown = setting.file ? "its value" : JSON.stringify(value);
-    throw new UsageError(
-      `${name}: ${shown} is not allowed: it must be ${allowed}`,
-    );
-  };
-  const seed = find(settings.seed, flags, environment);
-  return {
-    host: read(settings.host, parseHost, "a host name or an IP address") ??
-      settings.host.standard,
-    port: read(settings.port, parsePort, "a number from 0 to 65535") ??
-      Number(settings.port.standard),
-    base: read(
-      settings.base,
-      parseBase,
-      "a path that begins with a slash, or a whole http(s) address, of letters, digits and -._~, without query",
-    ) ?? { origin: "", path: settings.base.standard },
-    dataDir: readDataDir(flags, environment),
-    seed: seed.value && readText(seed.name, seed.value),
-    adminPassword: read(
-      settings.adminPassword,
-      parsePassword,
-      password.allowed,
-    ),
-    jwtSecrets: read(
-      settings.jwtSecrets,
-      parseSecrets,
-      "one or more secrets of at least 32 bytes each, separated by commas (in a file: one a line)",
-    ),
-    log: read(
-      settings.log,
-      (value) => logLevels.find((level) => level === value),
-      `one of ${logLevels.join(", ")}`,
-    ) ?? settings.log.standard,
-    corsOrigins: read(
-      settings.corsOrigins,
-      parseOrigins,
-      "* or origins such as https://example.com, separated by commas",
-    ) ?? [],
-    requireIfMatch: read(
-      settings.requireIfMatch,
-      (value) => value === "1" ? true : value === "0" ? false : undefined,
-      "0 or 1",
-    ) ?? false,
-  };
-}
-
-function parseHost(value: string): string | undefined {
-  return /^[\w.:%-]+$/.test(value) ? value : undefined;
-}
-
-function parsePort(value: string): number | undefined {
-  return /^\d{1,5}$/.test(value) && Number(value) <= 65535
-    ? Number(value)
-    : undefined;
-}
-
-function parseBase(value: string): Base | undefined {
-  const whole = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
-    .exec(value);
-  const origin = whole?.[1] ?? "";
-  if (origin !== "" && !URL.canParse(origin)) return undefined;
-  const rest = whole?.[2] ?? value;
-  const path = rest.endsWith("/") ? rest : `${rest}/`;
-  const segments = path.split("/").slice(1, -1);
-  const plain = segments.every((segment) =>
-    /^[\w.~-]+$/.test(segment) && !/^\.\.?$/.test(segment)
-  );
-  return path.startsWith("/") && plain
-    ? { origin: origin && new URL(origin).origin, path }
-    : undefined;
-}
-
-function parseOrigins(value: string): string[] | undefined {
-  const origins = value.split(",").map((origin) => origin.trim());
-  const known = origins.every((origin) =>
-    origin === "*" ||
-    (URL.canParse(origin) && new URL(origin).origin === origin)
-  );
-  return known ? origins : undefined;
-}
-
-function parsePassword(value: string): string | undefined {
-  return password.check(value) === undefined ? value : undefined;
-}
-
-function parseSecrets(value: string): string[] | undefined {
-  const secrets = value.split(/,|\r?\n/).map((secret) => secret.trim());
-  return secrets.every((secret) => Buffer.byteLength(secret) >= 32)
-    ? secrets
-    : undefined;
+export function readConfig(flags: Flags, environment: Environment): Config {
+  const values = Object.entries(settings).map(([name, setting]) => [
+    name,
+    read<unknown>(setting, flags, environment),
+  ]);
+  return Object.fromEntries(values);
 }
 
 /** All settings as lines of `help`. */
 export function describeSettings(): string {
-  return Object.values(settings).map((
-    { variable, flag, meaning, standard, ...rest },
-  ) => {
-    const value = "file" in rest ? "FILE" : "VALUE";
-    return `  ${`--${flag} ${value}`.padEnd(28)}${meaning}\n${
+  return Object.values(settings).map((setting) => {
+    const { file, variable, meaning, otherwise, shown = otherwise } = setting;
+    const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
+    return `  ${flag.padEnd(28)}${meaning}\n${
       "".padEnd(30)
-    }variable ${variable}, default: ${standard}\n`;
+    }variable ${variable}, default: ${shown}\n`;
   }).join("");
 }
