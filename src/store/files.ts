@@ -297,12 +297,3 @@ export async function* readLines(
     yield lines;
   }
 }
-
-/** The bytes of successive lines of one part, with what is between them. */
-export function joinLines(lines: readonly Line[]): Buffer {
-  const [first, last] = [lines[0], lines.at(-1)];
-  if (first === undefined || last === undefined) return Buffer.alloc(0);
-  const { buffer, byteOffset } = first.bytes;
-  const length = last.byte + last.bytes.length - first.byte;
-  return Buffer.from(buffer, byteOffset, length);
-}

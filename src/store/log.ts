@@ -48,6 +48,8 @@ export interface LogHeader extends LogStart {
   /** Random, in hexadecimal; goes into the CRC of all other lines. */
   readonly salt: string;
   readonly at: string;
+  /** Of a snapshot: of each table the highest id and the last sequence. */
+  readonly last?: Readonly<Record<string, readonly [id: number, seq: number]>>;
 }
 
 /** A transaction as it waits to be written. */
@@ -99,6 +101,14 @@ export function encodeLine(rest: string, seed = 0): Buffer {
   return into;
 }
 
+/** The first line, and where the CRC of all others begins. */
+export function encodeHeader(
+  header: Omit<LogHeader, "format">,
+): { readonly line: Buffer; readonly seed: number } {
+  const text = JSON.stringify({ format, ...header }).slice(1);
+  return { line: encodeLine(text), seed: crc32(header.salt) };
+}
+
 /** Writes transactions into a buffer that is large enough; returns the length. */
 export function encodeEntries(
   into: Buffer,
@@ -131,6 +141,8 @@ export class LogScan {
   /** Where the good part ends. */
   end = 0;
   size = 0;
+  /** How many lines of records there were. */
+  parts = 0;
   sealed = false;
   /** The last good line lacks only its newline. */
   unended = false;
@@ -144,16 +156,18 @@ export class LogScan {
   highest = 0;
 }
 
-/** Takes the transactions of a log, in order. */
-export type Apply = (
-  operations: readonly Operation[],
-  seq: number,
-) => void;
+/** Takes the good lines of a log, in order, with their sequence. */
+export type Apply = (line: Parsed, seq: number) => void;
 
-interface Parsed {
+/** A line behind the header: a transaction, some records, or the end. */
+export interface Parsed {
   readonly seq?: number;
   readonly dur?: number;
   readonly tx?: readonly Operation[];
+  readonly of?: string;
+  readonly rows?: readonly Document[];
+  /** Of a line of records its number; of the end how many there are. */
+  readonly parts?: number;
   readonly seal?: number;
 }
 
@@ -170,11 +184,18 @@ export async function scanLog(
   };
   const judge = (line: Line): string | undefined => {
     const parsed = JSON.parse(line.bytes.toString()) as Parsed;
-    const { seq, seal, tx } = parsed;
+    const { seq, seal, tx, rows, parts } = parsed;
+    if (rows !== undefined) {
+      // What a damaged snapshot has behind the damage can be saved.
+      if (!scan.sealed) apply(parsed, scan.seq);
+      const good = parts === ++scan.parts && !scan.sealed;
+      return good ? undefined : `it is not part ${scan.parts}`;
+    }
     const last = seq ?? seal;
     if (last === undefined || (seal === undefined) === (tx === undefined)) {
       throw unknown(name, `line ${line.line} is of a kind`);
     }
+    if (scan.parts !== (parts ?? 0)) return `it is not behind part ${parts}`;
     const before = scan.highest;
     scan.highest = Math.max(scan.highest, last);
     const expected = tx === undefined ? scan.seq : scan.seq + 1;
@@ -187,7 +208,7 @@ export async function scanLog(
       return beyond ? undefined : `its sequence is ${last}, not ${expected}`;
     }
     if (tx === undefined) scan.sealed = true;
-    else apply(tx, last);
+    else apply(parsed, last);
     scan.seq = last;
     scan.end = line.byte + line.bytes.length + (line.ended ? 1 : 0);
     scan.unended = !line.ended;

@@ -10,7 +10,6 @@
 
 import { Buffer } from "node:buffer";
 import { dirname, join } from "node:path";
-import { crc32 } from "node:zlib";
 import {
   copyBytes,
   type FileSystem,
@@ -19,7 +18,7 @@ import {
   writeAll,
   writeWhole,
 } from "./files.ts";
-import { encodeLine, format, type LogStart } from "./log.ts";
+import { encodeHeader, format, formatTime, type LogStart } from "./log.ts";
 import { type State, writeSnapshot } from "./snapshot.ts";
 import { generationOf, names, type Survey } from "./survey.ts";
 
@@ -87,19 +86,17 @@ export async function prepareLog(
   const { files, folder } = place;
   const path = join(folder, names.log(start.generation));
   const draft = `${path}.tmp`;
-  const salt = randomName(place);
-  const at = new Date(place.now()).toISOString();
   const { store, generation, seq } = start;
-  const header = encodeLine(
-    JSON.stringify({ format, store, generation, salt, seq, at }).slice(1),
-  );
+  const salt = randomName(place);
+  const at = formatTime(place.now());
+  const header = encodeHeader({ store, generation, salt, seq, at });
   const file = await files.open(draft, "create");
   const discard = async () => {
     await file.close().catch(() => {});
     await files.remove(draft).catch(() => {});
   };
   try {
-    await writeAll(file, header, 0);
+    await writeAll(file, header.line, 0);
     await file.datasync();
   } catch (error) {
     await discard();
@@ -114,20 +111,21 @@ export async function prepareLog(
       throw error;
     }
   };
-  const seed = crc32(salt);
-  return { file, generation, seed, offset: header.length, publish, discard };
+  const { seed, line: { length: offset } } = header;
+  return { file, generation, seed, offset, publish, discard };
 }
 
 /** Writes a snapshot whole; returns its length. */
 export async function saveSnapshot(
-  { files, folder, now }: Place,
+  place: Place,
   state: State,
 ): Promise<number> {
+  const { files, folder, now } = place;
   const path = join(folder, names.snapshot(state.generation));
-  const at = new Date(now()).toISOString();
+  const more = { at: formatTime(now()), salt: randomName(place) };
   let length = 0;
   await writeWhole(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...state, at });
+    length = await writeSnapshot(file, { ...state, ...more });
   });
   return length;
 }

@@ -35,7 +35,6 @@ import {
   unknown,
 } from "./log.ts";
 import { type Mark, readMark } from "./mark.ts";
-import { scanSnapshot } from "./snapshot.ts";
 import {
   makeTables,
   obtain,
@@ -47,13 +46,13 @@ import {
 export const names = {
   meta: "meta.json",
   log: (generation: number): string => `wal-${generation}.jsonl`,
-  snapshot: (generation: number): string => `snapshot-${generation}.json`,
+  snapshot: (generation: number): string => `snapshot-${generation}.jsonl`,
 };
 
 /** The generation of a log or snapshot, by its file's name. */
 export function generationOf(name: string): number | undefined {
-  const found = /^(?:wal-(\d+)\.jsonl|snapshot-(\d+)\.json)$/.exec(name);
-  return found === null ? undefined : Number(found[1] ?? found[2]);
+  const found = /^(?:wal|snapshot)-(\d+)\.jsonl$/.exec(name);
+  return found === null ? undefined : Number(found[1]);
 }
 
 /** The generations of all snapshots or logs among some names, ascending. */
@@ -100,8 +99,6 @@ export interface SurveyOptions {
   readonly salvage?: number;
 }
 
-type Use<Result> = (file: OpenFile, name: string) => Promise<Result>;
-
 /** Reads a data folder without changing anything in it. */
 export async function surveyFolder(
   folder: string,
@@ -121,10 +118,14 @@ export async function surveyFolder(
     throw damaged(folder, fault, survey.seq);
   };
 
-  const scan = <Result>(name: string, use: Use<Result>) => {
+  const readLog = (
+    name: string,
+    apply: Apply = () => {},
+  ): Promise<LogScan> => {
     if (!present.has(name)) return refuse(whole(name, "it is missing"));
     read.add(name);
-    return withFile(files, join(folder, name), (file) => use(file, name))
+    const scan = (file: OpenFile) => scanLog(file, name, apply);
+    return withFile(files, join(folder, name), scan)
       .catch((error) => unreadable(name, error));
   };
   /** A file that cannot be read is damaged; one that has gone may be looked for again. */
@@ -135,13 +136,6 @@ export async function surveyFolder(
     const byte = error instanceof ReadError ? error.byte : 0;
     return refuse({ file, byte, line: 0, message: errorText(error) });
   };
-  const readLog = (generation: number, apply: Apply) =>
-    scan(names.log(generation), (file, name) => scanLog(file, name, apply));
-  const readSnapshot = (generation: number, tables: Tables) =>
-    scan(
-      names.snapshot(generation),
-      (file, name) => scanSnapshot(file, name, tables),
-    );
 
   /** Whether what a file says of itself continues what was read so far. */
   const fits = (start: LogStart, generation: number, seq: number) => {
@@ -161,7 +155,7 @@ export async function surveyFolder(
       const marked = survey.mark !== undefined && survey.mark.seq > 0;
       if (survey.generation === 0 && !marked) return;
       // The first log is made before: one without a transaction is no store.
-      const first = survey.generation === 1 ? await readLog(1, () => {}) : null;
+      const first = survey.generation === 1 ? await readLog(names.log(1)) : null;
       if (
         first?.header !== undefined && first.size === first.end &&
         first.seq === 0 && !marked
@@ -187,28 +181,36 @@ export async function surveyFolder(
     survey.tables = makeTables(options.tables);
     survey.log = survey.torn = undefined;
     let last: LogScan | undefined;
+    const { salvage } = options;
+    const { tables } = survey;
     if (base > 0) {
-      const { head, size, faults } = await readSnapshot(base, survey.tables);
+      const name = names.snapshot(base);
+      const { header, size, faults } = await readLog(name, ({ of, rows }, seq) => {
+        const table = obtain(tables, of ?? "");
+        for (const document of rows ?? []) table.load(document, seq);
+      }).then((scan) => sound(name, scan));
       survey.faults.push(...faults);
       const [fault] = faults;
-      if (fault !== undefined && options.salvage === undefined) refuse(fault);
-      if (head === undefined || !fits(head, base, head.seq)) {
-        const name = names.snapshot(base);
+      if (fault !== undefined && salvage === undefined) refuse(fault);
+      if (header === undefined || !fits(header, base, header.seq)) {
         return refuse(whole(name, "it is of another store or generation"));
       }
-      survey.seq = head.seq;
+      for (const [each, last] of Object.entries(header.last ?? {})) {
+        obtain(tables, each).raise(...last);
+      }
+      survey.seq = header.seq;
       survey.baseBytes = size;
     }
     for (let each = Math.max(base, 1); each <= survey.generation; each++) {
-      const apply: Apply = (operations, seq) => {
-        for (const [kind, name, target] of operations) {
-          const table = obtain(survey.tables, name);
+      const name = names.log(each);
+      last = survey.log = await readLog(name, ({ tx = [] }, seq) => {
+        for (const [kind, of, target] of tx) {
+          const table = obtain(tables, of);
           if (kind === "put") table.put(target, seq);
           else if (kind === "del") table.delete(target, seq);
-          else throw unknown(names.log(each), `operation "${kind}" is one`);
+          else throw unknown(name, `operation "${kind}" is one`);
         }
-      };
-      last = survey.log = await readLog(each, apply);
+      });
       judge(each, last);
     }
     if (last === undefined) {
@@ -226,7 +228,8 @@ export async function surveyFolder(
   /** The rules of the head of this file; rule 3 is kept by the scan itself. */
   const judge = (generation: number, log: LogScan) => {
     const file = names.log(generation);
-    const { header, faults: [fault] } = log;
+    const last = generation === survey.generation;
+    const { header, faults: [fault] } = last ? log : sound(file, log);
     if (header === undefined) {
       return refuse(fault ?? whole(file, "it has no header"));
     }
@@ -234,12 +237,9 @@ export async function surveyFolder(
       refuse(whole(file, "its header does not continue what is before it"));
     }
     survey.seq = log.seq;
-    const last = generation === survey.generation;
     const known = Math.max(log.proven, marked());
-    if (fault === undefined) {
-      if (last || log.sealed) return;
-      refuse(unsealed(file, log.end));
-    } else if (last && !log.sealed && log.torn && known <= log.seq) {
+    if (fault === undefined) return;
+    if (last && !log.sealed && log.torn && known <= log.seq) {
       survey.torn = fault;
     } else {
       survey.faults.push(...log.faults);
@@ -248,18 +248,11 @@ export async function surveyFolder(
   };
 
   /** Looks for faults in a file from which the state does not come. */
-  const readSpare = async (file: string, generation: number) => {
-    if (file === names.snapshot(generation)) {
-      const { faults } = await readSnapshot(generation, new Map());
-      survey.faults.push(...faults);
-      return;
-    }
-    const { faults, sealed, end } = await readLog(generation, () => {});
+  const readSpare = async (file: string) => {
+    const scan = await readLog(file);
+    const last = file === names.log(survey.generation);
+    const { faults } = last ? scan : sound(file, scan);
     survey.faults.push(...faults);
-    const last = generation === survey.generation;
-    if (faults.length === 0 && !sealed && !last) {
-      survey.faults.push(unsealed(file, end));
-    }
   };
 
   const attempt = async (work: () => Promise<void>) => {
@@ -291,9 +284,8 @@ export async function surveyFolder(
   }
   survey.refusal ??= first;
   for (const file of options.thorough ? present : []) {
-    const generation = generationOf(file);
-    if (generation === undefined || read.has(file)) continue;
-    const error = await attempt(() => readSpare(file, generation));
+    if (generationOf(file) === undefined || read.has(file)) continue;
+    const error = await attempt(() => readSpare(file));
     if (error !== undefined) survey.faults.push(whole(file, error.message));
   }
   return survey;
@@ -311,10 +303,13 @@ function damaged(folder: string, fault: Fault, seq: number): StoreError {
   );
 }
 
-/** Only a log that ends with a seal may have a successor. */
-function unsealed(file: string, byte: number): Fault {
-  const message = "it ends without a seal, though another log follows";
-  return { file, byte, line: 0, message };
+/** What must end with a seal: a snapshot, and a log that has a successor. */
+function sound(file: string, scan: LogScan): LogScan {
+  if (scan.faults.length === 0 && !scan.sealed) {
+    const message = "it ends without a seal, though another log follows";
+    scan.faults.push({ file, byte: scan.end, line: 0, message });
+  }
+  return scan;
 }
 
 /** A fault of a whole file. */

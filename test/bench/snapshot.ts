@@ -112,7 +112,7 @@ try {
     }
   });
   const from = performance.now();
-  while (!existsSync(join(folder, "snapshot-2.json"))) {
+  while (!existsSync(join(folder, "snapshot-2.jsonl"))) {
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   const took = (performance.now() - from) / 1000;

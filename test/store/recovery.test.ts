@@ -114,16 +114,16 @@ test("a damaged snapshot is passed over when the logs since the one before are w
     await store.checkpoint();
     await store.close();
   }
-  const path = join(folder, "snapshot-3.json");
+  const path = join(folder, "snapshot-3.jsonl");
   const bytes = await readFile(path);
   bytes.set(Buffer.from("X"), bytes.indexOf("Zoo 2"));
   await writeFile(path, bytes);
-  assert.equal((await readStore(folder)).faults[0]?.file, "snapshot-3.json");
+  assert.equal((await readStore(folder)).faults[0]?.file, "snapshot-3.jsonl");
   const before = await contents(folder);
   const store = await openFor(t, folder);
   assert.equal(store.table("zoos").size, 5);
   assert.equal(store.table("zoos").get(2)?.document["name"], "Zoo 2");
-  assert.match(store.notices.join(), /snapshot-3\.json is damaged/);
+  assert.match(store.notices.join(), /snapshot-3\.jsonl is damaged/);
   await store.checkpoint();
   await store.close();
   assert.equal((await openFor(t, folder)).notices.length, 0);

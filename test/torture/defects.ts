@@ -207,7 +207,7 @@ export const defects: Readonly<Record<string, Defect>> = {
   },
   "skips the fsync of the snapshot": {
     files: without(/^snapshot-/),
-    caught: /snapshot-\d+\.json is damaged/,
+    caught: /snapshot-\d+\.jsonl is damaged/,
   },
   "skips the fsync of the folder": {
     files: (files) => ({

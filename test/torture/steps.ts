@@ -104,7 +104,7 @@ export async function fullStarts(
   let renamed = false;
   disk.fate = ({ kind, name }) => {
     if (renamed) disk.kill();
-    renamed ||= kind === "rename" && name === "snapshot-3.json.tmp";
+    renamed ||= kind === "rename" && name === "snapshot-3.jsonl.tmp";
     return undefined;
   };
   await Promise.all([store.checkpoint().catch(() => {}), round()]);
@@ -122,7 +122,7 @@ export async function fullStarts(
       });
       ended = next.steps < number;
       const names = [...next.contents().keys()];
-      if (ended && names.includes("snapshot-2.json")) {
+      if (ended && names.includes("snapshot-2.jsonl")) {
         throw new Error("nothing had to give way");
       }
       next.kill();
