@@ -8,7 +8,7 @@
 
 import type { Document, Json, Row } from "./row.ts";
 import { type Bound, type Column, RowOrder } from "./row-order.ts";
-import { Pile, sort } from "./sorting.ts";
+import { sort } from "./sorting.ts";
 
 /** How many entries a node has at most: a balance of moving and searching. */
 const most = 64;
@@ -95,24 +95,26 @@ export class OrderedIndex implements Order {
    * by one. It yields after each little while. A row may come twice.
    */
   *fill(rows: Iterable<Row>): Generator<undefined> {
-    const found = new Pile(this.#order);
+    const found: Row[] = [];
     let count = 0;
     for (const row of rows) {
-      const fits = this.#where?.(row.document) ?? true;
-      if (fits) found.add(this.#order.entryOf(row));
+      if (this.#where?.(row.document) ?? true) found.push(row);
       if (++count % chunk === 0) yield;
     }
     let nodes: Node[] = [];
-    const rest: Row[] = [];
-    for (const part of sort(found)) {
-      for (const { row } of part) {
-        if (rest.at(-1)?.document.id !== row.document.id) rest.push(row);
+    let leaf: Row[] = [];
+    let last: Row | undefined;
+    for (const at of yield* sort(found, this.#order)) {
+      const row = found[at];
+      if (row === undefined || row.document.id === last?.document.id) continue;
+      if (leaf.length === most) {
+        nodes.push(new Node(leaf));
+        leaf = [];
+        yield;
       }
-      // Not all: the last is what the next is compared with.
-      while (rest.length > most) nodes.push(new Node(rest.splice(0, most)));
-      yield;
+      leaf.push(last = row);
     }
-    nodes.push(new Node(rest));
+    nodes.push(new Node(leaf));
     while (nodes.length > 1) {
       const below = nodes;
       const branches = Math.ceil(below.length / most);

@@ -16,12 +16,6 @@ export interface Bound {
   readonly id: number;
 }
 
-/** A row with what decides its place nearly always. */
-export interface Entry {
-  readonly row: Row;
-  readonly key: Json;
-}
-
 /** The order of rows by some columns, then by id. */
 export class RowOrder {
   readonly #columns: readonly Column[];
@@ -48,25 +42,23 @@ export class RowOrder {
     return document.id - id;
   }
 
-  /** A row with its key, to be sorted. */
-  entryOf(row: Row): Entry {
-    const { document } = row;
+  /** What decides a row's place nearly always, to sort it by. */
+  keyOf({ document }: Row): Json {
     const [column] = this.#columns;
     const key = column === undefined ? document.id : valueOf(document, column);
-    return { row, key: typeof key === "string" ? sortable(key) : key };
+    return typeof key === "string" ? sortable(key) : key;
   }
 
-  /** The order of two entries. */
-  compare(one: Entry, other: Entry): number {
-    const { key } = one;
-    if (key !== other.key) {
-      if (typeof key === "string" && typeof other.key === "string") {
-        return key < other.key ? -1 : 1; // twice as fast as compareCodePoints
+  /** The order of two rows, with their keys. */
+  compare(key: Json, other: Json, row: Row, another: Row): number {
+    if (key !== other) {
+      if (typeof key === "string" && typeof other === "string") {
+        return key < other ? -1 : 1; // twice as fast as compareCodePoints
       }
-      const order = compareValues(key, other.key);
+      const order = compareValues(key, other);
       if (order !== 0) return order;
     }
-    return this.#compareRest(one.row.document, other.row.document);
+    return this.#compareRest(row.document, another.document);
   }
 
   #compareRest(one: Document, other: Document): number {

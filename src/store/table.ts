@@ -60,66 +60,50 @@ class StoredRow implements Row {
   }
 }
 
-/** How many rows with one key are kept as a list. */
-const mostListed = 4096;
-
-/**
- * The rows with one key. One stands for itself, so that a unique property costs
- * no list for each record; some are a list by ascending id, which takes a
- * quarter of the time and the memory of a map; of very many a list would be slow
- * to change.
- */
-type Group = Row | Row[] | Map<number, Row>;
-
+/** The rows by one property. */
 class Index {
   readonly property: string;
   readonly #keyOf: KeyOf;
-  readonly #groups = new Map<string | number, Group>();
+  /** One row stands for itself, so that a unique property costs no list for each record; some are by ascending id. */
+  readonly #groups = new Map<string | number, Row | Row[]>();
 
   constructor(property: string, keyOf: KeyOf) {
     this.property = property;
     this.#keyOf = keyOf;
   }
 
-  /** The rows of this moment, or as they are when they are looked at. */
-  find(key: string | number): Iterable<Row> {
-    const group = this.#groups.get(key);
-    if (group === undefined) return [];
-    if (group instanceof Map) return group.values();
+  /** The rows of this moment. */
+  find(key: string | number): readonly Row[] {
+    const group = this.#groups.get(key) ?? [];
     return Array.isArray(group) ? group.slice() : [group];
   }
 
   count(key: string | number): number {
-    const group = this.#groups.get(key);
-    if (group === undefined) return 0;
-    if (group instanceof Map) return group.size;
+    const group = this.#groups.get(key) ?? [];
     return Array.isArray(group) ? group.length : 1;
   }
 
   move(before: Row | undefined, after: Row | undefined): void {
-    const from = this.#key(before);
-    const to = this.#key(after);
-    if (before && from !== null && from !== to) this.#remove(from, before);
-    if (after && to !== null) this.#add(to, after);
+    const from = this.#keyFor(before);
+    const to = this.#keyFor(after);
+    if (before !== undefined && from !== null && from !== to) {
+      this.#remove(from, before);
+    }
+    if (after !== undefined && to !== null) this.#put(to, after);
   }
 
-  #key(row: Row | undefined): string | number | null {
-    return row === undefined
-      ? null
-      : this.#keyOf(row.document[this.property] ?? null);
+  #keyFor(row: Row | undefined): string | number | null {
+    const value = row?.document[this.property];
+    return value === undefined ? null : this.#keyOf(value);
   }
 
-  #add(key: string | number, row: Row): void {
+  /** Puts a row in its place, or in that of an earlier version of itself. */
+  #put(key: string | number, row: Row): void {
     const { id } = row.document;
     const group = this.#groups.get(key);
-    if (group instanceof Map) {
-      group.set(id, row);
-    } else if (Array.isArray(group)) {
+    if (Array.isArray(group)) {
       const at = placeOf(group, id);
-      const replaced = group[at]?.document.id === id ? 1 : 0;
-      if (at === group.length) group.push(row);
-      else group.splice(at, replaced, row);
-      if (group.length > mostListed) this.#groups.set(key, mapOf(group));
+      group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
     } else if (group === undefined || group.document.id === id) {
       this.#groups.set(key, row);
     } else {
@@ -133,14 +117,10 @@ class Index {
     if (Array.isArray(group)) {
       const at = placeOf(group, id);
       if (group[at]?.document.id === id) group.splice(at, 1);
-    } else if (group instanceof Map) group.delete(id);
-    else if (group?.document.id === id) this.#groups.delete(key);
-    if (this.count(key) === 0) this.#groups.delete(key);
+      if (group.length > 0) return;
+    } else if (group?.document.id !== id) return;
+    this.#groups.delete(key);
   }
-}
-
-function mapOf(rows: readonly Row[]): Map<number, Row> {
-  return new Map(rows.map((row) => [row.document.id, row]));
 }
 
 /** Where a row is in a list by ascending id, or where it goes. */
