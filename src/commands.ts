@@ -326,7 +326,7 @@ async function listUsers(folder: string): Promise<void> {
 }
 
 /** The records of a collection, with the rules that hold for them over HTTP. */
-function recordsOf(store: Store, name: string): Records {
+export function recordsOf(store: Store, name: string): Records {
   const derived = deriveCollections(collections, [users, tasks]);
   const context: Context = {
     store,

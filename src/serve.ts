@@ -2,16 +2,21 @@
 
 import { randomBytes } from "node:crypto";
 import process from "node:process";
-import { isEmpty, planSeed, SeedError } from "./api/seed.ts";
+import { loadSeed, SeedError } from "./api/seed.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { keptSecret } from "./secret.ts";
 import { collections } from "./collections.ts";
-import { CommandError, createUser, openDataFolder } from "./commands.ts";
+import {
+  CommandError,
+  createUser,
+  openDataFolder,
+  recordsOf,
+} from "./commands.ts";
 import type { Config } from "./config.ts";
 import { listen, type Listener } from "./http/server.ts";
 import { announce, createLog } from "./log.ts";
-import type { Operation, Store } from "./store/store.ts";
+import type { Store } from "./store/store.ts";
 
 /** How long requests under way may take once the server is told to stop, in ms. */
 const grace = 10_000;
@@ -60,26 +65,26 @@ export async function serve(config: Config): Promise<void> {
   log("info", "stopped");
 }
 
-/** The first user and the sample records of a new store; a bad seed leaves it without either. */
-async function prepare(store: Store, config: Config): Promise<void> {
-  const records = planRecords(store, config);
-  if (store.table("users").size === 0) await createAdmin(store, config);
-  if (records.length > 0) await store.commit(records, 0);
-}
-
-function planRecords(store: Store, { seed }: Config): readonly Operation[] {
-  if (seed === undefined || !isEmpty(store, collections)) return [];
+/** The sample records and the first user of a new store; a bad seed leaves it without either. */
+async function prepare(store: Store, { seed, ...config }: Config): Promise<void> {
+  const all = new Map(
+    collections.map(({ name }) => [name, recordsOf(store, name)]),
+  );
+  const used = [...all.values()].some(({ table }) => table.lastId > 0);
   try {
-    return planSeed(seed, collections, new Date().toISOString());
+    if (seed !== undefined && !used) {
+      await store.settled(loadSeed(store, seed, all));
+    }
   } catch (error) {
     if (!(error instanceof SeedError)) throw error;
     throw new CommandError(`cannot load the seed: ${error.message}`);
   }
+  if (store.table("users").size === 0) await createAdmin(store, config);
 }
 
 async function createAdmin(
   store: Store,
-  { adminPassword }: Config,
+  { adminPassword }: Pick<Config, "adminPassword">,
 ): Promise<void> {
   const username = "admin";
   const password = adminPassword ?? randomBytes(15).toString("base64url");

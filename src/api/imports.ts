@@ -7,8 +7,7 @@
 import { performance } from "node:perf_hooks";
 import { ApiError, type FieldError } from "../http/errors.ts";
 import { parseJsonObject } from "../http/json.ts";
-import type { Document, SpoolLine } from "../store/store.ts";
-import { foldText } from "./declaration.ts";
+import type { Operation, SpoolLine } from "../store/store.ts";
 import { identifier, type Json } from "./properties.ts";
 import type { Records } from "./records.ts";
 import type { Body } from "./validation.ts";
@@ -26,12 +25,15 @@ export interface Progress {
   readonly errors: readonly Json[];
 }
 
-/** What becomes of some lines. */
-export interface Batch {
-  readonly documents: readonly Document[];
-  readonly progress: Progress;
-  /** How many of the lines it came to. */
-  readonly used: number;
+/** Where the lines go. */
+interface Into {
+  readonly records: Records;
+  /** The values that the address gives. */
+  readonly given: Readonly<Record<string, Json>>;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** Makes a record part of the transaction. */
+  readonly apply: (operation: Operation) => void;
 }
 
 /** How long judging a batch may take, in ms; writing it takes about as long again. */
@@ -51,23 +53,15 @@ const longestErrors = 1 << 17; // characters
 const id = identifier();
 
 /**
- * Plans the records of the next lines, as far as it gets in a slice of time. It
- * must be written in the same turn: it is right for the records of this moment.
+ * Makes records of the next lines, as far as it gets in a slice of time.
+ *
+ * @returns how far it has come, and how many of the lines it came to
  */
-export function planBatch(
+export function importBatch(
   lines: readonly SpoolLine[],
-  { records, given, progress, now }: {
-    readonly records: Records;
-    /** The values that the address gives. */
-    readonly given: Readonly<Record<string, Json>>;
-    readonly progress: Progress;
-    /** Milliseconds since 1970. */
-    readonly now: number;
-  },
-): Batch {
-  const stage = new Stage(records, given, now);
-  let { errors } = progress;
-  let { byte, line, rejected, lines: count } = progress;
+  { progress, ...into }: Into & { readonly progress: Progress },
+): { readonly progress: Progress; readonly used: number } {
+  let { byte, line, lines: count, imported, rejected, errors } = progress;
   let used = 0;
   const until = performance.now() + sliceTime;
   for (const { bytes, next } of lines) {
@@ -77,18 +71,18 @@ export function planBatch(
     byte = next;
     if (bytes?.every(isBlank)) continue;
     count++;
-    const wrong = stage.add(bytes);
-    if (wrong.length === 0) continue;
+    const wrong = importLine(bytes, into);
+    if (wrong.length === 0) {
+      imported++;
+      continue;
+    }
     rejected++;
     if (errors.length >= mostErrors) continue;
     const told = wrong.slice(0, mostErrorsOfLine).map((each) => ({ ...each }));
     const more = [...errors, { line, errors: told }];
     if (JSON.stringify(more).length <= longestErrors) errors = more;
   }
-  const { documents } = stage;
-  const imported = progress.imported + documents.length;
   return {
-    documents,
     progress: { byte, line, lines: count, imported, rejected, errors },
     used,
   };
@@ -99,103 +93,71 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** Records that are not in their table yet, so that each line finds those before. */
-class Stage {
-  readonly documents: Document[] = [];
-  readonly #records: Records;
-  readonly #given: Readonly<Record<string, Json>>;
-  readonly #now: number;
-  readonly #taken = new Set<string>();
-  #lastId: number;
-
-  constructor(
-    records: Records,
-    given: Readonly<Record<string, Json>>,
-    now: number,
-  ) {
-    this.#records = records;
-    this.#given = given;
-    this.#now = now;
-    this.#lastId = records.table.lastId;
+/** Makes the record of a line, or tells what is wrong with it. */
+function importLine(
+  bytes: Uint8Array | undefined,
+  { records, given, now, apply }: Into,
+): readonly FieldError[] {
+  if (bytes === undefined) {
+    return [wrong("length", `The line is longer than ${longestLine} bytes.`)];
   }
-
-  /** Adds the record of a line, or tells what is wrong with it. */
-  add(bytes: Uint8Array | undefined): readonly FieldError[] {
-    if (bytes === undefined) {
-      return [wrong("length", `The line is longer than ${longestLine} bytes.`)];
-    }
-    let body: Body;
-    try {
-      body = parseJsonObject(bytes, "line");
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      return [wrong(error.code === 40002 ? "type" : "format", error.message)];
-    }
-    const own = this.#judgeId(body);
-    try {
-      const draft = this.#records.draft(body, {
-        given: this.#given,
-        id: this.#lastId + 1,
-        taken: ({ name }, value) => this.#taken.has(keyOf(name, value)),
-      });
-      if (own.length === 0) this.#keep({ ...draft, ...this.#kept(body) });
-      return own;
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      return [...own, ...error.errors ?? []];
-    }
+  let body: Body;
+  try {
+    body = parseJsonObject(bytes, "line");
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return [wrong(error.code === 40002 ? "type" : "format", error.message)];
   }
-
-  #keep(document: Document): void {
-    this.documents.push(document);
-    this.#lastId = document.id;
-    for (const { name, unique } of this.#records.collection.properties) {
-      const value = document[name] ?? null;
-      if (unique && value !== null) this.#taken.add(keyOf(name, value));
-    }
+  const last = records.table.lastId;
+  const own = judgeId(body, last);
+  try {
+    const draft = records.draft(body, { given, id: last + 1 });
+    if (own.length > 0) return own;
+    apply(records.toPut({ ...draft, ...keptOf(body, now) }));
+    return [];
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return [...own, ...error.errors ?? []];
   }
+}
 
-  /** An id was never given before if it is above all that were. */
-  #judgeId(body: Body): FieldError[] {
-    const last = this.#lastId;
-    const sent = Object.hasOwn(body, "id") ? body["id"] : last + 1;
-    const failure = id.check(sent);
-    const code = failure?.code ??
-      (Number(sent) <= last
-        ? "unique"
-        : Number(sent) > Math.max(highestId, last + 1)
-        ? "range"
-        : undefined);
-    if (code === undefined) return [];
-    const reason = failure?.reason ?? `is ${sent}`;
-    const message =
-      `"id" ${reason}: it must be ${id.allowed}, above ${last}, the highest ever given, and at most 2^52; or leave it out.`;
-    return [{ field: "id", code, message }];
-  }
+/** An id was never given before if it is above all that were. */
+function judgeId(body: Body, last: number): FieldError[] {
+  const sent = Object.hasOwn(body, "id") ? body["id"] : last + 1;
+  const failure = id.check(sent);
+  const code = failure?.code ??
+    (Number(sent) <= last
+      ? "unique"
+      : Number(sent) > Math.max(highestId, last + 1)
+      ? "range"
+      : undefined);
+  if (code === undefined) return [];
+  const reason = failure?.reason ?? `is ${sent}`;
+  const message =
+    `"id" ${reason}: it must be ${id.allowed}, above ${last}, the highest ever given, and at most 2^52; or leave it out.`;
+  return [{ field: "id", code, message }];
+}
 
-  /**
-   * What a line keeps that was exported: with its id also its times, unless
-   * they cannot be true. Without an id it is a new record.
-   */
-  #kept(body: Body): Readonly<Record<string, Json>> | undefined {
-    const { id, created_at, updated_at } = body;
-    if (typeof id !== "number") return undefined;
-    const created = timeOf(created_at);
-    const updated = timeOf(updated_at);
-    return created <= updated && updated <= this.#now
-      ? { id, created_at: String(created_at), updated_at: String(updated_at) }
-      : { id };
-  }
+/**
+ * What a line keeps that was exported: with its id also its times, unless
+ * they cannot be true. Without an id it is a new record.
+ */
+function keptOf(
+  { id, created_at, updated_at }: Body,
+  now: number,
+): Readonly<Record<string, Json>> | undefined {
+  if (typeof id !== "number") return undefined;
+  const created = timeOf(created_at);
+  const updated = timeOf(updated_at);
+  return created <= updated && updated <= now
+    ? { id, created_at: String(created_at), updated_at: String(updated_at) }
+    : { id };
 }
 
 /** A time as records show it, in ms since 1970; NaN where it is none. */
 function timeOf(value: unknown): number {
   const time = typeof value === "string" ? Date.parse(value) : NaN;
   return time >= 0 && new Date(time).toISOString() === value ? time : NaN;
-}
-
-function keyOf(name: string, value: Json): string {
-  return `${name} ${foldText(value)}`;
 }
 
 /** What is wrong with a line as a whole. */

@@ -266,16 +266,14 @@ export class Records {
    */
   draft(
     body: Body,
-    { given, secrets, id, taken }: {
+    { given, secrets, id }: {
       readonly given: Readonly<Record<string, Json>>;
       readonly secrets?: Readonly<Record<string, string>>;
       /** The next one, where it is left out. */
       readonly id?: number;
-      /** Whether a record that is not in its table yet has a value. */
-      readonly taken?: (property: Named, value: Json) => boolean;
     },
   ): Document {
-    const values = this.#validate(body, { previous: undefined, given, taken });
+    const values = this.#validate(body, { previous: undefined, given });
     const at = this.timestamp();
     return {
       id: id ?? this.nextId(),
@@ -511,7 +509,6 @@ export class Records {
       readonly partial?: boolean;
       readonly locked?: readonly string[];
       readonly given: Readonly<Record<string, Json>>;
-      readonly taken?: ((property: Named, value: Json) => boolean) | undefined;
     },
   ): Record<string, Json> {
     const { store } = this.#context;
@@ -520,9 +517,7 @@ export class Records {
       partial: false,
       ...intent,
       exists: (collection, id) => store.table(collection).get(id) !== undefined,
-      taken: (property, value) =>
-        this.#taken(property, value, own) ||
-        (intent.taken?.(property, value) ?? false),
+      taken: (property, value) => this.#taken(property, value, own),
     });
   }
 

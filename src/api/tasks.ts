@@ -27,7 +27,7 @@ import {
 } from "../store/store.ts";
 import { roleOf } from "./authentication.ts";
 import { declare } from "./declaration.ts";
-import { longestLine, planBatch, type Progress } from "./imports.ts";
+import { importBatch, longestLine, type Progress } from "./imports.ts";
 import {
   integer,
   type Json,
@@ -314,7 +314,7 @@ export class Tasks {
     task: Task,
     lines: AsyncGenerator<SpoolLine, undefined>,
   ): Promise<void> {
-    const { store, importable, now } = this.#on;
+    const { store, importable, now, records: own } = this.#on;
     const records = importable.get(task.collection);
     let current = task;
     let saved = performance.now();
@@ -328,16 +328,20 @@ export class Tasks {
       if (records === undefined || failure !== null || waiting.length === 0) {
         return await this.#end(current, failure);
       }
-      const { given } = task;
-      const plan = { records, given, progress: current, now: now() };
-      const { documents, progress, used } = planBatch(waiting, plan);
-      waiting = waiting.slice(used);
-      current = { ...current, ...progress, status: "running" };
-      const late = performance.now() > saved + saveDelay;
-      if (documents.length === 0 && !late) continue;
-      current = this.#next(current);
-      await store.settled(this.#put(current, documents));
-      saved = performance.now();
+      const { given, user_id } = task;
+      const seq = store.transact(user_id, (apply) => {
+        const into = { records, given, apply, now: now() };
+        const batch = importBatch(waiting, { progress: current, ...into });
+        const { imported } = current;
+        waiting = waiting.slice(batch.used);
+        current = { ...current, ...batch.progress, status: "running" };
+        const late = performance.now() > saved + saveDelay;
+        if (current.imported === imported && !late) return;
+        current = this.#next(current);
+        apply(own.toPut(current));
+        saved = performance.now();
+      });
+      await store.settled(seq);
     }
   }
 
@@ -356,10 +360,10 @@ export class Tasks {
 
   /** Ends a task, with why where it failed. */
   async #end(task: Task, failure: string | null): Promise<void> {
-    const { store } = this.#on;
+    const { store, records } = this.#on;
     const status = failure === null ? "succeeded" : "failed";
     const ended = this.#next({ ...task, status, failure });
-    await store.settled(this.#put(ended, []));
+    await store.commit([records.toPut(ended)], task.user_id);
     await store.spools.remove(task.spool).catch((error) => this.#tell(error));
   }
 
@@ -367,18 +371,6 @@ export class Tasks {
   #next(task: Task): Task {
     const updated_at = this.#on.records.timestamp(task.updated_at);
     return { ...task, updated_at };
-  }
-
-  /** Puts a task with the records that it has come to; returns the sequence. */
-  #put(task: Task, documents: readonly Document[]): number {
-    const { collection, user_id: by } = task;
-    const put = documents.map((document): Operation => [
-      "put",
-      collection,
-      document,
-    ]);
-    const { store, records } = this.#on;
-    return store.apply([records.toPut(task), ...put], by);
   }
 
   #tell(error: unknown): void {

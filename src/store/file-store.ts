@@ -23,7 +23,7 @@ import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
 import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
-import type { StoredTable } from "./table.ts";
+import { type StoredTable, takeBack, type Undo } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
 function noticesOf({ torn, log, faults }: Survey): string[] {
@@ -153,27 +153,45 @@ export class FileStore implements Store {
   apply(
     operations: readonly Operation[],
     by: number,
+    options?: CommitOptions,
+  ): number {
+    return this.transact(by, (apply) => operations.forEach(apply), options);
+  }
+
+  transact(
+    by: number,
+    make: (apply: (operation: Operation) => void) => void,
     { essential = false }: CommitOptions = {},
   ): number {
-    const at = formatTime(this.#parts.place.now());
-    const text = JSON.stringify(operations);
-    const bytes = Buffer.byteLength(text) + lineOverhead;
-    // Throws, if it must, before anything is applied.
+    const seq = this.seq + 1;
+    const operations: Operation[] = [];
+    const undo: Undo[] = [];
     let puts = 0;
-    for (const [kind, name] of operations) {
-      this.table(name);
-      if (kind === "put") puts++;
+    let text = "";
+    let bytes = 0;
+    try {
+      make((operation) => {
+        const [kind, name, target] = operation;
+        const table = this.table(name);
+        if (kind === "put") puts++;
+        operations.push(operation);
+        undo.push(
+          kind === "put" ? table.put(target, seq) : table.delete(target, seq),
+        );
+      });
+      if (operations.length === 0) return this.seq;
+      text = JSON.stringify(operations);
+      bytes = Buffer.byteLength(text) + lineOverhead;
+      this.#admit(bytes, puts, essential);
+    } catch (error) {
+      takeBack(undo);
+      throw error;
     }
-    this.#admit(bytes, puts, essential);
-    const seq = ++this.seq;
-    const undo = operations.map(([kind, name, target]) =>
-      kind === "put"
-        ? this.table(name).put(target, seq)
-        : this.table(name).delete(target, seq)
-    );
+    this.seq = seq;
     this.#recordBytes += text.length;
     this.#recordCount += puts;
     if (this.full && puts === 0) this.#thinned = true;
+    const at = formatTime(this.#parts.place.now());
     this.#writer.add({ seq, at, by, text, bytes, undo });
     return seq;
   }

@@ -96,6 +96,15 @@ export interface Store {
     options?: CommitOptions,
   ): number;
   /**
+   * The same of operations that are made one after the other, each of which
+   * sees what those before it did. What throws takes all of them back.
+   */
+  transact(
+    by: number,
+    make: (apply: (operation: Operation) => void) => void,
+    options?: CommitOptions,
+  ): number;
+  /**
    * Applies all operations and resolves when they are durable. Throws at once
    * as `apply` does; rejects with `disk-full` (taken back, nothing was changed)
    * or `outcome-unknown`.

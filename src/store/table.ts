@@ -146,6 +146,11 @@ export interface Undo {
   readonly lastSeq: number;
 }
 
+/** Takes changes back, the newest first. */
+export function takeBack(undo: readonly Undo[]): void {
+  for (const each of undo.toReversed()) each.table.restore(each);
+}
+
 /** A {@linkcode Table} that the store can change. */
 export class StoredTable implements Table {
   readonly name: string;

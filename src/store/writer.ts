@@ -18,7 +18,7 @@ import { isFull, writeAll } from "./files.ts";
 import { Histogram } from "./histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./log.ts";
 import type { OpenLog, PreparedLog } from "./recovery.ts";
-import type { Undo } from "./table.ts";
+import { takeBack, type Undo } from "./table.ts";
 
 /** A transaction that is applied in memory and waits to be written. */
 export interface Pending extends Entry {
@@ -211,8 +211,7 @@ export class LogWriter {
     const queue = this.#queue;
     this.#queue = [];
     this.queuedBytes = 0;
-    const undo = queue.flatMap(({ undo }) => undo).reverse();
-    for (const each of undo) each.table.restore(each);
+    takeBack(queue.flatMap(({ undo }) => undo));
     this.#turn?.reject(error);
     this.#turn = undefined;
     // Before anyone is told, so that all see the same state.
