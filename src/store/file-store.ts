@@ -11,7 +11,7 @@ import type { OpenFile } from "./files.ts";
 import type { Histogram } from "./histogram.ts";
 import { formatTime, lineOverhead, type Operation } from "./log.ts";
 import { MarkKeeper } from "./mark.ts";
-import type { CommitOptions, Log, Store, StoreLimits } from "./options.ts";
+import type { CommitOptions, Log, StoreLimits } from "./options.ts";
 import {
   type OpenLog,
   type Place,
@@ -23,7 +23,7 @@ import type { Reserve } from "./reserve.ts";
 import { freeze } from "./snapshot.ts";
 import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
-import { type StoredTable, takeBack, type Undo } from "./table.ts";
+import { type StoredTable, type Table, takeBack, type Undo } from "./table.ts";
 import { LogWriter } from "./writer.ts";
 
 function noticesOf({ torn, log, faults }: Survey): string[] {
@@ -52,14 +52,17 @@ export interface Parts {
   readonly release: () => Promise<void>;
 }
 
-/** The one implementation of {@linkcode Store}. */
-export class FileStore implements Store {
+/** An open store. */
+export class Store {
+  /** What the start had to mend, as sentences: empty after a clean stop. */
   readonly notices: readonly string[];
+  /** Large bodies on their way into the store. */
   readonly spools: Spools;
   readonly #parts: Parts;
   readonly #writer: LogWriter;
   readonly #feed: ChangeFeed;
   readonly #mark: MarkKeeper;
+  /** The last sequence applied in memory. */
   seq: number;
   /** The generation of the newest snapshot, and its length. */
   #base: number;
@@ -120,36 +123,53 @@ export class FileStore implements Store {
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
+  /** The last sequence known to be on the disk. */
   get durableSeq(): number {
     return this.#writer.durableSeq;
   }
 
+  /** False after a disk fault, until a restart. */
   get writable(): boolean {
     return this.#writer.fault === undefined;
   }
 
+  /** Whether the disk is full: only deletes are taken until there is space. */
   get full(): boolean {
     return this.#parts.reserve.full;
   }
 
+  /** The number of the log that is written. */
   get generation(): number {
     return this.#writer.log.generation;
   }
 
+  /** The length of that log. */
   get logBytes(): number {
     return this.#writer.log.offset;
   }
 
+  /** How long the disk takes to make what is written durable. */
   get syncs(): Histogram {
     return this.#writer.syncs;
   }
 
-  table(name: string): StoredTable {
+  /** Throws on a name that is neither declared nor on the disk. */
+  table(name: string): Table {
+    return this.#table(name);
+  }
+
+  #table(name: string): StoredTable {
     const table = this.#parts.survey.tables.get(name);
     if (table !== undefined) return table;
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
+  /**
+   * Applies all operations at once in memory and returns their sequence, for
+   * {@linkcode Store.settled} to tell when they are durable; `by` is the id of
+   * the user, 0 for the server itself. Throws, with nothing applied, when it
+   * cannot be accepted.
+   */
   apply(
     operations: readonly Operation[],
     by: number,
@@ -158,6 +178,10 @@ export class FileStore implements Store {
     return this.transact(by, (apply) => operations.forEach(apply), options);
   }
 
+  /**
+   * The same of operations that are made one after the other, each of which
+   * sees what those before it did. What throws takes all of them back.
+   */
   transact(
     by: number,
     make: (apply: (operation: Operation) => void) => void,
@@ -172,7 +196,7 @@ export class FileStore implements Store {
     try {
       make((operation) => {
         const [kind, name, target] = operation;
-        const table = this.table(name);
+        const table = this.#table(name);
         if (kind === "put") puts++;
         operations.push(operation);
         undo.push(
@@ -196,6 +220,11 @@ export class FileStore implements Store {
     return seq;
   }
 
+  /**
+   * Applies all operations and resolves when they are durable. Throws at once
+   * as `apply` does; rejects with `disk-full` (taken back, nothing was changed)
+   * or `outcome-unknown`.
+   */
   commit(
     operations: readonly Operation[],
     by: number,
@@ -205,6 +234,12 @@ export class FileStore implements Store {
     return this.settled(seq) ?? Promise.resolve();
   }
 
+  /**
+   * Undefined when everything up to `seq` is durable, else a promise that
+   * resolves when it is. It rejects when that was taken back: look again
+   * (`disk-full`) or give up (`outcome-unknown`). To be called in the same
+   * turn in which the record was looked at.
+   */
   settled(seq: number): Promise<void> | undefined {
     if (seq <= this.#writer.durableSeq) return undefined;
     return new Promise((resolve, reject) => {
@@ -212,15 +247,24 @@ export class FileStore implements Store {
     });
   }
 
+  /**
+   * The same by a call, at once where it is durable already: what is called
+   * must not throw. For answers, of which each would cost three promises.
+   */
   whenSettled(seq: number, settled: Settled): void {
     if (seq <= this.#writer.durableSeq) settled();
     else this.#writer.wait(seq, settled);
   }
 
+  /**
+   * Follows what is written, from behind the transaction `after`, else from
+   * now on.
+   */
   changes(after?: number): Feed {
     return this.#feed.changes(after);
   }
 
+  /** Writes a snapshot now and begins a new log. */
   checkpoint(): Promise<void> {
     if (this.#closing !== undefined) return Promise.reject(closed());
     this.#checkpointing ??= this.#checkpoint().then(() => {
@@ -236,6 +280,7 @@ export class FileStore implements Store {
     return this.#checkpointing;
   }
 
+  /** Makes all durable, closes the files and gives the folder free. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -35,21 +35,10 @@ class Node {
 }
 
 /** Rows in one order, for reading. */
-export interface Order {
-  /** How many rows it holds. */
-  readonly size: number;
-  /**
-   * How many rows are before this place: before the row with these values and
-   * this id. Fewer values than columns stand for all rows that begin with
-   * them; the id must then be -Infinity, before them, or Infinity, behind them.
-   */
-  rank(values: readonly Json[], id: number): number;
-  /** The rows from one rank up to before another. */
-  slice(from: number, to: number): Row[];
-}
+export type Order = Pick<OrderedIndex, "size" | "rank" | "slice">;
 
-/** An {@linkcode Order} that takes changes. */
-export class OrderedIndex implements Order {
+/** Rows in one order. */
+export class OrderedIndex {
   readonly #order: RowOrder;
   readonly #where: ((document: Document) => boolean) | undefined;
   #root = new Node([]);
@@ -63,10 +52,16 @@ export class OrderedIndex implements Order {
     this.#where = where;
   }
 
+  /** How many rows it holds. */
   get size(): number {
     return this.#root.count;
   }
 
+  /**
+   * How many rows are before this place: before the row with these values and
+   * this id. Fewer values than columns stand for all rows that begin with
+   * them; the id must then be -Infinity, before them, or Infinity, behind them.
+   */
   rank(values: readonly Json[], id: number): number {
     if (values.length === 0 && !Number.isFinite(id)) {
       return id < 0 ? 0 : this.size;
@@ -84,6 +79,7 @@ export class OrderedIndex implements Order {
     return rank + this.#placeIn(node.rows, bound);
   }
 
+  /** The rows from one rank up to before another. */
   slice(from: number, to: number): Row[] {
     const rows: Row[] = [];
     collect(this.#root, { from, to, rows });

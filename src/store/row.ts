@@ -14,8 +14,8 @@ export type Document = { readonly id: number } & {
   readonly [property: string]: Json;
 };
 
-/** A record in memory. */
-export interface Row {
+/** A record in memory. A class and no literal: every row has the same shape from its birth. */
+export class Row {
   readonly document: Document;
   /**
    * The log sequence of its last change; of a record that was read from a
@@ -23,7 +23,12 @@ export interface Row {
    */
   readonly seq: number;
   /** Where the API keeps the record's text; the store never looks at it. */
-  text: string | undefined;
+  text: string | undefined = undefined;
   /** Likewise for the header fields by which caches know it. */
-  validators: readonly string[] | undefined;
+  validators: readonly string[] | undefined = undefined;
+
+  constructor(document: Document, seq: number) {
+    this.document = document;
+    this.seq = seq;
+  }
 }

@@ -18,11 +18,11 @@ import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import process from "node:process";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
-import { FileStore } from "./file-store.ts";
+import { Store } from "./file-store.ts";
 import { isFull, type OpenFile, realFiles } from "./files.ts";
 import { acquireLock } from "./lock.ts";
 import { openMark } from "./mark.ts";
-import { defaultLimits, type Store, type StoreOptions } from "./options.ts";
+import { defaultLimits, type StoreOptions } from "./options.ts";
 import {
   createStore,
   makeFolder,
@@ -35,6 +35,7 @@ import { Reserve } from "./reserve.ts";
 import { type Survey, surveyFolder } from "./survey.ts";
 import type { Table } from "./table.ts";
 
+export type { Store } from "./file-store.ts";
 export { backupStore } from "./backup.ts";
 export type { Backup } from "./backup.ts";
 export { StoreError } from "./error.ts";
@@ -48,7 +49,6 @@ export type { Operation } from "./log.ts";
 export type {
   CommitOptions,
   Log,
-  Store,
   StoreLimits,
   StoreOptions,
 } from "./options.ts";
@@ -100,7 +100,7 @@ async function openFolder(options: StoreOptions): Promise<Store> {
     mark = await openMark(files, folder);
     const writing = await reopen(place, survey, reserve);
     const parts = { place, limits, log, survey, writing, reserve, release };
-    return new FileStore({ ...parts, mark });
+    return new Store({ ...parts, mark });
   } catch (error) {
     await mark?.close();
     await release();

@@ -5,8 +5,8 @@
  * state that was once true.
  */
 
-import { type Order, OrderedIndex } from "./ordered-index.ts";
-import type { Document, Json, Row } from "./row.ts";
+import { OrderedIndex } from "./ordered-index.ts";
+import { type Document, type Json, Row } from "./row.ts";
 import { Rows } from "./rows.ts";
 
 /** Folds a value to the key under which it is found; null is not indexed. */
@@ -22,42 +22,6 @@ export interface TableDeclaration {
 /** Takes what a change made of a row: undefined where it was not there, or is no more. */
 export interface Follower {
   move(before: Row | undefined, after: Row | undefined): void;
-}
-
-/** The records of one collection, for reading. */
-export interface Table {
-  readonly name: string;
-  /** The highest id ever given. */
-  readonly lastId: number;
-  /** The log sequence of the last change of any record in it. */
-  readonly lastSeq: number;
-  /** How many records there are. */
-  readonly size: number;
-  /** All rows by id, with nothing before it. */
-  readonly byId: Order;
-  get(id: number): Row | undefined;
-  /** All rows of this moment, ascending by id. */
-  rows(): readonly Row[];
-  /** Tells of every change from now on, until {@linkcode unfollow}. */
-  follow(follower: Follower): void;
-  unfollow(follower: Follower): void;
-  /** The rows with this key of a declared index, in no order of meaning. */
-  find(property: string, key: string | number): Iterable<Row>;
-  /** How many rows have this key of a declared index. */
-  count(property: string, key: string | number): number;
-}
-
-// A class and not a literal: every row has the same shape from its birth.
-class StoredRow implements Row {
-  readonly document: Document;
-  readonly seq: number;
-  text: string | undefined = undefined;
-  validators: readonly string[] | undefined = undefined;
-
-  constructor(document: Document, seq: number) {
-    this.document = document;
-    this.seq = seq;
-  }
 }
 
 /** The rows by one property. */
@@ -151,14 +115,23 @@ export function takeBack(undo: readonly Undo[]): void {
   for (const each of undo.toReversed()) each.table.restore(each);
 }
 
-/** A {@linkcode Table} that the store can change. */
-export class StoredTable implements Table {
+/** The records of one collection, for reading. */
+export type Table = Omit<
+  StoredTable,
+  "put" | "load" | "delete" | "restore" | "raise"
+>;
+
+/** The records of one collection. */
+export class StoredTable {
   readonly name: string;
+  /** All rows by id, with nothing before it. */
   readonly byId = new OrderedIndex([]);
   readonly #rows = new Rows();
   readonly #indexes: readonly Index[];
   readonly #followers = new Set<Follower>();
+  /** The highest id ever given. */
   lastId = 0;
+  /** The log sequence of the last change of any record in it. */
   lastSeq = 0;
 
   constructor(declaration: TableDeclaration) {
@@ -168,6 +141,7 @@ export class StoredTable implements Table {
     );
   }
 
+  /** How many records there are. */
   get size(): number {
     return this.#rows.size;
   }
@@ -176,10 +150,12 @@ export class StoredTable implements Table {
     return this.#rows.get(id);
   }
 
+  /** All rows of this moment, ascending by id. */
   rows(): readonly Row[] {
     return this.byId.slice(0, this.byId.size);
   }
 
+  /** Tells of every change from now on, until {@linkcode unfollow}. */
   follow(follower: Follower): void {
     this.#followers.add(follower);
   }
@@ -188,10 +164,12 @@ export class StoredTable implements Table {
     this.#followers.delete(follower);
   }
 
-  find(property: string, key: string | number): Iterable<Row> {
+  /** The rows with this key of a declared index, in no order of meaning. */
+  find(property: string, key: string | number): readonly Row[] {
     return this.#index(property).find(key);
   }
 
+  /** How many rows have this key of a declared index. */
   count(property: string, key: string | number): number {
     return this.#index(property).count(key);
   }
@@ -199,14 +177,14 @@ export class StoredTable implements Table {
   /** Stores a document and returns what takes that back. */
   put(document: Document, seq: number): Undo {
     const undo = this.#undo(document.id);
-    this.#place(document.id, new StoredRow(document, seq));
+    this.#place(document.id, new Row(document, seq));
     this.raise(document.id, seq);
     return undo;
   }
 
   /** Takes a document from a snapshot, which tells the table's numbers itself. */
   load(document: Document, seq: number): void {
-    this.#place(document.id, new StoredRow(document, seq));
+    this.#place(document.id, new Row(document, seq));
   }
 
   /** Deletes a record, if it is there, and returns what takes that back. */
