@@ -9,18 +9,18 @@ import {
   authorize,
   type Caller,
 } from "./api/authentication.ts";
-import type { Declaration } from "./api/declaration.ts";
-import { Idempotency } from "./api/idempotency.ts";
-import { Metrics } from "./api/metrics.ts";
 import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
-import type { Call, Remember, Result } from "./api/records.ts";
-import { buildRoutes, type Operation, type Route } from "./api/routes.ts";
+import type { Call, Once, Remember, Result } from "./api/records.ts";
+import {
+  buildRoutes,
+  type OpenRoom,
+  type Operation,
+  type Route,
+  type RouteOptions,
+} from "./api/routes.ts";
 import { linesType } from "./api/representation.ts";
-import type { Once, Tasks } from "./api/tasks.ts";
-import type { TokenSigner } from "./auth/jwt.ts";
 import { BusyError } from "./auth/passwords.ts";
 import type { Base } from "./config.ts";
-import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
 import {
   negotiate,
@@ -28,7 +28,6 @@ import {
   parsePrefer,
   type Preferences,
 } from "./http/headers.ts";
-import { parseIdempotencyKey } from "./http/idempotency-key.ts";
 import { decodeUtf8, parseJsonObject } from "./http/json.ts";
 import { parseTraceId, requestId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
@@ -47,22 +46,14 @@ import {
   send,
 } from "./http/server.ts";
 import type { Log } from "./log.ts";
+import { rooms } from "./rooms.ts";
 import { type Store, StoreError } from "./store/store.ts";
 
 /** What an application is made of. */
-export interface ApplicationOptions {
-  readonly declarations: readonly Declaration[];
-  readonly store: Store;
-  readonly signer: TokenSigner;
-  readonly base: Base;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
-  readonly log: Log;
-  /** Origins whose scripts may read the answers; `*` is any. */
-  readonly corsOrigins?: readonly string[];
-  /** Whether a change of a record must have a precondition. */
-  readonly requireIfMatch?: boolean;
-}
+export type ApplicationOptions =
+  & Omit<RouteOptions, "requireIfMatch" | "corsOrigins" | "log">
+  & Partial<Pick<RouteOptions, "requireIfMatch" | "corsOrigins">>
+  & { readonly log: Log };
 
 /** The longest body of lines, in bytes. */
 const maximumLines = 1 << 30;
@@ -93,38 +84,32 @@ export class Application {
   readonly #store: Store;
   readonly #base: Base;
   readonly #log: Log;
-  readonly #corsOrigins: readonly string[];
   readonly #routes: Router<Route>;
-  readonly #tasks: Tasks;
+  readonly #rooms: readonly OpenRoom[];
   readonly #authentication: Authentication;
-  readonly #idempotency: Idempotency;
-  readonly #metrics = new Metrics();
   /** How many exports are under way. */
   #exports = 0;
 
   constructor(options: ApplicationOptions) {
     const { store, signer, now, base, log } = options;
-    const { corsOrigins = [], requireIfMatch = false } = options;
     this.#store = store;
     this.#base = base;
     this.#log = log;
-    this.#corsOrigins = corsOrigins;
-    const metrics = this.#metrics;
-    const made = buildRoutes({ ...options, requireIfMatch, metrics });
-    this.#routes = made.router;
-    this.#tasks = made.tasks;
+    const all = { requireIfMatch: false, corsOrigins: [], ...options };
+    const { router, open } = buildRoutes(all, rooms);
+    this.#routes = router;
+    this.#rooms = open;
     this.#authentication = new Authentication(store, signer, now);
-    this.#idempotency = new Idempotency(store, now);
   }
 
-  /** Goes on with tasks that were left unfinished; to be called before the first request. */
+  /** Goes on with what was left unfinished; to be called before the first request. */
   async start(): Promise<void> {
-    await this.#tasks.start();
+    for (const { start } of this.#rooms) await start?.();
   }
 
-  /** Ends the work on tasks where it can be gone on with. */
+  /** Ends the work in the background where it can be gone on with. */
   async stop(): Promise<void> {
-    await this.#tasks.stop();
+    for (const { stop } of this.#rooms) await stop?.();
   }
 
   /** Answers one request; never throws. */
@@ -180,10 +165,6 @@ export class Application {
     const { consumes, takesForm, secret = false } = operation;
     const sent = parseParameters(target.query);
     const parameters = operation.parse(sent);
-    // Nobody's keys are anybody's: an answer is kept for one user only.
-    const key = method === "POST" && caller !== undefined
-      ? idempotencyKey(request)
-      : undefined;
     const address = this.#base.origin + target.path;
     const confirm = () => {
       const now = this.#authentication.confirm(caller);
@@ -191,6 +172,11 @@ export class Application {
       return now;
     };
     const abandoned = () => whenClosed(response);
+    const { path } = target;
+    const repeats = method === "POST"
+      ? first(this.#rooms, ({ repeats }) =>
+        repeats?.(request, { caller, path, secret, confirm, abandoned }))
+      : undefined;
     const check = () => {
       if (request.socket.destroyed) throw new ClientGone();
     };
@@ -212,12 +198,7 @@ export class Application {
       return operation.run(callOf(caller), parameters, {});
     }
     const type = checkContentType(request, consumes);
-    const whole = key && `${caller?.id} ${target.path} ${key}`;
-    const once: Once = (body, carryOut) =>
-      whole === undefined ? carryOut() : this.#idempotency.once(
-        { key: whole, by: caller?.id ?? 0, body, secret, confirm, abandoned },
-        carryOut,
-      );
+    const once: Once = repeats ?? ((_, carryOut) => carryOut());
     if (type === linesType && operation.takeLines) {
       const body = receiveParts(response, { most: maximumLines });
       return operation.takeLines(callOf(caller), body, once);
@@ -233,7 +214,7 @@ export class Application {
       const body = parseJsonObject(bytes);
       const run = (remember?: Remember) =>
         operation.run(callOf(confirm(), remember), parameters, body);
-      if (key !== undefined) confirm();
+      if (repeats !== undefined) confirm();
       return once(bytes, run);
     });
   }
@@ -323,15 +304,13 @@ export class Application {
       }
       if (route !== undefined) fields.push(...route.fields);
     }
-    if (this.#corsOrigins.length > 0) {
-      const { allow } = route ?? {};
-      const asked = { method, headers: request.headers, allow };
-      fields.push(...corsHeaders(this.#corsOrigins, asked));
+    const { start } = exchange;
+    const answered = { route, method, headers: request.headers, status, start };
+    for (const room of this.#rooms) {
+      fields.push(...room.answered?.(answered) ?? []);
     }
     fields.push("X-Request-Id", id);
     send(response, preferred, fields);
-    const milliseconds = performance.now() - exchange.start;
-    this.#metrics.count(route, method, { status, milliseconds });
     const trace = parseTraceId(request.headers["traceparent"]);
     this.#log("debug", "answered", { id, trace, method, url, status });
   }
@@ -435,9 +414,16 @@ function parseFormParameters(bytes: Uint8Array, sent: Parameters): Parameters {
   );
 }
 
-function idempotencyKey(request: Request): string | undefined {
-  if (request.headers["idempotency-key"] === undefined) return undefined;
-  return parseIdempotencyKey(request.headersDistinct["idempotency-key"]);
+/** What the first of some things comes to that comes to anything. */
+function first<T, R>(
+  all: readonly T[],
+  of: (each: T) => R | undefined,
+): R | undefined {
+  for (const each of all) {
+    const found = of(each);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 /** RFC 9110 section 15.5.7. Who takes RFC 9457's JSON means our errors; the rest is JSON. */

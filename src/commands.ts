@@ -13,13 +13,13 @@ import {
   type Result,
 } from "./api/records.ts";
 import { Representation } from "./api/representation.ts";
-import { tablesFor } from "./api/routes.ts";
-import { type RejectedLine, Tasks, tasks } from "./api/tasks.ts";
+import { type RejectedLine, Tasks, tasks } from "./rooms/tasks.ts";
 import { userRules, users } from "./api/users.ts";
 import { ApiError } from "./http/errors.ts";
 import { collections } from "./collections.ts";
 import { UsageError } from "./config.ts";
 import type { Log } from "./log.ts";
+import { tablesFor } from "./rooms.ts";
 import {
   backupStore,
   type Document,

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { Application } from "../src/app.ts";
 import type { Declaration } from "../src/api/declaration.ts";
-import { tablesFor } from "../src/api/routes.ts";
+import { tablesFor } from "../src/rooms.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
 import { createUser } from "../src/commands.ts";

@@ -12,8 +12,8 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { deriveCollections } from "../src/api/declaration.ts";
 import { Records } from "../src/api/records.ts";
-import { tablesFor } from "../src/api/routes.ts";
-import { Tasks, tasks } from "../src/api/tasks.ts";
+import { tablesFor } from "../src/rooms.ts";
+import { Tasks, tasks } from "../src/rooms/tasks.ts";
 import { collections as declarations } from "../src/collections.ts";
 import {
   type FileSystem,

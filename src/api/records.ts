@@ -44,6 +44,12 @@ export interface Result extends Answer {
 /** What makes an answer part of the transaction that it tells of. */
 export type Remember = (answer: Answer) => readonly Operation[];
 
+/** Carries a request out at most once for its key, if it has one. */
+export type Once = (
+  body: Uint8Array,
+  carryOut: (remember?: Remember) => Result | Promise<Result>,
+) => Result | Promise<Result>;
+
 /** What an operation is asked for. */
 export interface Call {
   /** The ids in the path. */

@@ -4,17 +4,19 @@
  */
 
 import { createHash } from "node:crypto";
-import { may } from "../auth/access.ts";
+import { type Access, may } from "../auth/access.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
+import type { Request } from "../http/server.ts";
 import type {
   Document,
   Log,
   Store,
   TableDeclaration,
 } from "../store/store.ts";
+import type { Caller } from "./authentication.ts";
 import { Authorizations, authorizations, isPast } from "./authorizations.ts";
 import {
   type Collection,
@@ -23,8 +25,6 @@ import {
   foldText,
   type Relation,
 } from "./declaration.ts";
-import { type Documented, openApi } from "./openapi.ts";
-import { type Metrics, metricsType } from "./metrics.ts";
 import type { JsonSchema } from "./properties.ts";
 import {
   allowOnly,
@@ -34,10 +34,9 @@ import {
   parseQuery,
   type Query,
 } from "./query.ts";
-import { Events } from "./events.ts";
-import { answersTable } from "./idempotency.ts";
 import {
   type Call,
+  type Once,
   Records,
   type Result,
   type ScopeOf,
@@ -48,20 +47,54 @@ import {
   fieldsParameter,
   newSchema,
   objectSchema,
+  type Parameter,
   partSchema,
   patchSchema,
   queryParameters,
   wholeSchema,
 } from "./schemas.ts";
 import type { Scope } from "./selection.ts";
-import { type Once, Tasks, tasks } from "./tasks.ts";
 import { userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
+
+/** An answer that is no error. */
+export interface Success {
+  /** What its JSON may hold; undefined where it has no content. */
+  readonly schema?: JsonSchema;
+  /** The names of its own header fields. */
+  readonly headers?: readonly string[];
+}
+
+/** What is told of an operation. */
+export interface Documented {
+  readonly access: Access;
+  /** Set where a program on the same machine needs no role. */
+  readonly freeOnThisMachine?: true;
+  readonly ignoresCredentials?: true;
+  readonly consumes?: readonly string[];
+  readonly takesForm?: true;
+  /** What it does, in a few words. */
+  readonly summary: string;
+  /** What it takes in the address or, as a form, in the body. */
+  readonly parameters?: readonly Parameter[];
+  /** What a JSON body may hold. */
+  readonly body?: JsonSchema;
+  /** The media types of a success, the preferred one first; JSON, where it is left out. */
+  readonly offers?: readonly string[];
+  /** By status. */
+  readonly answers: Readonly<Record<number, Success>>;
+  /** The statuses of errors that do not follow from the rest. */
+  readonly errors?: readonly number[];
+  /** Whether it looks at preconditions. */
+  readonly conditional?: true;
+}
 
 /** One method of an address, with what is told of it; `P` is what its parameters come to. */
 export interface Operation<P = unknown> extends Documented {
   /** Understands the parameters; throws an ApiError where they do not fit. */
   readonly parse: (parameters: Parameters) => P;
+  /** Of what it makes new records. */
+  readonly creates?: Records;
   /** Set where a password can be in the body. */
   readonly secret?: boolean;
   /** Takes a body of lines, of any length. */
@@ -97,23 +130,79 @@ export interface RouteOptions {
   readonly base: { readonly origin: string; readonly path: string };
   /** Milliseconds since 1970. */
   readonly now: () => number;
+  readonly log: Log;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
-  readonly log: Log;
-  readonly metrics: Metrics;
+  /** Origins whose scripts may read the answers; `*` is any. */
+  readonly corsOrigins: readonly string[];
+}
+
+/** What a room finds. */
+export interface Api extends RouteOptions {
+  readonly collections: ReadonlyMap<string, Collection>;
+  /** The records of a collection, with its rules. */
+  readonly records: (name: string) => Records;
+  /** Those that anybody can be told of. */
+  readonly served: readonly Records[];
+  /** All addresses, those too that are added later. */
+  readonly routes: ReadonlyMap<string, Route>;
+  /** Adds an address; under a name, to the root document too. */
+  readonly add: (path: string, route: Route, name?: string) => void;
+}
+
+/** A part that the server can do without: a file or two, and a line in rooms.ts. */
+export interface Room {
+  readonly collections?: readonly Declaration[];
+  readonly tables?: readonly TableDeclaration[];
+  /** Adds its addresses, and returns what it does beside them. */
+  open(api: Api): OpenRoom | undefined | void;
+}
+
+/** What a room does beside its addresses. */
+export interface OpenRoom {
+  /** What a POST that makes records becomes. */
+  readonly extend?: (post: Operation) => Operation | undefined;
+  /** How a POST that may be a repeated one is carried out. */
+  readonly repeats?: (
+    request: Request,
+    sent: {
+      readonly caller: Caller | undefined;
+      readonly path: string;
+      readonly secret: boolean;
+      readonly confirm: () => unknown;
+      readonly abandoned: () => AbortSignal;
+    },
+  ) => Once | undefined;
+  /** Told of each answer; returns more fields for it. */
+  readonly answered?: (answered: Answered) => readonly string[] | void;
+  /** Before the first request, and behind the last. */
+  readonly start?: () => Promise<void>;
+  readonly stop?: () => Promise<void>;
+}
+
+/** An answer that is about to be sent. */
+export interface Answered {
+  /** Undefined where the address is unknown. */
+  readonly route: Route | undefined;
+  readonly method: string;
+  readonly headers: Request["headers"];
+  readonly status: number;
+  /** When its request began, on the clock of `performance`. */
+  readonly start: number;
 }
 
 const json = ["application/json"];
 const jsonOrLines = [...json, linesType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const form = ["application/x-www-form-urlencoded"];
-const builtIn = [users, authorizations, tasks];
+const builtIn = [users, authorizations];
 
 /** The tables that the declarations need, with the properties that are looked up by value. */
-export function tablesFor(
+export function tablesOf(
   declarations: readonly Declaration[],
+  rooms: readonly Room[],
 ): TableDeclaration[] {
-  const collections = deriveCollections(declarations, builtIn);
+  const collections = deriveCollections(declarations, builtInOf(rooms));
   const tables = Array.from(collections.values(), ({ name, properties }) => ({
     name,
     indexes: Object.fromEntries(
@@ -124,7 +213,11 @@ export function tablesFor(
         .map((property) => [property, foldText]),
     ),
   }));
-  return [...tables, answersTable];
+  return [...tables, ...rooms.flatMap(({ tables = [] }) => tables)];
+}
+
+function builtInOf(rooms: readonly Room[]): Declaration[] {
+  return [...builtIn, ...rooms.flatMap(({ collections = [] }) => collections)];
 }
 
 /** The property with the id of the user whose record it is. */
@@ -132,15 +225,16 @@ const owner = "user_id";
 
 /** Whether each sees the own records of a collection. */
 function isOwned(name: string): boolean {
-  return name === authorizations.name || name === tasks.name;
+  return name === authorizations.name || name === "tasks";
 }
 
-/** Builds the tree of all addresses, and what works in the background of them. */
+/** Builds the tree of all addresses, and opens the rooms. */
 export function buildRoutes(
   options: RouteOptions,
-): { readonly router: Router<Route>; readonly tasks: Tasks } {
-  const { declarations, store, base, now, requireIfMatch, metrics } = options;
-  const collections = deriveCollections(declarations, builtIn);
+  rooms: readonly Room[],
+): { readonly router: Router<Route>; readonly open: readonly OpenRoom[] } {
+  const { declarations, store, base, now, requireIfMatch } = options;
+  const collections = deriveCollections(declarations, builtInOf(rooms));
   const prefix = `${base.origin}${base.path}v1/`;
   const context = { store, collections, prefix, now };
   const records = (name: string) => {
@@ -154,52 +248,31 @@ export function buildRoutes(
   };
   const router = new Router<Route>();
   const { routes } = router;
-  const add = (path: string, route: Route) =>
-    router.add(`${base.path}v1/${path}`, route);
-
+  const addresses: Record<string, string> = {};
+  const add = (path: string, route: Route, name?: string) => {
+    const whole = path.startsWith("/") ? path : `${base.path}v1/${path}`;
+    router.add(whole, route);
+    if (name !== undefined) addresses[name] = prefix + path;
+  };
   const names = declarations.map(({ name }) => name);
-  const addresses = Object.fromEntries([
-    ["current_user_url", "user"],
-    ...["authorizations", "users", "tasks", "events", ...names]
-      .map((name) => [`${name}_url`, name]),
-    ["openapi_url", "openapi.json"],
-  ].map(([name, path]) => [name, `${prefix}${path}`]));
-  const root = textRoute({
-    summary: "Where everything is",
-    schema: addressesSchema("root", Object.keys(addresses)),
-    make: () => JSON.stringify(addresses),
-  });
-  router.add(base.path, root);
-  if (base.path !== "/") router.add(base.path.slice(0, -1), root);
-  add("", root);
-  router.add(`${base.path}v1`, root);
-  router.add(`${base.path}health`, healthRoute(store));
-  const measured = { store, routes, collections: [...collections.keys()] };
-  const figures = () => metrics.write(measured);
-  router.add(`${base.path}metrics`, metricsRoute(figures));
-  router.add("/.well-known/api-catalog", catalogRoute(base));
+  const served = [...names, users.name].map((name) => records(name));
+  const api = { ...options, collections, records, served, routes, add };
+  const open = rooms.flatMap((room) => room.open(api) ?? []);
 
-  const served = [...declarations, users].map(({ name }) => records(name));
-  const importable = new Map(
-    served.filter(({ collection }) => names.includes(collection.name))
-      .map((own) => [own.collection.name, own]),
-  );
-  const working = new Tasks({
-    ...options,
-    records: records(tasks.name),
-    importable,
-  });
-  const addAll = (path: string, view: View) => {
-    const { name } = view.records.collection;
-    const POST = postOf(view, importable.has(name) ? working : undefined);
-    add(path, routeOf(view, { ...listOf(view), POST }));
+  add(`${base.path}health`, healthRoute(store));
+  const addAll = (path: string, view: View, name?: string) => {
+    const POST = open.reduce(
+      (post, { extend }) => extend?.(post) ?? post,
+      postOf(view),
+    );
+    add(path, routeOf(view, { ...listOf(view), POST }), name);
     const DELETE = deleteOf(view);
     const methods = { GET: getOf(view), PUT: putOf(view), PATCH: patchOf(view) };
     add(`${path}/:id`, routeOf(view, { ...methods, DELETE }));
   };
   for (const own of served) {
     const { name, parents } = own.collection;
-    addAll(name, { records: own });
+    addAll(name, { records: own }, `${name}_url`);
     const seen = new Set<Collection>();
     for (const through of parents) {
       const { to } = through;
@@ -209,7 +282,6 @@ export function buildRoutes(
       addAll(`${to.name}/:id/${name}`, view);
     }
   }
-  add("events", eventsRoute(new Events(store, served)));
 
   const mine = { records: records(users.name), scope: ownBy("id") };
   const viewer = { access: "viewer" } as const;
@@ -223,6 +295,7 @@ export function buildRoutes(
         summary: "Change your password",
       },
     }, { writable: ["password"] }),
+    "current_user_url",
   );
 
   const signIns = {
@@ -237,6 +310,7 @@ export function buildRoutes(
       ...listOf(signIns, "Where you are signed in"),
       POST: signInOf(signingIn),
     }, { schema, writable }),
+    "authorizations_url",
   );
   add(
     "authorizations/:id",
@@ -246,34 +320,16 @@ export function buildRoutes(
     }),
   );
 
-  const ownTasks = ownBy(owner);
-  const begun = {
-    records: records(tasks.name),
-    scope: (call: Call) =>
-      call.caller?.role === "admin" ? undefined : ownTasks(call),
-  };
-  add("tasks", routeOf(begun, listOf(begun, "Your tasks, of an admin all")));
-  add(
-    "tasks/:id",
-    routeOf(begun, {
-      GET: { ...getOf(begun), summary: "One of your tasks" },
-      DELETE: {
-        ...deleteOf(begun),
-        summary: "End a task: what is in stays in",
-        run: (call) => working.remove(call),
-      },
-    }),
-  );
-  const described = { routes, collections, base, requireIfMatch };
-  add(
-    "openapi.json",
-    textRoute({
-      summary: "This document",
-      schema: { type: "object" },
-      make: () => JSON.stringify(openApi(described)),
-    }),
-  );
-  return { router, tasks: working };
+  const root = textRoute({
+    summary: "Where everything is",
+    schema: addressesSchema("root", Object.keys(addresses)),
+    make: () => JSON.stringify(addresses),
+  });
+  const { path } = base;
+  for (const each of [path, path.replace(/(?<=.)\/$/, ""), `${path}v1`, ""]) {
+    add(each, root);
+  }
+  return { router, open };
 }
 
 /** What belongs to an address as a whole. */
@@ -287,7 +343,7 @@ interface Subject {
 }
 
 /** An address with these methods, and OPTIONS. */
-function route(
+export function route(
   own: Readonly<Record<string, Operation>>,
   { scope, tag = "server", schema = {}, writable = [] }: Subject = {},
 ): Route {
@@ -343,7 +399,7 @@ function methodsOf(methods: readonly (readonly [string, unknown])[]): string[] {
 }
 
 /** Parameters where there are none. */
-function none(parameters: Parameters): undefined {
+export function none(parameters: Parameters): undefined {
   allowOnly(parameters, []);
 }
 
@@ -375,7 +431,7 @@ function cascade(parameters: Parameters): boolean {
 }
 
 /** A GET of a text that stays the same while the server runs. */
-function textRoute({ make, summary, schema, type, headers = [] }: {
+export function textRoute({ make, summary, schema, type, headers = [] }: {
   readonly make: () => string;
   readonly summary: string;
   readonly schema: JsonSchema;
@@ -415,30 +471,6 @@ function withTag(body: string): { body: string; etag: string } {
   return { body, etag: `"${hash.slice(0, 16)}"` };
 }
 
-/** What this API is described by, without a person to ask (RFC 9727; its form is RFC 9264's). */
-function catalogRoute({ origin, path }: RouteOptions["base"]): Route {
-  const root = origin + path;
-  const own = `${origin}/.well-known/api-catalog`;
-  const target = (address: string) => [
-    { href: root + address, type: "application/json" },
-  ];
-  const description = target("v1/openapi.json");
-  const linkset = [
-    { anchor: own, item: [{ href: root }] },
-    { anchor: root, "service-desc": description, status: target("health") },
-  ];
-  const profile = "https://www.rfc-editor.org/info/rfc9727";
-  return textRoute({
-    summary: "What this API is described by (RFC 9727)",
-    schema: objectSchema("linkset", {
-      linkset: { type: "array", items: { type: "object" } },
-    }),
-    type: `application/linkset+json; profile="${profile}"`,
-    headers: ["Link", `<${own}>; rel="api-catalog"`],
-    make: () => JSON.stringify({ linkset }),
-  });
-}
-
 /** For whoever watches: whether writes are taken, and what the start had to mend. */
 function healthRoute(store: Store): Route {
   const schema = objectSchema("health", {
@@ -466,41 +498,6 @@ function healthRoute(store: Store): Route {
   return route({ GET: get });
 }
 
-/** For monitoring; see metrics.ts. */
-function metricsRoute(figures: () => string): Route {
-  const get: Operation = {
-    summary: "Figures for Prometheus, for a program on this machine too",
-    access: "admin",
-    freeOnThisMachine: true,
-    parse: none,
-    run: () => ({
-      status: 200,
-      headers: ["Cache-Control", "no-store"],
-      body: figures(),
-      type: metricsType,
-      seq: 0,
-    }),
-    offers: [metricsType],
-    answers: { 200: { schema: { type: "string" } } },
-  };
-  return route({ GET: get });
-}
-
-/** What changes, to whoever listens. */
-function eventsRoute(events: Events): Route {
-  const get: Operation = {
-    summary: "What changes, from now or from the last event on",
-    access: "viewer",
-    offers: ["text/event-stream"],
-    parse: none,
-    answers: {
-      200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
-    },
-    run: (call) => events.open(call),
-  };
-  return route({ GET: get }, { tag: "events" });
-}
-
 /** How an address shows the records of a collection. */
 interface View {
   readonly records: Records;
@@ -511,7 +508,7 @@ interface View {
 }
 
 /** Those in which a property has the caller's id. */
-function ownBy(
+export function ownBy(
   property: string,
   where?: (document: Document) => boolean,
 ): (call: Call) => Scope {
@@ -520,7 +517,7 @@ function ownBy(
 }
 
 /** Some methods of a view. */
-function routeOf(
+export function routeOf(
   { records: { collection }, scope }: View,
   methods: Readonly<Record<string, Operation>>,
   told: Subject = {},
@@ -540,7 +537,7 @@ function ofParent({ through }: View): string {
 
 const validators = ["ETag", "Last-Modified"];
 
-function listOf(view: View, summary?: string): { GET: Operation<Query>; QUERY: Operation<Query> } {
+export function listOf(view: View, summary?: string): { GET: Operation<Query>; QUERY: Operation<Query> } {
   const { records } = view;
   const { collection } = records;
   const get: Operation<Query> = {
@@ -564,7 +561,7 @@ function listOf(view: View, summary?: string): { GET: Operation<Query>; QUERY: O
   return { GET: get, QUERY: { ...get, consumes: form, takesForm: true } };
 }
 
-function postOf(view: View, tasks: Tasks | undefined): Operation {
+function postOf(view: View): Operation {
   const { records, through } = view;
   const { collection } = records;
   const made = {
@@ -574,21 +571,18 @@ function postOf(view: View, tasks: Tasks | undefined): Operation {
   return {
     summary: `Make a new ${collection.singular}${ofParent(view)}`,
     access: collection.access.write,
-    consumes: tasks ? jsonOrLines : json,
+    consumes: json,
     body: newSchema(collection, [through?.property]),
     conditional: true,
-    answers: { 201: made, ...(tasks && { 202: tasks.answered }) },
+    answers: { 201: made },
+    creates: records,
     parse: none,
     secret: secretsOf(collection).length > 0,
     run: (call, _, body) => records.create(call, body),
-    ...(tasks && {
-      takeLines: (call, body, once) =>
-        tasks.receive(call, body, { records, once }),
-    }),
   };
 }
 
-function getOf(view: View): Operation<readonly string[] | undefined> {
+export function getOf(view: View): Operation<readonly string[] | undefined> {
   const { records } = view;
   const { collection } = records;
   return {
@@ -641,7 +635,7 @@ function patchOf(view: View, only?: readonly string[]): Operation {
   };
 }
 
-function deleteOf(view: View): Operation<boolean | undefined> {
+export function deleteOf(view: View): Operation<boolean | undefined> {
   const { records } = view;
   const { collection } = records;
   const { access, children, singular } = collection;

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { tablesFor } from "../../src/api/routes.ts";
+import { tablesFor } from "../../src/rooms.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { collections } from "../../src/collections.ts";
 import { recordsOf } from "../../src/commands.ts";

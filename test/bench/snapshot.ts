@@ -12,7 +12,7 @@ import { Agent, request as send } from "node:http";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { tablesFor } from "../../src/api/routes.ts";
+import { tablesFor } from "../../src/rooms.ts";
 import { collections } from "../../src/collections.ts";
 import { openStore, type Operation } from "../../src/store/store.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";

@@ -11,7 +11,14 @@ import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { may, type Role } from "../auth/access.ts";
 import type { Operation, Reset, Store, Transaction } from "../store/store.ts";
-import { type Call, type Records, type Result } from "./records.ts";
+import type { Call, Records, Result } from "../api/records.ts";
+import {
+  none,
+  type Operation as Method,
+  type Room,
+  type Route,
+  route,
+} from "../api/routes.ts";
 
 /** The time between two signs of life, in milliseconds. Who takes nothing for two of them is cut off. */
 const heartbeat = 15_000;
@@ -191,3 +198,24 @@ function signOfLife(listener: Listener): string {
 function parseSequence(text: string): number {
   return /^(?:0|[1-9]\d{0,15})$/.test(text) ? Number(text) : -1;
 }
+
+function eventsRoute(events: Events): Route {
+  const get: Method = {
+    summary: "What changes, from now or from the last event on",
+    access: "viewer",
+    offers: ["text/event-stream"],
+    parse: none,
+    answers: {
+      200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+    },
+    run: (call) => events.open(call),
+  };
+  return route({ GET: get }, { tag: "events" });
+}
+
+/** What changes, to whoever listens. */
+export const events: Room = {
+  open({ add, store, served }) {
+    add("events", eventsRoute(new Events(store, served)), "events_url");
+  },
+};

@@ -3,7 +3,7 @@
  * written once and referred to from there.
  */
 
-import type { Json, JsonSchema } from "./properties.ts";
+import type { Json, JsonSchema } from "../api/properties.ts";
 
 /** A response object, with its header fields by name alone. */
 export interface ResponseParts {

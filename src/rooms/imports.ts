@@ -8,9 +8,9 @@ import { performance } from "node:perf_hooks";
 import { ApiError, type FieldError } from "../http/errors.ts";
 import { parseJsonObject } from "../http/json.ts";
 import type { Operation, SpoolLine } from "../store/store.ts";
-import { identifier, type Json } from "./properties.ts";
-import type { Records } from "./records.ts";
-import type { Body } from "./validation.ts";
+import { identifier, type Json } from "../api/properties.ts";
+import type { Records } from "../api/records.ts";
+import type { Body } from "../api/validation.ts";
 
 /** How far an import has come: a part of its task. */
 export interface Progress {

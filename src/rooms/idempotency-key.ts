@@ -4,7 +4,7 @@
  * most clients send a bare one: here all that is sent is the key.
  */
 
-import { ApiError } from "./errors.ts";
+import { ApiError } from "../http/errors.ts";
 
 /**
  * Reads the Idempotency-Key field.

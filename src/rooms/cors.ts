@@ -3,6 +3,8 @@
  * the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
  */
 
+import type { Room } from "../api/routes.ts";
+
 /** The fields of a request that a script may set. The wildcard would not do, as it does not stand for Authorization. */
 const allowed = [
   "Accept",
@@ -84,3 +86,14 @@ export function corsHeaders(
   }
   return fields;
 }
+
+/** Scripts of other origins. */
+export const cors: Room = {
+  open({ corsOrigins }) {
+    if (corsOrigins.length === 0) return undefined;
+    return {
+      answered: ({ method, headers, route }) =>
+        corsHeaders(corsOrigins, { method, headers, allow: route?.allow }),
+    };
+  },
+};

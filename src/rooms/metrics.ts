@@ -6,6 +6,13 @@
 
 import { performance } from "node:perf_hooks";
 import process from "node:process";
+import {
+  none,
+  type Operation,
+  type Room,
+  type Route,
+  route,
+} from "../api/routes.ts";
 import { implemented } from "../http/server.ts";
 import { Histogram, type Store } from "../store/store.ts";
 
@@ -176,3 +183,37 @@ class Text {
     return this.#text;
   }
 }
+
+function metricsRoute(figures: () => string): Route {
+  const get: Operation = {
+    summary: "Figures for Prometheus, for a program on this machine too",
+    access: "admin",
+    freeOnThisMachine: true,
+    parse: none,
+    run: () => ({
+      status: 200,
+      headers: ["Cache-Control", "no-store"],
+      body: figures(),
+      type: metricsType,
+      seq: 0,
+    }),
+    offers: [metricsType],
+    answers: { 200: { schema: { type: "string" } } },
+  };
+  return route({ GET: get });
+}
+
+/** Figures for monitoring. */
+export const metrics: Room = {
+  open({ add, base, store, routes, collections }) {
+    const metrics = new Metrics();
+    const measured = { store, routes, collections: [...collections.keys()] };
+    add(`${base.path}metrics`, metricsRoute(() => metrics.write(measured)));
+    return {
+      answered({ route, method, status, start }) {
+        const milliseconds = performance.now() - start;
+        metrics.count(route, method, { status, milliseconds });
+      },
+    };
+  },
+};

@@ -25,8 +25,8 @@ import {
   type Store,
   StoreError,
 } from "../store/store.ts";
-import { roleOf } from "./authentication.ts";
-import { declare } from "./declaration.ts";
+import { roleOf } from "../api/authentication.ts";
+import { declare } from "../api/declaration.ts";
 import { importBatch, longestLine, type Progress } from "./imports.ts";
 import {
   integer,
@@ -37,9 +37,18 @@ import {
   optional,
   readOnly,
   text,
-} from "./properties.ts";
-import type { Call, Records, Remember, Result } from "./records.ts";
-import { wholeSchema } from "./schemas.ts";
+} from "../api/properties.ts";
+import type { Call, Once, Records, Result } from "../api/records.ts";
+import {
+  deleteOf,
+  getOf,
+  listOf,
+  ownBy,
+  type Room,
+  routeOf,
+} from "../api/routes.ts";
+import { linesType } from "../api/representation.ts";
+import { wholeSchema } from "../api/schemas.ts";
 
 const count = readOnly(integer({ min: 0 }));
 
@@ -77,12 +86,6 @@ export interface RejectedLine {
   readonly line: number;
   readonly errors: readonly FieldError[];
 }
-
-/** Carries a request out at most once for its key, if it has one. */
-export type Once = (
-  body: Uint8Array,
-  carryOut: (remember?: Remember) => Result | Promise<Result>,
-) => Result | Promise<Result>;
 
 /** What a batch may hold. */
 const batchLines = 500;
@@ -402,3 +405,47 @@ function isUnfinished({ status }: Task): boolean {
 function taskOf({ document }: Row): Task {
   return document as Task;
 }
+
+/** Lines that are taken in by POST, and what becomes of them. */
+export const imports: Room = {
+  collections: [tasks],
+  open(api) {
+    const { add, declarations, served } = api;
+    const own = new Set<string>(declarations.map(({ name }) => name));
+    const importable = new Map(
+      served.filter(({ collection: { name } }) => own.has(name))
+        .map((records) => [records.collection.name, records]),
+    );
+    const records = api.records(tasks.name);
+    const working = new Tasks({ ...api, records, importable });
+    const mine = ownBy("user_id");
+    const view = {
+      records,
+      scope: (call: Call) =>
+        call.caller?.role === "admin" ? undefined : mine(call),
+    };
+    const list = listOf(view, "Your tasks, of an admin all");
+    add("tasks", routeOf(view, list), "tasks_url");
+    const GET = { ...getOf(view), summary: "One of your tasks" };
+    const DELETE = {
+      ...deleteOf(view),
+      summary: "End a task: what is in stays in",
+      run: (call: Call) => working.remove(call),
+    };
+    add("tasks/:id", routeOf(view, { GET, DELETE }));
+    return {
+      start: () => working.start(),
+      stop: () => working.stop(),
+      extend({ creates, ...post }) {
+        if (!creates || !own.has(creates.collection.name)) return undefined;
+        return {
+          ...post,
+          consumes: [...post.consumes ?? [], linesType],
+          answers: { ...post.answers, 202: working.answered },
+          takeLines: (call, body, once) =>
+            working.receive(call, body, { records: creates, once }),
+        };
+      },
+    };
+  },
+};

@@ -18,7 +18,9 @@ import {
   type Store,
   type TableDeclaration,
 } from "../store/store.ts";
-import type { Remember, Result } from "./records.ts";
+import type { Remember, Result } from "../api/records.ts";
+import type { Room } from "../api/routes.ts";
+import { parseIdempotencyKey } from "./idempotency-key.ts";
 
 /** How long an answer is kept, in ms. */
 const lifetime = 24 * 60 * 60 * 1000;
@@ -162,3 +164,22 @@ function answerOf({ document, seq }: Row, same: boolean): Result {
     seq,
   };
 }
+
+/** POSTs that may be sent again. */
+export const idempotency: Room = {
+  tables: [answersTable],
+  open({ store, now }) {
+    const kept = new Idempotency(store, now);
+    return {
+      repeats({ headersDistinct }, { caller, path, secret, confirm, abandoned }) {
+        const key = parseIdempotencyKey(headersDistinct["idempotency-key"]);
+        // Nobody's keys are anybody's: an answer is kept for one user only.
+        if (key === undefined || caller === undefined) return undefined;
+        const { id: by } = caller;
+        const whole = `${by} ${path} ${key}`;
+        return (body, carryOut) =>
+          kept.once({ key: whole, by, body, secret, confirm, abandoned }, carryOut);
+      },
+    };
+  },
+};

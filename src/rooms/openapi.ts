@@ -4,7 +4,7 @@
  * decided (app.ts) is derived here, all else stands beside each operation.
  */
 
-import { type Access, may } from "../auth/access.ts";
+import { may } from "../auth/access.ts";
 import { catalogue, fieldErrorCodes } from "../http/errors.ts";
 import {
   Components,
@@ -12,40 +12,15 @@ import {
   pascalCase,
   type ResponseParts,
 } from "./components.ts";
-import type { Json, JsonSchema } from "./properties.ts";
-import { objectSchema, type Parameter } from "./schemas.ts";
-
-/** An answer that is no error. */
-export interface Success {
-  /** What its JSON may hold; undefined where it has no content. */
-  readonly schema?: JsonSchema;
-  /** The names of its own header fields. */
-  readonly headers?: readonly string[];
-}
-
-/** What the document needs to know of an operation. */
-export interface Documented {
-  readonly access: Access;
-  /** Set where a program on the same machine needs no role. */
-  readonly freeOnThisMachine?: true;
-  readonly ignoresCredentials?: true;
-  readonly consumes?: readonly string[];
-  readonly takesForm?: true;
-  /** What it does, in a few words. */
-  readonly summary: string;
-  /** What it takes in the address or, as a form, in the body. */
-  readonly parameters?: readonly Parameter[];
-  /** What a JSON body may hold. */
-  readonly body?: JsonSchema;
-  /** The media types of a success, the preferred one first; JSON, where it is left out. */
-  readonly offers?: readonly string[];
-  /** By status. */
-  readonly answers: Readonly<Record<number, Success>>;
-  /** The statuses of errors that do not follow from the rest. */
-  readonly errors?: readonly number[];
-  /** Whether it looks at preconditions. */
-  readonly conditional?: true;
-}
+import type { Json, JsonSchema } from "../api/properties.ts";
+import {
+  type Documented,
+  type Room,
+  type Route,
+  type Success,
+  textRoute,
+} from "../api/routes.ts";
+import { objectSchema } from "../api/schemas.ts";
 
 /** What the document is made of. */
 export interface OpenApiOptions {
@@ -406,3 +381,41 @@ const problemSchema = objectSchema("problem", {
   documentation_url: text,
   errors: fieldErrors,
 }, ["type", "title", "status", "detail", "errorCode"]);
+
+/** What this API is described by, without a person to ask (RFC 9727; its form is RFC 9264's). */
+function catalogRoute({ origin, path }: OpenApiOptions["base"]): Route {
+  const root = origin + path;
+  const own = `${origin}/.well-known/api-catalog`;
+  const target = (address: string) => [
+    { href: root + address, type: "application/json" },
+  ];
+  const description = target("v1/openapi.json");
+  const linkset = [
+    { anchor: own, item: [{ href: root }] },
+    { anchor: root, "service-desc": description, status: target("health") },
+  ];
+  const profile = "https://www.rfc-editor.org/info/rfc9727";
+  return textRoute({
+    summary: "What this API is described by (RFC 9727)",
+    schema: objectSchema("linkset", {
+      linkset: { type: "array", items: { type: "object" } },
+    }),
+    type: `application/linkset+json; profile="${profile}"`,
+    headers: ["Link", `<${own}>; rel="api-catalog"`],
+    make: () => JSON.stringify({ linkset }),
+  });
+}
+
+/** What a program needs that knows nothing but the host. */
+export const openapi: Room = {
+  open({ add, routes, collections, base, requireIfMatch }) {
+    add("/.well-known/api-catalog", catalogRoute(base));
+    const described = { routes, collections, base, requireIfMatch };
+    const route = textRoute({
+      summary: "This document",
+      schema: { type: "object" },
+      make: () => JSON.stringify(openApi(described)),
+    });
+    add("openapi.json", route, "openapi_url");
+  },
+};
