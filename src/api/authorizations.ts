@@ -26,7 +26,6 @@ import {
 } from "./properties.ts";
 import type { Call, Records, Result } from "./records.ts";
 import { recordSchema } from "./representation.ts";
-import { newSchema, objectSchema, wholeSchema } from "./schemas.ts";
 import { type Body, validate } from "./validation.ts";
 
 const day = 24 * 60 * 60; // seconds
@@ -44,7 +43,7 @@ export const authorizations = declare({
 });
 
 /** What is sent: any two strings are tried, as which are possible is not for validation to tell. */
-const signInForm = declare({
+export const signInForm = declare({
   name: "authorizations",
   singular: "authorization",
   access: authorizations.access,
@@ -57,7 +56,7 @@ const signInForm = declare({
 });
 
 /** What is shown only once. */
-const tokenSchemas = {
+export const tokenSchemas = {
   token: { type: "string", readOnly: true },
   token_type: { type: "string", readOnly: true, const: "Bearer" },
 };
@@ -105,18 +104,6 @@ export class Authorizations {
       },
       required: ["username", "password"],
     };
-  }
-
-  /** The JSON Schema of what is sent alone. */
-  get sent(): JsonSchema {
-    return newSchema({ ...this.#form, singular: "sign in" });
-  }
-
-  /** The JSON Schema of what is answered alone. */
-  get answered(): JsonSchema {
-    const whole = wholeSchema(this.#records.collection);
-    const token = objectSchema("token", tokenSchemas);
-    return { title: "signed in", allOf: [whole, token] };
   }
 
   /**

@@ -42,59 +42,42 @@ import {
   type ScopeOf,
 } from "./records.ts";
 import { linesType, recordSchema } from "./representation.ts";
-import {
-  addressesSchema,
-  fieldsParameter,
-  newSchema,
-  objectSchema,
-  type Parameter,
-  partSchema,
-  patchSchema,
-  queryParameters,
-  wholeSchema,
-} from "./schemas.ts";
 import type { Scope } from "./selection.ts";
 import { userRules, users } from "./users.ts";
 import type { Body } from "./validation.ts";
 
-/** An answer that is no error. */
-export interface Success {
-  /** What its JSON may hold; undefined where it has no content. */
-  readonly schema?: JsonSchema;
-  /** The names of its own header fields. */
-  readonly headers?: readonly string[];
-}
+/** What an operation does with the records of a view, where it is none of its own. */
+export type Kind =
+  | "list"
+  | "create"
+  | "read"
+  | "replace"
+  | "change"
+  | "remove"
+  | "sign in"
+  | "options";
 
-/** What is told of an operation. */
-export interface Documented {
+/** One method of an address; `P` is what its parameters come to. */
+export interface Operation<P = unknown> {
   readonly access: Access;
   /** Set where a program on the same machine needs no role. */
   readonly freeOnThisMachine?: true;
   readonly ignoresCredentials?: true;
+  /** The media types of a body. */
   readonly consumes?: readonly string[];
   readonly takesForm?: true;
-  /** What it does, in a few words. */
-  readonly summary: string;
-  /** What it takes in the address or, as a form, in the body. */
-  readonly parameters?: readonly Parameter[];
-  /** What a JSON body may hold. */
-  readonly body?: JsonSchema;
   /** The media types of a success, the preferred one first; JSON, where it is left out. */
   readonly offers?: readonly string[];
-  /** By status. */
-  readonly answers: Readonly<Record<number, Success>>;
-  /** The statuses of errors that do not follow from the rest. */
-  readonly errors?: readonly number[];
-  /** Whether it looks at preconditions. */
-  readonly conditional?: true;
-}
-
-/** One method of an address, with what is told of it; `P` is what its parameters come to. */
-export interface Operation<P = unknown> extends Documented {
+  /** What it does, in a few words, where that does not follow from the kind. */
+  readonly summary?: string;
+  /** For descriptions: what follows from these, and what else there is to tell. */
+  readonly kind?: Kind;
+  readonly view?: View;
+  /** What alone may be changed. */
+  readonly only?: readonly string[] | undefined;
+  readonly told?: Told;
   /** Understands the parameters; throws an ApiError where they do not fit. */
   readonly parse: (parameters: Parameters) => P;
-  /** Of what it makes new records. */
-  readonly creates?: Records;
   /** Set where a password can be in the body. */
   readonly secret?: boolean;
   /** Takes a body of lines, of any length. */
@@ -105,6 +88,25 @@ export interface Operation<P = unknown> extends Documented {
   ) => Promise<Result>;
   /** Carries it out. A method, so that an operation of any `P` is an operation. */
   run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
+}
+
+/** What is told of an operation. */
+export interface Told {
+  /** What it takes in the address or, as a form, in the body. */
+  readonly parameters?: readonly JsonSchema[];
+  /** What a JSON body may hold. */
+  readonly body?: JsonSchema;
+  /** By status, what is no error: its schema, if it has content, and its own header fields. */
+  readonly answers?: Readonly<
+    Record<number, {
+      readonly schema?: JsonSchema;
+      readonly headers?: readonly string[];
+    }>
+  >;
+  /** The statuses of errors that do not follow from the rest. */
+  readonly errors?: readonly number[];
+  /** Whether it looks at preconditions. */
+  readonly conditional?: true;
 }
 
 /** One address. */
@@ -161,7 +163,7 @@ export interface Room {
 /** What a room does beside its addresses. */
 export interface OpenRoom {
   /** What a POST that makes records becomes. */
-  readonly extend?: (post: Operation) => Operation | undefined;
+  readonly extend?: (post: Operation, into: Records) => Operation | undefined;
   /** How a POST that may be a repeated one is carried out. */
   readonly repeats?: (
     request: Request,
@@ -262,7 +264,7 @@ export function buildRoutes(
   add(`${base.path}health`, healthRoute(store));
   const addAll = (path: string, view: View, name?: string) => {
     const POST = open.reduce(
-      (post, { extend }) => extend?.(post) ?? post,
+      (post, { extend }) => extend?.(post, view.records) ?? post,
       postOf(view),
     );
     add(path, routeOf(view, { ...listOf(view), POST }), name);
@@ -322,7 +324,14 @@ export function buildRoutes(
 
   const root = textRoute({
     summary: "Where everything is",
-    schema: addressesSchema("root", Object.keys(addresses)),
+    schema: {
+      title: "root",
+      type: "object",
+      properties: Object.fromEntries(
+        Object.keys(addresses).map((name) => [name, address]),
+      ),
+      required: Object.keys(addresses),
+    },
     make: () => JSON.stringify(addresses),
   });
   const { path } = base;
@@ -331,6 +340,8 @@ export function buildRoutes(
   }
   return { router, open };
 }
+
+const address = { type: "string", format: "uri-reference" };
 
 /** What belongs to an address as a whole. */
 interface Subject {
@@ -358,12 +369,9 @@ export function route(
   if (post?.consumes) headers.push("Accept-Post", post.consumes.join(", "));
   if (patch?.consumes) headers.push("Accept-Patch", patch.consumes.join(", "));
   const options: Operation = {
-    summary: "What can be done here, and by whom",
+    kind: "options",
     access: "anyone",
     parse: () => {}, // a browser asks with those of what it wants to do
-    answers: {
-      200: { schema: capabilities, headers: ["Allow", ...acceptFields] },
-    },
     run: ({ caller }) => {
       const allowed = methods.filter(([, { access }]) =>
         may(caller?.role, access)
@@ -382,14 +390,6 @@ export function route(
   const operations = new Map([...methods, ["OPTIONS", options] as const]);
   return { scope, operations, allow, fields, tag };
 }
-
-const names = { type: "array", items: { type: "string" } };
-const capabilities = objectSchema("capabilities", {
-  methods: names,
-  writable: names,
-  schema: { type: "object" },
-});
-const acceptFields = ["Accept-Post", "Accept-Patch"];
 
 /** Who has GET has HEAD, and all have OPTIONS. */
 function methodsOf(methods: readonly (readonly [string, unknown])[]): string[] {
@@ -413,12 +413,6 @@ function fieldsOf(
     return fields === undefined ? undefined : parseFields(collection, fields);
   };
 }
-
-const cascadeParameter = {
-  name: "cascade",
-  description: "Whether to delete all that refers to it too",
-  schema: { type: "boolean", default: false },
-};
 
 /** The one parameter of a DELETE of a record that others can refer to. */
 function cascade(parameters: Parameters): boolean {
@@ -445,8 +439,10 @@ export function textRoute({ make, summary, schema, type, headers = [] }: {
     summary,
     access: "anyone",
     parse: none,
-    conditional: true,
-    answers: { 200: { schema, headers: ["ETag", ...names] } },
+    told: {
+      conditional: true,
+      answers: { 200: { schema, headers: ["ETag", ...names] } },
+    },
     ...(type !== undefined && { offers: [type] }),
     run: (request) => {
       const { body, etag } = made ??= withTag(make());
@@ -473,13 +469,18 @@ function withTag(body: string): { body: string; etag: string } {
 
 /** For whoever watches: whether writes are taken, and what the start had to mend. */
 function healthRoute(store: Store): Route {
-  const schema = objectSchema("health", {
-    status: { type: "string", enum: ["ok", "read-only"] },
-    notices: { type: "array", items: { type: "string" } },
-  }, ["status"]);
+  const schema = {
+    title: "health",
+    type: "object",
+    properties: {
+      status: { type: "string", enum: ["ok", "read-only"] },
+      notices: { type: "array", items: { type: "string" } },
+    },
+    required: ["status"],
+  };
   const get: Operation = {
     summary: "Whether writes are taken",
-    answers: { 200: { schema }, 503: { schema } },
+    told: { answers: { 200: { schema }, 503: { schema } } },
     access: "anyone",
     parse: none,
     run: () => {
@@ -499,7 +500,7 @@ function healthRoute(store: Store): Route {
 }
 
 /** How an address shows the records of a collection. */
-interface View {
+export interface View {
   readonly records: Records;
   /** Which of them; all, where it is left out. */
   readonly scope?: ScopeOf;
@@ -530,30 +531,18 @@ export function routeOf(
   return route(methods, { tag, schema, writable, ...own, ...told });
 }
 
-/** ` of a zoo`, for summaries. */
-function ofParent({ through }: View): string {
-  return through ? ` of a ${through.to.singular}` : "";
-}
-
-const validators = ["ETag", "Last-Modified"];
-
-export function listOf(view: View, summary?: string): { GET: Operation<Query>; QUERY: Operation<Query> } {
+export function listOf(
+  view: View,
+  summary?: string,
+): { readonly GET: Operation<Query>; readonly QUERY: Operation<Query> } {
   const { records } = view;
   const { collection } = records;
   const get: Operation<Query> = {
-    summary: summary ??
-      `The ${collection.name}${ofParent(view)}, a page of them`,
+    kind: "list",
+    view,
+    ...(summary && { summary }),
     access: collection.access.read,
     offers: jsonOrLines,
-    parameters: queryParameters(collection),
-    conditional: true,
-    errors: [503], // too much to look for at once
-    answers: {
-      200: {
-        schema: { type: "array", items: partSchema(collection) },
-        headers: ["ETag", "X-Total-Count", "Link"],
-      },
-    },
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => records.list(call, query),
   };
@@ -562,54 +551,39 @@ export function listOf(view: View, summary?: string): { GET: Operation<Query>; Q
 }
 
 function postOf(view: View): Operation {
-  const { records, through } = view;
-  const { collection } = records;
-  const made = {
-    schema: wholeSchema(collection),
-    headers: ["Location", ...validators],
-  };
+  const { records } = view;
+  const { access, properties } = records.collection;
   return {
-    summary: `Make a new ${collection.singular}${ofParent(view)}`,
-    access: collection.access.write,
+    kind: "create",
+    view,
+    access: access.write,
     consumes: json,
-    body: newSchema(collection, [through?.property]),
-    conditional: true,
-    answers: { 201: made },
-    creates: records,
     parse: none,
-    secret: secretsOf(collection).length > 0,
+    secret: properties.some(({ kind }) => kind === "secret"),
     run: (call, _, body) => records.create(call, body),
   };
 }
 
-export function getOf(view: View): Operation<readonly string[] | undefined> {
+export function getOf(
+  view: View,
+): Operation<readonly string[] | undefined> {
   const { records } = view;
-  const { collection } = records;
   return {
-    summary: `One ${collection.singular}${ofParent(view)}`,
-    access: collection.access.read,
-    parameters: [fieldsParameter(collection)],
-    conditional: true,
-    answers: { 200: { schema: partSchema(collection), headers: validators } },
-    parse: fieldsOf(collection),
+    kind: "read",
+    view,
+    access: records.collection.access.read,
+    parse: fieldsOf(records.collection),
     run: (call, fields) => records.read(call, fields),
   };
 }
 
 function putOf(view: View): Operation {
-  const { records, through } = view;
-  const { collection } = records;
-  const without = [through?.property, ...secretsOf(collection)];
+  const { records } = view;
   return {
-    summary: `Replace a ${collection.singular}${ofParent(view)}`,
-    access: collection.access.write,
+    kind: "replace",
+    view,
+    access: records.collection.access.write,
     consumes: json,
-    body: newSchema(collection, without),
-    conditional: true,
-    answers: {
-      201: { schema: wholeSchema(collection), headers: ["Content-Location"] },
-    },
-    errors: conflictsOf(records),
     parse: none,
     run: (call, _, body) => records.change(call, body, { partial: false }),
   };
@@ -618,17 +592,15 @@ function putOf(view: View): Operation {
 /** @param only what may be changed; all, where it is left out */
 function patchOf(view: View, only?: readonly string[]): Operation {
   const { records } = view;
-  const { collection } = records;
-  const locked = only && collection.properties.map(({ name }) => name)
+  const { access, properties } = records.collection;
+  const locked = only && properties.map(({ name }) => name)
     .filter((name) => !only.includes(name));
   return {
-    summary: `Change a ${collection.singular}${ofParent(view)}`,
-    access: collection.access.write,
+    kind: "change",
+    view,
+    only,
+    access: access.write,
     consumes: mergePatch,
-    body: patchSchema(collection, only),
-    conditional: true,
-    answers: { 201: { schema: wholeSchema(collection), headers: validators } },
-    errors: only ? [] : conflictsOf(records),
     parse: none,
     run: (call, _, body) =>
       records.change(call, body, { partial: true, locked }),
@@ -637,46 +609,22 @@ function patchOf(view: View, only?: readonly string[]): Operation {
 
 export function deleteOf(view: View): Operation<boolean | undefined> {
   const { records } = view;
-  const { collection } = records;
-  const { access, children, singular } = collection;
-  const isParent = children.length > 0;
+  const { access, children } = records.collection;
   return {
-    summary: `Delete a ${singular}${ofParent(view)}`,
+    kind: "remove",
+    view,
     access: access.remove,
-    ...(isParent && { parameters: [cascadeParameter] }),
-    conditional: true,
-    answers: { 204: {} },
-    // What goes along may take a higher role.
-    errors: isParent ? [403, 409] : conflictsOf(records),
-    parse: isParent ? cascade : none,
+    parse: children.length > 0 ? cascade : none,
     run: (call, all) => records.remove(call, all ?? false),
   };
 }
 
-/** The errors of a change that the rules of a collection bring. */
-function conflictsOf({ hasRules }: Records): number[] {
-  return hasRules ? [409] : [];
-}
-
-/** What a record that is sent back lacks, as it was not in the answer. */
-function secretsOf({ properties }: Collection): string[] {
-  return properties.filter(({ kind }) => kind === "secret")
-    .map(({ name }) => name);
-}
-
 function signInOf(signingIn: Authorizations): Operation {
   return {
-    summary: "Sign in",
+    kind: "sign in",
     access: "anyone",
     ignoresCredentials: true,
     consumes: json,
-    body: signingIn.sent,
-    answers: {
-      201: {
-        schema: signingIn.answered,
-        headers: ["Location", "Cache-Control"],
-      },
-    },
     parse: none,
     run: (call, _, body) => signingIn.signIn(call, body),
   };

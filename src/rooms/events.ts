@@ -205,8 +205,10 @@ function eventsRoute(events: Events): Route {
     access: "viewer",
     offers: ["text/event-stream"],
     parse: none,
-    answers: {
-      200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+    told: {
+      answers: {
+        200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+      },
     },
     run: (call) => events.open(call),
   };

@@ -198,7 +198,7 @@ function metricsRoute(figures: () => string): Route {
       seq: 0,
     }),
     offers: [metricsType],
-    answers: { 200: { schema: { type: "string" } } },
+    told: { answers: { 200: { schema: { type: "string" } } } },
   };
   return route({ GET: get });
 }

@@ -13,23 +13,46 @@ import {
   type ResponseParts,
 } from "./components.ts";
 import type { Json, JsonSchema } from "../api/properties.ts";
+import { signInForm, tokenSchemas } from "../api/authorizations.ts";
+import { type Collection, deriveCollection } from "../api/declaration.ts";
 import {
-  type Documented,
+  type Kind,
+  type Operation,
   type Room,
   type Route,
-  type Success,
   textRoute,
+  type Told,
 } from "../api/routes.ts";
-import { objectSchema } from "../api/schemas.ts";
+import {
+  fieldsParameter,
+  newSchema,
+  objectSchema,
+  partSchema,
+  patchSchema,
+  queryParameters,
+  wholeSchema,
+} from "./schemas.ts";
+
+/** An operation with all that is told of it. */
+interface Documented extends Omit<Operation, "parse" | "run"> {
+  readonly summary: string;
+  readonly parameters?: readonly JsonSchema[];
+  readonly body?: JsonSchema;
+  readonly answers: NonNullable<Told["answers"]>;
+  readonly errors?: readonly number[];
+  readonly conditional?: true;
+}
+
+type Success = Documented["answers"][number];
 
 /** What the document is made of. */
 export interface OpenApiOptions {
   /** By pattern. */
   readonly routes: ReadonlyMap<string, {
     readonly tag: string;
-    readonly operations: ReadonlyMap<string, Documented>;
+    readonly operations: ReadonlyMap<string, Operation>;
   }>;
-  readonly collections: ReadonlyMap<string, { readonly singular: string }>;
+  readonly collections: ReadonlyMap<string, Collection>;
   readonly base: { readonly origin: string; readonly path: string };
   readonly requireIfMatch: boolean;
 }
@@ -56,7 +79,8 @@ export function openApi(
     tags.add(tag);
     const { path, ids } = nameIds(relative, collections);
     const described: Record<string, JsonSchema> = {};
-    for (const [method, operation] of operations) {
+    for (const [method, each] of operations) {
+      const operation = tell(each, collections);
       const place = { tag, path, components, requireIfMatch };
       const key = method === "QUERY" ? "x-query" : method.toLowerCase();
       described[key] = describe(method, operation, place);
@@ -103,6 +127,143 @@ export function openApi(
     },
   };
 }
+
+const validators = ["ETag", "Last-Modified"];
+const names = { type: "array", items: { type: "string" } };
+
+/** All that is told of an operation: what follows from its kind, then its own. */
+function tell(
+  operation: Operation,
+  collections: OpenApiOptions["collections"],
+): Documented {
+  const { kind, summary, told = {} } = operation;
+  const all = kind ? kinds[kind](operation, collections) : { summary: "" };
+  return {
+    ...operation,
+    ...all,
+    ...told,
+    summary: summary ?? all.summary,
+    answers: { ...all.answers, ...told.answers },
+  };
+}
+
+type Tell = (
+  operation: Operation,
+  collections: OpenApiOptions["collections"],
+) => Told & { readonly summary: string };
+
+/** What is told of what is done with the records of a view. */
+function ofView(
+  tell: (
+    collection: Collection,
+    more: {
+      readonly of: string;
+      /** What need not be sent, as the path says it. */
+      readonly given: string | undefined;
+      readonly secrets: readonly string[];
+      readonly conflicts: readonly number[];
+      readonly only: readonly string[] | undefined;
+    },
+  ) => Told & { readonly summary: string },
+): Tell {
+  return ({ view, only }) => {
+    if (view === undefined) throw new Error("An operation has no view");
+    const { through, records: { collection, hasRules } } = view;
+    const secrets = collection.properties
+      .filter(({ kind }) => kind === "secret").map(({ name }) => name);
+    const told = tell(collection, {
+      of: through ? ` of a ${through.to.singular}` : "",
+      given: through?.property,
+      secrets,
+      conflicts: hasRules ? [409] : [],
+      only,
+    });
+    return { conditional: true, ...told };
+  };
+}
+
+const kinds: Readonly<Record<Kind, Tell>> = {
+  list: ofView((collection, { of }) => ({
+    summary: `The ${collection.name}${of}, a page of them`,
+    parameters: queryParameters(collection),
+    errors: [503], // too much to look for at once
+    answers: {
+      200: {
+        schema: { type: "array", items: partSchema(collection) },
+        headers: ["ETag", "X-Total-Count", "Link"],
+      },
+    },
+  })),
+  create: ofView((collection, { of, given }) => ({
+    summary: `Make a new ${collection.singular}${of}`,
+    body: newSchema(collection, [given]),
+    answers: {
+      201: {
+        schema: wholeSchema(collection),
+        headers: ["Location", ...validators],
+      },
+    },
+  })),
+  read: ofView((collection, { of }) => ({
+    summary: `One ${collection.singular}${of}`,
+    parameters: [fieldsParameter(collection)],
+    answers: { 200: { schema: partSchema(collection), headers: validators } },
+  })),
+  replace: ofView((collection, { of, given, secrets, conflicts }) => ({
+    summary: `Replace a ${collection.singular}${of}`,
+    body: newSchema(collection, [given, ...secrets]),
+    errors: conflicts,
+    answers: {
+      201: { schema: wholeSchema(collection), headers: ["Content-Location"] },
+    },
+  })),
+  change: ofView((collection, { of, only, conflicts }) => ({
+    summary: `Change a ${collection.singular}${of}`,
+    body: patchSchema(collection, only),
+    errors: only ? [] : conflicts,
+    answers: { 201: { schema: wholeSchema(collection), headers: validators } },
+  })),
+  remove: ofView(({ singular, children }, { of, conflicts }) => {
+    const isParent = children.length > 0;
+    return {
+      summary: `Delete a ${singular}${of}`,
+      ...(isParent && { parameters: [cascadeParameter] }),
+      // What goes along may take a higher role.
+      errors: isParent ? [403, 409] : conflicts,
+      answers: { 204: {} },
+    };
+  }),
+  "sign in": (_, collections) => {
+    const form = deriveCollection(signInForm);
+    const made = collections.get(signInForm.name) ?? form;
+    const token = objectSchema("token", tokenSchemas);
+    const schema = { title: "signed in", allOf: [wholeSchema(made), token] };
+    return {
+      summary: "Sign in",
+      body: newSchema({ ...form, singular: "sign in" }),
+      answers: { 201: { schema, headers: ["Location", "Cache-Control"] } },
+    };
+  },
+  options: () => ({
+    summary: "What can be done here, and by whom",
+    answers: {
+      200: {
+        schema: objectSchema("capabilities", {
+          methods: names,
+          writable: names,
+          schema: { type: "object" },
+        }),
+        headers: ["Allow", "Accept-Post", "Accept-Patch"],
+      },
+    },
+  }),
+};
+
+const cascadeParameter = {
+  name: "cascade",
+  description: "Whether to delete all that refers to it too",
+  schema: { type: "boolean", default: false },
+};
 
 /** Where an operation is described. */
 interface Place {

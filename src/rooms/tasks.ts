@@ -48,7 +48,7 @@ import {
   routeOf,
 } from "../api/routes.ts";
 import { linesType } from "../api/representation.ts";
-import { wholeSchema } from "../api/schemas.ts";
+import { wholeSchema } from "./schemas.ts";
 
 const count = readOnly(integer({ min: 0 }));
 
@@ -436,14 +436,14 @@ export const imports: Room = {
     return {
       start: () => working.start(),
       stop: () => working.stop(),
-      extend({ creates, ...post }) {
-        if (!creates || !own.has(creates.collection.name)) return undefined;
+      extend(post, into) {
+        if (!own.has(into.collection.name)) return undefined;
         return {
           ...post,
           consumes: [...post.consumes ?? [], linesType],
-          answers: { ...post.answers, 202: working.answered },
+          told: { answers: { 202: working.answered } },
           takeLines: (call, body, once) =>
-            working.receive(call, body, { records: creates, once }),
+            working.receive(call, body, { records: into, once }),
         };
       },
     };

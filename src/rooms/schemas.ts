@@ -3,10 +3,10 @@
  * document. A schema with a title becomes a component of that name there.
  */
 
-import type { Collection, Named } from "./declaration.ts";
-import type { Json, JsonSchema } from "./properties.ts";
-import { type Operator, operatorsFor } from "./query.ts";
-import { recordSchema } from "./representation.ts";
+import type { Collection, Named } from "../api/declaration.ts";
+import type { Json, JsonSchema } from "../api/properties.ts";
+import { type Operator, operatorsFor } from "../api/query.ts";
+import { recordSchema } from "../api/representation.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
 
@@ -20,19 +20,6 @@ export function objectSchema(
   required: readonly string[] = Object.keys(properties),
 ): JsonSchema {
   return { title, type: "object", properties, required };
-}
-
-/** An object of addresses with these names. */
-export function addressesSchema(
-  title: string,
-  names: readonly string[],
-): JsonSchema {
-  return objectSchema(
-    title,
-    Object.fromEntries(names.map(
-      (name) => [name, address],
-    )),
-  );
 }
 
 const link = objectSchema("link", {
@@ -126,17 +113,10 @@ function pick(from: Schemas, names: ReadonlySet<string>): Schemas {
   );
 }
 
-/** A parameter in an address. */
-export interface Parameter {
-  readonly name: string;
-  readonly description: string;
-  readonly schema: JsonSchema;
-}
-
 /** The parameter `fields`. */
 export function fieldsParameter(
   { readable, addresses }: Collection,
-): Parameter {
+): JsonSchema {
   return {
     name: "fields",
     description: "Only these properties, and id",
@@ -145,7 +125,7 @@ export function fieldsParameter(
 }
 
 /** The parameters of a collection: paging, order, `fields` and filters. */
-export function queryParameters(collection: Collection): Parameter[] {
+export function queryParameters(collection: Collection): JsonSchema[] {
   const readable = [...collection.readable.values()];
   const names = readable.map(({ name }) => name);
   const byPage = "; not together with limit or offset";
@@ -184,7 +164,7 @@ const meanings: Readonly<Record<Operator, string>> = {
 };
 
 /** The filters by one property. */
-function filterParameters(property: Named): Parameter[] {
+function filterParameters(property: Named): JsonSchema[] {
   const { name, kind, nullable } = property;
   const value = operandSchema(property);
   const orNull = nullable && kind !== "string"
