@@ -7,213 +7,158 @@
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import {
+  type Answered,
+  type Api,
   none,
   type Operation,
   type Room,
-  type Route,
   route,
 } from "../api/routes.ts";
 import { implemented } from "../http/server.ts";
-import { Histogram, type Store } from "../store/store.ts";
+import { Histogram } from "../store/store.ts";
 
 /** The media type of the text. */
-export const metricsType = "text/plain; version=0.0.4; charset=utf-8";
+const metricsType = "text/plain; version=0.0.4; charset=utf-8";
 
 const latencies = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5];
 
-/** What is measured beside the requests. */
-export interface Measured {
-  readonly store: Store;
-  /** By pattern. */
-  readonly routes: ReadonlyMap<string, object>;
-  readonly collections: readonly string[];
-}
-
 /** What is counted of one route. */
-class RouteFigures {
-  /** By method and status: see {@linkcode Metrics.count}. */
-  readonly answers = new Map<number, number>();
-  readonly latency = new Histogram(latencies);
+interface RouteFigures {
+  /** By the place of the method and the status. */
+  readonly answers: Map<number, number>;
+  readonly latency: Histogram;
 }
 
 /** Counts requests; a route is known by its object. */
 export class Metrics {
   readonly #figures = new Map<object | undefined, RouteFigures>();
 
-  /** @param route undefined where the address is unknown */
-  count(
-    route: object | undefined,
-    method: string,
-    { status, milliseconds }: {
-      readonly status: number;
-      readonly milliseconds: number;
-    },
-  ): void {
+  count({ route, method, status, start }: Answered): void {
     let figures = this.#figures.get(route);
     if (figures === undefined) {
-      this.#figures.set(route, figures = new RouteFigures());
+      figures = { answers: new Map(), latency: new Histogram(latencies) };
+      this.#figures.set(route, figures);
     }
+    const { answers, latency } = figures;
     // -1 is any other method: what clients make up must not make new counters.
     const key = implemented.indexOf(method) * 1000 + status;
-    figures.answers.set(key, (figures.answers.get(key) ?? 0) + 1);
-    figures.latency.observe(milliseconds);
+    answers.set(key, (answers.get(key) ?? 0) + 1);
+    latency.observe(performance.now() - start);
   }
 
   /** All figures as text. */
-  write({ store, routes, collections }: Measured): string {
-    const text = new Text();
-    this.#writeRequests(text, routes);
-    writeStore(text, store, collections);
-    writeProcess(text);
-    return text.toString();
-  }
-
-  #writeRequests(text: Text, routes: ReadonlyMap<string, object>): void {
+  write({ store, routes, collections }: Pick<Api, "store" | "routes" | "collections">): string {
     const patterns = new Map<object | undefined, string>([[undefined, "none"]]);
     for (const [pattern, route] of routes) {
       if (!patterns.has(route)) patterns.set(route, pattern);
     }
-    const name = "zoo_api_http_requests_total";
-    text.family(name, "counter", "Requests that were answered.");
-    for (const [of, { answers }] of this.#figures) {
-      const route = patterns.get(of);
-      for (const [key, count] of answers) {
+    const figures = Array.from(this.#figures, ([of, figures]) => ({
+      route: patterns.get(of) ?? "",
+      ...figures,
+    }));
+    const requests = figures.flatMap(({ route, answers }) =>
+      Array.from(answers, ([key, count]): Sample => {
         const method = implemented[Math.floor(key / 1000)] ?? "other";
         const status = (key + 1000) % 1000;
-        text.sample(name, count, { method, route, status });
-      }
-    }
-    const latency = "zoo_api_http_request_duration_seconds";
-    text.family(latency, "histogram", "From a request's head to its answer.");
-    for (const [of, figures] of this.#figures) {
-      text.histogram(latency, figures.latency, { route: patterns.get(of) });
-    }
+        return ["", { method, route, status }, count];
+      })
+    );
+    const durations = figures.flatMap(({ route, latency }) =>
+      samplesOf(latency, { route })
+    );
+    const sizes = Array.from(collections.keys(), (collection): Sample => [
+      "",
+      { collection },
+      store.table(collection).size,
+    ]);
+    const { rss, heapUsed, heapTotal } = process.memoryUsage();
+    const { user, system } = process.cpuUsage();
+    const { active } = performance.eventLoopUtilization();
+    const families: readonly Family[] = [
+      ["zoo_api_http_requests_total", "Requests that were answered.", requests],
+      ["zoo_api_http_request_duration_seconds", "From a request's head to its answer.", durations],
+      ["zoo_api_records", "Records that there are.", sizes],
+      ["zoo_api_store_log_bytes", "Length of the write-ahead log.", store.logBytes],
+      ["zoo_api_store_seq", "The last sequence in memory.", store.seq],
+      ["zoo_api_store_durable_seq", "The last on the disk.", store.durableSeq],
+      ["zoo_api_store_full", "Whether the disk is full.", store.full],
+      ["zoo_api_store_writable", "Whether writes are taken.", store.writable],
+      ["zoo_api_store_sync_duration_seconds", "How long the disk took to make durable.", samplesOf(store.syncs, {})],
+      ["process_resident_memory_bytes", "Memory in all.", rss],
+      ["nodejs_heap_used_bytes", "Memory of live and dead objects.", heapUsed],
+      ["nodejs_heap_size_bytes", "Memory kept for objects.", heapTotal],
+      ["process_start_time_seconds", "Since 1970.", performance.timeOrigin / 1000],
+      ["process_cpu_seconds_total", "Time that it ran.", (user + system) / 1e6],
+      ["nodejs_eventloop_active_seconds_total", "Time in which the event loop did not wait.", active / 1000],
+    ];
+    return families.map(textOf).join("");
   }
 }
 
-function writeStore(
-  text: Text,
-  store: Store,
-  collections: readonly string[],
-): void {
-  const records = "zoo_api_records";
-  text.family(records, "gauge", "Records that there are.");
-  for (const collection of collections) {
-    text.sample(records, store.table(collection).size, { collection });
-  }
-  const gauges: [name: string, help: string, value: number | boolean][] = [
-    ["store_log_bytes", "Length of the write-ahead log.", store.logBytes],
-    ["store_seq", "The last sequence in memory.", store.seq],
-    ["store_durable_seq", "The last on the disk.", store.durableSeq],
-    ["store_full", "Whether the disk is full.", store.full],
-    ["store_writable", "Whether writes are taken.", store.writable],
-  ];
-  for (const [name, help, value] of gauges) {
-    text.single(`zoo_api_${name}`, "gauge", { help, value: Number(value) });
-  }
-  const syncs = "zoo_api_store_sync_duration_seconds";
-  text.family(syncs, "histogram", "How long the disk took to make durable.");
-  text.histogram(syncs, store.syncs, {});
+/** What is measured under one name: one figure, or several with labels. */
+type Family = readonly [
+  name: string,
+  help: string,
+  value: number | boolean | readonly Sample[],
+];
+
+/** A figure, with what is behind its family's name. Values of labels are our own words, with nothing to be escaped. */
+type Sample = readonly [
+  suffix: string,
+  labels: Readonly<Record<string, string | number>>,
+  value: number,
+];
+
+function samplesOf(
+  { bounds, counts, sum }: Histogram,
+  labels: Sample[1],
+): Sample[] {
+  let total = 0;
+  const buckets = counts.map((count, at): Sample => {
+    const le = bounds[at] ?? "+Inf";
+    return ["_bucket", { ...labels, le }, total += count];
+  });
+  return [...buckets, ["_sum", labels, sum], ["_count", labels, total]];
 }
 
-function writeProcess(text: Text): void {
-  const { rss, heapUsed, heapTotal } = process.memoryUsage();
-  const { user, system } = process.cpuUsage();
-  const { active } = performance.eventLoopUtilization();
-  const start = performance.timeOrigin / 1000;
-  const cpu = (user + system) / 1e6;
-  const figures: [name: string, help: string, value: number][] = [
-    ["process_resident_memory_bytes", "Memory in all.", rss],
-    ["nodejs_heap_used_bytes", "Memory of live and dead objects.", heapUsed],
-    ["nodejs_heap_size_bytes", "Memory kept for objects.", heapTotal],
-    ["process_start_time_seconds", "Since 1970.", start],
-    ["process_cpu_seconds_total", "Time that it ran.", cpu],
-    [
-      "nodejs_eventloop_active_seconds_total",
-      "Time in which the event loop did not wait.",
-      active / 1000,
-    ],
-  ];
-  for (const [name, help, value] of figures) {
-    const type = name.endsWith("_total") ? "counter" : "gauge";
-    text.single(name, type, { help, value });
-  }
-}
-
-type Labels = Readonly<Record<string, string | number | undefined>>;
-
-/** The text as it grows. */
-class Text {
-  #text = "";
-
-  family(name: string, type: "counter" | "gauge" | "histogram", help: string) {
-    this.#text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
-  }
-
-  /** Values of labels are our own words, with nothing to be escaped. */
-  sample(name: string, value: number, labels: Labels): void {
+function textOf([name, help, value]: Family): string {
+  const type = name.endsWith("_total")
+    ? "counter"
+    : name.endsWith("_duration_seconds")
+    ? "histogram"
+    : "gauge";
+  const samples: readonly Sample[] = typeof value === "object"
+    ? value
+    : [["", {}, Number(value)]];
+  let text = `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+  for (const [suffix, labels, value] of samples) {
     const list = Object.entries(labels)
       .map(([label, value]) => `${label}="${value}"`).join();
-    this.#text += `${name}${list && `{${list}}`} ${value}\n`;
+    text += `${name}${suffix}${list && `{${list}}`} ${value}\n`;
   }
-
-  single(
-    name: string,
-    type: "counter" | "gauge",
-    { help, value }: { readonly help: string; readonly value: number },
-  ): void {
-    this.family(name, type, help);
-    this.sample(name, value, {});
-  }
-
-  histogram(name: string, { bounds, counts, sum }: Histogram, labels: Labels) {
-    let total = 0;
-    for (const [at, count] of counts.entries()) {
-      total += count;
-      this.sample(`${name}_bucket`, total, {
-        ...labels,
-        le: bounds[at] ?? "+Inf",
-      });
-    }
-    this.sample(`${name}_sum`, sum, labels);
-    this.sample(`${name}_count`, total, labels);
-  }
-
-  toString(): string {
-    return this.#text;
-  }
-}
-
-function metricsRoute(figures: () => string): Route {
-  const get: Operation = {
-    summary: "Figures for Prometheus, for a program on this machine too",
-    access: "admin",
-    freeOnThisMachine: true,
-    parse: none,
-    run: () => ({
-      status: 200,
-      headers: ["Cache-Control", "no-store"],
-      body: figures(),
-      type: metricsType,
-      seq: 0,
-    }),
-    offers: [metricsType],
-    told: { answers: { 200: { schema: { type: "string" } } } },
-  };
-  return route({ GET: get });
+  return text;
 }
 
 /** Figures for monitoring. */
 export const metrics: Room = {
-  open({ add, base, store, routes, collections }) {
+  open(api) {
     const metrics = new Metrics();
-    const measured = { store, routes, collections: [...collections.keys()] };
-    add(`${base.path}metrics`, metricsRoute(() => metrics.write(measured)));
-    return {
-      answered({ route, method, status, start }) {
-        const milliseconds = performance.now() - start;
-        metrics.count(route, method, { status, milliseconds });
-      },
+    const get: Operation = {
+      summary: "Figures for Prometheus, for a program on this machine too",
+      access: "admin",
+      freeOnThisMachine: true,
+      parse: none,
+      run: () => ({
+        status: 200,
+        headers: ["Cache-Control", "no-store"],
+        body: metrics.write(api),
+        type: metricsType,
+        seq: 0,
+      }),
+      offers: [metricsType],
+      told: { answers: { 200: { schema: { type: "string" } } } },
     };
+    api.add(`${api.base.path}metrics`, route({ GET: get }));
+    return { answered: (answered) => metrics.count(answered) };
   },
 };
