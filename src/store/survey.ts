@@ -180,70 +180,57 @@ export async function surveyFolder(
     survey.seq = 0;
     survey.tables = makeTables(options.tables);
     survey.log = survey.torn = undefined;
-    let last: LogScan | undefined;
-    const { salvage } = options;
-    const { tables } = survey;
-    if (base > 0) {
-      const name = names.snapshot(base);
-      const { header, size, faults } = await readLog(name, ({ of, rows }, seq) => {
-        const table = obtain(tables, of ?? "");
-        for (const document of rows ?? []) table.load(document, seq);
-      }).then((scan) => sound(name, scan));
-      survey.faults.push(...faults);
-      const [fault] = faults;
-      if (fault !== undefined && salvage === undefined) refuse(fault);
-      if (header === undefined || !fits(header, base, header.seq)) {
-        return refuse(whole(name, "it is of another store or generation"));
-      }
-      for (const [each, last] of Object.entries(header.last ?? {})) {
-        obtain(tables, each).raise(...last);
-      }
-      survey.seq = header.seq;
-      survey.baseBytes = size;
-    }
-    for (let each = Math.max(base, 1); each <= survey.generation; each++) {
-      const name = names.log(each);
-      last = survey.log = await readLog(name, ({ tx = [] }, seq) => {
+    let end = 0;
+    const first = Math.max(base, 1);
+    const length = Math.max(survey.generation - first + 1, 1);
+    const logs = Array.from({ length }, (_, at) => names.log(first + at));
+    for (const name of base > 0 ? [names.snapshot(base), ...logs] : logs) {
+      const scan = await readLog(name, ({ tx = [], of = "", rows = [] }, seq) => {
+        const table = (name: string) => obtain(survey.tables, name);
+        for (const document of rows) table(of).load(document, seq);
         for (const [kind, of, target] of tx) {
-          const table = obtain(tables, of);
-          if (kind === "put") table.put(target, seq);
-          else if (kind === "del") table.delete(target, seq);
+          if (kind === "put") table(of).put(target, seq);
+          else if (kind === "del") table(of).delete(target, seq);
           else throw unknown(name, `operation "${kind}" is one`);
         }
       });
-      judge(each, last);
-    }
-    if (last === undefined) {
-      return refuse(whole(names.log(Math.max(base, 1)), "it is missing"));
+      judge(name, scan);
+      end = scan.end;
     }
     if (marked() > survey.seq) {
       const message =
         `it ends at sequence ${survey.seq}, but the mark proves ` +
         `that ${marked()} was acknowledged`;
-      const file = names.log(survey.generation);
-      refuse({ file, byte: last.end, line: 0, message });
+      refuse({ file: names.log(survey.generation), byte: end, line: 0, message });
     }
   };
 
   /** The rules of the head of this file; rule 3 is kept by the scan itself. */
-  const judge = (generation: number, log: LogScan) => {
-    const file = names.log(generation);
-    const last = generation === survey.generation;
-    const { header, faults: [fault] } = last ? log : sound(file, log);
-    if (header === undefined) {
-      return refuse(fault ?? whole(file, "it has no header"));
+  const judge = (file: string, scan: LogScan) => {
+    const generation = generationOf(file) ?? 0;
+    const begins = file === names.snapshot(generation);
+    const last = file === names.log(survey.generation);
+    const { header, faults } = last ? scan : sound(file, scan);
+    const [fault] = faults;
+    const seq = begins ? header?.seq ?? 0 : survey.seq;
+    if (header === undefined || !fits(header, generation, seq)) {
+      return refuse(
+        fault ?? whole(file, "its header does not continue what is before it"),
+      );
     }
-    if (!fits(header, generation, survey.seq)) {
-      refuse(whole(file, "its header does not continue what is before it"));
+    survey.seq = scan.seq;
+    if (begins) survey.baseBytes = scan.size;
+    else survey.log = scan;
+    for (const [each, last] of Object.entries(header.last ?? {})) {
+      obtain(survey.tables, each).raise(...last);
     }
-    survey.seq = log.seq;
-    const known = Math.max(log.proven, marked());
     if (fault === undefined) return;
-    if (last && !log.sealed && log.torn && known <= log.seq) {
+    const known = Math.max(scan.proven, marked());
+    if (last && !scan.sealed && scan.torn && known <= scan.seq) {
       survey.torn = fault;
     } else {
-      survey.faults.push(...log.faults);
-      refuse(fault);
+      survey.faults.push(...faults);
+      if (!begins || options.salvage === undefined) refuse(fault);
     }
   };
 
