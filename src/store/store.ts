@@ -31,7 +31,7 @@ import {
   removeBefore,
   reopenLog,
 } from "./recovery.ts";
-import { Reserve } from "./reserve.ts";
+import { keepReserve, type Reserve } from "./reserve.ts";
 import { type Survey, surveyFolder } from "./survey.ts";
 import type { Table } from "./table.ts";
 
@@ -95,8 +95,7 @@ async function openFolder(options: StoreOptions): Promise<Store> {
       survey = await surveyFolder(folder, { files, tables });
     }
     if (survey.refusal !== undefined) throw survey.refusal;
-    const reserve = new Reserve(files, folder, limits.reserveBytes);
-    await reserve.open(limits.batchBytes);
+    const reserve = await keepReserve(files, folder, limits);
     mark = await openMark(files, folder);
     const writing = await reopen(place, survey, reserve);
     const parts = { place, limits, log, survey, writing, reserve, release };
