@@ -24,7 +24,7 @@ import { freeze } from "./snapshot.ts";
 import { Spools } from "./spool.ts";
 import type { Survey } from "./survey.ts";
 import { type StoredTable, type Table, takeBack, type Undo } from "./table.ts";
-import { LogWriter } from "./writer.ts";
+import { type LogWriter, writeLog } from "./writer.ts";
 
 function noticesOf({ torn, log, faults }: Survey): string[] {
   const notices = faults.map(({ file, byte, line, message }) =>
@@ -92,7 +92,7 @@ export class Store {
     this.#recordCount = this.#size();
     this.notices = noticesOf(survey);
     for (const notice of this.notices) log("error", notice);
-    this.#writer = new LogWriter(writing, survey.seq, {
+    this.#writer = writeLog(writing, survey.seq, {
       batchBytes: limits.batchBytes,
       now: place.now,
       ready: () => this.full ? this.#release() : undefined,

@@ -53,120 +53,122 @@ interface Turn {
 const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
 
 /** Writes transactions to the log, in order, and tells when they are durable. */
-export class LogWriter {
-  // These five are for others to read.
+export interface LogWriter {
+  /** The log that is written. */
   log: OpenLog;
   durableSeq: number;
   /** The length of all lines that wait, at most. */
-  queuedBytes = 0;
+  queuedBytes: number;
   /** Why nothing can be written any more. */
   fault: StoreError | undefined;
-  readonly syncs = new Histogram(syncBounds);
-  readonly #options: WriterOptions;
-  readonly #buffer: Buffer;
-  #queue: Pending[] = [];
-  #waiters: Waiter[] = [];
-  #turn: Turn | undefined;
-  #running: Promise<void> | undefined;
-
-  constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
-    this.log = log;
-    this.durableSeq = durableSeq;
-    this.#options = options;
-    this.#buffer = Buffer.allocUnsafe(options.batchBytes);
-  }
-
-  add(pending: Pending): void {
-    this.#queue.push(pending);
-    this.queuedBytes += pending.bytes;
-    this.#start();
-  }
-
+  readonly syncs: Histogram;
+  add(pending: Pending): void;
   /** Calls when `seq`, which is not durable yet, is; what it calls must not throw. */
-  wait(seq: number, settled: Settled): void {
-    const last = this.#queue.at(-1)?.seq ?? this.durableSeq;
-    if (seq > last) settled(this.fault ?? takenBack());
-    else this.#waiters.push({ seq, settled });
-  }
-
+  wait(seq: number, settled: Settled): void;
   /** Ends the log behind `cut`, which is applied, and goes on with the next. */
-  rotate(cut: number, next: Promise<PreparedLog>): Promise<void> {
-    if (this.fault !== undefined) return Promise.reject(this.fault);
-    return new Promise((resolve, reject) => {
-      this.#turn = { cut, next, resolve, reject };
-      this.#start();
-    });
-  }
-
+  rotate(cut: number, next: Promise<PreparedLog>): Promise<void>;
   /** Resolves when nothing waits any more. */
-  async idle(): Promise<void> {
-    while (this.#running !== undefined) await this.#running;
-  }
+  idle(): Promise<void>;
+}
 
-  #start(): void {
-    if (this.fault !== undefined) return;
+export function writeLog(
+  log: OpenLog,
+  durableSeq: number,
+  { batchBytes, now, ready, advanced, undone }: WriterOptions,
+): LogWriter {
+  const shared = Buffer.allocUnsafe(batchBytes);
+  let queue: Pending[] = [];
+  let waiters: Waiter[] = [];
+  let turn: Turn | undefined;
+  let running: Promise<void> | undefined;
+  const writer: LogWriter = {
+    log,
+    durableSeq,
+    queuedBytes: 0,
+    fault: undefined,
+    syncs: new Histogram(syncBounds),
+    add(pending) {
+      queue.push(pending);
+      writer.queuedBytes += pending.bytes;
+      start();
+    },
+    wait(seq, settled) {
+      const last = queue.at(-1)?.seq ?? writer.durableSeq;
+      if (seq > last) settled(writer.fault ?? takenBack());
+      else waiters.push({ seq, settled });
+    },
+    rotate(cut, next) {
+      if (writer.fault !== undefined) return Promise.reject(writer.fault);
+      return new Promise((resolve, reject) => {
+        turn = { cut, next, resolve, reject };
+        start();
+      });
+    },
+    async idle() {
+      while (running !== undefined) await running;
+    },
+  };
+
+  function start(): void {
+    if (writer.fault !== undefined) return;
     // Not at once: what the same turn of the event loop adds goes along.
-    this.#running ??= new Promise((resolve) => {
-      setImmediate(() => resolve(this.#run()));
+    running ??= new Promise((resolve) => {
+      setImmediate(() => resolve(run()));
     });
   }
 
-  async #run(): Promise<void> {
+  async function run(): Promise<void> {
     try {
-      while (this.fault === undefined) {
-        const turn = this.#turn;
-        if (turn?.cut === this.durableSeq) await this.#change(turn);
-        const batch = this.#take();
-        if (batch.length > 0) await this.#write(batch);
-        else if (this.#turn === undefined) break;
+      while (writer.fault === undefined) {
+        if (turn?.cut === writer.durableSeq) await change(turn);
+        const batch = take();
+        if (batch.length > 0) await write(batch);
+        else if (turn === undefined) break;
       }
     } catch (error) {
       // What nothing here expects must not let anyone wait for ever.
-      this.#fail(error);
+      fail(error);
     } finally {
       // In the same turn as the last look at the queue: who adds next starts.
-      this.#running = undefined;
+      running = undefined;
     }
   }
 
   /** What the next write takes: never beyond the end of the log. */
-  #take(): Pending[] {
-    const limit = this.#options.batchBytes;
+  function take(): Pending[] {
     let bytes = 0;
     let count = 0;
-    for (const pending of this.#queue) {
-      if (this.#turn !== undefined && pending.seq > this.#turn.cut) break;
-      if (count > 0 && bytes + pending.bytes > limit) break;
+    for (const pending of queue) {
+      if (turn !== undefined && pending.seq > turn.cut) break;
+      if (count > 0 && bytes + pending.bytes > batchBytes) break;
       bytes += pending.bytes;
       count++;
     }
-    return this.#queue.slice(0, count);
+    return queue.slice(0, count);
   }
 
-  async #write(batch: readonly Pending[]): Promise<void> {
-    await this.#options.ready();
+  async function write(batch: readonly Pending[]): Promise<void> {
+    await ready();
     const total = batch.reduce((sum, { bytes }) => sum + bytes, 0);
-    const buffer = total <= this.#buffer.length
-      ? this.#buffer
-      : Buffer.allocUnsafe(total);
-    const { durableSeq: durable, log: { seed } } = this;
+    const buffer = total <= shared.length ? shared : Buffer.allocUnsafe(total);
+    const { durableSeq: durable, log: { seed } } = writer;
     const length = encodeEntries(buffer, batch, { durable, seed });
-    if (!await this.#append(buffer.subarray(0, length))) return;
-    this.durableSeq += batch.length;
-    this.#queue.splice(0, batch.length);
-    this.queuedBytes -= total;
-    this.#wake();
-    this.#options.advanced();
+    if (!await append(buffer.subarray(0, length))) return;
+    writer.durableSeq += batch.length;
+    queue.splice(0, batch.length);
+    writer.queuedBytes -= total;
+    wake();
+    advanced();
   }
 
   /** Whether the bytes are on the disk; if not, the consequences are drawn. */
-  async #append(bytes: Buffer): Promise<boolean> {
-    const log = this.log;
+  async function append(bytes: Buffer): Promise<boolean> {
+    const { log, syncs } = writer;
     try {
       await writeAll(log.file, bytes, log.offset);
     } catch (error) {
-      if (isFull(error)) await this.#cutBack(error);
-      else this.#fail(error);
+      if (isFull(error)) await cutBack(error);
+      else fail(error);
       return false;
     }
     const start = performance.now();
@@ -179,82 +181,83 @@ export class LogWriter {
         throw new Error("another process changed or removed the log");
       }
     } catch (error) {
-      this.#fail(error);
+      fail(error);
       return false;
     }
-    this.syncs.observe(performance.now() - start);
+    syncs.observe(performance.now() - start);
     log.offset += bytes.length;
     return true;
   }
 
-  async #cutBack(cause: unknown): Promise<void> {
+  async function cutBack(cause: unknown): Promise<void> {
+    const { file, offset } = writer.log;
     try {
-      await this.log.file.truncate(this.log.offset);
-      await this.log.file.datasync();
+      await file.truncate(offset);
+      await file.datasync();
     } catch (error) {
-      this.#fail(error);
+      fail(error);
       return;
     }
     const message = `Cannot write: there is no space (${errorText(cause)}); ` +
       "nothing was changed";
-    this.#takeBack(new StoreError("disk-full", message, { cause }));
+    takeAllBack(new StoreError("disk-full", message, { cause }));
   }
 
-  #fail(cause: unknown): void {
+  function fail(cause: unknown): void {
     const message = `The disk failed (${errorText(cause)}): whether the ` +
       "write is on it is not known until a restart";
-    this.fault = new StoreError("outcome-unknown", message, { cause });
-    this.#takeBack(this.fault);
+    writer.fault = new StoreError("outcome-unknown", message, { cause });
+    takeAllBack(writer.fault);
   }
 
-  #takeBack(error: StoreError): void {
-    const queue = this.#queue;
-    this.#queue = [];
-    this.queuedBytes = 0;
+  function takeAllBack(error: StoreError): void {
     takeBack(queue.flatMap(({ undo }) => undo));
-    this.#turn?.reject(error);
-    this.#turn = undefined;
+    queue = [];
+    writer.queuedBytes = 0;
+    turn?.reject(error);
+    turn = undefined;
     // Before anyone is told, so that all see the same state.
-    this.#options.undone(error);
-    const waiters = this.#waiters;
-    this.#waiters = [];
-    for (const { settled } of waiters) settled(error);
+    undone(error);
+    const told = waiters;
+    waiters = [];
+    for (const { settled } of told) settled(error);
   }
 
-  #wake(): void {
-    if (this.#waiters.length === 0) return;
-    const durable = this.durableSeq;
-    const ready = this.#waiters.filter(({ seq }) => seq <= durable);
-    this.#waiters = this.#waiters.filter(({ seq }) => seq > durable);
-    for (const { settled } of ready) settled();
+  function wake(): void {
+    if (waiters.length === 0) return;
+    const durable = writer.durableSeq;
+    const woken = waiters.filter(({ seq }) => seq <= durable);
+    waiters = waiters.filter(({ seq }) => seq > durable);
+    for (const { settled } of woken) settled();
   }
 
-  async #change(turn: Turn): Promise<void> {
-    const old = this.log;
+  async function change({ cut, reject, resolve, ...ending }: Turn): Promise<void> {
+    const old = writer.log;
     let next: PreparedLog;
     try {
-      next = await turn.next;
+      next = await ending.next;
     } catch (error) {
       // Nothing happened yet: the old log goes on.
-      this.#turn = undefined;
-      turn.reject(error);
+      turn = undefined;
+      reject(error);
       return;
     }
-    const at = new Date(this.#options.now()).toISOString();
-    const seal = `"seal":${turn.cut},"at":"${at}"}`;
-    if (!await this.#append(encodeLine(seal, old.seed))) return;
+    const seal = `"seal":${cut},"at":"${new Date(now()).toISOString()}"}`;
+    if (!await append(encodeLine(seal, old.seed))) return;
     try {
       await next.publish();
     } catch (error) {
-      this.#fail(error);
+      fail(error);
       return;
     }
-    this.log = next;
-    this.#turn = undefined;
+    writer.log = next;
+    turn = undefined;
     await old.file.close().catch(() => {}); // it is whole on the disk
-    turn.resolve();
-    this.#options.advanced();
+    resolve();
+    advanced();
   }
+
+  return writer;
 }
 
 function takenBack(): StoreError {
