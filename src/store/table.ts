@@ -67,7 +67,8 @@ class Index {
     const group = this.#groups.get(key);
     if (Array.isArray(group)) {
       const at = placeOf(group, id);
-      group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
+      if (at === group.length) group.push(row); // far faster
+      else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
     } else if (group === undefined || group.document.id === id) {
       this.#groups.set(key, row);
     } else {
