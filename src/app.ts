@@ -6,19 +6,19 @@
 import { performance } from "node:perf_hooks";
 import {
   Authentication,
-  authorize,
+  requireAccess,
   type Caller,
-} from "./api/authentication.ts";
-import { type Parameters, parseForm, parseParameters } from "./api/query.ts";
-import type { Call, Once, Remember, Result } from "./api/records.ts";
+} from "./api/accounts/authentication.ts";
+import { type Parameters, parseForm, parseParameters } from "./api/query/parameters.ts";
+import type { RequestContext, RunOnce, StoreResponse, Result } from "./api/records.ts";
 import {
   buildRoutes,
-  type OpenRoom,
+  type FeatureHooks,
   type Operation,
   type Route,
   type RouteOptions,
 } from "./api/routes.ts";
-import { linesType } from "./api/representation.ts";
+import { ndjsonType } from "./api/representation.ts";
 import { BusyError } from "./auth/passwords.ts";
 import type { Base } from "./config.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
@@ -32,21 +32,21 @@ import { decodeUtf8, parseJsonObject } from "./http/json.ts";
 import { parseTraceId, requestId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
-  type Answer,
-  ClientGone,
-  errorAnswer,
-  hasBody,
-  implemented,
-  isLocal,
-  notImplemented,
-  receive,
-  receiveParts,
-  type Request,
   type Response,
+  ClientDisconnected,
+  errorResponse,
+  hasContent,
+  implementedMethods,
+  isFromLoopback,
+  notImplemented,
+  readBody,
+  streamBody,
+  type IncomingRequest,
+  type OutgoingResponse,
   send,
 } from "./http/server.ts";
 import type { Log } from "./log.ts";
-import { rooms } from "./rooms.ts";
+import { rooms } from "./features.ts";
 import { type Store, StoreError } from "./store/store.ts";
 
 /** What an application is made of. */
@@ -66,8 +66,8 @@ const maxExports = 16;
 
 /** A request on its way to its answer. */
 interface Exchange {
-  readonly request: Request;
-  readonly response: Response;
+  readonly request: IncomingRequest;
+  readonly response: OutgoingResponse;
   readonly id: string;
   /** When it began, in milliseconds of no meaning by themselves. */
   readonly start: number;
@@ -85,7 +85,7 @@ export class Application {
   readonly #base: Base;
   readonly #log: Log;
   readonly #routes: Router<Route>;
-  readonly #rooms: readonly OpenRoom[];
+  readonly #rooms: readonly FeatureHooks[];
   readonly #authentication: Authentication;
   /** How many exports are under way. */
   #exports = 0;
@@ -113,7 +113,7 @@ export class Application {
   }
 
   /** Answers one request; never throws. */
-  handle(request: Request, response: Response): void {
+  handle(request: IncomingRequest, response: OutgoingResponse): void {
     this.#handle({
       request,
       response,
@@ -145,76 +145,76 @@ export class Application {
   /** RFC 9110 leaves the order open; this is ours. The first step that fails answers, and nothing is changed. */
   #decide(exchange: Exchange): Result | Promise<Result> {
     const { request, response } = exchange;
-    const { method = "", url = "", headers } = request;
+    const { method = "", url: rawTarget = "", headers } = request;
     checkMessage(request);
-    if (method === "OPTIONS" && url === "*") return describeServer();
-    const target = parseTarget(url);
+    if (method === "OPTIONS" && rawTarget === "*") return describeServer();
+    const target = parseTarget(rawTarget);
     const found = this.#find(target);
     if ("redirect" in found) return found.redirect;
     exchange.route = found.route;
     const operation = chooseOperation(found.route, method);
     const caller = operation.ignoresCredentials
       ? undefined
-      : this.#authentication.identify(headers.authorization);
+      : this.#authentication.authenticate(headers.authorization);
     exchange.caller = caller;
-    const isFree = operation.freeOnThisMachine && isLocal(request);
-    if (!isFree) authorize(caller, operation.access);
+    const isFree = operation.publicFromLoopback && isFromLoopback(request);
+    if (!isFree) requireAccess(caller, operation.access);
     const format = isSafe(method)
       ? chooseFormat(headers.accept, operation)
       : undefined;
-    const { consumes, takesForm, secret = false } = operation;
+    const { consumes, queryInForm, secret = false } = operation;
     const sent = parseParameters(target.query);
     const parameters = operation.parse(sent);
-    const address = this.#base.origin + target.path;
-    const confirm = () => {
-      const now = this.#authentication.confirm(caller);
-      authorize(now, operation.access);
+    const url = this.#base.origin + target.path;
+    const reauthenticate = () => {
+      const now = this.#authentication.reauthenticate(caller);
+      requireAccess(now, operation.access);
       return now;
     };
-    const abandoned = () => whenClosed(response);
+    const abortSignal = () => whenClosed(response);
     const { path } = target;
     const repeats = method === "POST"
-      ? first(this.#rooms, ({ repeats }) =>
-        repeats?.(request, { caller, path, secret, confirm, abandoned }))
+      ? first(this.#rooms, ({ runOnce }) =>
+        runOnce?.(request, { caller, path, secret, confirm: reauthenticate, abandoned: abortSignal }))
       : undefined;
-    const check = () => {
-      if (request.socket.destroyed) throw new ClientGone();
+    const throwIfAborted = () => {
+      if (request.socket.destroyed) throw new ClientDisconnected();
     };
-    const callOf = (caller: Caller | undefined, remember?: Remember): Call => ({
+    const callOf = (caller: Caller | undefined, storeResponse?: StoreResponse): RequestContext => ({
       ids: found.ids,
       scope: found.route.scope,
       caller,
-      address,
-      confirm,
-      check,
-      abandoned,
-      holdExport: () => this.#holdExport(exchange),
+      url,
+      reauthenticate,
+      throwIfAborted,
+      abortSignal,
+      acquireExportSlot: () => this.#holdExport(exchange),
       method,
-      exports: format === linesType,
+      asNdjson: format === ndjsonType,
       headers,
-      remember,
+      storeResponse,
     });
     if (consumes === undefined) {
       return operation.run(callOf(caller), parameters, {});
     }
     const type = checkContentType(request, consumes);
-    const once: Once = repeats ?? ((_, carryOut) => carryOut());
-    if (type === linesType && operation.takeLines) {
-      const body = receiveParts(response, { most: maximumLines });
-      return operation.takeLines(callOf(caller), body, once);
+    const once: RunOnce = repeats ?? ((_, carryOut) => carryOut());
+    if (type === ndjsonType && operation.importNdjson) {
+      const body = streamBody(response, { most: maximumLines });
+      return operation.importNdjson(callOf(caller), body, once);
     }
-    const arriving = exchange.body ?? receive(request);
+    const arriving = exchange.body ?? readBody(request);
     return Promise.resolve(arriving).then((bytes) => {
       exchange.body = bytes;
-      if (takesForm) {
+      if (queryInForm) {
         const parsed = parseFormParameters(bytes, sent);
         const parameters = operation.parse(parsed);
-        return operation.run(callOf(confirm()), parameters, {});
+        return operation.run(callOf(reauthenticate()), parameters, {});
       }
       const body = parseJsonObject(bytes);
-      const run = (remember?: Remember) =>
-        operation.run(callOf(confirm(), remember), parameters, body);
-      if (repeats !== undefined) confirm();
+      const run = (storeResponse?: StoreResponse) =>
+        operation.run(callOf(reauthenticate(), storeResponse), parameters, body);
+      if (repeats !== undefined) reauthenticate();
       return once(bytes, run);
     });
   }
@@ -223,7 +223,7 @@ export class Application {
   #holdExport(exchange: Exchange): void {
     const { request, response } = exchange;
     if (exchange.exports) return; // it is answered anew
-    if (request.socket.destroyed) throw new ClientGone();
+    if (request.socket.destroyed) throw new ClientDisconnected();
     if (this.#exports >= maxExports) {
       const message = `${maxExports} exports are under way already.`;
       throw new StoreError("overloaded", message);
@@ -250,7 +250,7 @@ export class Application {
 
   /** Sends an answer when all that it shows is durable. */
   #answer(exchange: Exchange, result: Result): void {
-    this.#store.whenSettled(result.seq, (error) => {
+    this.#store.onDurable(result.seq, (error) => {
       if (error) this.#lookAgain(exchange, error);
       else this.#send(exchange, result);
     });
@@ -267,7 +267,7 @@ export class Application {
 
   /** Answers with an error when the state that it speaks of is durable. */
   #fail(exchange: Exchange, error: unknown): void {
-    if (error instanceof ClientGone) return;
+    if (error instanceof ClientDisconnected) return;
     const { request: { method, url, headers }, id } = exchange;
     const known = toApiError(error);
     if (known.code === 50000) {
@@ -275,11 +275,11 @@ export class Application {
       this.#log("error", known.message, { id, method, url, error: text });
     }
     const seq = tellsState.has(known.status) ? this.#store.seq : 0;
-    this.#answer(exchange, { ...errorAnswer(known, headers.accept), seq });
+    this.#answer(exchange, { ...errorResponse(known, headers.accept), seq });
   }
 
   /** Whatever is wrong with an answer, only its own client is told nothing. */
-  #send(exchange: Exchange, answer: Answer): void {
+  #send(exchange: Exchange, answer: Response): void {
     try {
       this.#write(exchange, answer);
     } catch (error) {
@@ -288,7 +288,7 @@ export class Application {
     }
   }
 
-  #write(exchange: Exchange, answer: Answer): void {
+  #write(exchange: Exchange, answer: Response): void {
     const { request, response, id, route, caller } = exchange;
     const { method = "", url } = request;
     const { prefer } = request.headers;
@@ -307,7 +307,7 @@ export class Application {
     const { start } = exchange;
     const answered = { route, method, headers: request.headers, status, start };
     for (const room of this.#rooms) {
-      fields.push(...room.answered?.(answered) ?? []);
+      fields.push(...room.onResponse?.(answered) ?? []);
     }
     fields.push("X-Request-Id", id);
     send(response, preferred, fields);
@@ -317,16 +317,16 @@ export class Application {
 }
 
 /** Aborted when a response is closed: sent, or given up by its client. */
-function whenClosed(response: Response): AbortSignal {
+function whenClosed(response: OutgoingResponse): AbortSignal {
   const controller = new AbortController();
-  const abort = () => controller.abort(new ClientGone());
+  const abort = () => controller.abort(new ClientDisconnected());
   if (response.req.socket.destroyed) abort();
   else response.once("close", abort);
   return controller.signal;
 }
 
 /** What node:http lets pass: another major version (RFC 9110 section 2.5), no Host (RFC 9112 section 3.2). */
-function checkMessage({ httpVersion, headers }: Request): void {
+function checkMessage({ httpVersion, headers }: IncomingRequest): void {
   if (!httpVersion.startsWith("1.")) {
     throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
   }
@@ -342,7 +342,7 @@ function escapeQuery(query: string): string {
 
 /** `OPTIONS *` (RFC 9110 section 9.3.7): what the server as a whole can. */
 function describeServer(): Result {
-  const headers = ["Allow", implemented.join(", ")];
+  const headers = ["Allow", implementedMethods.join(", ")];
   return { status: 204, headers, body: undefined, seq: 0 };
 }
 
@@ -364,7 +364,7 @@ function chooseOperation(
 ): Operation {
   const operation = operations.get(method === "HEAD" ? "GET" : method);
   if (operation !== undefined) return operation;
-  if (!implemented.includes(method)) throw notImplemented(method);
+  if (!implementedMethods.includes(method)) throw notImplemented(method);
   throw new ApiError(
     40500,
     `The method ${method} is not allowed here: allowed are ${allow}.`,
@@ -388,8 +388,8 @@ const varied = "Accept, Prefer";
 function applyPreferences(
   { return: wished, handling }: Preferences,
   method: string,
-  answer: Answer,
-): Answer {
+  answer: Response,
+): Response {
   const { status, headers } = answer;
   const made = status === 201 && !headers.includes("no-store");
   const applied = [
@@ -429,24 +429,24 @@ function first<T, R>(
 /** RFC 9110 section 15.5.7. Who takes RFC 9457's JSON means our errors; the rest is JSON. */
 function chooseFormat(
   accept: string | undefined,
-  { offers = ["application/json"] }: Operation,
+  { produces = ["application/json"] }: Operation,
 ): string {
-  const errors = offers.includes("application/json")
+  const errors = produces.includes("application/json")
     ? ["application/problem+json"]
     : [];
-  const found = negotiate(accept, [...offers, ...errors]);
+  const found = negotiate(accept, [...produces, ...errors]);
   if (found !== undefined) return found;
   throw new ApiError(
     40600,
     `The format asked for is not available: this address has ${
-      offers.join(" and ")
+      produces.join(" and ")
     }.`,
   );
 }
 
 /** The media type of the body. RFC 9110 section 15.5.16; with the field that tells what would do, as RFC 5789 section 2.2 advises. */
 function checkContentType(
-  request: Request,
+  request: IncomingRequest,
   allowed: readonly string[],
 ): string | undefined {
   const { headers, method } = request;
@@ -467,7 +467,7 @@ function checkContentType(
   }
   if (field !== undefined && allowed.includes(field)) return field;
   // What has no content has no type either: that is for the next step to tell.
-  if (field === undefined && !hasBody(request)) return undefined;
+  if (field === undefined && !hasContent(request)) return undefined;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && allowed.includes(type.type) && charset === "utf-8") {

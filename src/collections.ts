@@ -9,61 +9,61 @@
  * (`/zoos/7/animals`).
  */
 
-import { declare, type RecordOf } from "./api/declaration.ts";
+import { collection, type RecordOf } from "./api/declaration/declaration.ts";
 import {
   date,
   email,
-  httpAddress,
+  url,
   integer,
   number,
-  oneOf,
+  choice,
   optional,
   reference,
-  text,
+  string,
   unique,
-} from "./api/properties.ts";
+} from "./api/declaration/properties.ts";
 
-export const zoos = declare({
+export const zoos = collection({
   name: "zoos",
   singular: "zoo",
-  access: { read: "anyone", write: "keeper", remove: "admin" },
+  access: { read: "anyone", write: "keeper", delete: "admin" },
   properties: {
-    name: text({ max: 100 }),
-    city: text({ max: 100 }),
-    country: text({
-      min: 2,
-      max: 2,
+    name: string({ maxLength: 100 }),
+    city: string({ maxLength: 100 }),
+    country: string({
+      minLength: 2,
+      maxLength: 2,
       pattern: /^[A-Z]{2}$/,
-      allowed: "two capital letters (ISO 3166-1 alpha-2)",
+      description: "two capital letters (ISO 3166-1 alpha-2)",
     }),
     opened_on: optional(date()),
-    website: optional(httpAddress()),
+    website: optional(url()),
   },
 });
 
-export const animals = declare({
+export const animals = collection({
   name: "animals",
   singular: "animal",
-  access: { read: "anyone", write: "keeper", remove: "keeper" },
+  access: { read: "anyone", write: "keeper", delete: "keeper" },
   properties: {
     zoo_id: reference("zoos"),
-    animal_type_id: integer({ min: 1 }),
-    name: text({ max: 100 }),
-    species: optional(text({ max: 100 })),
-    sex: optional(oneOf("female", "male", "unknown"), "unknown"),
+    animal_type_id: integer({ minimum: 1 }),
+    name: string({ maxLength: 100 }),
+    species: optional(string({ maxLength: 100 })),
+    sex: optional(choice("female", "male", "unknown"), "unknown"),
     born_on: optional(date()),
-    weight_kg: optional(number({ over: 0, max: 200_000 })),
+    weight_kg: optional(number({ exclusiveMinimum: 0, maximum: 200_000 })),
   },
 });
 
-export const employees = declare({
+export const employees = collection({
   name: "employees",
   singular: "employee",
-  access: { read: "viewer", write: "keeper", remove: "admin" },
+  access: { read: "viewer", write: "keeper", delete: "admin" },
   properties: {
     zoo_id: reference("zoos"),
-    name: text({ max: 100 }),
-    job_title: text({ max: 100 }),
+    name: string({ maxLength: 100 }),
+    job_title: string({ maxLength: 100 }),
     email: unique(email()),
     hired_on: optional(date()),
   },

@@ -6,7 +6,7 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { users } from "./api/users.ts";
+import { users } from "./api/accounts/users.ts";
 
 const { password } = users.properties; // one rule for every password
 
@@ -32,11 +32,11 @@ interface Setting<T> {
   readonly variable: string;
   /** What names a file that holds the value: the flag alone, or both. */
   readonly file?: "flag" | "both";
-  readonly meaning: string;
+  readonly description: string;
   /** What it may be, in words that follow "must be". */
-  readonly allowed: string;
+  readonly expected: string;
   /** The default, and how `help` shows it where that is not the same. */
-  readonly otherwise: T;
+  readonly default: T;
   readonly shown?: string;
   /** Undefined where the value is not allowed. A method, so that a setting of any `T` is a setting. */
   parse(value: string): T | undefined;
@@ -49,16 +49,16 @@ function setting<T>(setting: Setting<T>): Setting<T> {
 const settings = {
   host: setting({
     variable: "HOST",
-    meaning: "address to listen on",
-    allowed: "a host name or an IP address",
-    otherwise: "127.0.0.1",
+    description: "address to listen on",
+    expected: "a host name or an IP address",
+    default: "127.0.0.1",
     parse: (value) => /^[\w.:%-]+$/.test(value) ? value : undefined,
   }),
   port: setting({
     variable: "PORT",
-    meaning: "port to listen on; 0 picks a free one",
-    allowed: "a number from 0 to 65535",
-    otherwise: 3000,
+    description: "port to listen on; 0 picks a free one",
+    expected: "a number from 0 to 65535",
+    default: 3000,
     parse: (value) =>
       /^\d{1,5}$/.test(value) && Number(value) <= 65535
         ? Number(value)
@@ -66,36 +66,36 @@ const settings = {
   }),
   base: setting<Base>({
     variable: "BASE_URL",
-    meaning: "where the API lives: a path or a whole http(s) address",
-    allowed:
+    description: "where the API lives: a path or a whole http(s) address",
+    expected:
       "a path that begins with a slash, or a whole http(s) address, of letters, digits and -._~, without query",
-    otherwise: { origin: "", path: "/" },
+    default: { origin: "", path: "/" },
     shown: "/",
     parse: parseBase,
   }),
   dataDir: setting({
     variable: "DATA_DIR",
-    meaning: "the store's folder, made when missing",
-    allowed: "a path",
-    otherwise: "data/store",
+    description: "the store's folder, made when missing",
+    expected: "a path",
+    default: "data/store",
     parse: (value) => value,
   }),
   /** The text of the seed file. */
   seed: setting<string | undefined>({
     variable: "SEED",
     file: "both",
-    meaning: "JSON file of sample records, loaded into an empty store",
-    allowed: "JSON",
-    otherwise: undefined,
+    description: "JSON file of sample records, loaded into an empty store",
+    expected: "JSON",
+    default: undefined,
     shown: "none",
     parse: (value) => value,
   }),
   adminPassword: setting<string | undefined>({
     variable: "ADMIN_PASSWORD",
     file: "flag",
-    meaning: "password of admin, used while there is no user yet",
-    allowed: password.allowed,
-    otherwise: undefined,
+    description: "password of admin, used while there is no user yet",
+    expected: password.expected,
+    default: undefined,
     shown: "random, printed once",
     parse: (value) => password.check(value) ? undefined : value,
   }),
@@ -103,27 +103,27 @@ const settings = {
   jwtSecrets: setting<readonly string[] | undefined>({
     variable: "JWT_SECRET",
     file: "flag",
-    meaning: "secrets of 32 bytes or more: the first signs, all verify",
-    allowed:
+    description: "secrets of 32 bytes or more: the first signs, all verify",
+    expected:
       "one or more secrets of at least 32 bytes each, separated by commas (in a file: one a line)",
-    otherwise: undefined,
+    default: undefined,
     shown: "random, kept in the data folder",
     parse: (value) =>
       listOf(value, (secret) => Buffer.byteLength(secret) >= 32),
   }),
   log: setting<LogLevel>({
     variable: "LOG",
-    meaning: `how much is logged: ${logLevels.join(", ")}`,
-    allowed: `one of ${logLevels.join(", ")}`,
-    otherwise: "info",
+    description: `how much is logged: ${logLevels.join(", ")}`,
+    expected: `one of ${logLevels.join(", ")}`,
+    default: "info",
     parse: (value) => logLevels.find((level) => level === value),
   }),
   /** Origins whose scripts may read the answers; `*` is any. */
   corsOrigins: setting<readonly string[]>({
     variable: "CORS_ORIGINS",
-    meaning: "origins whose scripts may read answers, by commas, or *",
-    allowed: "* or origins such as https://example.com, separated by commas",
-    otherwise: [],
+    description: "origins whose scripts may read answers, by commas, or *",
+    expected: "* or origins such as https://example.com, separated by commas",
+    default: [],
     shown: "none",
     parse: (value) =>
       listOf(value, (origin) =>
@@ -133,9 +133,9 @@ const settings = {
   /** Whether a change of a record must have a precondition. */
   requireIfMatch: setting({
     variable: "REQUIRE_IF_MATCH",
-    meaning: "1: changing a record takes a precondition such as If-Match",
-    allowed: "0 or 1",
-    otherwise: false,
+    description: "1: changing a record takes a precondition such as If-Match",
+    expected: "0 or 1",
+    default: false,
     shown: "0",
     parse: (value) => ({ "0": false, "1": true })[value],
   }),
@@ -143,7 +143,7 @@ const settings = {
 
 /** All settings, understood. */
 export type Config = {
-  readonly [Name in keyof typeof settings]: (typeof settings)[Name]["otherwise"];
+  readonly [Name in keyof typeof settings]: (typeof settings)[Name]["default"];
 };
 
 function listOf(
@@ -235,19 +235,19 @@ function read<T>(
   flags: Flags,
   environment: Environment,
 ): T {
-  const { variable, file, allowed, otherwise } = setting;
+  const { variable, file, expected, default: defaultValue } = setting;
   const flag = flagOf(setting);
   const given = flags.get(flag);
   const name = given === undefined ? variable : `--${flag}`;
   const text = given ?? environment[variable];
-  if (!text) return otherwise;
+  if (!text) return defaultValue;
   const isFile = file === "both" || (file && given !== undefined);
   const parsed = setting.parse(isFile ? readText(name, text) : text);
   if (parsed !== undefined) return parsed;
   // A secret is not repeated.
   const shown = file ? "its value" : JSON.stringify(text);
   throw new UsageError(
-    `${name}: ${shown} is not allowed: it must be ${allowed}`,
+    `${name}: ${shown} is not allowed: it must be ${expected}`,
   );
 }
 
@@ -285,9 +285,9 @@ export function readConfig(flags: Flags, environment: Environment): Config {
 /** All settings as lines of `help`. */
 export function describeSettings(): string {
   return Object.values(settings).map((setting) => {
-    const { file, variable, meaning, otherwise, shown = otherwise } = setting;
+    const { file, variable, description, default: value, shown = value } = setting;
     const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
-    return `  ${flag.padEnd(28)}${meaning}\n${
+    return `  ${flag.padEnd(28)}${description}\n${
       "".padEnd(30)
     }variable ${variable}, default: ${shown}\n`;
   }).join("");

@@ -14,12 +14,12 @@ export type Log = (
 export function createLog(most: LogLevel): Log {
   const limit = logLevels.indexOf(most);
   return (level, message, fields) => {
-    if (logLevels.indexOf(level) <= limit) announce(level, message, fields);
+    if (logLevels.indexOf(level) <= limit) writeLogLine(level, message, fields);
   };
 }
 
 /** Writes one line whatever the level: what someone waits for. */
-export function announce(
+export function writeLogLine(
   level: Exclude<LogLevel, "silent">,
   message: string,
   fields: Readonly<Record<string, unknown>> = {},

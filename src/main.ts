@@ -11,7 +11,7 @@ import {
   importCollection,
   repair,
   userCommand,
-} from "./commands.ts";
+} from "./cli/commands.ts";
 import {
   describeSettings,
   parseCommandLine,

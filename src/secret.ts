@@ -6,7 +6,7 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { readSmall, realFiles, writeAll, writeWhole } from "./store/files.ts";
+import { readSmall, realFiles, writeAll, writeWhole } from "./store/log/files.ts";
 
 /**
  * Reads `secret` in a folder, or makes it. It is on the disk before it signs
@@ -16,7 +16,7 @@ import { readSmall, realFiles, writeAll, writeWhole } from "./store/files.ts";
  * @throws {RangeError} where the file holds under 32 bytes; Error of the file
  * system
  */
-export async function keptSecret(folder: string): Promise<string> {
+export async function loadOrCreateSecret(folder: string): Promise<string> {
   const kept = await readSmall(realFiles, folder, "secret");
   if (kept !== undefined) {
     const secret = kept.toString().trim();

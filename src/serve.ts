@@ -5,17 +5,17 @@ import process from "node:process";
 import { loadSeed, SeedError } from "./api/seed.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { keptSecret } from "./secret.ts";
+import { loadOrCreateSecret } from "./secret.ts";
 import { collections } from "./collections.ts";
 import {
   CommandError,
   createUser,
   openDataFolder,
   recordsOf,
-} from "./commands.ts";
+} from "./cli/commands.ts";
 import type { Config } from "./config.ts";
 import { listen, type Listener } from "./http/server.ts";
-import { announce, createLog } from "./log.ts";
+import { writeLogLine, createLog } from "./log.ts";
 import type { Store } from "./store/store.ts";
 
 /** How long requests under way may take once the server is told to stop, in ms. */
@@ -35,7 +35,7 @@ export async function serve(config: Config): Promise<void> {
   let listener: Listener;
   try {
     await prepare(store, config);
-    const secrets = config.jwtSecrets ?? [await keptSecret(config.dataDir)];
+    const secrets = config.jwtSecrets ?? [await loadOrCreateSecret(config.dataDir)];
     application = new Application({
       declarations: collections,
       store,
@@ -56,7 +56,7 @@ export async function serve(config: Config): Promise<void> {
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
   const address = `http://${host}:${listener.port}`;
   const who = `process ${pid} on Node.js ${version}`;
-  announce("info", `listening on ${address} as ${who}`);
+  writeLogLine("info", `listening on ${address} as ${who}`);
 
   log("info", `stopping on ${await stopped}`);
   await listener.close(grace);
@@ -73,7 +73,7 @@ async function prepare(store: Store, { seed, ...config }: Config): Promise<void>
   const used = [...all.values()].some(({ table }) => table.lastId > 0);
   try {
     if (seed !== undefined && !used) {
-      await store.settled(loadSeed(store, seed, all));
+      await store.durable(loadSeed(store, seed, all));
     }
   } catch (error) {
     if (!(error instanceof SeedError)) throw error;
@@ -91,7 +91,7 @@ async function createAdmin(
   await createUser(store, { username, role: "admin", password });
   if (adminPassword !== undefined) return;
   const message = "made the user admin; its password is shown only now";
-  announce("info", message, { username, password });
+  writeLogLine("info", message, { username, password });
 }
 
 async function open(

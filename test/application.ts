@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import { Application } from "../src/app.ts";
-import type { Declaration } from "../src/api/declaration.ts";
-import { tablesFor } from "../src/rooms.ts";
+import type { Declaration } from "../src/api/declaration/declaration.ts";
+import { tablesFor } from "../src/features.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
-import { createUser } from "../src/commands.ts";
+import { createUser } from "../src/cli/commands.ts";
 import { listen } from "../src/http/server.ts";
 import {
   type FileSystem,

@@ -10,10 +10,10 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { deriveCollections } from "../src/api/declaration.ts";
+import { deriveCollections } from "../src/api/declaration/declaration.ts";
 import { Records } from "../src/api/records.ts";
-import { tablesFor } from "../src/rooms.ts";
-import { Tasks, tasks } from "../src/rooms/tasks.ts";
+import { tablesFor } from "../src/features.ts";
+import { Tasks, tasks } from "../src/features/imports/tasks.ts";
 import { collections as declarations } from "../src/collections.ts";
 import {
   type FileSystem,
@@ -197,14 +197,14 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
   const call = {
     ids: [],
     caller: undefined,
-    address: "",
+    url: "",
     method: "POST",
-    exports: false,
+    asNdjson: false,
     headers: {},
-    confirm: () => undefined,
-    check: () => {},
-    abandoned: () => new AbortController().signal,
-    holdExport: () => {},
+    reauthenticate: () => undefined,
+    throwIfAborted: () => {},
+    abortSignal: () => new AbortController().signal,
+    acquireExportSlot: () => {},
   };
   const open = (disk: Disk) =>
     openStore({

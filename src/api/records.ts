@@ -4,7 +4,7 @@
  * with the sequence that must be durable before it is sent.
  */
 
-import { may } from "../auth/access.ts";
+import { mayAccess } from "../auth/access.ts";
 import { hashPassword } from "../auth/passwords.ts";
 import {
   type ConditionalRequest,
@@ -13,85 +13,85 @@ import {
   isConditional,
 } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
-import type { Answer } from "../http/server.ts";
+import type { Response } from "../http/server.ts";
 import {
   type CommitOptions,
   type Document,
   formatTime,
-  type Operation,
+  type Mutation,
   type Row,
   type Store,
   type Table,
 } from "../store/store.ts";
-import type { Caller } from "./authentication.ts";
+import type { Caller } from "./accounts/authentication.ts";
 import {
   type Collection,
-  foldText,
-  type Named,
-  type Relation,
-} from "./declaration.ts";
-import type { Json } from "./properties.ts";
-import { pageHeaders, type Query, withoutEnd } from "./query.ts";
-import { linesType, Representation } from "./representation.ts";
-import { type Page, type Scope, Selection } from "./selection.ts";
-import { type Body, validate } from "./validation.ts";
+  toIndexKey,
+  type NamedProperty,
+  type Reference,
+} from "./declaration/declaration.ts";
+import type { Json } from "./declaration/properties.ts";
+import { pageHeaders, type Query, withoutLimit } from "./query/parameters.ts";
+import { ndjsonType, Representation } from "./representation.ts";
+import { type Page, type Scope, QueryPlanner } from "./query/planner.ts";
+import { type Body, validate } from "./declaration/validation.ts";
 
 /** An answer with the log sequence of what it shows: it may be sent when that is durable. */
-export interface Result extends Answer {
+export interface Result extends Response {
   readonly seq: number;
 }
 
 /** What makes an answer part of the transaction that it tells of. */
-export type Remember = (answer: Answer) => readonly Operation[];
+export type StoreResponse = (answer: Response) => readonly Mutation[];
 
 /** Carries a request out at most once for its key, if it has one. */
-export type Once = (
+export type RunOnce = (
   body: Uint8Array,
-  carryOut: (remember?: Remember) => Result | Promise<Result>,
+  carryOut: (remember?: StoreResponse) => Result | Promise<Result>,
 ) => Result | Promise<Result>;
 
 /** What an operation is asked for. */
-export interface Call {
+export interface RequestContext {
   /** The ids in the path. */
   readonly ids: readonly number[];
   readonly caller: Caller | undefined;
   /** The address as it was asked, without the query. */
-  readonly address: string;
+  readonly url: string;
   readonly method: string;
   /** Whether a collection is asked for as lines: all of it, unless a page is named. */
-  readonly exports: boolean;
+  readonly asNdjson: boolean;
   /** Which records the address stands for; undefined: all of the collection. */
-  readonly scope?: ScopeOf | undefined;
+  readonly scope?: ResolveScope | undefined;
   /** Its preconditions are looked at when the record is at hand. */
   readonly headers: ConditionalRequest["headers"] & {
     readonly "last-event-id"?: string | undefined;
   };
   /** Set where its answer is to be kept with what it does. */
-  readonly remember?: Remember | undefined;
+  readonly storeResponse?: StoreResponse | undefined;
   /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
-  readonly confirm: () => Caller | undefined;
+  readonly reauthenticate: () => Caller | undefined;
   /** Throws where nobody waits for the answer any more. */
-  readonly check: () => void;
+  readonly throwIfAborted: () => void;
   /** Aborted as soon as nobody waits for the answer any more. */
-  readonly abandoned: () => AbortSignal;
+  readonly abortSignal: () => AbortSignal;
   /**
    * Takes one of the places for exports, until the answer is sent or nobody
    * waits for it any more; throws a StoreError where there is none.
    */
-  readonly holdExport: () => void;
+  readonly acquireExportSlot: () => void;
 }
 
 /** Finds the scope of an address; throws an ApiError where what the path leads through is not there. */
-export type ScopeOf = (call: Call, reading: boolean) => Scope | undefined;
+export type ResolveScope = (call: RequestContext, reading: boolean) => Scope | undefined;
 
 /** The difference that a request makes to one record, before it is made. */
-export interface Change {
+export interface RecordChange {
   readonly previous: Document | undefined;
   readonly next: Document | undefined;
 }
 
 /** What all collections share. */
-export interface Context {
+export interface RecordsContext {
   readonly store: Store;
   readonly collections: ReadonlyMap<string, Collection>;
   /** What every address begins with: `/v1/`, or a whole address. */
@@ -103,13 +103,13 @@ export interface Context {
 }
 
 /** Further rules of one collection. */
-export interface Rules {
+export interface RecordRules {
   /** What else must change with a record; throws an {@linkcode ApiError} where it may not change. */
-  readonly consequences?: (change: Change) => readonly Operation[];
+  readonly sideEffects?: (change: RecordChange) => readonly Mutation[];
 }
 
 /** A change to one record, and what its answer needs besides. */
-interface Plan extends Change {
+interface PlannedWrite extends RecordChange {
   readonly next: Document;
   readonly headers: readonly string[];
   readonly scope: Scope | undefined;
@@ -120,18 +120,18 @@ export class Records {
   readonly collection: Collection;
   readonly representation: Representation;
   readonly table: Table;
-  readonly #context: Context;
-  readonly #rules: Rules;
-  readonly #selection: Selection;
+  readonly #context: RecordsContext;
+  readonly #rules: RecordRules;
+  readonly #selection: QueryPlanner;
   readonly #secrets: readonly string[];
 
-  constructor(collection: Collection, context: Context, rules: Rules = {}) {
+  constructor(collection: Collection, context: RecordsContext, rules: RecordRules = {}) {
     this.collection = collection;
     this.representation = new Representation(collection, context.prefix);
     this.table = context.store.table(collection.name);
     this.#context = context;
     this.#rules = rules;
-    this.#selection = new Selection(this.table);
+    this.#selection = new QueryPlanner(this.table);
     this.#secrets = collection.properties
       .filter(({ kind }) => kind === "secret")
       .map(({ name }) => name);
@@ -139,21 +139,21 @@ export class Records {
 
   /** Whether there are rules by which a change can be a conflict. */
   get hasRules(): boolean {
-    return this.#rules.consequences !== undefined;
+    return this.#rules.sideEffects !== undefined;
   }
 
   /** The records of this collection that refer to the one in the path: `/zoos/7/animals`. */
-  within({ to, property }: Relation): ScopeOf {
+  within({ target, property }: Reference): ResolveScope {
     const { store, prefix } = this.#context;
-    const table = store.table(to.name);
+    const table = store.table(target.name);
     return ({ ids: [id = 0] }, reading) => {
-      const { seq } = table.get(id) ?? missing(table, { id, of: to, reading });
+      const { seq } = table.get(id) ?? missing(table, { id, of: target, reading });
       return {
         property,
         value: id,
         seq,
-        name: ` in the ${to.singular} ${id}`,
-        address: `${prefix}${to.name}/${id}/${this.collection.name}`,
+        name: ` in the ${target.singular} ${id}`,
+        address: `${prefix}${target.name}/${id}/${this.collection.name}`,
       };
     };
   }
@@ -163,34 +163,34 @@ export class Records {
    *
    * @throws {ApiError} 40401 or 41000 where the record in the path is not there
    */
-  list(call: Call, query: Query): Result | Promise<Result> {
+  list(call: RequestContext, query: Query): Result | Promise<Result> {
     const scopeOf = () => call.scope?.(call, true);
     const scope = scopeOf();
     const { fields } = query;
-    const { address, confirm, check } = call;
+    const { url, reauthenticate, throwIfAborted } = call;
     // What expires has a state that no sequence tells.
     const validators = () =>
-      scope?.where === undefined ? this.#etag(call.exports) : [];
+      scope?.where === undefined ? this.#etag(call.asNdjson) : [];
     const seqOf = () => Math.max(this.table.lastSeq, scopeOf()?.seq ?? 0);
     if (this.#isKnown(call, validators)) {
       return notModified(validators(), seqOf());
     }
     let waited = false;
-    const wanted = call.exports ? withoutEnd(query) : query;
+    const wanted = call.asNdjson ? withoutLimit(query) : query;
     const counted = call.method === "HEAD"; // which needs the number alone
-    if (call.exports && !counted) call.holdExport();
+    if (call.asNdjson && !counted) call.acquireExportSlot();
     const use = ({ rows, total }: Page): Result => {
-      if (waited) confirm();
-      if (call.exports) {
+      if (waited) reauthenticate();
+      if (call.asNdjson) {
         const headers = wanted === query
-          ? pageHeaders(query, total, address)
+          ? pageHeaders(query, total, url)
           : ["X-Total-Count", String(total)];
         return {
           status: 200,
           headers: [...validators(), ...headers],
           body: undefined,
-          type: linesType,
-          stream: () => this.representation.lines(rows, fields),
+          type: ndjsonType,
+          stream: () => this.representation.toNdjson(rows, fields),
           seq: seqOf(),
         };
       }
@@ -198,19 +198,19 @@ export class Records {
       for (const row of rows) {
         body += (body && ",") +
           (fields
-            ? this.representation.partial(row, fields)
-            : this.representation.element(row));
+            ? this.representation.serializeFields(row, fields)
+            : this.representation.asListItem(row));
       }
       return {
         status: 200,
-        headers: [...validators(), ...pageHeaders(query, total, address)],
+        headers: [...validators(), ...pageHeaders(query, total, url)],
         body: `[${body}]`,
         seq: seqOf(),
       };
     };
     const result = this.#selection.select(
-      counted && call.exports ? { ...wanted, limit: 0 } : wanted,
-      { scope, use, check },
+      counted && call.asNdjson ? { ...wanted, limit: 0 } : wanted,
+      { scope, use, check: throwIfAborted },
     );
     waited = true;
     return result;
@@ -221,7 +221,7 @@ export class Records {
    *
    * @throws {ApiError} 40401, 41000
    */
-  read(call: Call, fields: readonly string[] | undefined): Result {
+  read(call: RequestContext, fields: readonly string[] | undefined): Result {
     const scope = call.scope?.(call, true);
     const row = this.#find(call, scope, true);
     const headers = this.representation.validators(row);
@@ -229,9 +229,9 @@ export class Records {
       return notModified(headers, row.seq);
     }
     const body = fields
-      ? this.representation.partial(row, fields)
-      : this.representation.single(
-        this.representation.element(row),
+      ? this.representation.serializeFields(row, fields)
+      : this.representation.asStandalone(
+        this.representation.asListItem(row),
         scope?.address,
       );
     return { status: 200, headers, body, seq: row.seq };
@@ -242,10 +242,10 @@ export class Records {
    *
    * @throws {ApiError} 40401, 42200
    */
-  create(call: Call, body: Body): Result | Promise<Result> {
+  create(call: RequestContext, body: Body): Result | Promise<Result> {
     return this.#write(call, body, (scope, secrets) => {
-      const given = this.admit(call, scope);
-      const next = this.draft(body, { given, secrets });
+      const given = this.prepareCreate(call, scope);
+      const next = this.buildRecord(body, { given, secrets });
       const headers = ["Location", this.representation.url(next.id)];
       return { previous: undefined, next, headers, scope };
     });
@@ -257,8 +257,8 @@ export class Records {
    *
    * @throws {ApiError} 40401, 41200
    */
-  admit(
-    call: Call,
+  prepareCreate(
+    call: RequestContext,
     scope = call.scope?.(call, false),
   ): Readonly<Record<string, Json>> {
     this.#isKnown(call, () => this.#etag());
@@ -270,7 +270,7 @@ export class Records {
    *
    * @throws {ApiError} 42200
    */
-  draft(
+  buildRecord(
     body: Body,
     { given, secrets, id }: {
       readonly given: Readonly<Record<string, Json>>;
@@ -279,7 +279,7 @@ export class Records {
       readonly id?: number;
     },
   ): Document {
-    const values = this.#validate(body, { previous: undefined, given });
+    const values = this.#validate(body, { previous: undefined, valuesFromUrl: given });
     const at = this.timestamp();
     return {
       id: id ?? this.nextId(),
@@ -298,7 +298,7 @@ export class Records {
    * @throws {ApiError} 40401, 42200, 409xx
    */
   change(
-    call: Call,
+    call: RequestContext,
     body: Body,
     { partial, locked = [] }: {
       readonly partial: boolean;
@@ -314,7 +314,7 @@ export class Records {
           previous,
           partial,
           locked,
-          given: givenBy(scope),
+          valuesFromUrl: givenBy(scope),
         }),
         ...secrets,
       };
@@ -336,11 +336,11 @@ export class Records {
 
   /** What is stored under names that are not declared any more: it stays. */
   #undeclared(document: Document): Record<string, Json> {
-    const { properties, readable } = this.collection;
+    const { properties, visibleProperties } = this.collection;
     const declared = new Set(properties.map(({ name }) => name));
     return Object.fromEntries(
       Object.entries(document)
-        .filter(([name]) => !declared.has(name) && !readable.has(name)),
+        .filter(([name]) => !declared.has(name) && !visibleProperties.has(name)),
     );
   }
 
@@ -351,20 +351,20 @@ export class Records {
    * @throws {ApiError} 40401; 40900 where others refer to it; 40300 where the
    * caller may not remove those
    */
-  remove(call: Call, cascade: boolean): Result {
+  delete(call: RequestContext, cascade: boolean): Result {
     const { collections } = this.#context;
     const row = this.#find(call, call.scope?.(call, false), false);
     this.#guard(call, row);
     const { document } = row;
     if (!cascade) this.#refuseReferences(document.id);
     const related = this.#related(document.id);
-    const operations: Operation[] = [];
+    const operations: Mutation[] = [];
     for (const [name, ids] of related) {
-      const { remove } = collections.get(name)?.access ?? {};
-      if (remove === undefined || !may(call.caller?.role, remove)) {
+      const { delete: required } = collections.get(name)?.access ?? {};
+      if (required === undefined || !mayAccess(call.caller?.role, required)) {
         throw new ApiError(
           40300,
-          `Removing the ${this.collection.singular} would remove ${name}, which takes the role ${remove}.`,
+          `Removing the ${this.collection.singular} would remove ${name}, which takes the role ${required}.`,
         );
       }
       for (const id of ids) operations.push(["del", name, id]);
@@ -374,7 +374,7 @@ export class Records {
       ...this.#consequences({ previous: document, next: undefined }),
     );
     const answer = { status: 204, headers: [], body: undefined };
-    return this.carryOut(call, operations, answer);
+    return this.commit(call, operations, answer);
   }
 
   /**
@@ -384,10 +384,10 @@ export class Records {
    */
   #refuseReferences(id: number): void {
     const counts: string[] = [];
-    for (const { from, property } of this.collection.children) {
-      const count = this.#context.store.table(from.name).count(property, id);
+    for (const { source, property } of this.collection.children) {
+      const count = this.#context.store.table(source.name).count(property, id);
       if (count === 0) continue;
-      counts.push(`${count} ${count === 1 ? from.singular : from.name}`);
+      counts.push(`${count} ${count === 1 ? source.singular : source.name}`);
     }
     if (counts.length === 0) return;
     throw new ApiError(
@@ -405,18 +405,18 @@ export class Records {
       { of: this.collection, id },
     ];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
-      for (const { from, property } of next.of.children) {
-        const rows = this.#context.store.table(from.name)
+      for (const { source, property } of next.of.children) {
+        const rows = this.#context.store.table(source.name)
           .find(property, next.id);
-        const ids = found.get(from.name) ?? new Set<number>();
+        const ids = found.get(source.name) ?? new Set<number>();
         for (const { document } of rows) {
           if (ids.has(document.id)) continue;
           ids.add(document.id);
-          if (from.children.length > 0) {
-            open.push({ of: from, id: document.id });
+          if (source.children.length > 0) {
+            open.push({ of: source, id: document.id });
           }
         }
-        if (ids.size > 0) found.set(from.name, ids);
+        if (ids.size > 0) found.set(source.name, ids);
       }
     }
     return found;
@@ -428,26 +428,26 @@ export class Records {
    * out is made after it.
    */
   #write(
-    call: Call,
+    call: RequestContext,
     body: Body,
     plan: (
       scope: Scope | undefined,
       secrets: Readonly<Record<string, string>>,
-    ) => Plan,
+    ) => PlannedWrite,
   ): Result | Promise<Result> {
     const planned = plan(call.scope?.(call, false), {});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
     if (sent.length === 0) return this.#put(call, planned);
-    return hashAll(sent, body, call.abandoned()).then((hashes) => {
-      call.confirm();
+    return hashAll(sent, body, call.abortSignal()).then((hashes) => {
+      call.reauthenticate();
       return this.#put(call, plan(call.scope?.(call, false), hashes));
     });
   }
 
-  #put(call: Call, { previous, next, headers, scope }: Plan): Result {
+  #put(call: RequestContext, { previous, next, headers, scope }: PlannedWrite): Result {
     // The text is not kept: it would be memory for what may never be read.
-    const element = this.representation.write(next);
-    const body = this.representation.single(element, scope?.address);
+    const element = this.representation.serialize(next);
+    const body = this.representation.asStandalone(element, scope?.address);
     // What was put is not what was sent: the server added to it, so there is
     // no validator for it (RFC 9110 section 9.3.4).
     const shown = call.method === "PUT"
@@ -456,11 +456,11 @@ export class Records {
     const answer = { status: 201, headers: [...headers, ...shown], body };
     if (next === previous) return { ...answer, seq: this.#row(next.id).seq };
     const consequences = this.#consequences({ previous, next });
-    return this.carryOut(call, [this.toPut(next), ...consequences], answer);
+    return this.commit(call, [this.putMutation(next), ...consequences], answer);
   }
 
   /** What puts a record. */
-  toPut(document: Document): Operation {
+  putMutation(document: Document): Mutation {
     return ["put", this.collection.name, document];
   }
 
@@ -470,16 +470,16 @@ export class Records {
    *
    * @throws {StoreError} where the store takes no write
    */
-  carryOut(
-    { caller, remember }: Call,
-    operations: readonly Operation[],
-    answer: Answer,
+  commit(
+    { caller, storeResponse }: RequestContext,
+    operations: readonly Mutation[],
+    answer: Response,
     { by = caller?.id ?? 0, ...options }: CommitOptions & {
       /** The id of the user, 0 for the server itself. */
       readonly by?: number;
     } = {},
   ): Result {
-    const all = [...operations, ...remember?.(answer) ?? []];
+    const all = [...operations, ...storeResponse?.(answer) ?? []];
     return { ...answer, seq: this.#context.store.apply(all, by, options) };
   }
 
@@ -504,8 +504,8 @@ export class Records {
     );
   }
 
-  #consequences(change: Change): readonly Operation[] {
-    return this.#rules.consequences?.(change) ?? [];
+  #consequences(change: RecordChange): readonly Mutation[] {
+    return this.#rules.sideEffects?.(change) ?? [];
   }
 
   #validate(
@@ -514,7 +514,7 @@ export class Records {
       readonly previous: Document | undefined;
       readonly partial?: boolean;
       readonly locked?: readonly string[];
-      readonly given: Readonly<Record<string, Json>>;
+      readonly valuesFromUrl: Readonly<Record<string, Json>>;
     },
   ): Record<string, Json> {
     const { store } = this.#context;
@@ -523,12 +523,12 @@ export class Records {
       partial: false,
       ...intent,
       exists: (collection, id) => store.table(collection).get(id) !== undefined,
-      taken: (property, value) => this.#taken(property, value, own),
+      isDuplicate: (property, value) => this.#taken(property, value, own),
     });
   }
 
-  #taken({ name }: Named, value: Json, own: number | undefined): boolean {
-    const key = foldText(value);
+  #taken({ name }: NamedProperty, value: Json, own: number | undefined): boolean {
+    const key = toIndexKey(value);
     if (key === null) return false;
     for (const { document } of this.table.find(name, key)) {
       if (document.id !== own) return true;
@@ -537,7 +537,7 @@ export class Records {
   }
 
   /** The record that the path names last, or that alone is in the scope. */
-  #find(call: Call, scope: Scope | undefined, reading: boolean): Row {
+  #find(call: RequestContext, scope: Scope | undefined, reading: boolean): Row {
     const of = this.collection;
     const { property, value, where, name = "" } = scope ?? {};
     const id = call.ids.at(-1) ?? value ?? 0;
@@ -570,7 +570,7 @@ export class Records {
    * @throws {ApiError} 41200
    */
   #isKnown(
-    { method, headers }: Call,
+    { method, headers }: RequestContext,
     validators: () => readonly string[],
   ): boolean {
     if (!isConditional(headers)) return false;
@@ -590,7 +590,7 @@ export class Records {
    *
    * @throws {ApiError} 41200, 42800
    */
-  #guard(call: Call, row: Row): void {
+  #guard(call: RequestContext, row: Row): void {
     const { now, requireIfMatch } = this.#context;
     const { method, headers } = call;
     if (requireIfMatch && !hasPrecondition({ method, headers, now: now() })) {

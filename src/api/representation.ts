@@ -6,11 +6,11 @@
 import { crc32 } from "node:zlib";
 import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
-import { type Collection, type Named, readValue } from "./declaration.ts";
-import type { Json, JsonSchema } from "./properties.ts";
+import { type Collection, type NamedProperty, readValue } from "./declaration/declaration.ts";
+import type { Json, JsonSchema } from "./declaration/properties.ts";
 
 /** The media type of records as lines. */
-export const linesType = "application/x-ndjson";
+export const ndjsonType = "application/x-ndjson";
 
 /** How long the parts of an export are, in characters. */
 const partLength = 1 << 16;
@@ -30,7 +30,7 @@ const mostKept = 50_000;
 export class Representation {
   /** The collection's own address. */
   readonly address: string;
-  readonly #readable: readonly Named[];
+  readonly #readable: readonly NamedProperty[];
   readonly #addresses: readonly AddressForm[];
   readonly #name: string;
   readonly #link: string;
@@ -46,21 +46,21 @@ export class Representation {
   /** @param prefix what every address begins with: `/v1/`, or a whole address */
   constructor(collection: Collection, prefix: string) {
     this.address = prefix + collection.name;
-    this.#readable = [...collection.readable.values()];
+    this.#readable = [...collection.visibleProperties.values()];
     const own = `${this.address}/`;
     this.#addresses = [
       { name: "url", before: own, property: "id", after: "" },
-      ...collection.parents.map(({ property, to }) => ({
+      ...collection.parents.map(({ property, target }) => ({
         name: property.replace(/_id$/, "_url"),
-        before: `${prefix}${to.name}/`,
+        before: `${prefix}${target.name}/`,
         property,
         after: "",
       })),
-      ...collection.children.map(({ from }) => ({
-        name: `${from.name}_url`,
+      ...collection.children.map(({ source }) => ({
+        name: `${source.name}_url`,
         before: own,
         property: "id",
-        after: `/${from.name}`,
+        after: `/${source.name}`,
       })),
     ];
     this.#name = collection.name;
@@ -75,8 +75,8 @@ export class Representation {
   }
 
   /** A record as an element of a collection. */
-  element(row: Row): string {
-    return row.text ?? this.#keep(row, this.write(row.document));
+  asListItem(row: Row): string {
+    return row.text ?? this.#keep(row, this.serialize(row.document));
   }
 
   /** Keeps the text of a row, and drops the one that has been kept longest. */
@@ -89,7 +89,7 @@ export class Representation {
   }
 
   /** An element as an answer of its own: with the link to the collection that it was asked through. */
-  single(element: string, address?: string): string {
+  asStandalone(element: string, address?: string): string {
     const link = address === undefined
       ? this.#link
       : collectionLink(this.#name, address);
@@ -123,7 +123,7 @@ export class Representation {
    * where they are served. Yields parts of less than a millisecond's work, and
    * lets others through after each.
    */
-  async *lines(
+  async *toNdjson(
     rows: Iterable<Row>,
     fields?: readonly string[],
   ): AsyncGenerator<string, undefined> {
@@ -133,7 +133,7 @@ export class Representation {
       const { document } = row;
       text += fields === undefined && this.#isPlain(document)
         ? `${JSON.stringify(document)}\n`
-        : `${this.partial(row, names)}\n`;
+        : `${this.serializeFields(row, names)}\n`;
       if (text.length < partLength) continue;
       yield text;
       text = "";
@@ -143,7 +143,7 @@ export class Representation {
   }
 
   /** A record reduced to some of its properties. */
-  partial({ document }: Row, fields: readonly string[]): string {
+  serializeFields({ document }: Row, fields: readonly string[]): string {
     const whole = this.#toObject(document);
     return JSON.stringify(
       Object.fromEntries(fields.map((name) => [name, whole[name]])),
@@ -151,7 +151,7 @@ export class Representation {
   }
 
   /** An element that is made anew: for what may never be read again. */
-  write(document: Document): string {
+  serialize(document: Document): string {
     if (!this.#isPlain(document)) {
       return JSON.stringify(this.#toObject(document));
     }
@@ -202,7 +202,7 @@ export function recordSchema(collection: Collection): JsonSchema {
   const address = { type: "string", format: "uri-reference", readOnly: true };
   const properties: Record<string, JsonSchema> = {};
   const { id, created_at, updated_at } = Object.fromEntries(
-    Array.from(collection.readable, ([name, { schema }]) => [name, schema]),
+    Array.from(collection.visibleProperties, ([name, { schema }]) => [name, schema]),
   );
   if (id) properties["id"] = id;
   for (const { name, schema } of collection.properties) {
@@ -210,7 +210,7 @@ export function recordSchema(collection: Collection): JsonSchema {
   }
   if (created_at) properties["created_at"] = created_at;
   if (updated_at) properties["updated_at"] = updated_at;
-  for (const name of collection.addresses) properties[name] = address;
+  for (const name of collection.urlProperties) properties[name] = address;
   properties["link"] = { type: "object", readOnly: true };
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",

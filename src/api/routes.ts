@@ -4,50 +4,50 @@
  */
 
 import { createHash } from "node:crypto";
-import { type Access, may } from "../auth/access.ts";
+import { type Access, mayAccess } from "../auth/access.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
-import type { Request } from "../http/server.ts";
+import type { IncomingRequest } from "../http/server.ts";
 import type {
   Document,
   Log,
   Store,
   TableDeclaration,
 } from "../store/store.ts";
-import type { Caller } from "./authentication.ts";
-import { Authorizations, authorizations, isPast } from "./authorizations.ts";
+import type { Caller } from "./accounts/authentication.ts";
+import { Authorizations, authorizations, isPast } from "./accounts/authorizations.ts";
 import {
   type Collection,
   type Declaration,
   deriveCollections,
-  foldText,
-  type Relation,
-} from "./declaration.ts";
-import type { JsonSchema } from "./properties.ts";
+  toIndexKey,
+  type Reference,
+} from "./declaration/declaration.ts";
+import type { JsonSchema } from "./declaration/properties.ts";
 import {
-  allowOnly,
+  rejectUnknownParameters,
   badValue,
   type Parameters,
   parseFields,
   parseQuery,
   type Query,
-} from "./query.ts";
+} from "./query/parameters.ts";
 import {
-  type Call,
-  type Once,
+  type RequestContext,
+  type RunOnce,
   Records,
   type Result,
-  type ScopeOf,
+  type ResolveScope,
 } from "./records.ts";
-import { linesType, recordSchema } from "./representation.ts";
-import type { Scope } from "./selection.ts";
-import { userRules, users } from "./users.ts";
-import type { Body } from "./validation.ts";
+import { ndjsonType, recordSchema } from "./representation.ts";
+import type { Scope } from "./query/planner.ts";
+import { userRules, users } from "./accounts/users.ts";
+import type { Body } from "./declaration/validation.ts";
 
 /** What an operation does with the records of a view, where it is none of its own. */
-export type Kind =
+export type OperationKind =
   | "list"
   | "create"
   | "read"
@@ -61,43 +61,43 @@ export type Kind =
 export interface Operation<P = unknown> {
   readonly access: Access;
   /** Set where a program on the same machine needs no role. */
-  readonly freeOnThisMachine?: true;
+  readonly publicFromLoopback?: true;
   readonly ignoresCredentials?: true;
   /** The media types of a body. */
   readonly consumes?: readonly string[];
-  readonly takesForm?: true;
+  readonly queryInForm?: true;
   /** The media types of a success, the preferred one first; JSON, where it is left out. */
-  readonly offers?: readonly string[];
+  readonly produces?: readonly string[];
   /** What it does, in a few words, where that does not follow from the kind. */
   readonly summary?: string;
   /** For descriptions: what follows from these, and what else there is to tell. */
-  readonly kind?: Kind;
-  readonly view?: View;
+  readonly kind?: OperationKind;
+  readonly resource?: Resource;
   /** What alone may be changed. */
-  readonly only?: readonly string[] | undefined;
-  readonly told?: Told;
+  readonly writableOnly?: readonly string[] | undefined;
+  readonly docs?: OperationDocs;
   /** Understands the parameters; throws an ApiError where they do not fit. */
   readonly parse: (parameters: Parameters) => P;
   /** Set where a password can be in the body. */
   readonly secret?: boolean;
   /** Takes a body of lines, of any length. */
-  readonly takeLines?: (
-    call: Call,
+  readonly importNdjson?: (
+    call: RequestContext,
     body: AsyncIterable<Uint8Array>,
-    once: Once,
+    once: RunOnce,
   ) => Promise<Result>;
   /** Carries it out. A method, so that an operation of any `P` is an operation. */
-  run(call: Call, parsed: P, body: Body): Result | Promise<Result>;
+  run(call: RequestContext, parsed: P, body: Body): Result | Promise<Result>;
 }
 
 /** What is told of an operation. */
-export interface Told {
+export interface OperationDocs {
   /** What it takes in the address or, as a form, in the body. */
   readonly parameters?: readonly JsonSchema[];
   /** What a JSON body may hold. */
   readonly body?: JsonSchema;
   /** By status, what is no error: its schema, if it has content, and its own header fields. */
-  readonly answers?: Readonly<
+  readonly responses?: Readonly<
     Record<number, {
       readonly schema?: JsonSchema;
       readonly headers?: readonly string[];
@@ -112,7 +112,7 @@ export interface Told {
 /** One address. */
 export interface Route {
   /** Which records it stands for; undefined: all of its collection. */
-  readonly scope: ScopeOf | undefined;
+  readonly scope: ResolveScope | undefined;
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
   /** All methods, for Allow (RFC 9110 section 10.2.1). */
@@ -153,20 +153,20 @@ export interface Api extends RouteOptions {
 }
 
 /** A part that the server can do without: a file or two, and a line in rooms.ts. */
-export interface Room {
+export interface Feature {
   readonly collections?: readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
   /** Adds its addresses, and returns what it does beside them. */
-  open(api: Api): OpenRoom | undefined | void;
+  open(api: Api): FeatureHooks | undefined | void;
 }
 
 /** What a room does beside its addresses. */
-export interface OpenRoom {
+export interface FeatureHooks {
   /** What a POST that makes records becomes. */
-  readonly extend?: (post: Operation, into: Records) => Operation | undefined;
+  readonly extendCreate?: (post: Operation, into: Records) => Operation | undefined;
   /** How a POST that may be a repeated one is carried out. */
-  readonly repeats?: (
-    request: Request,
+  readonly runOnce?: (
+    request: IncomingRequest,
     sent: {
       readonly caller: Caller | undefined;
       readonly path: string;
@@ -174,27 +174,27 @@ export interface OpenRoom {
       readonly confirm: () => unknown;
       readonly abandoned: () => AbortSignal;
     },
-  ) => Once | undefined;
+  ) => RunOnce | undefined;
   /** Told of each answer; returns more fields for it. */
-  readonly answered?: (answered: Answered) => readonly string[] | void;
+  readonly onResponse?: (answered: SentResponse) => readonly string[] | void;
   /** Before the first request, and behind the last. */
   readonly start?: () => Promise<void>;
   readonly stop?: () => Promise<void>;
 }
 
 /** An answer that is about to be sent. */
-export interface Answered {
+export interface SentResponse {
   /** Undefined where the address is unknown. */
   readonly route: Route | undefined;
   readonly method: string;
-  readonly headers: Request["headers"];
+  readonly headers: IncomingRequest["headers"];
   readonly status: number;
   /** When its request began, on the clock of `performance`. */
   readonly start: number;
 }
 
 const json = ["application/json"];
-const jsonOrLines = [...json, linesType];
+const jsonOrLines = [...json, ndjsonType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const form = ["application/x-www-form-urlencoded"];
 const builtIn = [users, authorizations];
@@ -202,7 +202,7 @@ const builtIn = [users, authorizations];
 /** The tables that the declarations need, with the properties that are looked up by value. */
 export function tablesOf(
   declarations: readonly Declaration[],
-  rooms: readonly Room[],
+  rooms: readonly Feature[],
 ): TableDeclaration[] {
   const collections = deriveCollections(declarations, builtInOf(rooms));
   const tables = Array.from(collections.values(), ({ name, properties }) => ({
@@ -212,13 +212,13 @@ export function tablesOf(
         .filter(({ unique, references }) => unique || references)
         .map(({ name }) => name)
         .concat(isOwned(name) ? [owner] : [])
-        .map((property) => [property, foldText]),
+        .map((property) => [property, toIndexKey]),
     ),
   }));
   return [...tables, ...rooms.flatMap(({ tables = [] }) => tables)];
 }
 
-function builtInOf(rooms: readonly Room[]): Declaration[] {
+function builtInOf(rooms: readonly Feature[]): Declaration[] {
   return [...builtIn, ...rooms.flatMap(({ collections = [] }) => collections)];
 }
 
@@ -233,8 +233,8 @@ function isOwned(name: string): boolean {
 /** Builds the tree of all addresses, and opens the rooms. */
 export function buildRoutes(
   options: RouteOptions,
-  rooms: readonly Room[],
-): { readonly router: Router<Route>; readonly open: readonly OpenRoom[] } {
+  rooms: readonly Feature[],
+): { readonly router: Router<Route>; readonly open: readonly FeatureHooks[] } {
   const { declarations, store, base, now, requireIfMatch } = options;
   const collections = deriveCollections(declarations, builtInOf(rooms));
   const prefix = `${base.origin}${base.path}v1/`;
@@ -262,37 +262,37 @@ export function buildRoutes(
   const open = rooms.flatMap((room) => room.open(api) ?? []);
 
   add(`${base.path}health`, healthRoute(store));
-  const addAll = (path: string, view: View, name?: string) => {
+  const addAll = (path: string, view: Resource, name?: string) => {
     const POST = open.reduce(
-      (post, { extend }) => extend?.(post, view.records) ?? post,
-      postOf(view),
+      (post, { extendCreate }) => extendCreate?.(post, view.records) ?? post,
+      createOperation(view),
     );
-    add(path, routeOf(view, { ...listOf(view), POST }), name);
-    const DELETE = deleteOf(view);
-    const methods = { GET: getOf(view), PUT: putOf(view), PATCH: patchOf(view) };
-    add(`${path}/:id`, routeOf(view, { ...methods, DELETE }));
+    add(path, resourceRoute(view, { ...listOperations(view), POST }), name);
+    const DELETE = deleteOperation(view);
+    const methods = { GET: readOperation(view), PUT: replaceOperation(view), PATCH: patchOperation(view) };
+    add(`${path}/:id`, resourceRoute(view, { ...methods, DELETE }));
   };
   for (const own of served) {
     const { name, parents } = own.collection;
     addAll(name, { records: own }, `${name}_url`);
     const seen = new Set<Collection>();
     for (const through of parents) {
-      const { to } = through;
-      if (seen.has(to)) continue;
-      seen.add(to);
+      const { target } = through;
+      if (seen.has(target)) continue;
+      seen.add(target);
       const view = { records: own, through, scope: own.within(through) };
-      addAll(`${to.name}/:id/${name}`, view);
+      addAll(`${target.name}/:id/${name}`, view);
     }
   }
 
-  const mine = { records: records(users.name), scope: ownBy("id") };
+  const mine = { records: records(users.name), scope: ownedByCaller("id") };
   const viewer = { access: "viewer" } as const;
   add(
     "user",
-    routeOf(mine, {
-      GET: { ...getOf(mine), ...viewer, summary: "Your own record" },
+    resourceRoute(mine, {
+      GET: { ...readOperation(mine), ...viewer, summary: "Your own record" },
       PATCH: {
-        ...patchOf(mine, ["password"]),
+        ...patchOperation(mine, ["password"]),
         ...viewer,
         summary: "Change your password",
       },
@@ -302,23 +302,23 @@ export function buildRoutes(
 
   const signIns = {
     records: records(authorizations.name),
-    scope: ownBy(owner, ({ expires_at }) => !isPast(expires_at, now())),
+    scope: ownedByCaller(owner, ({ expires_at }) => !isPast(expires_at, now())),
   };
   const signingIn = new Authorizations(signIns.records, options);
   const { schema, writable } = signingIn;
   add(
     "authorizations",
-    routeOf(signIns, {
-      ...listOf(signIns, "Where you are signed in"),
-      POST: signInOf(signingIn),
+    resourceRoute(signIns, {
+      ...listOperations(signIns, "Where you are signed in"),
+      POST: signInOperation(signingIn),
     }, { schema, writable }),
     "authorizations_url",
   );
   add(
     "authorizations/:id",
-    routeOf(signIns, {
-      GET: { ...getOf(signIns), summary: "One of your authorizations" },
-      DELETE: { ...deleteOf(signIns), summary: "Sign out" },
+    resourceRoute(signIns, {
+      GET: { ...readOperation(signIns), summary: "One of your authorizations" },
+      DELETE: { ...deleteOperation(signIns), summary: "Sign out" },
     }),
   );
 
@@ -344,8 +344,8 @@ export function buildRoutes(
 const address = { type: "string", format: "uri-reference" };
 
 /** What belongs to an address as a whole. */
-interface Subject {
-  readonly scope?: ScopeOf;
+interface ResourceInfo {
+  readonly scope?: ResolveScope;
   readonly tag?: string;
   /** The JSON Schema of a record. */
   readonly schema?: JsonSchema;
@@ -356,7 +356,7 @@ interface Subject {
 /** An address with these methods, and OPTIONS. */
 export function route(
   own: Readonly<Record<string, Operation>>,
-  { scope, tag = "server", schema = {}, writable = [] }: Subject = {},
+  { scope, tag = "server", schema = {}, writable = [] }: ResourceInfo = {},
 ): Route {
   const methods = Object.entries(own);
   const allow = methodsOf(methods).join(", ");
@@ -374,10 +374,10 @@ export function route(
     parse: () => {}, // a browser asks with those of what it wants to do
     run: ({ caller }) => {
       const allowed = methods.filter(([, { access }]) =>
-        may(caller?.role, access)
+        mayAccess(caller?.role, access)
       );
-      const writes = allowed.some(([, { consumes, takesForm }]) =>
-        consumes && !takesForm
+      const writes = allowed.some(([, { consumes, queryInForm }]) =>
+        consumes && !queryInForm
       );
       const body = JSON.stringify({
         methods: methodsOf(allowed),
@@ -399,24 +399,24 @@ function methodsOf(methods: readonly (readonly [string, unknown])[]): string[] {
 }
 
 /** Parameters where there are none. */
-export function none(parameters: Parameters): undefined {
-  allowOnly(parameters, []);
+export function noParameters(parameters: Parameters): undefined {
+  rejectUnknownParameters(parameters, []);
 }
 
 /** The one parameter of a GET of a record: which of its properties. */
-function fieldsOf(
+function fieldsParser(
   collection: Collection,
 ): (parameters: Parameters) => readonly string[] | undefined {
   return (parameters) => {
-    allowOnly(parameters, ["fields"]);
+    rejectUnknownParameters(parameters, ["fields"]);
     const fields = parameters.get("fields");
     return fields === undefined ? undefined : parseFields(collection, fields);
   };
 }
 
 /** The one parameter of a DELETE of a record that others can refer to. */
-function cascade(parameters: Parameters): boolean {
-  allowOnly(parameters, ["cascade"]);
+function parseCascade(parameters: Parameters): boolean {
+  rejectUnknownParameters(parameters, ["cascade"]);
   const value = parameters.get("cascade") ?? "false";
   if (value !== "true" && value !== "false") {
     throw badValue("cascade", value, "true or false");
@@ -438,12 +438,12 @@ export function textRoute({ make, summary, schema, type, headers = [] }: {
   const get: Operation = {
     summary,
     access: "anyone",
-    parse: none,
-    told: {
+    parse: noParameters,
+    docs: {
       conditional: true,
-      answers: { 200: { schema, headers: ["ETag", ...names] } },
+      responses: { 200: { schema, headers: ["ETag", ...names] } },
     },
-    ...(type !== undefined && { offers: [type] }),
+    ...(type !== undefined && { produces: [type] }),
     run: (request) => {
       const { body, etag } = made ??= withTag(make());
       const outcome = evaluatePreconditions({ ...request, now: 0 }, { etag });
@@ -480,9 +480,9 @@ function healthRoute(store: Store): Route {
   };
   const get: Operation = {
     summary: "Whether writes are taken",
-    told: { answers: { 200: { schema }, 503: { schema } } },
+    docs: { responses: { 200: { schema }, 503: { schema } } },
     access: "anyone",
-    parse: none,
+    parse: noParameters,
     run: () => {
       const { writable, full } = store;
       const notices = full
@@ -500,28 +500,28 @@ function healthRoute(store: Store): Route {
 }
 
 /** How an address shows the records of a collection. */
-export interface View {
+export interface Resource {
   readonly records: Records;
   /** Which of them; all, where it is left out. */
-  readonly scope?: ScopeOf;
+  readonly scope?: ResolveScope;
   /** What the scope follows from, where that is another record. */
-  readonly through?: Relation;
+  readonly parent?: Reference;
 }
 
 /** Those in which a property has the caller's id. */
-export function ownBy(
+export function ownedByCaller(
   property: string,
   where?: (document: Document) => boolean,
-): (call: Call) => Scope {
+): (call: RequestContext) => Scope {
   const further = where ? { where } : {};
   return ({ caller }) => ({ property, value: caller?.id ?? 0, ...further });
 }
 
 /** Some methods of a view. */
-export function routeOf(
-  { records: { collection }, scope }: View,
+export function resourceRoute(
+  { records: { collection }, scope }: Resource,
   methods: Readonly<Record<string, Operation>>,
-  told: Subject = {},
+  told: ResourceInfo = {},
 ): Route {
   const { name: tag, properties } = collection;
   const writable = properties.filter(({ readOnly }) => !readOnly)
@@ -531,101 +531,101 @@ export function routeOf(
   return route(methods, { tag, schema, writable, ...own, ...told });
 }
 
-export function listOf(
-  view: View,
+export function listOperations(
+  view: Resource,
   summary?: string,
 ): { readonly GET: Operation<Query>; readonly QUERY: Operation<Query> } {
   const { records } = view;
   const { collection } = records;
   const get: Operation<Query> = {
     kind: "list",
-    view,
+    resource: view,
     ...(summary && { summary }),
     access: collection.access.read,
-    offers: jsonOrLines,
+    produces: jsonOrLines,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (call, query) => records.list(call, query),
   };
   // The safe method with a body (RFC 10008): GET with its parameters there.
-  return { GET: get, QUERY: { ...get, consumes: form, takesForm: true } };
+  return { GET: get, QUERY: { ...get, consumes: form, queryInForm: true } };
 }
 
-function postOf(view: View): Operation {
+function createOperation(view: Resource): Operation {
   const { records } = view;
   const { access, properties } = records.collection;
   return {
     kind: "create",
-    view,
+    resource: view,
     access: access.write,
     consumes: json,
-    parse: none,
+    parse: noParameters,
     secret: properties.some(({ kind }) => kind === "secret"),
     run: (call, _, body) => records.create(call, body),
   };
 }
 
-export function getOf(
-  view: View,
+export function readOperation(
+  view: Resource,
 ): Operation<readonly string[] | undefined> {
   const { records } = view;
   return {
     kind: "read",
-    view,
+    resource: view,
     access: records.collection.access.read,
-    parse: fieldsOf(records.collection),
+    parse: fieldsParser(records.collection),
     run: (call, fields) => records.read(call, fields),
   };
 }
 
-function putOf(view: View): Operation {
+function replaceOperation(view: Resource): Operation {
   const { records } = view;
   return {
     kind: "replace",
-    view,
+    resource: view,
     access: records.collection.access.write,
     consumes: json,
-    parse: none,
+    parse: noParameters,
     run: (call, _, body) => records.change(call, body, { partial: false }),
   };
 }
 
 /** @param only what may be changed; all, where it is left out */
-function patchOf(view: View, only?: readonly string[]): Operation {
+function patchOperation(view: Resource, only?: readonly string[]): Operation {
   const { records } = view;
   const { access, properties } = records.collection;
   const locked = only && properties.map(({ name }) => name)
     .filter((name) => !only.includes(name));
   return {
     kind: "change",
-    view,
-    only,
+    resource: view,
+    writableOnly: only,
     access: access.write,
     consumes: mergePatch,
-    parse: none,
+    parse: noParameters,
     run: (call, _, body) =>
       records.change(call, body, { partial: true, locked }),
   };
 }
 
-export function deleteOf(view: View): Operation<boolean | undefined> {
+export function deleteOperation(view: Resource): Operation<boolean | undefined> {
   const { records } = view;
   const { access, children } = records.collection;
   return {
     kind: "remove",
-    view,
-    access: access.remove,
-    parse: children.length > 0 ? cascade : none,
-    run: (call, all) => records.remove(call, all ?? false),
+    resource: view,
+    access: access.delete,
+    parse: children.length > 0 ? parseCascade : noParameters,
+    run: (call, all) => records.delete(call, all ?? false),
   };
 }
 
-function signInOf(signingIn: Authorizations): Operation {
+function signInOperation(signingIn: Authorizations): Operation {
   return {
     kind: "sign in",
     access: "anyone",
     ignoresCredentials: true,
     consumes: json,
-    parse: none,
+    parse: noParameters,
     run: (call, _, body) => signingIn.signIn(call, body),
   };
 }

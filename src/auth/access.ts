@@ -20,7 +20,7 @@ const ranks: Readonly<Record<Access, number>> = {
 };
 
 /** Whether a caller (undefined: not signed in) may what demands `access`. */
-export function may(role: Role | undefined, access: Access): boolean {
+export function mayAccess(role: Role | undefined, access: Access): boolean {
   return ranks[role ?? "anyone"] >= ranks[access];
 }
 

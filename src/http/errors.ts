@@ -7,7 +7,7 @@
 import { negotiate } from "./headers.ts";
 
 /** What each code means; the texts are the default messages. */
-export const catalogue = {
+export const errorMessages = {
   40000: "The request is malformed.",
   40001: "The body is missing or is not valid JSON.",
   40002: "The body must be a JSON object.",
@@ -43,8 +43,8 @@ export const catalogue = {
   50302: "Too much is waiting; nothing was changed.",
 } as const;
 
-/** One code of the {@linkcode catalogue}. */
-export type ErrorCode = keyof typeof catalogue;
+/** One code of the {@linkcode errorMessages}. */
+export type ErrorCode = keyof typeof errorMessages;
 
 /** In which ways a property can fail its validation. */
 export const fieldErrorCodes = [
@@ -84,7 +84,7 @@ export class ApiError extends Error {
 
   constructor(
     code: ErrorCode,
-    message: string = catalogue[code],
+    message: string = errorMessages[code],
     details: ApiErrorDetails = {},
   ) {
     super(message);

@@ -18,7 +18,7 @@ import { ApiError, errorBody, errorType, problemBody } from "./errors.ts";
 import { requestId } from "./request-id.ts";
 
 /** A request. */
-export class Request extends IncomingMessage {
+export class IncomingRequest extends IncomingMessage {
   /** While its body is awaited: the way to end that. */
   fail: ((error: Error) => void) | undefined = undefined;
 }
@@ -26,7 +26,7 @@ export class Request extends IncomingMessage {
 /** An open connection. */
 interface Channel {
   /** The answer to the last request that came over it. */
-  response: Response | undefined;
+  response: OutgoingResponse | undefined;
   /** How many requests wait for the one before them. */
   waiting: number;
   /** Whether the next answer is the last one. */
@@ -41,14 +41,14 @@ function newChannel(): Channel {
 }
 
 /** What a request is answered through. */
-export class Response extends ServerResponse<Request> {
+export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   channel: Channel = newChannel();
   /** Whether it goes on until somebody hangs up. */
   live = false;
 }
 
 /** An answer before it is sent. */
-export interface Answer {
+export interface Response {
   readonly status: number;
   /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
   readonly headers: readonly string[];
@@ -63,7 +63,7 @@ export interface Answer {
 }
 
 /** The largest request body, in bytes. */
-export const maximumBody = 1024 * 1024;
+export const maxBodyBytes = 1024 * 1024;
 
 /** How long a short body may take to arrive, and one who sends or takes a long one may stand still, in ms. */
 const idle = 30_000;
@@ -75,7 +75,7 @@ const contentType = "application/json; charset=utf-8";
  *
  * @param accept the request's Accept field, by which it can be RFC 9457's JSON
  */
-export function errorAnswer(error: ApiError, accept?: string): Answer {
+export function errorResponse(error: ApiError, accept?: string): Response {
   const { status, headers } = error;
   const type = errorType(accept);
   const title = STATUS_CODES[status] ?? "Error";
@@ -93,8 +93,8 @@ export function errorAnswer(error: ApiError, accept?: string): Answer {
  * are added to them
  */
 export function send(
-  response: Response,
-  { status, body, stream, live, type = contentType }: Answer,
+  response: OutgoingResponse,
+  { status, body, stream, live, type = contentType }: Response,
   fields: string[],
 ): void {
   const { method, httpVersion, headers: asked } = response.req;
@@ -126,7 +126,7 @@ export function send(
 
 /** An answer whose header is made. */
 interface Ready {
-  readonly response: Response;
+  readonly response: OutgoingResponse;
   readonly content: string | undefined;
 }
 
@@ -152,20 +152,20 @@ function sendReady(): void {
 }
 
 /** Someone hung up before the whole request was here; nobody waits for an answer. */
-export class ClientGone extends Error {
+export class ClientDisconnected extends Error {
   override readonly name = "ClientGone";
 }
 
 /**
  * Receives the body of a request.
  *
- * @throws {ApiError} 41300 where it has more than {@linkcode maximumBody}
+ * @throws {ApiError} 41300 where it has more than {@linkcode maxBodyBytes}
  * bytes, at once where Content-Length says so; 40000 where its chunks are
  * malformed; 40800 where it takes too long
- * @throws {ClientGone} where the connection ends before the body does
+ * @throws {ClientDisconnected} where the connection ends before the body does
  */
-export function receive(
-  request: Request,
+export function readBody(
+  request: IncomingRequest,
   patience = idle,
 ): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
@@ -173,10 +173,10 @@ export function receive(
       reject(
         new ApiError(
           41300,
-          `The body is too large: at most ${maximumBody} bytes are allowed.`,
+          `The body is too large: at most ${maxBodyBytes} bytes are allowed.`,
         ),
       );
-    if (Number(request.headers["content-length"]) > maximumBody) {
+    if (Number(request.headers["content-length"]) > maxBodyBytes) {
       return tooLarge();
     }
     // Without content there are no events with `optimizeEmptyRequests`.
@@ -187,7 +187,7 @@ export function receive(
     let length = 0;
     request.on("data", (chunk: Uint8Array) => {
       length += chunk.length;
-      if (length <= maximumBody) chunks.push(chunk);
+      if (length <= maxBodyBytes) chunks.push(chunk);
       else tooLarge(); // and go on reading: who still sends can't hear us yet
     });
     request.on("end", () => {
@@ -199,7 +199,7 @@ export function receive(
     // takes its stack along, which costs too much to be made in vain.
     request.on("close", () => {
       clearTimeout(timer);
-      if (!request.readableEnded) reject(new ClientGone());
+      if (!request.readableEnded) reject(new ClientDisconnected());
     });
   });
 }
@@ -210,12 +210,12 @@ export function receive(
  *
  * @param most bytes are taken
  * @param patience how long to wait for the next byte, in ms
- * @throws {ApiError} 41300, 40000 as {@linkcode receive}; 40800 where nothing
+ * @throws {ApiError} 41300, 40000 as {@linkcode readBody}; 40800 where nothing
  * comes for too long
- * @throws {ClientGone}
+ * @throws {ClientDisconnected}
  */
-export async function* receiveParts(
-  response: Response,
+export async function* streamBody(
+  response: OutgoingResponse,
   { most, patience = idle }: {
     readonly most: number;
     readonly patience?: number;
@@ -247,7 +247,7 @@ export async function* receiveParts(
         continue;
       }
       if (failure) throw failure;
-      if (request.destroyed && !request.readableEnded) throw new ClientGone();
+      if (request.destroyed && !request.readableEnded) throw new ClientDisconnected();
       const timer = setTimeout(() => {
         channel.ending = true; // who is heard again later is out of step
         request.fail?.(new ApiError(40800));
@@ -263,7 +263,7 @@ export async function* receiveParts(
 }
 
 /** Whether a request comes from a program on this machine, and not through a proxy on it. */
-export function isLocal({ socket, headers }: Request): boolean {
+export function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
   const { remoteAddress = "" } = socket;
   const passedOn = headers.forwarded ?? headers.via ??
     headers["x-forwarded-for"];
@@ -272,7 +272,7 @@ export function isLocal({ socket, headers }: Request): boolean {
 }
 
 /** Whether a request has content, be it of unknown length (RFC 9112 section 6.3). */
-export function hasBody(request: Request): boolean {
+export function hasContent(request: IncomingRequest): boolean {
   const { headers } = request;
   const length = headers["content-length"];
   return headers["transfer-encoding"] !== undefined ||
@@ -294,13 +294,13 @@ export interface Listener {
  * EADDRNOTAVAIL, …
  */
 export function listen(
-  handle: (request: Request, response: Response) => void,
+  handle: (request: IncomingRequest, response: OutgoingResponse) => void,
   { host, port }: { readonly host: string; readonly port: number },
 ): Promise<Listener> {
   const channels = new Map<Duplex, Channel>();
   const options = {
-    IncomingMessage: Request,
-    ServerResponse: Response,
+    IncomingMessage: IncomingRequest,
+    ServerResponse: OutgoingResponse,
     requestTimeout: 0, // a long body may take long: see `receive`
     headersTimeout: 60_000,
     requireHostHeader: false, // looked at by who can answer in JSON
@@ -389,7 +389,7 @@ export function listen(
 }
 
 /** Whether an answer goes on that has no end of its own. */
-function isLive(response: Response | undefined): boolean {
+function isLive(response: OutgoingResponse | undefined): boolean {
   return response?.live === true && !response.writableFinished;
 }
 
@@ -425,13 +425,13 @@ export function notImplemented(method: string): ApiError {
   return new ApiError(
     50100,
     `The method ${method.slice(0, 40)} is not implemented; this server has ${
-      implemented.join(", ")
+      implementedMethods.join(", ")
     }.`,
   );
 }
 
 /** All methods that some address of this server has. */
-export const implemented: readonly string[] = [
+export const implementedMethods: readonly string[] = [
   "GET",
   "HEAD",
   "QUERY",

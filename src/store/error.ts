@@ -80,4 +80,4 @@ export function errorText(error: unknown): string {
 }
 
 /** Called when what was waited for is durable; with an error where it was taken back. */
-export type Settled = (error?: StoreError) => void;
+export type DurableCallback = (error?: StoreError) => void;

@@ -5,28 +5,28 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { errorText, type Settled, StoreError } from "./error.ts";
-import { ChangeFeed, type Feed } from "./feed.ts";
-import type { OpenFile } from "./files.ts";
+import { errorText, type DurableCallback, StoreError } from "./error.ts";
+import { ChangeFeed, type Feed } from "../features/events/feed.ts";
+import type { OpenFile } from "./log/files.ts";
 import type { Histogram } from "./histogram.ts";
-import { formatTime, lineOverhead, type Operation } from "./log.ts";
-import { MarkKeeper } from "./mark.ts";
+import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
+import { MarkerWriter } from "./log/marker.ts";
 import type { CommitOptions, Log, StoreLimits } from "./options.ts";
 import {
   type OpenLog,
-  type Place,
+  type StoreFolder,
   prepareLog,
   removeBefore,
   saveSnapshot,
-} from "./recovery.ts";
-import type { Reserve } from "./reserve.ts";
-import { freeze } from "./snapshot.ts";
-import { Spools } from "./spool.ts";
-import type { Survey } from "./survey.ts";
-import { type StoredTable, type Table, takeBack, type Undo } from "./table.ts";
-import { type LogWriter, writeLog } from "./writer.ts";
+} from "./recovery/folder.ts";
+import type { Reserve } from "./log/reserve.ts";
+import { freeze } from "./log/snapshot.ts";
+import { Spools } from "../features/imports/spool.ts";
+import type { FolderScan } from "./recovery/scan.ts";
+import { type WritableTable, type Table, rollBack, type Undo } from "./memory/table.ts";
+import { type LogWriter, writeLog } from "./log/writer.ts";
 
-function noticesOf({ torn, log, faults }: Survey): string[] {
+function noticesOf({ torn, log, faults }: FolderScan): string[] {
   const notices = faults.map(({ file, byte, line, message }) =>
     `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
     "passed over: the generation before it and the logs since are whole"
@@ -42,10 +42,10 @@ function noticesOf({ torn, log, faults }: Survey): string[] {
 
 /** What an open folder is made of. */
 export interface Parts {
-  readonly place: Place;
+  readonly place: StoreFolder;
   readonly limits: StoreLimits;
   readonly log: Log;
-  readonly survey: Survey;
+  readonly survey: FolderScan;
   readonly writing: OpenLog;
   readonly mark: OpenFile;
   readonly reserve: Reserve;
@@ -61,7 +61,7 @@ export class Store {
   readonly #parts: Parts;
   readonly #writer: LogWriter;
   readonly #feed: ChangeFeed;
-  readonly #mark: MarkKeeper;
+  readonly #mark: MarkerWriter;
   /** The last sequence applied in memory. */
   seq: number;
   /** The generation of the newest snapshot, and its length. */
@@ -109,7 +109,7 @@ export class Store {
       place,
       () => this.full ? Infinity : limits.reserveBytes + 2 * this.#guess(),
     );
-    this.#mark = new MarkKeeper(parts.mark, {
+    this.#mark = new MarkerWriter(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
       delay: limits.markDelay,
@@ -158,7 +158,7 @@ export class Store {
     return this.#table(name);
   }
 
-  #table(name: string): StoredTable {
+  #table(name: string): WritableTable {
     const table = this.#parts.survey.tables.get(name);
     if (table !== undefined) return table;
     throw new StoreError("unknown-table", `There is no table "${name}"`);
@@ -166,12 +166,12 @@ export class Store {
 
   /**
    * Applies all operations at once in memory and returns their sequence, for
-   * {@linkcode Store.settled} to tell when they are durable; `by` is the id of
+   * {@linkcode Store.durable} to tell when they are durable; `by` is the id of
    * the user, 0 for the server itself. Throws, with nothing applied, when it
    * cannot be accepted.
    */
   apply(
-    operations: readonly Operation[],
+    operations: readonly Mutation[],
     by: number,
     options?: CommitOptions,
   ): number {
@@ -184,11 +184,11 @@ export class Store {
    */
   transact(
     by: number,
-    make: (apply: (operation: Operation) => void) => void,
-    { essential = false }: CommitOptions = {},
+    make: (apply: (operation: Mutation) => void) => void,
+    { allowWhenFull = false }: CommitOptions = {},
   ): number {
     const seq = this.seq + 1;
-    const operations: Operation[] = [];
+    const operations: Mutation[] = [];
     const undo: Undo[] = [];
     let puts = 0;
     let text = "";
@@ -206,9 +206,9 @@ export class Store {
       if (operations.length === 0) return this.seq;
       text = JSON.stringify(operations);
       bytes = Buffer.byteLength(text) + lineOverhead;
-      this.#admit(bytes, puts, essential);
+      this.#admit(bytes, puts, allowWhenFull);
     } catch (error) {
-      takeBack(undo);
+      rollBack(undo);
       throw error;
     }
     this.seq = seq;
@@ -226,12 +226,12 @@ export class Store {
    * or `outcome-unknown`.
    */
   commit(
-    operations: readonly Operation[],
+    operations: readonly Mutation[],
     by: number,
     options?: CommitOptions,
   ): Promise<void> {
     const seq = this.apply(operations, by, options);
-    return this.settled(seq) ?? Promise.resolve();
+    return this.durable(seq) ?? Promise.resolve();
   }
 
   /**
@@ -240,7 +240,7 @@ export class Store {
    * (`disk-full`) or give up (`outcome-unknown`). To be called in the same
    * turn in which the record was looked at.
    */
-  settled(seq: number): Promise<void> | undefined {
+  durable(seq: number): Promise<void> | undefined {
     if (seq <= this.#writer.durableSeq) return undefined;
     return new Promise((resolve, reject) => {
       this.#writer.wait(seq, (error) => error ? reject(error) : resolve());
@@ -251,7 +251,7 @@ export class Store {
    * The same by a call, at once where it is durable already: what is called
    * must not throw. For answers, of which each would cost three promises.
    */
-  whenSettled(seq: number, settled: Settled): void {
+  onDurable(seq: number, settled: DurableCallback): void {
     if (seq <= this.#writer.durableSeq) settled();
     else this.#writer.wait(seq, settled);
   }

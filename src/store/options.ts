@@ -1,8 +1,8 @@
 /** What a store is to its callers, and how it is opened. */
 
-import type { FileSystem } from "./files.ts";
-import type { Json } from "./row.ts";
-import type { TableDeclaration } from "./table.ts";
+import type { FileSystem } from "./log/files.ts";
+import type { Json } from "./memory/row.ts";
+import type { TableDeclaration } from "./memory/table.ts";
 
 /** Sizes in bytes and times in milliseconds; tests make them small. */
 export interface StoreLimits {
@@ -56,5 +56,5 @@ export interface StoreOptions {
 /** How to take a transaction. */
 export interface CommitOptions {
   /** Taken on a full disk too, from the space kept back: a sign-in, without which nobody could delete. */
-  readonly essential?: boolean;
+  readonly allowWhenFull?: boolean;
 }

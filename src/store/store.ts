@@ -19,49 +19,49 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
 import { Store } from "./file-store.ts";
-import { isFull, type OpenFile, realFiles } from "./files.ts";
-import { acquireLock } from "./lock.ts";
-import { openMark } from "./mark.ts";
+import { isFull, type OpenFile, realFiles } from "./log/files.ts";
+import { acquireLock } from "./log/lock.ts";
+import { openMarker } from "./log/marker.ts";
 import { defaultLimits, type StoreOptions } from "./options.ts";
 import {
   createStore,
   makeFolder,
   type OpenLog,
-  type Place,
+  type StoreFolder,
   removeBefore,
   reopenLog,
-} from "./recovery.ts";
-import { keepReserve, type Reserve } from "./reserve.ts";
-import { type Survey, surveyFolder } from "./survey.ts";
-import type { Table } from "./table.ts";
+} from "./recovery/folder.ts";
+import { keepReserve, type Reserve } from "./log/reserve.ts";
+import { type FolderScan, scanFolder } from "./recovery/scan.ts";
+import type { Table } from "./memory/table.ts";
 
 export type { Store } from "./file-store.ts";
-export { backupStore } from "./backup.ts";
-export type { Backup } from "./backup.ts";
+export { backupStore } from "../cli/backup.ts";
+export type { Backup } from "../cli/backup.ts";
 export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
-export { realFiles } from "./files.ts";
-export type { FileSystem, OpenFile } from "./files.ts";
+export { realFiles } from "./log/files.ts";
+export type { FileSystem, OpenFile } from "./log/files.ts";
 export { Histogram } from "./histogram.ts";
-export { formatTime } from "./log.ts";
-export type { Feed, Reset, Transaction } from "./feed.ts";
-export type { Operation } from "./log.ts";
+export { formatTime } from "./log/format.ts";
+export type { Feed, Reset, Transaction } from "../features/events/feed.ts";
+export type { Mutation } from "./log/format.ts";
 export type {
   CommitOptions,
   Log,
   StoreLimits,
   StoreOptions,
 } from "./options.ts";
-export { repairStore } from "./repair.ts";
-export type { Repair } from "./repair.ts";
-export { compareValues, fold } from "./row-order.ts";
-export type { Order } from "./ordered-index.ts";
-export type { Column } from "./row-order.ts";
-export { Orders } from "./orders.ts";
-export type { Source } from "./orders.ts";
-export type { Document, Json, Row } from "./row.ts";
-export type { Spool, SpoolLine, Spools } from "./spool.ts";
-export type { KeyOf, Table, TableDeclaration } from "./table.ts";
+export { repairStore } from "../cli/repair.ts";
+export type { Repair } from "../cli/repair.ts";
+export { compareValues, caseFold } from "./indexes/row-comparator.ts";
+export type { SortedIndex } from "./indexes/b-plus-tree.ts";
+export type { Column } from "./indexes/row-comparator.ts";
+export { IndexCache } from "./indexes/index-cache.ts";
+export type { RowSource } from "./indexes/index-cache.ts";
+export type { Document, Json, Row } from "./memory/row.ts";
+export type { Spool, SpoolLine, Spools } from "../features/imports/spool.ts";
+export type { ToIndexKey, Table, TableDeclaration } from "./memory/table.ts";
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {
@@ -89,14 +89,14 @@ async function openFolder(options: StoreOptions): Promise<Store> {
   const release = await acquireLock(folder, { files, random, patience });
   let mark: OpenFile | undefined;
   try {
-    let survey = await surveyFolder(folder, { files, tables });
+    let survey = await scanFolder(folder, { files, tables });
     if (!survey.exists) {
       await createStore(place);
-      survey = await surveyFolder(folder, { files, tables });
+      survey = await scanFolder(folder, { files, tables });
     }
     if (survey.refusal !== undefined) throw survey.refusal;
     const reserve = await keepReserve(files, folder, limits);
-    mark = await openMark(files, folder);
+    mark = await openMarker(files, folder);
     const writing = await reopen(place, survey, reserve);
     const parts = { place, limits, log, survey, writing, reserve, release };
     return new Store({ ...parts, mark });
@@ -109,8 +109,8 @@ async function openFolder(options: StoreOptions): Promise<Store> {
 
 /** Reopens the log; on a full disk with the space that was kept back. */
 async function reopen(
-  place: Place,
-  survey: Survey,
+  place: StoreFolder,
+  survey: FolderScan,
   reserve: Reserve,
 ): Promise<OpenLog> {
   try {
@@ -152,7 +152,7 @@ export async function readStore(
   const { files = realFiles, tables = [] } = options;
   for (let attempt = 1;; attempt++) {
     try {
-      const survey = await surveyFolder(folder, {
+      const survey = await scanFolder(folder, {
         files,
         tables,
         thorough: true,

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { Authentication } from "../../src/api/authentication.ts";
+import { Authentication } from "../../src/api/accounts/authentication.ts";
 import { TokenSigner } from "../../src/auth/jwt.ts";
 import { openStore } from "../../src/store/store.ts";
 import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
@@ -33,7 +33,7 @@ test("a signature is checked once, all else at each request, and few tokens are 
 
   const token = tokenOf(1, 2000);
   for (let time = 0; time < 3; time++) {
-    const caller = authentication.identify(token);
+    const caller = authentication.authenticate(token);
     assert.deepEqual(caller, {
       id: 1,
       role: "keeper",
@@ -43,26 +43,26 @@ test("a signature is checked once, all else at each request, and few tokens are 
   }
   assert.equal(checks, 1);
   await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
-  assert.equal(authentication.identify(token)?.role, "admin");
+  assert.equal(authentication.authenticate(token)?.role, "admin");
   const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
-  assert.throws(() => authentication.identify(other), refused(40102));
+  assert.throws(() => authentication.authenticate(other), refused(40102));
 
   // After a thousand others it is a new one again.
   for (let exp = 3000; exp < 4000; exp++) {
-    authentication.identify(tokenOf(2, exp));
+    authentication.authenticate(tokenOf(2, exp));
   }
   checks = 0;
-  authentication.identify(token);
-  authentication.identify(tokenOf(2, 3999));
+  authentication.authenticate(token);
+  authentication.authenticate(tokenOf(2, 3999));
   assert.equal(checks, 1);
 
   await store.commit([["del", "authorizations", 1]], 0);
-  assert.throws(() => authentication.identify(token), refused(40104));
+  assert.throws(() => authentication.authenticate(token), refused(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);
   const confirm = (expires: number) =>
-    authentication.confirm({ id: 1, role: "admin", authorization: 2, expires });
+    authentication.reauthenticate({ id: 1, role: "admin", authorization: 2, expires });
   assert.throws(() => confirm(3999), refused(40103));
   assert.equal(confirm(4000)?.expires, 4000);
-  assert.throws(() => authentication.identify(late), refused(40103));
+  assert.throws(() => authentication.authenticate(late), refused(40103));
 });

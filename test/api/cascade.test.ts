@@ -1,26 +1,26 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { declare } from "../../src/api/declaration.ts";
-import { reference, text } from "../../src/api/properties.ts";
+import { collection } from "../../src/api/declaration/declaration.ts";
+import { reference, string } from "../../src/api/declaration/properties.ts";
 import { startApplication } from "../application.ts";
 import { adminPassword } from "../harness.ts";
 
-const shelves = declare({
+const shelves = collection({
   name: "shelves",
   singular: "shelf",
-  access: { read: "anyone", write: "keeper", remove: "keeper" },
-  properties: { name: text({ max: 9 }) },
+  access: { read: "anyone", write: "keeper", delete: "keeper" },
+  properties: { name: string({ maxLength: 9 }) },
 });
-const books = declare({
+const books = collection({
   name: "books",
   singular: "book",
-  access: { read: "anyone", write: "keeper", remove: "admin" },
-  properties: { shelf_id: reference("shelves"), name: text({ max: 9 }) },
+  access: { read: "anyone", write: "keeper", delete: "admin" },
+  properties: { shelf_id: reference("shelves"), name: string({ maxLength: 9 }) },
 });
-const pages = declare({
+const pages = collection({
   name: "pages",
   singular: "page",
-  access: { read: "anyone", write: "keeper", remove: "admin" },
+  access: { read: "anyone", write: "keeper", delete: "admin" },
   properties: { book_id: reference("books") },
 });
 

@@ -3,14 +3,14 @@ import { test } from "node:test";
 import {
   type Declaration,
   deriveCollections,
-  foldText,
-} from "../../src/api/declaration.ts";
+  toIndexKey,
+} from "../../src/api/declaration/declaration.ts";
 import {
   optional,
   type Property,
   reference,
-  text,
-} from "../../src/api/properties.ts";
+  string,
+} from "../../src/api/declaration/properties.ts";
 import { animals, collections } from "../../src/collections.ts";
 import { startApplication } from "../application.ts";
 
@@ -18,12 +18,12 @@ function declaration(
   name: string,
   properties: Readonly<Record<string, Property>> = {},
 ): Declaration {
-  const access = { read: "anyone", write: "keeper", remove: "keeper" } as const;
+  const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
   return { name, singular: "thing", access, properties };
 }
 
 test("a declaration that contradicts itself or another is refused by name", () => {
-  const name = text({ max: 9 });
+  const name = string({ maxLength: 9 });
   const table: readonly [readonly Declaration[], RegExp][] = [
     [[declaration("Things")], /"Things"/],
     [[declaration("7things")], /"7things"/],
@@ -70,13 +70,13 @@ test("relations lead both ways, and two to one collection make one address", () 
       to_zoo_id: reference("zoos"),
     }),
   ]);
-  assert.deepEqual(derived.get("zoos")?.addresses, [
+  assert.deepEqual(derived.get("zoos")?.urlProperties, [
     "url",
     "animals_url",
     "employees_url",
     "transfers_url",
   ]);
-  assert.deepEqual(derived.get("transfers")?.addresses, [
+  assert.deepEqual(derived.get("transfers")?.urlProperties, [
     "url",
     "from_zoo_url",
     "to_zoo_url",
@@ -116,9 +116,9 @@ test("texts that differ in case only are the same key, a last sigma among them",
   for (
     const [one, other] of [["Leo", "lEO"], ["\u0391\u03a3", "\u03b1\u03c3"]]
   ) {
-    assert.equal(foldText(one), foldText(other));
+    assert.equal(toIndexKey(one), toIndexKey(other));
   }
-  assert.notEqual(foldText("a"), foldText("\u00e4"));
+  assert.notEqual(toIndexKey("a"), toIndexKey("\u00e4"));
 });
 
 test("a reference that an older record lacks is its default to a filter too", async () => {

@@ -2,21 +2,21 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { declare } from "../../src/api/declaration.ts";
-import { oneOf, reference, text } from "../../src/api/properties.ts";
+import { collection } from "../../src/api/declaration/declaration.ts";
+import { choice, reference, string } from "../../src/api/declaration/properties.ts";
 import { collections } from "../../src/collections.ts";
 import { type Running, startApplication } from "../application.ts";
 import { type Server, start } from "../harness.ts";
 import { checkAnswer } from "../replay.ts";
 
-const visits = declare({
+const visits = collection({
   name: "visits",
   singular: "visit",
-  access: { read: "viewer", write: "keeper", remove: "keeper" },
+  access: { read: "viewer", write: "keeper", delete: "keeper" },
   properties: {
     animal_id: reference("animals"),
-    reason: oneOf("check-up", "illness"),
-    note: text({ max: 20 }),
+    reason: choice("check-up", "illness"),
+    note: string({ maxLength: 20 }),
   },
 });
 

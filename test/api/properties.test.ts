@@ -4,19 +4,19 @@ import {
   boolean,
   date,
   email,
-  httpAddress,
+  url,
   integer,
   number,
-  oneOf,
+  choice,
   optional,
   type Property,
   readOnly,
   reference,
   secret,
-  text,
-  time,
+  string,
+  timestamp,
   unique,
-} from "../../src/api/properties.ts";
+} from "../../src/api/declaration/properties.ts";
 
 // What each kind makes of a value: a code, or undefined where it is allowed.
 const checks: readonly [Property, unknown, string | undefined][] = [
@@ -28,18 +28,18 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [integer(), 2 ** 53, "range"],
   [integer(), -(2 ** 53), "range"],
   [integer(), Infinity, "range"],
-  [integer({ min: 3, max: 5 }), 2, "range"],
-  [integer({ min: 3, max: 5 }), 5, undefined],
-  [number({ min: 0 }), 0, undefined],
-  [number({ over: 0 }), 0, "range"],
+  [integer({ minimum: 3, maximum: 5 }), 2, "range"],
+  [integer({ minimum: 3, maximum: 5 }), 5, undefined],
+  [number({ minimum: 0 }), 0, undefined],
+  [number({ exclusiveMinimum: 0 }), 0, "range"],
   [number(), -Infinity, "range"],
   [number(), [], "type"],
   [number(), {}, "type"],
-  [time(), "2026-02-28T23:59:59Z", undefined],
-  [time(), "2026-02-29T00:00:00Z", "format"],
-  [time(), "2026-02-28T24:00:00Z", "format"],
-  [time(), "2026-02-28", "format"],
-  [time(), 7, "type"],
+  [timestamp(), "2026-02-28T23:59:59Z", undefined],
+  [timestamp(), "2026-02-29T00:00:00Z", "format"],
+  [timestamp(), "2026-02-28T24:00:00Z", "format"],
+  [timestamp(), "2026-02-28", "format"],
+  [timestamp(), 7, "type"],
   [date(), "2000-02-29", undefined],
   [date(), "1900-02-29", "format"],
   [date(), "2026-1-01", "format"],
@@ -48,23 +48,23 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [reference("zoos"), 1, undefined],
   [reference("zoos"), 0, "range"],
   [reference("zoos"), "1", "type"],
-  [oneOf("a", "b"), "b", undefined],
-  [oneOf("a", "b"), "constructor", "enum"],
-  [oneOf("a", "b"), 1, "type"],
-  [text({ max: 2 }), "\u{1F992}\u{1F992}", undefined],
-  [text({ max: 2 }), "abc", "length"],
-  [text({ max: 2 }), "\u3000", "length"],
-  [text({ min: 0, max: 2 }), "", undefined],
-  [text({ max: 2 }), "\uDC00", "format"],
-  [text({ max: 2 }), "\x7f", "format"],
-  [text({ max: 2 }), ["a"], "type"],
-  [secret({ min: 3, max: 4 }), "ab", "length"],
-  [httpAddress(), "https://example.org/a?b#c", undefined],
-  [httpAddress(), "ftp://example.org/", "format"],
-  [httpAddress(), "http://", "format"],
-  [httpAddress(), "http://[::1", "format"],
-  [httpAddress(), "http://a b/", "format"],
-  [httpAddress(), "javascript:alert(1)", "format"],
+  [choice("a", "b"), "b", undefined],
+  [choice("a", "b"), "constructor", "enum"],
+  [choice("a", "b"), 1, "type"],
+  [string({ maxLength: 2 }), "\u{1F992}\u{1F992}", undefined],
+  [string({ maxLength: 2 }), "abc", "length"],
+  [string({ maxLength: 2 }), "\u3000", "length"],
+  [string({ minLength: 0, maxLength: 2 }), "", undefined],
+  [string({ maxLength: 2 }), "\uDC00", "format"],
+  [string({ maxLength: 2 }), "\x7f", "format"],
+  [string({ maxLength: 2 }), ["a"], "type"],
+  [secret({ minLength: 3, maxLength: 4 }), "ab", "length"],
+  [url(), "https://example.org/a?b#c", undefined],
+  [url(), "ftp://example.org/", "format"],
+  [url(), "http://", "format"],
+  [url(), "http://[::1", "format"],
+  [url(), "http://a b/", "format"],
+  [url(), "javascript:alert(1)", "format"],
   [email(), "first.last+tag@sub.example.org", undefined],
   [email(), `${"a".repeat(64)}@example.org`, undefined],
   [email(), `${"a".repeat(65)}@example.org`, "format"],
@@ -101,14 +101,14 @@ test("a parameter's text becomes a value of the kind, or nothing", () => {
     [number(), "", undefined],
     [date(), "2026-01-31", "2026-01-31"],
     [date(), "2026-02-31", undefined],
-    [time(), "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"],
-    [time(), "2026-01-31t13:30:00.5+01:30", "2026-01-31T12:00:00.500Z"],
-    [time(), "2026-01-31T12:00:00", undefined],
-    [time(), "9999-12-31T23:59:59-01:00", undefined],
-    [oneOf("a", "b"), "a", "a"],
-    [oneOf("a", "b"), "c", undefined],
-    [text({ max: 1 }), "longer", "longer"],
-    [secret({ max: 9 }), "anything", undefined],
+    [timestamp(), "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"],
+    [timestamp(), "2026-01-31t13:30:00.5+01:30", "2026-01-31T12:00:00.500Z"],
+    [timestamp(), "2026-01-31T12:00:00", undefined],
+    [timestamp(), "9999-12-31T23:59:59-01:00", undefined],
+    [choice("a", "b"), "a", "a"],
+    [choice("a", "b"), "c", undefined],
+    [string({ maxLength: 1 }), "longer", "longer"],
+    [secret({ maxLength: 9 }), "anything", undefined],
   ];
   for (const [property, text, value] of table) {
     assert.equal(property.parse(text), value, `${property.kind} ${text}`);
@@ -124,7 +124,7 @@ test("optional, unique and read-only say so in the schema and keep the rest", ()
   });
   assert.equal(nullable.nullable, true);
   assert.equal(nullable.required, false);
-  const otherwise = optional(oneOf("a", "b"), "a");
+  const otherwise = optional(choice("a", "b"), "a");
   assert.deepEqual(otherwise.schema, {
     type: "string",
     enum: ["a", "b"],
@@ -132,6 +132,6 @@ test("optional, unique and read-only say so in the schema and keep the rest", ()
   });
   assert.equal(otherwise.nullable, false);
   assert.equal(unique(email()).unique, true);
-  assert.equal(readOnly(time()).schema["readOnly"], true);
-  assert.equal(secret({ max: 9 }).schema["writeOnly"], true);
+  assert.equal(readOnly(timestamp()).schema["readOnly"], true);
+  assert.equal(secret({ maxLength: 9 }).schema["writeOnly"], true);
 });

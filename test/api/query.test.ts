@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseForm, parseParameters } from "../../src/api/query.ts";
+import { parseForm, parseParameters } from "../../src/api/query/parameters.ts";
 
 test("a plus sign is a space in a form, and a plus sign in an address", () => {
   const table: readonly [string, [string, string][], [string, string][]?][] = [

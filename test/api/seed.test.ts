@@ -2,10 +2,10 @@ import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { tablesFor } from "../../src/rooms.ts";
+import { tablesFor } from "../../src/features.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { collections } from "../../src/collections.ts";
-import { recordsOf } from "../../src/commands.ts";
+import { recordsOf } from "../../src/cli/commands.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
 
@@ -24,7 +24,7 @@ async function load(text: string): Promise<Record<string, number[]>> {
       collections.map(({ name }) => [name, recordsOf(store, name)]),
     );
     try {
-      await store.settled(loadSeed(store, text, all));
+      await store.durable(loadSeed(store, text, all));
     } catch (error) {
       assert.equal(store.seq, 0);
       for (const { table } of all.values()) {

@@ -1,11 +1,11 @@
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { deriveCollections, foldText } from "../../src/api/declaration.ts";
-import { parseParameters, parseQuery } from "../../src/api/query.ts";
-import { type Page, Selection } from "../../src/api/selection.ts";
+import { deriveCollections, toIndexKey } from "../../src/api/declaration/declaration.ts";
+import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
+import { type Page, QueryPlanner } from "../../src/api/query/planner.ts";
 import { collections } from "../../src/collections.ts";
-import type { Document, Operation } from "../../src/store/store.ts";
-import { StoredTable } from "../../src/store/table.ts";
+import type { Document, Mutation } from "../../src/store/store.ts";
+import { WritableTable } from "../../src/store/memory/table.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
 
 const names = [
@@ -57,7 +57,7 @@ function animal(id: number, below: (end: number) => number): Document {
   };
 }
 
-function zoos(): Operation[] {
+function zoos(): Mutation[] {
   const at = new Date(0).toISOString();
   const others = {
     city: "Bern",
@@ -185,7 +185,7 @@ test("random queries find what looking at every record finds, while records chan
   for (let id = 1; id <= 2500; id++) records.set(id, animal(id, below));
   const puts = Array.from(
     records.values(),
-    (document): Operation => ["put", "animals", document],
+    (document): Mutation => ["put", "animals", document],
   );
   await store.commit([...zoos(), ...puts], 1);
   for (let round = 0; round < 250; round++) {
@@ -233,7 +233,7 @@ test("a text is found by its beginning, however it goes on", async (t) => {
   const running = await start(t);
   const below = numbers(11);
   const ends = ["", " x", "\uFFFD", "\u{10400}", "\u{10FFFF}\u{10FFFF}", "Ä"];
-  const puts = Array.from({ length: 2000 }, (_, place): Operation => {
+  const puts = Array.from({ length: 2000 }, (_, place): Mutation => {
     const name = `${place % 35 ? "Other" : "Bär"}${ends[place % 6]}`;
     return ["put", "animals", { ...animal(place + 1, below), name }];
   });
@@ -264,7 +264,7 @@ test("a text is found by its beginning and its parts, whichever sigma they end w
   const name = (place: number) => greek[place - 1000] ?? "Other";
   const puts = Array.from(
     { length: 2000 },
-    (_, place): Operation => [
+    (_, place): Mutation => [
       "put",
       "animals",
       { ...animal(place + 1, below), name: name(place) },
@@ -288,7 +288,7 @@ test("count and rows of a scan are of one moment, whatever is written meanwhile"
   const { store } = running;
   const below = numbers(5);
   // Ten of the animals have a mark, always: each write moves one of them on.
-  const put = (id: number, name: string): Operation => [
+  const put = (id: number, name: string): Mutation => [
     "put",
     "animals",
     { ...animal(id, below), name },
@@ -311,7 +311,7 @@ test("count and rows of a scan are of one moment, whatever is written meanwhile"
       if (marked.has(to)) continue;
       marked.delete(from);
       marked.add(to);
-      const gone: Operation = below(2)
+      const gone: Mutation = below(2)
         ? put(from, "plain")
         : ["del", "animals", from];
       await store.commit([gone, put(to, "marked")], 1);
@@ -348,7 +348,7 @@ test("other requests are answered while a scan goes on", async (t) => {
   const below = numbers(6);
   const puts = Array.from(
     { length: 60_000 },
-    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+    (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
   );
   await running.store.commit([...zoos(), ...puts], 1);
   const order: string[] = [];
@@ -372,7 +372,7 @@ test("a scan shows nothing that is not durable", async (t) => {
   const below = numbers(7);
   const puts = Array.from(
     { length: 3000 },
-    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+    (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
   );
   await store.commit([...zoos(), ...puts], 1);
   const release = hold();
@@ -399,7 +399,7 @@ test("a scan shows nothing that is not durable", async (t) => {
 test("a zoo that goes while its animals are looked through is gone", async (t) => {
   const running = await start(t);
   const below = numbers(8);
-  const puts = Array.from({ length: 20_000 }, (_, place): Operation => [
+  const puts = Array.from({ length: 20_000 }, (_, place): Mutation => [
     "put",
     "animals",
     { ...animal(place + 1, below), zoo_id: 2 },
@@ -421,7 +421,7 @@ test("more orders than are kept are still found, each in its order", async (t) =
   const below = numbers(9);
   const puts = Array.from(
     { length: 1200 },
-    (_, place): Operation => ["put", "animals", animal(place + 1, below)],
+    (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
   );
   await running.store.commit([...zoos(), ...puts], 1);
   const all = puts.map(([, , document]) => document as Document);
@@ -446,15 +446,15 @@ test("more orders than are kept are still found, each in its order", async (t) =
 
 /** A table of animals, and what is found in those of zoo 1. */
 function selectionOf(count: number, zooOf: (id: number) => number) {
-  const indexes = { zoo_id: foldText, animal_type_id: foldText };
-  const table = new StoredTable({ name: "animals", indexes });
+  const indexes = { zoo_id: toIndexKey, animal_type_id: toIndexKey };
+  const table = new WritableTable({ name: "animals", indexes });
   const below = numbers(10);
   for (let id = 1; id <= count; id++) {
     table.put({ ...animal(id, below), zoo_id: zooOf(id) }, id);
   }
   const animals = deriveCollections(collections, []).get("animals");
   assert.ok(animals);
-  const selection = new Selection(table);
+  const selection = new QueryPlanner(table);
   const select = (parameters: string) =>
     selection.select(parseQuery(animals, parseParameters(parameters)), {
       scope: { property: "zoo_id", value: 1 },
@@ -470,14 +470,14 @@ function selectionOf(count: number, zooOf: (id: number) => number) {
 test("a small zoo in a large table waits for no order, until it is asked for often", async () => {
   const { table, select } = selectionOf(10_000, (id) => id % 100);
   let kept = 0;
-  const { follow, unfollow } = table;
-  table.follow = (follower) => {
+  const { addListener, removeListener } = table;
+  table.addListener = (follower) => {
     kept++;
-    follow.call(table, follower);
+    addListener.call(table, follower);
   };
-  table.unfollow = (follower) => {
+  table.removeListener = (follower) => {
     kept--;
-    unfollow.call(table, follower);
+    removeListener.call(table, follower);
   };
   const first = select("sortby=name&sex=female");
   assert.ok(!(first instanceof Promise), "it waits");
@@ -497,6 +497,6 @@ test("a large zoo has its order at once, one for the same conditions in any sequ
   const first = select(one);
   assert.ok(first instanceof Promise, "it is built first");
   const found = await first;
-  table.follow = () => assert.fail("another is built");
+  table.addListener = () => assert.fail("another is built");
   assert.deepEqual(select(other), found);
 });

@@ -12,9 +12,9 @@ import { Agent, request as send } from "node:http";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { tablesFor } from "../../src/rooms.ts";
+import { tablesFor } from "../../src/features.ts";
 import { collections } from "../../src/collections.ts";
-import { openStore, type Operation } from "../../src/store/store.ts";
+import { openStore, type Mutation } from "../../src/store/store.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";
 
 const { values } = parseArgs({
@@ -39,7 +39,7 @@ async function build(folder: string): Promise<void> {
     ...times,
   }]], 0);
   for (let id = 1; id <= records;) {
-    const batch: Operation[] = [];
+    const batch: Mutation[] = [];
     for (; batch.length < 5000 && id <= records; id++) {
       batch.push(["put", "animals", {
         id,

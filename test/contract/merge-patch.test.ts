@@ -5,15 +5,15 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { declare } from "../../src/api/declaration.ts";
-import { optional, text } from "../../src/api/properties.ts";
+import { collection } from "../../src/api/declaration/declaration.ts";
+import { optional, string } from "../../src/api/declaration/properties.ts";
 import { type Running, startApplication } from "../application.ts";
 
-const word = optional(text({ max: 10 }));
-const things = declare({
+const word = optional(string({ maxLength: 10 }));
+const things = collection({
   name: "things",
   singular: "thing",
-  access: { read: "anyone", write: "keeper", remove: "keeper" },
+  access: { read: "anyone", write: "keeper", delete: "keeper" },
   properties: { a: word, b: word, e: word },
 });
 

@@ -205,7 +205,7 @@ async function fill({ store }: Running, more: number): Promise<void> {
   for (let at = 1; at <= more; at++) {
     const id = document.id + at;
     store.apply([["put", "answers", { ...document, id, key: `x ${at}` }]], 0);
-    if (at % 1000 === 0) await store.settled(store.seq);
+    if (at % 1000 === 0) await store.durable(store.seq);
   }
-  await store.settled(store.seq);
+  await store.durable(store.seq);
 }

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { openDataFolder } from "../../src/commands.ts";
+import { openDataFolder } from "../../src/cli/commands.ts";
 import {
   removeFolder,
   type Server,

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { corsHeaders, type CorsRequest } from "../../src/rooms/cors.ts";
+import { corsHeaders, type CorsRequest } from "../../src/http/cors.ts";
 
 const exposed = [
   "Access-Control-Expose-Headers",

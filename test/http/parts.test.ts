@@ -6,10 +6,10 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { ApiError } from "../../src/http/errors.ts";
 import {
-  errorAnswer,
+  errorResponse,
   listen,
-  receive,
-  receiveParts,
+  readBody,
+  streamBody,
   send,
 } from "../../src/http/server.ts";
 import { exchange as bytesOf } from "../harness.ts";
@@ -22,13 +22,13 @@ async function exchange(
   const listener = await listen(async (_request, response) => {
     try {
       let text = "";
-      for await (const part of receiveParts(response, { most: 10, patience })) {
+      for await (const part of streamBody(response, { most: 10, patience })) {
         text += part;
       }
       send(response, { status: 200, headers: [], body: text }, []);
     } catch (error) {
       assert.ok(error instanceof ApiError);
-      send(response, errorAnswer(error), []);
+      send(response, errorResponse(error), []);
     }
   }, { host: "127.0.0.1", port: 0 });
   const socket = connect(listener.port, "127.0.0.1", () => {
@@ -78,8 +78,8 @@ test("a body that stands still is given up, and the connection with it", async (
 
 test("a short body must be there in time", async () => {
   const listener = await listen((request, response) => {
-    receive(request, 50).catch((error) =>
-      send(response, errorAnswer(error), [])
+    readBody(request, 50).catch((error) =>
+      send(response, errorResponse(error), [])
     );
   }, { host: "127.0.0.1", port: 0 });
   const received = await bytesOf(

@@ -5,8 +5,8 @@ import { performance } from "node:perf_hooks";
 import { test, type TestContext } from "node:test";
 import {
   openStore,
-  type Operation,
-  Orders,
+  type Mutation,
+  IndexCache,
   type Row,
   type Store,
 } from "../../src/store/store.ts";
@@ -45,7 +45,7 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
     );
     const first = store.commit(zoo(2), 0);
     const second = store.commit([["put", "zoos", { id: 1, changed: true }]], 0);
-    const shown = store.settled(store.seq);
+    const shown = store.durable(store.seq);
     await assert.rejects(first, { code: "disk-full" });
     await assert.rejects(second, { code: "disk-full" });
     await assert.rejects(shown ?? Promise.resolve(), { code: "disk-full" });
@@ -69,13 +69,13 @@ test("very many deletes that find no space are all taken back, in every order", 
   const name = (id: number) => `${id * 7919 % 25_000}`.padStart(5, "0");
   const put = (
     id: number,
-  ): Operation => ["put", "zoos", { id, name: name(id) }];
+  ): Mutation => ["put", "zoos", { id, name: name(id) }];
   await store.commit(ids.map(put), 0);
-  const orders = new Orders(store.table("zoos"));
+  const orders = new IndexCache(store.table("zoos"));
   const columns = [{ name: "name", default: null }];
   const all = (rows: readonly Row[]) => rows.map(({ document: { id } }) => id);
   const found = async () =>
-    all((await orders.obtain(columns)).slice(0, Infinity));
+    all((await orders.getOrBuild(columns)).slice(0, Infinity));
   const sorted = ids.toSorted((a, b) => name(a) < name(b) ? -1 : 1);
   assert.deepEqual(await found(), sorted);
   once(disk, "write", { error: "ENOSPC" });
@@ -101,14 +101,14 @@ for (
     await store.commit(zoo(1), 0);
     once(disk, kind, { error });
     const lost = store.commit(zoo(2), 0);
-    const shown = store.settled(2);
+    const shown = store.durable(2);
     await assert.rejects(lost, { code: "outcome-unknown" });
     await assert.rejects(shown ?? Promise.resolve(), {
       code: "outcome-unknown",
     });
     assert.equal(store.writable, false);
     assert.equal(store.table("zoos").size, 1);
-    assert.equal(store.settled(1), undefined);
+    assert.equal(store.durable(1), undefined);
     assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
     await store.close();
     const again = await open(t, disk);
@@ -135,7 +135,7 @@ for (
       return step.kind === kind ? { error: "EIO" } : undefined;
     };
     const lost = store.commit(zoo(2), 0);
-    const shown = store.settled(2);
+    const shown = store.durable(2);
     await assert.rejects(lost, { code: "outcome-unknown" });
     await assert.rejects(shown ?? Promise.resolve(), {
       code: "outcome-unknown",
@@ -146,7 +146,7 @@ for (
     disk.fate = () => undefined;
     assert.equal(store.writable, false);
     assert.equal(store.table("zoos").size, 1);
-    assert.equal(store.settled(1), undefined);
+    assert.equal(store.durable(1), undefined);
     assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
     await assert.rejects(store.checkpoint(), { code: "outcome-unknown" });
     assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
@@ -272,7 +272,7 @@ for (const milliseconds of [10, 1000]) {
       store.commit(zoo(id), 0).then(() => order.push(`write ${id}`))
     );
     const reads = [2, 3].map((seq) =>
-      store.settled(seq)?.then(() => order.push(`read ${seq}`))
+      store.durable(seq)?.then(() => order.push(`read ${seq}`))
     );
     await begun;
     // One that comes while the disk is busy waits for the next fsync.
@@ -280,7 +280,7 @@ for (const milliseconds of [10, 1000]) {
     const end = performance.now() + milliseconds;
     for (let turn = 0; turn < 50 || performance.now() < end; turn++) {
       await new Promise((resolve) => setImmediate(resolve));
-      assert.equal(store.settled(1), undefined);
+      assert.equal(store.durable(1), undefined);
       assert.deepEqual(order, []);
     }
     assert.equal(store.durableSeq, 1);

@@ -8,7 +8,7 @@ import { runInNewContext } from "node:vm";
 import {
   type Feed,
   type FileSystem,
-  type Operation,
+  type Mutation,
   realFiles,
   type Transaction,
 } from "../../src/store/store.ts";
@@ -16,7 +16,7 @@ import { Disk } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
 import { folderFor, openFor } from "./support.ts";
 
-const put = (id: number, text = ""): Operation[] => [
+const put = (id: number, text = ""): Mutation[] => [
   ["put", "zoos", { id, text }],
 ];
 
@@ -139,7 +139,7 @@ test("a thousand listeners that stand still all over the log hold no memory, and
   const text = "x".repeat(1000);
   const count = 20_000;
   for (let seq = 1; seq <= count; seq++) store.commit(put(1, text), 0);
-  await store.settled(count);
+  await store.durable(count);
   const before = used();
   const feeds = Array.from({ length: 1000 }, (_, at) => store.changes(at * 20));
   const firsts = await Promise.all(feeds.map((feed) => next(feed)));
@@ -157,7 +157,7 @@ test("a thousand listeners that stand still all over the log hold no memory, and
 test("listeners that have much to take let others in", async (t) => {
   const store = await openFor(t, await folderFor(t));
   for (let seq = 1; seq <= 500; seq++) store.commit(put(1), 0);
-  await store.settled(500);
+  await store.durable(500);
   let turns = 0;
   let done = false;
   const others = (async () => {
@@ -336,7 +336,7 @@ test("a log that goes while it is read ends in a reset, and what came before it 
   const store = await openFor(t, folder);
   const text = "x".repeat(1000);
   for (let id = 1; id <= 5000; id++) store.commit(put(id, text), 0);
-  await store.settled(5000);
+  await store.durable(5000);
   const feed = store.changes(0);
   assert.equal((await next(feed)).seq, 1);
   await store.checkpoint();

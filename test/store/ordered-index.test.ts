@@ -2,9 +2,9 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { OrderedIndex } from "../../src/store/ordered-index.ts";
-import { compareValues } from "../../src/store/row-order.ts";
-import type { Json, Row } from "../../src/store/row.ts";
+import { BPlusTree } from "../../src/store/indexes/b-plus-tree.ts";
+import { compareValues } from "../../src/store/indexes/row-comparator.ts";
+import type { Json, Row } from "../../src/store/memory/row.ts";
 
 const columns = [
   { name: "zoo_id", default: 1 },
@@ -46,7 +46,7 @@ function compareRows(a: Row, b: Row): number {
 for (const seed of [1, 2, 3]) {
   test(`random changes leave what a sorted list has (seed ${seed})`, () => {
     const below = numbers(seed);
-    const index = new OrderedIndex(columns);
+    const index = new BPlusTree(columns);
     const rows = new Map<number, Row>();
     for (let step = 0; step < 12_000; step++) {
       // Waves of growing and shrinking: nodes are split and joined again.
@@ -96,7 +96,7 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
       const name = names[below(names.length)] ?? null;
       return rowOf(place + 1, { name, ...(below(2) && { zoo_id: below(9) }) });
     });
-    const index = new OrderedIndex(columns, ({ id }) => id % 7 > 0);
+    const index = new BPlusTree(columns, ({ id }) => id % 7 > 0);
     // Some come twice, and in any order.
     const twice = [...rows, ...rows.filter(() => below(10) === 0)];
     const mixed = twice.map((row) => ({ row, at: below(1e9) }))
@@ -117,7 +117,7 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
 }
 
 test("one row that comes many times counts once", () => {
-  const index = new OrderedIndex(columns);
+  const index = new BPlusTree(columns);
   const row = rowOf(7, { name: "a" });
   for (const _ of index.fill(Array.from({ length: 5000 }, () => row)));
   assert.deepEqual(index.slice(0, 9), [row]);
@@ -126,12 +126,12 @@ test("one row that comes many times counts once", () => {
 test("a folded column orders texts by their lower case", () => {
   const texts = ["b", "B", "a", "\u{10400}", "\uFFFD", "\u{10428}", "A", "Ä"];
   const rows = texts.map((name, at) => rowOf(at + 1, { name }));
-  const inserted = new OrderedIndex([
-    { name: "name", default: null, folded: true },
+  const inserted = new BPlusTree([
+    { name: "name", default: null, caseFolded: true },
   ]);
   for (const row of rows) inserted.move(undefined, row);
-  const filled = new OrderedIndex([
-    { name: "name", default: null, folded: true },
+  const filled = new BPlusTree([
+    { name: "name", default: null, caseFolded: true },
   ]);
   for (const _ of filled.fill(rows));
   for (const index of [inserted, filled]) {
@@ -146,7 +146,7 @@ test("rows in order, in reverse and from the middle are found again", () => {
   const ids = Array.from({ length: 5000 }, (_, place) => place + 1);
   const inwards = ids.map((id) => id % 2 ? id : 5002 - id);
   for (const order of [ids, ids.toReversed(), inwards]) {
-    const index = new OrderedIndex([]);
+    const index = new BPlusTree([]);
     for (const id of order) index.move(undefined, rowOf(id));
     const found = index.slice(0, 5000).map(({ document }) => document.id);
     assert.deepEqual(found, ids);
@@ -159,7 +159,7 @@ test("rows in order, in reverse and from the middle are found again", () => {
 });
 
 test("a row that comes twice or leaves twice counts once", () => {
-  const index = new OrderedIndex(columns);
+  const index = new BPlusTree(columns);
   const first = rowOf(7, { name: "a" });
   const second = rowOf(7, { name: "a", sex: "male" });
   index.move(undefined, first);
@@ -173,7 +173,7 @@ test("a row that comes twice or leaves twice counts once", () => {
 });
 
 test("versions of rows that were replaced are let go", async () => {
-  const index = new OrderedIndex([]);
+  const index = new BPlusTree([]);
   const replaced: WeakRef<Row>[] = [];
   const ids = Array.from({ length: 10_000 }, (_, place) => place + 1);
   (() => {
@@ -193,7 +193,7 @@ test("versions of rows that were replaced are let go", async () => {
 });
 
 test("a condition keeps out and throws out what does not fulfil it", () => {
-  const index = new OrderedIndex(columns, ({ sex }) => sex === "female");
+  const index = new BPlusTree(columns, ({ sex }) => sex === "female");
   const before = rowOf(1, { name: "a", sex: "female" });
   index.move(undefined, before);
   index.move(undefined, rowOf(2, { name: "b", sex: "male" }));

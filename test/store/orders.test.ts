@@ -1,56 +1,56 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import type { Order } from "../../src/store/ordered-index.ts";
-import { Orders } from "../../src/store/orders.ts";
-import type { Row } from "../../src/store/row.ts";
-import { compareValues } from "../../src/store/row-order.ts";
-import { StoredTable } from "../../src/store/table.ts";
+import type { SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
+import { IndexCache } from "../../src/store/indexes/index-cache.ts";
+import type { Row } from "../../src/store/memory/row.ts";
+import { compareValues } from "../../src/store/indexes/row-comparator.ts";
+import { WritableTable } from "../../src/store/memory/table.ts";
 
 const columns = [{ name: "name", default: null }];
 
-function tableOf(count: number): StoredTable {
-  const table = new StoredTable({ name: "zoos" });
+function tableOf(count: number): WritableTable {
+  const table = new WritableTable({ name: "zoos" });
   for (let id = 1; id <= count; id++) table.put({ id, name: `Zoo ${id}` }, id);
   return table;
 }
 
-function namesOf(order: Order): unknown[] {
+function namesOf(order: SortedIndex): unknown[] {
   return order.slice(0, Infinity).map(({ document }) => document["name"]);
 }
 
 test("a small table's order is there at once, a large one's after a while", async () => {
-  const small = new Orders(tableOf(3)).obtain(columns);
+  const small = new IndexCache(tableOf(3)).getOrBuild(columns);
   assert.ok(!(small instanceof Promise));
   assert.deepEqual(namesOf(small), ["Zoo 1", "Zoo 2", "Zoo 3"]);
-  const orders = new Orders(tableOf(5000));
-  const building = orders.obtain(columns);
+  const orders = new IndexCache(tableOf(5000));
+  const building = orders.getOrBuild(columns);
   assert.ok(building instanceof Promise);
-  assert.equal(orders.obtain(columns), building); // built once for all
+  assert.equal(orders.getOrBuild(columns), building); // built once for all
   assert.equal((await building).size, 5000);
-  assert.equal(orders.obtain(columns), await building); // and kept
+  assert.equal(orders.getOrBuild(columns), await building); // and kept
 });
 
 test("an order follows puts, deletes and what takes them back", () => {
   const table = tableOf(3);
-  const orders = new Orders(table);
-  const order = orders.obtain(columns);
+  const orders = new IndexCache(table);
+  const order = orders.getOrBuild(columns);
   assert.ok(!(order instanceof Promise));
   const put = table.put({ id: 2, name: "A" }, 4);
   const removed = table.delete(1, 5);
   const added = table.put({ id: 4, name: "B" }, 6);
-  assert.equal(orders.kept(columns), order);
+  assert.equal(orders.cached(columns), order);
   assert.deepEqual(namesOf(order), ["A", "B", "Zoo 3"]);
   table.restore(added);
   table.restore(removed);
   table.restore(put);
-  assert.equal(orders.kept(columns), order);
+  assert.equal(orders.cached(columns), order);
   assert.deepEqual(namesOf(order), ["Zoo 1", "Zoo 2", "Zoo 3"]);
 });
 
 test("rows that are outdated when their turn comes are taken as they are by then", async () => {
   const table = tableOf(3000);
   const rows = table.rows();
-  const gathering = new Orders(table).gather({
+  const gathering = new IndexCache(table).scan({
     count: rows.length,
     rows: function* () {
       table.put({ id: 2000, name: "Zoo x" }, 3001);
@@ -78,17 +78,17 @@ for (const seed of [1, 2, 3]) {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
       return Math.floor(state / 2 ** 32 * end);
     };
-    const table = new StoredTable({ name: "zoos" });
+    const table = new WritableTable({ name: "zoos" });
     const put = (id: number, seq: number) =>
       table.put({ id, name: below(9) ? `${below(50)}` : null }, seq);
     for (let id = 1; id <= 20_000; id++) put(id, id);
-    const orders = new Orders(table);
-    const gathering = orders.gather(orders.all(), {
+    const orders = new IndexCache(table);
+    const gathering = orders.scan(orders.all(), {
       columns,
       where: ({ name }) => name !== "7",
       use: (found) => found.slice(0, Infinity),
     });
-    const building = orders.obtain(columns);
+    const building = orders.getOrBuild(columns);
     let done = false;
     const finished = Promise.all([gathering, building]).then(() => done = true);
     let seq = 20_000;
@@ -111,7 +111,7 @@ for (const seed of [1, 2, 3]) {
     assert.ok(seq > 20_000);
     assert.deepEqual(await gathering, wanted);
     await building;
-    const order = await orders.obtain(columns);
+    const order = await orders.getOrBuild(columns);
     assert.equal(order.size, table.size);
     const names = (rows: readonly Row[]) =>
       rows.map(({ document }) => document);
@@ -124,10 +124,10 @@ for (const seed of [1, 2, 3]) {
 
 test("very many changes at once let go of orders; what is under way has them all", async () => {
   const table = tableOf(30_000);
-  const orders = new Orders(table);
-  const kept = await orders.obtain(columns);
-  const other = orders.obtain([{ name: "id", default: null }, ...columns]);
-  const gathering = orders.gather(orders.all(), {
+  const orders = new IndexCache(table);
+  const kept = await orders.getOrBuild(columns);
+  const other = orders.getOrBuild([{ name: "id", default: null }, ...columns]);
+  const gathering = orders.scan(orders.all(), {
     columns,
     where: ({ id }) => id > 20_000,
     use: namesOf,
@@ -140,34 +140,34 @@ test("very many changes at once let go of orders; what is under way has them all
   assert.equal(rest.length, 5000);
   assert.deepEqual(await gathering, rest);
   assert.deepEqual(namesOf(await other), rest);
-  assert.deepEqual(namesOf(await orders.obtain(columns)), rest);
+  assert.deepEqual(namesOf(await orders.getOrBuild(columns)), rest);
   for (const each of undo.reverse()) each.table.restore(each);
-  const again = namesOf(await orders.obtain(columns));
+  const again = namesOf(await orders.getOrBuild(columns));
   assert.deepEqual(again, namesOf(kept));
 });
 
 test("an order makes up for a few changes at once, for more in slices, while others come", async () => {
   const table = tableOf(3000);
-  const orders = new Orders(table);
-  const kept = await orders.obtain(columns);
+  const orders = new IndexCache(table);
+  const kept = await orders.getOrBuild(columns);
   for (let id = 1; id <= 200; id++) table.delete(id, 3001);
   assert.equal(kept.size, 3000, "nobody has asked for it");
-  assert.equal(orders.kept(columns), kept);
+  assert.equal(orders.cached(columns), kept);
   assert.equal(kept.size, 2800);
   for (let round = 0; round < 5; round++) {
     for (let id = 201; id <= 1100; id++) {
       table.put({ id, name: `A ${round}` }, 3002 + round);
     }
   }
-  assert.equal(orders.kept(columns), undefined);
-  const catchingUp = orders.obtain(columns);
+  assert.equal(orders.cached(columns), undefined);
+  const catchingUp = orders.getOrBuild(columns);
   assert.ok(catchingUp instanceof Promise);
   // Some that have been made up for by then, and some that have not.
   await new Promise((resolve) => setImmediate(resolve));
   for (let id = 201; id <= 1100; id += 100) table.delete(id, 3010);
   table.put({ id: 3001, name: "A new one" }, 3011);
   await catchingUp;
-  assert.equal(orders.kept(columns), kept, "the same is used");
+  assert.equal(orders.cached(columns), kept, "the same is used");
   const expected = table.rows().map(({ document: { name } }) => String(name));
   assert.deepEqual(namesOf(kept), expected.sort());
   assert.equal(kept.size, 2800 - 9 + 1);
@@ -175,11 +175,11 @@ test("an order makes up for a few changes at once, for more in slices, while oth
 
 test("an order is there though each turn changes more than a slice makes up for", async () => {
   const table = tableOf(20_000);
-  const orders = new Orders(table);
+  const orders = new IndexCache(table);
   let seq = 20_000;
   for (const what of ["built", "made up for"]) {
     let done = false;
-    const waiting = Promise.resolve(orders.obtain(columns))
+    const waiting = Promise.resolve(orders.getOrBuild(columns))
       .then(() => done = true);
     for (let turn = 0; !done; turn++) {
       assert.ok(turn < 2000, `it is not ${what}`);
@@ -190,27 +190,27 @@ test("an order is there though each turn changes more than a slice makes up for"
     }
     await waiting;
   }
-  await orders.obtain(columns);
-  const order = await orders.obtain(columns);
+  await orders.getOrBuild(columns);
+  const order = await orders.getOrBuild(columns);
   const expected = table.rows().map(({ document: { name } }) => String(name));
   assert.deepEqual(namesOf(order), expected.sort());
 });
 
 test("work that waits is refused beyond a bound, and ends where it is told to", async () => {
   const table = tableOf(2000);
-  const orders = new Orders(table);
+  const orders = new IndexCache(table);
   let followers = 0;
-  const { follow, unfollow } = table;
-  table.follow = (follower) => {
+  const { addListener, removeListener } = table;
+  table.addListener = (follower) => {
     followers++;
-    follow.call(table, follower);
+    addListener.call(table, follower);
   };
-  table.unfollow = (follower) => {
+  table.removeListener = (follower) => {
     followers--;
-    unfollow.call(table, follower);
+    removeListener.call(table, follower);
   };
   const gather = (check?: () => void) =>
-    orders.gather(orders.all(), {
+    orders.scan(orders.all(), {
       columns,
       where: () => true,
       use: ({ size }) => size,
@@ -225,51 +225,51 @@ test("work that waits is refused beyond a bound, and ends where it is told to", 
   assert.throws(() => gather(), overloaded);
   const building = Array.from(
     { length: 32 },
-    (_, at) => orders.obtain([{ name: `property_${at}`, default: null }]),
+    (_, at) => orders.getOrBuild([{ name: `property_${at}`, default: null }]),
   );
-  assert.throws(() => orders.obtain(columns), overloaded);
-  assert.equal(orders.obtainOrLook(columns, 400, gone), undefined);
+  assert.throws(() => orders.getOrBuild(columns), overloaded);
+  assert.equal(orders.getBuildOrScan(columns, 400, gone), undefined);
   await Promise.all(building);
   await assert.rejects(async () => await started, /nobody waits/);
   assert.deepEqual(await Promise.all(waiting), waiting.map(() => 2000));
   assert.equal(followers, 8); // the orders that are kept
-  assert.equal((await orders.obtain(columns)).size, 2000);
+  assert.equal((await orders.getOrBuild(columns)).size, 2000);
 });
 
 test("an order that nobody waits for any more is not built", async () => {
-  const orders = new Orders(tableOf(20_000));
+  const orders = new IndexCache(tableOf(20_000));
   let gone = false;
   const check = () => {
     if (gone) throw new Error("nobody waits");
   };
   const other = [...columns, { name: "id", default: null }];
-  const left = [orders.obtain(columns, check), orders.obtain(columns, check)];
-  const shared = orders.obtain(other, check);
-  assert.equal(orders.obtain(other), shared); // another waits for it too
+  const left = [orders.getOrBuild(columns, check), orders.getOrBuild(columns, check)];
+  const shared = orders.getOrBuild(other, check);
+  assert.equal(orders.getOrBuild(other), shared); // another waits for it too
   await new Promise((resolve) => setImmediate(resolve)); // the first has begun
   gone = true;
   for (const each of left) {
     await assert.rejects(async () => await each, /nobody waits/);
   }
-  assert.equal(orders.kept(columns), undefined);
+  assert.equal(orders.cached(columns), undefined);
   assert.equal((await shared).size, 20_000);
-  assert.equal((await orders.obtain(columns)).size, 20_000);
+  assert.equal((await orders.getOrBuild(columns)).size, 20_000);
 });
 
 test("rows are looked through until an order pays: it is built beside that, then waited for", async () => {
   const table = tableOf(20_000);
-  const orders = new Orders(table);
-  const look = (rows: number) => orders.obtainOrLook(columns, rows, () => {});
+  const orders = new IndexCache(table);
+  const look = (rows: number) => orders.getBuildOrScan(columns, rows, () => {});
   assert.equal(look(1500), undefined);
-  assert.equal(orders.kept(columns), undefined);
+  assert.equal(orders.cached(columns), undefined);
   assert.equal(look(1500), undefined); // an eighth of the table, together
-  const building = orders.obtain(columns);
+  const building = orders.getOrBuild(columns);
   assert.ok(building instanceof Promise, "it is being built");
   assert.equal(look(1500), undefined);
   assert.equal(look(1500), building); // a quarter
   const built = await building;
-  assert.equal(orders.kept(columns), built);
-  const many = new Orders(table).obtainOrLook(columns, 10_001, () => {});
+  assert.equal(orders.cached(columns), built);
+  const many = new IndexCache(table).getBuildOrScan(columns, 10_001, () => {});
   assert.ok(many instanceof Promise, "too many to be looked through");
   await many;
 });
@@ -277,21 +277,21 @@ test("rows are looked through until an order pays: it is built beside that, then
 test("what has been gathered, or was not asked for in a long time, is let go", () => {
   const table = tableOf(10);
   let followers = 0;
-  const { follow, unfollow } = table;
-  table.follow = (index) => {
+  const { addListener, removeListener } = table;
+  table.addListener = (index) => {
     followers++;
-    follow.call(table, index);
+    addListener.call(table, index);
   };
-  table.unfollow = (index) => {
+  table.removeListener = (index) => {
     followers--;
-    unfollow.call(table, index);
+    removeListener.call(table, index);
   };
-  const orders = new Orders(table);
+  const orders = new IndexCache(table);
   for (let at = 0; at < 20; at++) {
-    orders.obtain(columns); // the one that stays, as it is asked for often
-    orders.obtain([{ name: `property_${at}`, default: null }]);
+    orders.getOrBuild(columns); // the one that stays, as it is asked for often
+    orders.getOrBuild([{ name: `property_${at}`, default: null }]);
   }
-  const kept = orders.obtain(columns);
+  const kept = orders.getOrBuild(columns);
   assert.ok(!(kept instanceof Promise));
   assert.equal(followers, 8);
   const use = (): never => {
@@ -299,7 +299,7 @@ test("what has been gathered, or was not asked for in a long time, is let go", (
   };
   const where = () => true;
   assert.throws(
-    () => orders.gather(orders.all(), { columns, where, use }),
+    () => orders.scan(orders.all(), { columns, where, use }),
     /it fails/,
   );
   assert.equal(followers, 8);

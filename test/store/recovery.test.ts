@@ -4,7 +4,7 @@ import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { encodeLine } from "../../src/store/log.ts";
+import { encodeLine } from "../../src/store/log/format.ts";
 import {
   openStore,
   readStore,

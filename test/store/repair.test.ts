@@ -28,7 +28,7 @@ test("a repair cuts at the damage, keeps every old file, and says what is lost",
   assert.equal(repair.seq, 3);
   assert.equal(repair.highest, 6);
   assert.deepEqual(repair.faults.map(({ line }) => line), [5]);
-  const kept = await contents(repair.kept ?? "");
+  const kept = await contents(repair.backupFolder ?? "");
   for (const name of ["wal-1.jsonl", "mark", "meta.json"]) {
     assert.deepEqual(kept.get(name), before.get(name));
   }

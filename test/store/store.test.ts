@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
   openStore,
-  type Operation,
+  type Mutation,
   readStore,
   type StoreError,
 } from "../../src/store/store.ts";
@@ -52,11 +52,11 @@ test("a transaction is applied at once and durable when its promise resolves", a
   assert.equal(store.table("zoos").get(1)?.document.id, 1);
   assert.equal(store.seq, 1);
   assert.equal(store.durableSeq, 0);
-  const settled = store.settled(1);
+  const settled = store.durable(1);
   assert.ok(settled instanceof Promise);
   await settled;
   assert.equal(store.durableSeq, 1);
-  assert.equal(store.settled(1), undefined);
+  assert.equal(store.durable(1), undefined);
   await done;
 });
 
@@ -137,7 +137,7 @@ test("a large batch is one line of the log: all of it, or nothing", async (t) =>
     const disk = new Disk({ folder: await folderFor(t) });
     const options = { files: disk, limits: { reserveBytes: 0 } };
     const store = await openFor(t, disk.folder, options);
-    const batch = Array.from({ length: 1000 }, (_, at): Operation => [
+    const batch = Array.from({ length: 1000 }, (_, at): Mutation => [
       "put",
       "animals",
       { id: at + 1, name: `Animal ${at}`, zoo_id: at % 7 },
@@ -281,7 +281,7 @@ test("a stop does not wait for a snapshot that is being written", async (t) => {
   for (let id = 1; id <= 1000; id++) {
     store.commit([["put", "zoos", { id, text }]], 0);
   }
-  await store.settled(1000);
+  await store.durable(1000);
   const snapshot = store.checkpoint();
   const begun = new Promise<void>((resolve) => {
     disk.fate = ({ kind, name }) => {

@@ -1,11 +1,11 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { StoredTable } from "../../src/store/table.ts";
+import { WritableTable } from "../../src/store/memory/table.ts";
 
 const keyOf = Number;
 
 test("rows are found by id and by key, whatever came, moved and went", () => {
-  const table = new StoredTable({
+  const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },
   });
@@ -59,7 +59,7 @@ test("rows are found by id and by key, whatever came, moved and went", () => {
 });
 
 test("rows that are being gone through stay those of the beginning", () => {
-  const table = new StoredTable({
+  const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },
   });
@@ -73,7 +73,7 @@ test("rows that are being gone through stay those of the beginning", () => {
 });
 
 test("a row that moves in among very many is found at once", () => {
-  const table = new StoredTable({
+  const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },
   });

@@ -309,8 +309,8 @@ export const defects: Readonly<Record<string, Defect>> = {
   "shows what is not durable": {
     store: (store) =>
       withMethods(store, {
-        settled: () => undefined,
-        whenSettled: (_, settled) => settled(),
+        durable: () => undefined,
+        onDurable: (_, settled) => settled(),
       }),
     caught: /later one was shown|a reader was shown the refused/,
   },

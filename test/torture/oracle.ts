@@ -13,7 +13,7 @@
  */
 
 import {
-  type Operation,
+  type Mutation,
   type Store,
   StoreError,
   type Table,
@@ -52,9 +52,9 @@ export function recordsAt(key: number, version: number): { id: number }[] {
 }
 
 /** The transaction that brings a key to a version. */
-export function change(key: number, version: number): Operation[] {
+export function change(key: number, version: number): Mutation[] {
   const records = recordsAt(key, version);
-  const operations: Operation[] = [];
+  const operations: Mutation[] = [];
   const [zoo, ...animals] = records;
   operations.push(
     zoo === undefined ? ["del", "zoos", key] : ["put", "zoos", zoo],
@@ -106,7 +106,7 @@ export async function look(
 ): Promise<void> {
   const table = store.table("zoos");
   const row = table.get(key);
-  const settled = store.settled(row?.seq ?? table.lastSeq);
+  const settled = store.durable(row?.seq ?? table.lastSeq);
   try {
     if (settled !== undefined) await settled;
   } catch {
