@@ -6,14 +6,23 @@
 import { performance } from "node:perf_hooks";
 import {
   Authentication,
-  requireAccess,
   type Caller,
+  requireAccess,
 } from "./api/accounts/authentication.ts";
-import { type Parameters, parseForm, parseParameters } from "./api/query/parameters.ts";
-import type { RequestContext, RunOnce, StoreResponse, Result } from "./api/records.ts";
+import {
+  type Parameters,
+  parseForm,
+  parseParameters,
+} from "./api/query/parameters.ts";
+import type {
+  RequestContext,
+  Result,
+  RunOnce,
+  StoreResponse,
+} from "./api/records.ts";
+import type { Feature, FeatureHooks } from "./api/feature.ts";
 import {
   buildRoutes,
-  type FeatureHooks,
   type Operation,
   type Route,
   type RouteOptions,
@@ -21,6 +30,7 @@ import {
 import { ndjsonType } from "./api/representation.ts";
 import { BusyError } from "./auth/passwords.ts";
 import type { Base } from "./config.ts";
+import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
 import {
   negotiate,
@@ -32,28 +42,32 @@ import { decodeUtf8, parseJsonObject } from "./http/json.ts";
 import { parseTraceId, requestId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
-  type Response,
   ClientDisconnected,
   errorResponse,
   hasContent,
   implementedMethods,
+  type IncomingRequest,
   isFromLoopback,
   notImplemented,
-  readBody,
-  streamBody,
-  type IncomingRequest,
   type OutgoingResponse,
+  readBody,
+  type Response,
   send,
+  streamBody,
 } from "./http/server.ts";
 import type { Log } from "./log.ts";
-import { rooms } from "./features.ts";
 import { type Store, StoreError } from "./store/store.ts";
 
 /** What an application is made of. */
 export type ApplicationOptions =
-  & Omit<RouteOptions, "requireIfMatch" | "corsOrigins" | "log">
-  & Partial<Pick<RouteOptions, "requireIfMatch" | "corsOrigins">>
-  & { readonly log: Log };
+  & Omit<RouteOptions, "requireIfMatch" | "log">
+  & {
+    readonly log: Log;
+    readonly features: readonly Feature[];
+    readonly requireIfMatch?: boolean;
+    /** Origins whose scripts may read the responses; `*` is any. */
+    readonly corsOrigins?: readonly string[];
+  };
 
 /** The longest body of lines, in bytes. */
 const maximumLines = 1 << 30;
@@ -85,7 +99,8 @@ export class Application {
   readonly #base: Base;
   readonly #log: Log;
   readonly #routes: Router<Route>;
-  readonly #rooms: readonly FeatureHooks[];
+  readonly #features: readonly FeatureHooks[];
+  readonly #corsOrigins: readonly string[];
   readonly #authentication: Authentication;
   /** How many exports are under way. */
   #exports = 0;
@@ -95,21 +110,25 @@ export class Application {
     this.#store = store;
     this.#base = base;
     this.#log = log;
-    const all = { requireIfMatch: false, corsOrigins: [], ...options };
-    const { router, open } = buildRoutes(all, rooms);
+    const { features, corsOrigins = [], requireIfMatch = false } = options;
+    this.#corsOrigins = corsOrigins;
+    const { router, open } = buildRoutes(
+      { ...options, requireIfMatch },
+      features,
+    );
     this.#routes = router;
-    this.#rooms = open;
+    this.#features = open;
     this.#authentication = new Authentication(store, signer, now);
   }
 
   /** Goes on with what was left unfinished; to be called before the first request. */
   async start(): Promise<void> {
-    for (const { start } of this.#rooms) await start?.();
+    for (const { start } of this.#features) await start?.();
   }
 
   /** Ends the work in the background where it can be gone on with. */
   async stop(): Promise<void> {
-    for (const { stop } of this.#rooms) await stop?.();
+    for (const { stop } of this.#features) await stop?.();
   }
 
   /** Answers one request; never throws. */
@@ -174,13 +193,25 @@ export class Application {
     const abortSignal = () => whenClosed(response);
     const { path } = target;
     const repeats = method === "POST"
-      ? first(this.#rooms, ({ runOnce }) =>
-        runOnce?.(request, { caller, path, secret, confirm: reauthenticate, abandoned: abortSignal }))
+      ? first(
+        this.#features,
+        ({ runOnce }) =>
+          runOnce?.(request, {
+            caller,
+            path,
+            secret,
+            reauthenticate,
+            abortSignal,
+          }),
+      )
       : undefined;
     const throwIfAborted = () => {
       if (request.socket.destroyed) throw new ClientDisconnected();
     };
-    const callOf = (caller: Caller | undefined, storeResponse?: StoreResponse): RequestContext => ({
+    const callOf = (
+      caller: Caller | undefined,
+      storeResponse?: StoreResponse,
+    ): RequestContext => ({
       ids: found.ids,
       scope: found.route.scope,
       caller,
@@ -213,7 +244,11 @@ export class Application {
       }
       const body = parseJsonObject(bytes);
       const run = (storeResponse?: StoreResponse) =>
-        operation.run(callOf(reauthenticate(), storeResponse), parameters, body);
+        operation.run(
+          callOf(reauthenticate(), storeResponse),
+          parameters,
+          body,
+        );
       if (repeats !== undefined) reauthenticate();
       return once(bytes, run);
     });
@@ -304,10 +339,14 @@ export class Application {
       }
       if (route !== undefined) fields.push(...route.fields);
     }
+    fields.push(...corsHeaders(this.#corsOrigins, {
+      method,
+      headers: request.headers,
+      allow: route?.allow,
+    }));
     const { start } = exchange;
-    const answered = { route, method, headers: request.headers, status, start };
-    for (const room of this.#rooms) {
-      fields.push(...room.onResponse?.(answered) ?? []);
+    for (const feature of this.#features) {
+      feature.onResponse?.({ route, method, status, start });
     }
     fields.push("X-Request-Id", id);
     send(response, preferred, fields);

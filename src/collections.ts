@@ -11,16 +11,16 @@
 
 import { collection, type RecordOf } from "./api/declaration/declaration.ts";
 import {
+  choice,
   date,
   email,
-  url,
   integer,
   number,
-  choice,
   optional,
   reference,
   string,
   unique,
+  url,
 } from "./api/declaration/properties.ts";
 
 export const zoos = collection({

@@ -6,6 +6,7 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { featureNames } from "./features.ts";
 import { users } from "./api/accounts/users.ts";
 
 const { password } = users.properties; // one rule for every password
@@ -117,6 +118,22 @@ const settings = {
     expected: `one of ${logLevels.join(", ")}`,
     default: "info",
     parse: (value) => logLevels.find((level) => level === value),
+  }),
+  /** The names of the features that are on. */
+  features: setting<readonly string[]>({
+    variable: "FEATURES",
+    description: "optional capabilities: all, none, or a list by commas",
+    expected: `all, none, or any of ${
+      featureNames.join(", ")
+    }, separated by commas`,
+    default: featureNames,
+    shown: "all",
+    parse: (value) =>
+      value === "all"
+        ? featureNames
+        : value === "none"
+        ? []
+        : listOf(value, (name) => featureNames.includes(name)),
   }),
   /** Origins whose scripts may read the answers; `*` is any. */
   corsOrigins: setting<readonly string[]>({
@@ -269,6 +286,14 @@ export function readDataDir(flags: Flags, environment: Environment): string {
   return read(settings.dataDir, flags, environment);
 }
 
+/** The features that are on, some of which add commands. */
+export function readFeatures(
+  flags: Flags,
+  environment: Environment,
+): readonly string[] {
+  return read(settings.features, flags, environment);
+}
+
 /**
  * All settings.
  *
@@ -285,7 +310,8 @@ export function readConfig(flags: Flags, environment: Environment): Config {
 /** All settings as lines of `help`. */
 export function describeSettings(): string {
   return Object.values(settings).map((setting) => {
-    const { file, variable, description, default: value, shown = value } = setting;
+    const { file, variable, description, default: value, shown = value } =
+      setting;
     const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
     return `  ${flag.padEnd(28)}${description}\n${
       "".padEnd(30)

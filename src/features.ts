@@ -1,30 +1,30 @@
 /**
- * What the server can do beside the records themselves. Each line can go, with
- * its files: what is left is a whole server.
+ * The optional capabilities of the server, each a folder below `features/`. A
+ * feature that is switched off is never imported. Delete a folder and its line
+ * here, and what is left is a complete server.
  */
 
-import type { Declaration } from "./api/declaration/declaration.ts";
-import { type Feature, tablesOf } from "./api/routes.ts";
-import type { TableDeclaration } from "./store/store.ts";
-import { cors } from "./http/cors.ts";
-import { events } from "./features/events/events.ts";
-import { idempotency } from "./features/idempotency/idempotency.ts";
-import { metrics } from "./features/metrics/metrics.ts";
-import { openapi } from "./features/openapi/openapi.ts";
-import { imports } from "./features/imports/tasks.ts";
+import type { Feature } from "./api/feature.ts";
 
-export const rooms: readonly Feature[] = [
-  imports,
-  events,
-  idempotency,
-  openapi,
-  metrics,
-  cors,
-];
+const modules: Readonly<
+  Record<string, () => Promise<{ readonly feature: Feature }>>
+> = {
+  imports: () => import("./features/imports/feature.ts"),
+  events: () => import("./features/events/feature.ts"),
+  idempotency: () => import("./features/idempotency/feature.ts"),
+  openapi: () => import("./features/openapi/feature.ts"),
+  metrics: () => import("./features/metrics/feature.ts"),
+};
 
-/** The tables that declarations and rooms need. */
-export function tablesFor(
-  declarations: readonly Declaration[],
-): TableDeclaration[] {
-  return tablesOf(declarations, rooms);
+/** The names that the setting `FEATURES` accepts. */
+export const featureNames: readonly string[] = Object.keys(modules);
+
+/** Imports the named features, in the order of the list above. */
+export async function loadFeatures(
+  names: readonly string[],
+): Promise<readonly Feature[]> {
+  const wanted = Object.entries(modules)
+    .filter(([name]) => names.includes(name))
+    .map(async ([, load]) => (await load()).feature);
+  return await Promise.all(wanted);
 }

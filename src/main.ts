@@ -1,24 +1,23 @@
 #!/usr/bin/env node
 /** The command line. */
 
-import { createReadStream, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import process from "node:process";
-import {
-  backup,
-  check,
-  CommandError,
-  exportCollection,
-  importCollection,
-  repair,
-  userCommand,
-} from "./cli/commands.ts";
+import { backupCommand } from "./cli/backup.ts";
+import { check } from "./cli/check.ts";
+import { exportCollection } from "./cli/export.ts";
+import { repairCommand } from "./cli/repair.ts";
+import { userCommand } from "./cli/user.ts";
 import {
   describeSettings,
   parseCommandLine,
   readConfig,
   readDataDir,
+  readFeatures,
   UsageError,
 } from "./config.ts";
+import { CommandError } from "./data-folder.ts";
+import { loadFeatures } from "./features.ts";
 import { serve } from "./serve.ts";
 import { StoreError } from "./store/store.ts";
 
@@ -70,10 +69,10 @@ async function main(args: readonly string[]): Promise<number> {
     case "check":
       return await check(readDataDir(flags, env));
     case "repair":
-      await repair(readDataDir(flags, env));
+      await repairCommand(readDataDir(flags, env));
       return 0;
     case "backup":
-      await backup(readDataDir(flags, env), rest[0]);
+      await backupCommand(readDataDir(flags, env), rest[0]);
       return 0;
     case "user":
       await userCommand(readDataDir(flags, env), rest, flags.get("role"));
@@ -81,36 +80,25 @@ async function main(args: readonly string[]): Promise<number> {
     case "export":
       await exportCollection(readDataDir(flags, env), rest[0]);
       return 0;
-    case "import": {
-      const [name, file] = rest;
-      if (name !== undefined && file === undefined) {
-        throw new UsageError("import: name a file: import COLLECTION FILE");
-      }
-      const lines = readInput(file ?? "");
-      return await importCollection(readDataDir(flags, env), name, lines);
-    }
     case "help":
       process.stdout.write(help);
       return 0;
     case "version":
       process.stdout.write(`${readVersion()}\n`);
       return 0;
-    default:
+    default: {
+      const features = await loadFeatures(readFeatures(flags, env));
+      for (const { commands = {} } of features) {
+        if (!Object.hasOwn(commands, command)) continue;
+        const dataDir = readDataDir(flags, env);
+        return await commands[command]?.(rest, { dataDir }) ?? 0;
+      }
       throw new UsageError(
         `the command ${
           JSON.stringify(command)
         } is not known: allowed are serve, check, repair, backup, user, export, import, help and version`,
       );
-  }
-}
-
-/** The bytes of a file, or of standard input. */
-async function* readInput(file: string): AsyncGenerator<Uint8Array> {
-  try {
-    yield* file === "-" ? process.stdin : createReadStream(file);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new CommandError(`cannot read ${file}: ${reason}`);
+    }
   }
 }
 

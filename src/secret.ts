@@ -6,7 +6,12 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { readSmall, realFiles, writeAll, writeWhole } from "./store/log/files.ts";
+import {
+  readSmall,
+  realFiles,
+  writeAll,
+  writeWhole,
+} from "./store/log/files.ts";
 
 /**
  * Reads `secret` in a folder, or makes it. It is on the disk before it signs

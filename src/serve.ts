@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import process from "node:process";
+import { tablesOf } from "./api/routes.ts";
 import { loadSeed, SeedError } from "./api/seed.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
@@ -12,10 +13,11 @@ import {
   createUser,
   openDataFolder,
   recordsOf,
-} from "./cli/commands.ts";
+} from "./data-folder.ts";
 import type { Config } from "./config.ts";
+import { loadFeatures } from "./features.ts";
 import { listen, type Listener } from "./http/server.ts";
-import { writeLogLine, createLog } from "./log.ts";
+import { createLog, writeLogLine } from "./log.ts";
 import type { Store } from "./store/store.ts";
 
 /** How long requests under way may take once the server is told to stop, in ms. */
@@ -30,14 +32,20 @@ const grace = 10_000;
 export async function serve(config: Config): Promise<void> {
   const log = createLog(config.log);
   const { pid, version } = process;
-  const store = await openDataFolder(config.dataDir, log);
+  const features = await loadFeatures(config.features);
+  const store = await openDataFolder(config.dataDir, {
+    log,
+    tables: tablesOf(collections, features),
+  });
   let application: Application;
   let listener: Listener;
   try {
     await prepare(store, config);
-    const secrets = config.jwtSecrets ?? [await loadOrCreateSecret(config.dataDir)];
+    const secrets = config.jwtSecrets ??
+      [await loadOrCreateSecret(config.dataDir)];
     application = new Application({
       declarations: collections,
+      features,
       store,
       signer: new TokenSigner(secrets),
       base: config.base,
@@ -66,7 +74,10 @@ export async function serve(config: Config): Promise<void> {
 }
 
 /** The sample records and the first user of a new store; a bad seed leaves it without either. */
-async function prepare(store: Store, { seed, ...config }: Config): Promise<void> {
+async function prepare(
+  store: Store,
+  { seed, ...config }: Config,
+): Promise<void> {
   const all = new Map(
     collections.map(({ name }) => [name, recordsOf(store, name)]),
   );

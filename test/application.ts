@@ -3,10 +3,11 @@
 import { join } from "node:path";
 import { Application } from "../src/app.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
-import { tablesFor } from "../src/features.ts";
+import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
-import { createUser } from "../src/cli/commands.ts";
+import { createUser } from "../src/data-folder.ts";
+import { featureNames, loadFeatures } from "../src/features.ts";
 import { listen } from "../src/http/server.ts";
 import {
   type FileSystem,
@@ -44,16 +45,19 @@ export interface Running {
 /** Starts an application with an admin in a temporary folder. */
 export async function startApplication(options: {
   readonly declarations?: readonly Declaration[];
+  /** The names of the features that are on; all, when left out. */
+  readonly features?: readonly string[];
   readonly files?: FileSystem;
   readonly now?: () => number;
   readonly queueBytes?: number;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
+  const features = await loadFeatures(options.features ?? featureNames);
   const folder = await temporaryFolder();
   const store = await openStore({
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
-    tables: tablesFor(declarations),
+    tables: tablesOf(declarations, features),
     limits: options.queueBytes ? { queueBytes: options.queueBytes } : {},
   });
   await createUser(store, {
@@ -63,6 +67,7 @@ export async function startApplication(options: {
   });
   const application = new Application({
     declarations,
+    features,
     store,
     signer: new TokenSigner([jwtSecret]),
     base: { origin: "", path: "/" },

@@ -1,5 +1,6 @@
 /** Imports when the disk is slow, full or loses what was sent. */
 
+import { spoolsOf } from "./store/support.ts";
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { mkdir, readdir, rm } from "node:fs/promises";
@@ -12,7 +13,7 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { deriveCollections } from "../src/api/declaration/declaration.ts";
 import { Records } from "../src/api/records.ts";
-import { tablesFor } from "../src/features.ts";
+import { tablesOf } from "../src/api/routes.ts";
 import { Tasks, tasks } from "../src/features/imports/tasks.ts";
 import { collections as declarations } from "../src/collections.ts";
 import {
@@ -176,6 +177,7 @@ async function tasksOn(store: Store): Promise<{
   const zoos = recordsOf("zoos");
   const work = new Tasks({
     store,
+    spools: spoolsOf(store),
     records: recordsOf("tasks"),
     importable: new Map([["zoos", zoos]]),
     now: Date.now,
@@ -210,7 +212,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     openStore({
       folder: disk.folder,
       files: disk,
-      tables: tablesFor(declarations),
+      tables: tablesOf(declarations, []),
       limits: { reserveBytes: 0, logBytes: 100_000, markDelay: 5 },
     });
   let midway = 0;
@@ -261,7 +263,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     assert.equal(task?.["status"], found && "succeeded");
     assert.equal(task?.["imported"], found && good);
     assert.equal(task?.["rejected"], found && count - good);
-    assert.deepEqual(await again.spools.list(), []);
+    assert.deepEqual(await spoolsOf(again).list(), []);
     await again.close();
   }
   assert.ok(midway > 3, `${midway} were cut midway`);

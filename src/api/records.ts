@@ -26,14 +26,14 @@ import {
 import type { Caller } from "./accounts/authentication.ts";
 import {
   type Collection,
-  toIndexKey,
   type NamedProperty,
   type Reference,
+  toIndexKey,
 } from "./declaration/declaration.ts";
 import type { Json } from "./declaration/properties.ts";
 import { pageHeaders, type Query, withoutLimit } from "./query/parameters.ts";
 import { ndjsonType, Representation } from "./representation.ts";
-import { type Page, type Scope, QueryPlanner } from "./query/planner.ts";
+import { type Page, QueryPlanner, type Scope } from "./query/planner.ts";
 import { type Body, validate } from "./declaration/validation.ts";
 
 /** An answer with the log sequence of what it shows: it may be sent when that is durable. */
@@ -82,7 +82,10 @@ export interface RequestContext {
 }
 
 /** Finds the scope of an address; throws an ApiError where what the path leads through is not there. */
-export type ResolveScope = (call: RequestContext, reading: boolean) => Scope | undefined;
+export type ResolveScope = (
+  call: RequestContext,
+  reading: boolean,
+) => Scope | undefined;
 
 /** The difference that a request makes to one record, before it is made. */
 export interface RecordChange {
@@ -125,7 +128,11 @@ export class Records {
   readonly #selection: QueryPlanner;
   readonly #secrets: readonly string[];
 
-  constructor(collection: Collection, context: RecordsContext, rules: RecordRules = {}) {
+  constructor(
+    collection: Collection,
+    context: RecordsContext,
+    rules: RecordRules = {},
+  ) {
     this.collection = collection;
     this.representation = new Representation(collection, context.prefix);
     this.table = context.store.table(collection.name);
@@ -147,7 +154,8 @@ export class Records {
     const { store, prefix } = this.#context;
     const table = store.table(target.name);
     return ({ ids: [id = 0] }, reading) => {
-      const { seq } = table.get(id) ?? missing(table, { id, of: target, reading });
+      const { seq } = table.get(id) ??
+        missing(table, { id, of: target, reading });
       return {
         property,
         value: id,
@@ -279,7 +287,10 @@ export class Records {
       readonly id?: number;
     },
   ): Document {
-    const values = this.#validate(body, { previous: undefined, valuesFromUrl: given });
+    const values = this.#validate(body, {
+      previous: undefined,
+      valuesFromUrl: given,
+    });
     const at = this.timestamp();
     return {
       id: id ?? this.nextId(),
@@ -340,7 +351,9 @@ export class Records {
     const declared = new Set(properties.map(({ name }) => name));
     return Object.fromEntries(
       Object.entries(document)
-        .filter(([name]) => !declared.has(name) && !visibleProperties.has(name)),
+        .filter(([name]) =>
+          !declared.has(name) && !visibleProperties.has(name)
+        ),
     );
   }
 
@@ -444,7 +457,10 @@ export class Records {
     });
   }
 
-  #put(call: RequestContext, { previous, next, headers, scope }: PlannedWrite): Result {
+  #put(
+    call: RequestContext,
+    { previous, next, headers, scope }: PlannedWrite,
+  ): Result {
     // The text is not kept: it would be memory for what may never be read.
     const element = this.representation.serialize(next);
     const body = this.representation.asStandalone(element, scope?.address);
@@ -527,7 +543,11 @@ export class Records {
     });
   }
 
-  #taken({ name }: NamedProperty, value: Json, own: number | undefined): boolean {
+  #taken(
+    { name }: NamedProperty,
+    value: Json,
+    own: number | undefined,
+  ): boolean {
     const key = toIndexKey(value);
     if (key === null) return false;
     for (const { document } of this.table.find(name, key)) {

@@ -6,7 +6,11 @@
 import { crc32 } from "node:zlib";
 import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
-import { type Collection, type NamedProperty, readValue } from "./declaration/declaration.ts";
+import {
+  type Collection,
+  type NamedProperty,
+  readValue,
+} from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
 
 /** The media type of records as lines. */
@@ -202,7 +206,10 @@ export function recordSchema(collection: Collection): JsonSchema {
   const address = { type: "string", format: "uri-reference", readOnly: true };
   const properties: Record<string, JsonSchema> = {};
   const { id, created_at, updated_at } = Object.fromEntries(
-    Array.from(collection.visibleProperties, ([name, { schema }]) => [name, schema]),
+    Array.from(
+      collection.visibleProperties,
+      ([name, { schema }]) => [name, schema],
+    ),
   );
   if (id) properties["id"] = id;
   for (const { name, schema } of collection.properties) {

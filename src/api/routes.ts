@@ -9,37 +9,35 @@ import type { TokenSigner } from "../auth/jwt.ts";
 import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
-import type { IncomingRequest } from "../http/server.ts";
-import type {
-  Document,
-  Log,
-  Store,
-  TableDeclaration,
-} from "../store/store.ts";
-import type { Caller } from "./accounts/authentication.ts";
-import { Authorizations, authorizations, isPast } from "./accounts/authorizations.ts";
+import type { Document, Log, Store, TableDeclaration } from "../store/store.ts";
+import type { Feature, FeatureHooks } from "./feature.ts";
+import {
+  Authorizations,
+  authorizations,
+  isPast,
+} from "./accounts/authorizations.ts";
 import {
   type Collection,
   type Declaration,
   deriveCollections,
-  toIndexKey,
   type Reference,
+  toIndexKey,
 } from "./declaration/declaration.ts";
 import type { JsonSchema } from "./declaration/properties.ts";
 import {
-  rejectUnknownParameters,
   badValue,
   type Parameters,
   parseFields,
   parseQuery,
   type Query,
+  rejectUnknownParameters,
 } from "./query/parameters.ts";
 import {
-  type RequestContext,
-  type RunOnce,
   Records,
-  type Result,
+  type RequestContext,
   type ResolveScope,
+  type Result,
+  type RunOnce,
 } from "./records.ts";
 import { ndjsonType, recordSchema } from "./representation.ts";
 import type { Scope } from "./query/planner.ts";
@@ -100,6 +98,8 @@ export interface OperationDocs {
   readonly responses?: Readonly<
     Record<number, {
       readonly schema?: JsonSchema;
+      /** In the place of a schema: a whole record of this collection. */
+      readonly record?: Collection;
       readonly headers?: readonly string[];
     }>
   >;
@@ -135,62 +135,6 @@ export interface RouteOptions {
   readonly log: Log;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
-  /** Origins whose scripts may read the answers; `*` is any. */
-  readonly corsOrigins: readonly string[];
-}
-
-/** What a room finds. */
-export interface Api extends RouteOptions {
-  readonly collections: ReadonlyMap<string, Collection>;
-  /** The records of a collection, with its rules. */
-  readonly records: (name: string) => Records;
-  /** Those that anybody can be told of. */
-  readonly served: readonly Records[];
-  /** All addresses, those too that are added later. */
-  readonly routes: ReadonlyMap<string, Route>;
-  /** Adds an address; under a name, to the root document too. */
-  readonly add: (path: string, route: Route, name?: string) => void;
-}
-
-/** A part that the server can do without: a file or two, and a line in rooms.ts. */
-export interface Feature {
-  readonly collections?: readonly Declaration[];
-  readonly tables?: readonly TableDeclaration[];
-  /** Adds its addresses, and returns what it does beside them. */
-  open(api: Api): FeatureHooks | undefined | void;
-}
-
-/** What a room does beside its addresses. */
-export interface FeatureHooks {
-  /** What a POST that makes records becomes. */
-  readonly extendCreate?: (post: Operation, into: Records) => Operation | undefined;
-  /** How a POST that may be a repeated one is carried out. */
-  readonly runOnce?: (
-    request: IncomingRequest,
-    sent: {
-      readonly caller: Caller | undefined;
-      readonly path: string;
-      readonly secret: boolean;
-      readonly confirm: () => unknown;
-      readonly abandoned: () => AbortSignal;
-    },
-  ) => RunOnce | undefined;
-  /** Told of each answer; returns more fields for it. */
-  readonly onResponse?: (answered: SentResponse) => readonly string[] | void;
-  /** Before the first request, and behind the last. */
-  readonly start?: () => Promise<void>;
-  readonly stop?: () => Promise<void>;
-}
-
-/** An answer that is about to be sent. */
-export interface SentResponse {
-  /** Undefined where the address is unknown. */
-  readonly route: Route | undefined;
-  readonly method: string;
-  readonly headers: IncomingRequest["headers"];
-  readonly status: number;
-  /** When its request began, on the clock of `performance`. */
-  readonly start: number;
 }
 
 const json = ["application/json"];
@@ -202,41 +146,41 @@ const builtIn = [users, authorizations];
 /** The tables that the declarations need, with the properties that are looked up by value. */
 export function tablesOf(
   declarations: readonly Declaration[],
-  rooms: readonly Feature[],
+  features: readonly Pick<Feature, "collections" | "tables">[],
 ): TableDeclaration[] {
-  const collections = deriveCollections(declarations, builtInOf(rooms));
-  const tables = Array.from(collections.values(), ({ name, properties }) => ({
-    name,
-    indexes: Object.fromEntries(
-      properties
-        .filter(({ unique, references }) => unique || references)
-        .map(({ name }) => name)
-        .concat(isOwned(name) ? [owner] : [])
-        .map((property) => [property, toIndexKey]),
-    ),
-  }));
-  return [...tables, ...rooms.flatMap(({ tables = [] }) => tables)];
+  const collections = deriveCollections(declarations, builtInOf(features));
+  const tables = Array.from(
+    collections.values(),
+    ({ name, properties, owner }) => ({
+      name,
+      indexes: Object.fromEntries(
+        properties
+          .filter(({ unique, references }) => unique || references)
+          .map(({ name }) => name)
+          .concat(owner ?? [])
+          .map((property) => [property, toIndexKey]),
+      ),
+    }),
+  );
+  return [...tables, ...features.flatMap(({ tables = [] }) => tables)];
 }
 
-function builtInOf(rooms: readonly Feature[]): Declaration[] {
-  return [...builtIn, ...rooms.flatMap(({ collections = [] }) => collections)];
+function builtInOf(
+  features: readonly Pick<Feature, "collections">[],
+): Declaration[] {
+  return [
+    ...builtIn,
+    ...features.flatMap(({ collections = [] }) => collections),
+  ];
 }
 
-/** The property with the id of the user whose record it is. */
-const owner = "user_id";
-
-/** Whether each sees the own records of a collection. */
-function isOwned(name: string): boolean {
-  return name === authorizations.name || name === "tasks";
-}
-
-/** Builds the tree of all addresses, and opens the rooms. */
+/** Builds the tree of all addresses, and opens the features. */
 export function buildRoutes(
   options: RouteOptions,
-  rooms: readonly Feature[],
+  features: readonly Feature[],
 ): { readonly router: Router<Route>; readonly open: readonly FeatureHooks[] } {
   const { declarations, store, base, now, requireIfMatch } = options;
-  const collections = deriveCollections(declarations, builtInOf(rooms));
+  const collections = deriveCollections(declarations, builtInOf(features));
   const prefix = `${base.origin}${base.path}v1/`;
   const context = { store, collections, prefix, now };
   const records = (name: string) => {
@@ -244,7 +188,7 @@ export function buildRoutes(
     if (collection === undefined) throw new Error(`No collection ${name}`);
     const rules = name === users.name ? userRules(store) : {};
     // Signing out and cancelling overwrite nobody's change.
-    const strict = requireIfMatch && !isOwned(name);
+    const strict = requireIfMatch && collection.owner === undefined;
     const own = { ...context, requireIfMatch: strict };
     return new Records(collection, own, rules);
   };
@@ -259,7 +203,7 @@ export function buildRoutes(
   const names = declarations.map(({ name }) => name);
   const served = [...names, users.name].map((name) => records(name));
   const api = { ...options, collections, records, served, routes, add };
-  const open = rooms.flatMap((room) => room.open(api) ?? []);
+  const open = features.flatMap((feature) => feature.open(api) ?? []);
 
   add(`${base.path}health`, healthRoute(store));
   const addAll = (path: string, view: Resource, name?: string) => {
@@ -269,7 +213,11 @@ export function buildRoutes(
     );
     add(path, resourceRoute(view, { ...listOperations(view), POST }), name);
     const DELETE = deleteOperation(view);
-    const methods = { GET: readOperation(view), PUT: replaceOperation(view), PATCH: patchOperation(view) };
+    const methods = {
+      GET: readOperation(view),
+      PUT: replaceOperation(view),
+      PATCH: patchOperation(view),
+    };
     add(`${path}/:id`, resourceRoute(view, { ...methods, DELETE }));
   };
   for (const own of served) {
@@ -302,7 +250,10 @@ export function buildRoutes(
 
   const signIns = {
     records: records(authorizations.name),
-    scope: ownedByCaller(owner, ({ expires_at }) => !isPast(expires_at, now())),
+    scope: ownedByCaller(
+      "user_id",
+      ({ expires_at }) => !isPast(expires_at, now()),
+    ),
   };
   const signingIn = new Authorizations(signIns.records, options);
   const { schema, writable } = signingIn;
@@ -607,7 +558,9 @@ function patchOperation(view: Resource, only?: readonly string[]): Operation {
   };
 }
 
-export function deleteOperation(view: Resource): Operation<boolean | undefined> {
+export function deleteOperation(
+  view: Resource,
+): Operation<boolean | undefined> {
   const { records } = view;
   const { access, children } = records.collection;
   return {

@@ -50,7 +50,9 @@ export function loadSeed(
         }
         if (records.table.get(id)) throw wrong(`: "id" ${id} is taken`);
         try {
-          apply(records.putMutation(records.buildRecord(body, { given: {}, id })));
+          apply(
+            records.putMutation(records.buildRecord(body, { given: {}, id })),
+          );
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;
           const messages = error.errors?.map(({ message }) => message) ?? [];
@@ -83,7 +85,9 @@ function parentsFirst(all: ReadonlyMap<string, Records>): Set<Records> {
     const records = all.get(name);
     if (records === undefined || path.includes(name)) return;
     const below = [...path, name];
-    for (const { target } of records.collection.parents) visit(target.name, below);
+    for (const { target } of records.collection.parents) {
+      visit(target.name, below);
+    }
     ordered.add(records);
   };
   for (const name of all.keys()) visit(name, []);

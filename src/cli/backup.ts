@@ -7,6 +7,8 @@
  * work that names one that is not there is seen to have failed.
  */
 
+import { UsageError } from "../config.ts";
+import { print, withFolderError } from "../data-folder.ts";
 import { dirname, join } from "node:path";
 import { errorCode, type Fault, StoreError } from "../store/error.ts";
 import {
@@ -114,4 +116,23 @@ async function wholeLines(file: OpenFile): Promise<number> {
     }
   }
   return end;
+}
+
+/**
+ * Copies the store into another folder, also while a server runs, and reads
+ * the copy back.
+ *
+ * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
+ */
+export async function backupCommand(
+  folder: string,
+  to: string | undefined,
+): Promise<void> {
+  if (to === undefined) {
+    throw new UsageError("backup: name a folder to copy to: backup DIR");
+  }
+  const done = await withFolderError(folder, () => backupStore(folder, to));
+  await print(
+    `copied ${done.records} records up to sequence ${done.seq} to ${to}, and read them back\n`,
+  );
 }

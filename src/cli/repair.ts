@@ -6,16 +6,22 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import { print, withFolderError } from "../data-folder.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
-import { makeFolder, randomName, saveState, writeMeta } from "../store/recovery/folder.ts";
+import {
+  makeFolder,
+  randomName,
+  saveState,
+  writeMeta,
+} from "../store/recovery/folder.ts";
 import { freeze } from "../store/log/snapshot.ts";
 import {
+  type FolderScan,
   generationOf,
   generationsOf,
   names,
-  type FolderScan,
   scanFolder,
 } from "../store/recovery/scan.ts";
 
@@ -50,7 +56,13 @@ export async function repairStore(
     const { faults, refusal } = found;
     if (refusal === undefined) {
       const { seq } = found;
-      return { repaired: false, faults, seq, highest: seq, backupFolder: undefined };
+      return {
+        repaired: false,
+        faults,
+        seq,
+        highest: seq,
+        backupFolder: undefined,
+      };
     }
     if (refusal.code === "format") throw refusal;
     const best = await salvage(folder, files);
@@ -85,7 +97,13 @@ export async function repairStore(
       best.log?.highest ?? 0,
       best.mark?.seq ?? 0,
     );
-    return { repaired: true, faults, seq: best.seq, highest, backupFolder: kept };
+    return {
+      repaired: true,
+      faults,
+      seq: best.seq,
+      highest,
+      backupFolder: kept,
+    };
   } finally {
     await release();
   }
@@ -104,4 +122,28 @@ async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
     if (further > 0) best = found;
   }
   return best;
+}
+
+/**
+ * Makes a damaged folder usable again, and prints what was lost. All files as
+ * they were are kept.
+ *
+ * @throws {StoreError} in-use, format, damaged where nothing is readable
+ */
+export async function repairCommand(folder: string): Promise<void> {
+  const done = await withFolderError(folder, () => repairStore(folder));
+  if (!done.repaired) return await print("there was nothing to repair\n");
+  for (const fault of done.faults) await print(`fault: ${describe(fault)}\n`);
+  const lost = done.highest - done.seq;
+  await print(
+    `repaired: all up to sequence ${done.seq} is kept; ` +
+      (lost > 0
+        ? `${lost} later transactions are lost\n`
+        : "no later transaction was readable\n") +
+      `the files as they were are in ${done.backupFolder}\n`,
+  );
+}
+
+function describe({ file, byte, line, message }: Fault): string {
+  return `${file}, byte ${byte}, line ${line}: ${message}`;
 }

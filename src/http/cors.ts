@@ -3,8 +3,6 @@
  * the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
  */
 
-import type { Feature } from "../api/routes.ts";
-
 /** The fields of a request that a script may set. The wildcard would not do, as it does not stand for Authorization. */
 const allowed = [
   "Accept",
@@ -86,14 +84,3 @@ export function corsHeaders(
   }
   return fields;
 }
-
-/** Scripts of other origins. */
-export const cors: Feature = {
-  open({ corsOrigins }) {
-    if (corsOrigins.length === 0) return undefined;
-    return {
-      onResponse: ({ method, headers, route }) =>
-        corsHeaders(corsOrigins, { method, headers, allow: route?.allow }),
-    };
-  },
-};

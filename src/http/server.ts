@@ -247,7 +247,9 @@ export async function* streamBody(
         continue;
       }
       if (failure) throw failure;
-      if (request.destroyed && !request.readableEnded) throw new ClientDisconnected();
+      if (request.destroyed && !request.readableEnded) {
+        throw new ClientDisconnected();
+      }
       const timer = setTimeout(() => {
         channel.ending = true; // who is heard again later is out of step
         request.fail?.(new ApiError(40800));

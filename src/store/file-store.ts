@@ -5,8 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { errorText, type DurableCallback, StoreError } from "./error.ts";
-import { ChangeFeed, type Feed } from "../features/events/feed.ts";
+import { type DurableCallback, errorText, StoreError } from "./error.ts";
 import type { OpenFile } from "./log/files.ts";
 import type { Histogram } from "./histogram.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
@@ -14,16 +13,20 @@ import { MarkerWriter } from "./log/marker.ts";
 import type { CommitOptions, Log, StoreLimits } from "./options.ts";
 import {
   type OpenLog,
-  type StoreFolder,
   prepareLog,
   removeBefore,
   saveSnapshot,
+  type StoreFolder,
 } from "./recovery/folder.ts";
 import type { Reserve } from "./log/reserve.ts";
 import { freeze } from "./log/snapshot.ts";
-import { Spools } from "../features/imports/spool.ts";
 import type { FolderScan } from "./recovery/scan.ts";
-import { type WritableTable, type Table, rollBack, type Undo } from "./memory/table.ts";
+import {
+  rollBack,
+  type Table,
+  type Undo,
+  type WritableTable,
+} from "./memory/table.ts";
 import { type LogWriter, writeLog } from "./log/writer.ts";
 
 function noticesOf({ torn, log, faults }: FolderScan): string[] {
@@ -38,6 +41,23 @@ function noticesOf({ torn, log, faults }: FolderScan): string[] {
     `${torn.line}: ${log.size - log.end} bytes that were never acknowledged ` +
     "were cut off and kept beside it",
   ];
+}
+
+/** The end of a transaction in a log. */
+export interface LogPosition {
+  readonly generation: number;
+  /** Where the CRC of the log's lines begins. */
+  readonly seed: number;
+  readonly offset: number;
+  readonly seq: number;
+}
+
+/** Reads the log while the store writes it. */
+export interface StoreWatcher {
+  /** More is durable, or another log is written. */
+  readonly advanced: () => void;
+  /** The store is closing: stop reading. */
+  readonly close: () => Promise<void>;
 }
 
 /** What an open folder is made of. */
@@ -56,11 +76,9 @@ export interface Parts {
 export class Store {
   /** What the start had to mend, as sentences: empty after a clean stop. */
   readonly notices: readonly string[];
-  /** Large bodies on their way into the store. */
-  readonly spools: Spools;
   readonly #parts: Parts;
   readonly #writer: LogWriter;
-  readonly #feed: ChangeFeed;
+  readonly #watchers = new Set<StoreWatcher>();
   readonly #mark: MarkerWriter;
   /** The last sequence applied in memory. */
   seq: number;
@@ -99,16 +117,6 @@ export class Store {
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
-    this.#feed = new ChangeFeed(
-      place,
-      this.#writer,
-      (error) => this.#tell("read the log back", error),
-    );
-    // A log as long as a snapshot, and the next snapshot, must find space.
-    this.spools = new Spools(
-      place,
-      () => this.full ? Infinity : limits.reserveBytes + 2 * this.#guess(),
-    );
     this.#mark = new MarkerWriter(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
@@ -256,12 +264,29 @@ export class Store {
     else this.#writer.wait(seq, settled);
   }
 
+  /** The folder, and what the store reads and writes it with. */
+  get folder(): StoreFolder {
+    return this.#parts.place;
+  }
+
+  /** Where the durable part of the log ends. */
+  get position(): LogPosition {
+    const { durableSeq, log: { generation, seed, offset } } = this.#writer;
+    return { generation, seed, offset, seq: durableSeq };
+  }
+
   /**
-   * Follows what is written, from behind the transaction `after`, else from
-   * now on.
+   * How much of the disk must be left free by others, in bytes: a log as long
+   * as a snapshot, and the next snapshot, must find space.
    */
-  changes(after?: number): Feed {
-    return this.#feed.changes(after);
+  get headroom(): number {
+    const { reserveBytes } = this.#parts.limits;
+    return this.full ? Infinity : reserveBytes + 2 * this.#guess();
+  }
+
+  /** Calls a watcher until the store is closed. */
+  watch(watcher: StoreWatcher): void {
+    this.#watchers.add(watcher);
   }
 
   /** Writes a snapshot now and begins a new log. */
@@ -311,7 +336,7 @@ export class Store {
   }
 
   #advanced(): void {
-    this.#feed.advance(this.#writer);
+    for (const { advanced } of this.#watchers) advanced();
     this.#mark.touch();
     const { limits } = this.#parts;
     const guess = this.#guess();
@@ -418,7 +443,7 @@ export class Store {
   async #close(): Promise<void> {
     clearTimeout(this.#roomTimer);
     try {
-      await this.#feed.close();
+      for (const { close } of this.#watchers) await close();
       await this.#makingRoom;
       await this.#checkpointing?.catch(() => {});
       await this.#writer.idle();

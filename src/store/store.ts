@@ -27,9 +27,9 @@ import {
   createStore,
   makeFolder,
   type OpenLog,
-  type StoreFolder,
   removeBefore,
   reopenLog,
+  type StoreFolder,
 } from "./recovery/folder.ts";
 import { keepReserve, type Reserve } from "./log/reserve.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
@@ -44,7 +44,6 @@ export { realFiles } from "./log/files.ts";
 export type { FileSystem, OpenFile } from "./log/files.ts";
 export { Histogram } from "./histogram.ts";
 export { formatTime } from "./log/format.ts";
-export type { Feed, Reset, Transaction } from "../features/events/feed.ts";
 export type { Mutation } from "./log/format.ts";
 export type {
   CommitOptions,
@@ -54,14 +53,13 @@ export type {
 } from "./options.ts";
 export { repairStore } from "../cli/repair.ts";
 export type { Repair } from "../cli/repair.ts";
-export { compareValues, caseFold } from "./indexes/row-comparator.ts";
+export { caseFold, compareValues } from "./indexes/row-comparator.ts";
 export type { SortedIndex } from "./indexes/b-plus-tree.ts";
 export type { Column } from "./indexes/row-comparator.ts";
 export { IndexCache } from "./indexes/index-cache.ts";
 export type { RowSource } from "./indexes/index-cache.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
-export type { Spool, SpoolLine, Spools } from "../features/imports/spool.ts";
-export type { ToIndexKey, Table, TableDeclaration } from "./memory/table.ts";
+export type { Table, TableDeclaration, ToIndexKey } from "./memory/table.ts";
 
 /** Opens the store in a folder, making it when it is missing. */
 export async function openStore(options: StoreOptions): Promise<Store> {

@@ -61,7 +61,12 @@ test("a signature is checked once, all else at each request, and few tokens are 
   now = 3_999_000;
   const late = tokenOf(2, 3999);
   const confirm = (expires: number) =>
-    authentication.reauthenticate({ id: 1, role: "admin", authorization: 2, expires });
+    authentication.reauthenticate({
+      id: 1,
+      role: "admin",
+      authorization: 2,
+      expires,
+    });
   assert.throws(() => confirm(3999), refused(40103));
   assert.equal(confirm(4000)?.expires, 4000);
   assert.throws(() => authentication.authenticate(late), refused(40103));

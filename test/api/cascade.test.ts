@@ -15,7 +15,10 @@ const books = collection({
   name: "books",
   singular: "book",
   access: { read: "anyone", write: "keeper", delete: "admin" },
-  properties: { shelf_id: reference("shelves"), name: string({ maxLength: 9 }) },
+  properties: {
+    shelf_id: reference("shelves"),
+    name: string({ maxLength: 9 }),
+  },
 });
 const pages = collection({
   name: "pages",

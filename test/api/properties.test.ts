@@ -2,12 +2,11 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import {
   boolean,
+  choice,
   date,
   email,
-  url,
   integer,
   number,
-  choice,
   optional,
   type Property,
   readOnly,
@@ -16,6 +15,7 @@ import {
   string,
   timestamp,
   unique,
+  url,
 } from "../../src/api/declaration/properties.ts";
 
 // What each kind makes of a value: a code, or undefined where it is allowed.

@@ -2,10 +2,10 @@ import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { tablesFor } from "../../src/features.ts";
+import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { collections } from "../../src/collections.ts";
-import { recordsOf } from "../../src/cli/commands.ts";
+import { recordsOf } from "../../src/data-folder.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
 
@@ -17,7 +17,7 @@ let stores = 0;
 async function load(text: string): Promise<Record<string, number[]>> {
   const store = await openStore({
     folder: join(folder, String(++stores)),
-    tables: tablesFor(collections),
+    tables: tablesOf(collections, []),
   });
   try {
     const all = new Map(

@@ -1,6 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { deriveCollections, toIndexKey } from "../../src/api/declaration/declaration.ts";
+import {
+  deriveCollections,
+  toIndexKey,
+} from "../../src/api/declaration/declaration.ts";
 import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
 import { type Page, QueryPlanner } from "../../src/api/query/planner.ts";
 import { collections } from "../../src/collections.ts";

@@ -12,9 +12,9 @@ import { Agent, request as send } from "node:http";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { tablesFor } from "../../src/features.ts";
+import { tablesOf } from "../../src/api/routes.ts";
 import { collections } from "../../src/collections.ts";
-import { openStore, type Mutation } from "../../src/store/store.ts";
+import { type Mutation, openStore } from "../../src/store/store.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";
 
 const { values } = parseArgs({
@@ -29,7 +29,7 @@ const times = { created_at: at, updated_at: at };
 /** A store whose log holds everything and is due for a snapshot at the first write. */
 async function build(folder: string): Promise<void> {
   const limits = { logBytes: 1e12, queueBytes: 1e9 };
-  const tables = tablesFor(collections);
+  const tables = tablesOf(collections, []);
   const store = await openStore({ folder, tables, limits });
   const zoo = { name: "Zoo", city: "City", country: "DE", opened_on: null };
   await store.commit([["put", "zoos", {

@@ -9,8 +9,8 @@ import {
   errorResponse,
   listen,
   readBody,
-  streamBody,
   send,
+  streamBody,
 } from "../../src/http/server.ts";
 import { exchange as bytesOf } from "../harness.ts";
 

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { test, type TestContext } from "node:test";
 import {
-  openStore,
-  type Mutation,
   IndexCache,
+  type Mutation,
+  openStore,
   type Row,
   type Store,
 } from "../../src/store/store.ts";

@@ -1,4 +1,9 @@
 import assert from "node:assert/strict";
+import type {
+  Feed,
+  Transaction,
+} from "../../src/features/events/feed.ts";
+import { feedOf } from "./support.ts";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
@@ -6,11 +11,9 @@ import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import {
-  type Feed,
   type FileSystem,
   type Mutation,
   realFiles,
-  type Transaction,
 } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
@@ -66,7 +69,7 @@ test("a listener that is cut a hundred times has each transaction once, over rot
     const from = store.seq;
     const following = (async () => {
       while (seen < last) {
-        const feed = store.changes(seen);
+        const feed = feedOf(store).changes(seen);
         for (
           let left = 1 + random.below(400);
           left > 0 && seen < last;
@@ -106,7 +109,7 @@ test("a thousand listeners share one read and one transaction", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
   await store.commit(put(1), 0);
-  const feeds = Array.from({ length: 1000 }, () => store.changes());
+  const feeds = Array.from({ length: 1000 }, () => feedOf(store).changes());
   const before = reads.length;
   for (let id = 2; id <= 51; id++) {
     const waiting = feeds.map((feed) => next(feed));
@@ -141,7 +144,10 @@ test("a thousand listeners that stand still all over the log hold no memory, and
   for (let seq = 1; seq <= count; seq++) store.commit(put(1, text), 0);
   await store.durable(count);
   const before = used();
-  const feeds = Array.from({ length: 1000 }, (_, at) => store.changes(at * 20));
+  const feeds = Array.from(
+    { length: 1000 },
+    (_, at) => feedOf(store).changes(at * 20),
+  );
   const firsts = await Promise.all(feeds.map((feed) => next(feed)));
   firsts.forEach(({ seq }, at) => assert.equal(seq, at * 20 + 1));
   firsts.length = 0;
@@ -164,7 +170,7 @@ test("listeners that have much to take let others in", async (t) => {
     for (; !done; turns++) await turn();
   })();
   await Promise.all(
-    Array.from({ length: 200 }, () => take(store.changes(0), 500)),
+    Array.from({ length: 200 }, () => take(feedOf(store).changes(0), 500)),
   );
   done = true;
   await others;
@@ -174,7 +180,7 @@ test("listeners that have much to take let others in", async (t) => {
 test("the log itself tells what was made from what was changed, live and after a restart", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  const live = store.changes();
+  const live = feedOf(store).changes();
   await store.commit([...put(5), ...put(3)], 1);
   await store.commit([...put(5, "again"), ...put(6)], 2);
   await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
@@ -194,7 +200,7 @@ test("the log itself tells what was made from what was changed, live and after a
   for (const { at } of found) assert.equal(new Date(at).toISOString(), at);
   await store.close();
   const again = await openFor(t, folder);
-  assert.deepEqual(await take(again.changes(0), 3), found);
+  assert.deepEqual(await take(feedOf(again).changes(0), 3), found);
 });
 
 test("what is not on the disk is shown to nobody, and what is taken back never is", async (t) => {
@@ -202,7 +208,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   const limits = { reserveBytes: 30_000, retry: 1 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
   await store.commit(put(1), 0);
-  const feed = store.changes();
+  const feed = feedOf(store).changes();
   let shown = false;
   const first = next(feed).then((found) => {
     shown = true;
@@ -240,7 +246,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   );
   await begun;
   assert.match(disk.contents().get("wal-1.jsonl")?.toString() ?? "", /refused/);
-  const behind = store.changes(0);
+  const behind = feedOf(store).changes(0);
   await take(behind, 2);
   cut();
   await Promise.all(refused);
@@ -267,7 +273,7 @@ test("what a listener was shown is there after a power cut at any step", async (
       return undefined;
     };
     const shown: Transaction[] = [];
-    const feed = store.changes(0);
+    const feed = feedOf(store).changes(0);
     const listening = (async () => {
       for await (const item of feed) if ("seq" in item) shown.push(item);
     })();
@@ -285,7 +291,7 @@ test("what a listener was shown is there after a power cut at any step", async (
     assert.ok(again.seq >= (shown.at(-1)?.seq ?? 0));
     const first = shown.findIndex(({ seq }) => seq > again.seq - 30);
     if (first < 0) continue;
-    const kept = again.changes(shown[first]?.seq ?? 0);
+    const kept = feedOf(again).changes(shown[first]?.seq ?? 0);
     for (const each of shown.slice(first + 1)) {
       const { value } = await kept.next();
       if (value !== undefined && "reset" in value) break;
@@ -300,9 +306,9 @@ test("what a listener was shown is there after a power cut at any step", async (
 test("a feed goes on over any number of rotations without a write between", async (t) => {
   const store = await openFor(t, await folderFor(t));
   await store.commit(put(1), 0);
-  const live = store.changes();
+  const live = feedOf(store).changes();
   const waiting = next(live);
-  const resumed = store.changes(1);
+  const resumed = feedOf(store).changes(1);
   for (let round = 0; round < 4; round++) await store.checkpoint();
   await store.commit(put(2), 0);
   assert.equal((await waiting).seq, 2);
@@ -317,13 +323,15 @@ test("a sequence that is not kept, or was never given, is a reset, and from ther
     if (id === 3 || id === 6) await store.checkpoint();
   }
   // The log of 4 to 6 is the earlier generation, that of 7 to 10 is written.
-  assert.equal((await next(store.changes(3))).seq, 4);
+  assert.equal((await next(feedOf(store).changes(3))).seq, 4);
   assert.deepEqual(
-    (await take(store.changes(5), 5)).map(({ seq }) => seq),
+    (await take(feedOf(store).changes(5), 5)).map(({ seq }) => seq),
     [6, 7, 8, 9, 10],
   );
   for (const after of [0, 2, "next", 1e9] as const) {
-    const feed = store.changes(after === "next" ? store.seq + 1 : after);
+    const feed = feedOf(store).changes(
+      after === "next" ? store.seq + 1 : after,
+    );
     assert.equal(await reset(feed), store.durableSeq);
     const { seq } = await store.commit(put(1), 0).then(() => next(feed));
     assert.equal(seq, store.durableSeq);
@@ -337,7 +345,7 @@ test("a log that goes while it is read ends in a reset, and what came before it 
   const text = "x".repeat(1000);
   for (let id = 1; id <= 5000; id++) store.commit(put(id, text), 0);
   await store.durable(5000);
-  const feed = store.changes(0);
+  const feed = feedOf(store).changes(0);
   assert.equal((await next(feed)).seq, 1);
   await store.checkpoint();
   await store.checkpoint();
@@ -366,7 +374,7 @@ test("a log that rots under its readers is a reset and told in the log", async (
   const place = bytes.indexOf('"seq":6,') + 5;
   bytes[bytes.indexOf("text", place)] = 0x54;
   await writeFile(path, bytes);
-  assert.equal(await reset(store.changes(5)), 10);
+  assert.equal(await reset(feedOf(store).changes(5)), 10);
   assert.match(
     told.join(),
     /Cannot read the log back: wal-1\.jsonl is damaged at byte \d+/,
@@ -375,7 +383,7 @@ test("a log that rots under its readers is a reset and told in the log", async (
 
 test("transactions larger than all that is kept are shown too, each once", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const live = [store.changes(), store.changes()];
+  const live = [feedOf(store).changes(), feedOf(store).changes()];
   const text = "x".repeat(1 << 20);
   for (const id of [1, 2, 3, 4]) {
     await Promise.all([
@@ -383,16 +391,16 @@ test("transactions larger than all that is kept are shown too, each once", async
       store.commit(put(id, text + text), 0),
     ]);
   }
-  for (const feed of [...live, store.changes(0)]) {
+  for (const feed of [...live, feedOf(store).changes(0)]) {
     const found = await take(feed, 8);
     assert.deepEqual(found.map(({ seq }) => seq), [1, 2, 3, 4, 5, 6, 7, 8]);
   }
-  assert.equal((await next(store.changes(5))).seq, 6);
+  assert.equal((await next(feedOf(store).changes(5))).seq, 6);
 });
 
 test("a feed ends when it is returned, also while it waits, and all end with the store", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const [one, other, unused] = [1, 2, 3].map(() => store.changes());
+  const [one, other, unused] = [1, 2, 3].map(() => feedOf(store).changes());
   const waiting = one?.next();
   await turn();
   assert.deepEqual(await one?.return(), { value: undefined, done: true });
@@ -403,7 +411,7 @@ test("a feed ends when it is returned, also while it waits, and all end with the
   const ended = { value: undefined, done: true };
   assert.deepEqual(await last, ended);
   assert.deepEqual(await unused?.next(), ended);
-  assert.deepEqual(await store.changes(0).next(), ended);
+  assert.deepEqual(await feedOf(store).changes(0).next(), ended);
 });
 
 function turn(): Promise<void> {

@@ -243,7 +243,10 @@ test("an order that nobody waits for any more is not built", async () => {
     if (gone) throw new Error("nobody waits");
   };
   const other = [...columns, { name: "id", default: null }];
-  const left = [orders.getOrBuild(columns, check), orders.getOrBuild(columns, check)];
+  const left = [
+    orders.getOrBuild(columns, check),
+    orders.getOrBuild(columns, check),
+  ];
   const shared = orders.getOrBuild(other, check);
   assert.equal(orders.getOrBuild(other), shared); // another waits for it too
   await new Promise((resolve) => setImmediate(resolve)); // the first has begun

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import type { SpoolLine } from "../../src/features/imports/spool.ts";
+import { spoolsOf } from "./support.ts";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
@@ -9,7 +11,6 @@ import {
   readStore,
   realFiles,
   repairStore,
-  type SpoolLine,
   type Store,
 } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";
@@ -18,7 +19,7 @@ import { folderFor, openFor, tables } from "./support.ts";
 
 /** Takes a body to disk and returns its name. */
 async function spool(store: Store, ...chunks: string[]): Promise<string> {
-  const begun = await store.spools.create();
+  const begun = await spoolsOf(store).create();
   for (const chunk of chunks) await begun.write(Buffer.from(chunk));
   await begun.finish();
   return begun.name;
@@ -31,7 +32,7 @@ async function linesOf(
   options: { from?: number; longest?: number } = {},
 ): Promise<{ text: string | null; line: SpoolLine }[]> {
   const found: { text: string | null; line: SpoolLine }[] = [];
-  for await (const line of store.spools.lines(name, options)) {
+  for await (const line of spoolsOf(store).lines(name, options)) {
     found.push({ text: line.bytes?.toString() ?? null, line });
   }
   return found;
@@ -46,7 +47,7 @@ async function diskFor(t: TestContext): Promise<Disk> {
 test("a body is taken to a private file and read back by lines, from any of them on", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  assert.deepEqual(await store.spools.list(), []);
+  assert.deepEqual(await spoolsOf(store).list(), []);
   const name = await spool(store, '{"a":1}\n{"b"', ':"ä"}\n\n{"c":3}');
   const found = await linesOf(store, name);
   assert.deepEqual(found.map(({ text }) => text), [
@@ -60,15 +61,15 @@ test("a body is taken to a private file and read back by lines, from any of them
     assert.deepEqual(rest, found.slice(at + 1));
   }
   assert.deepEqual(await linesOf(store, await spool(store)), []);
-  assert.equal((await store.spools.list()).length, 2);
+  assert.equal((await spoolsOf(store).list()).length, 2);
   assert.equal((await stat(join(folder, "spool"))).mode & 0o777, 0o700);
   for (const file of await readdir(join(folder, "spool"))) {
     const { mode } = await stat(join(folder, "spool", file));
     assert.equal(mode & 0o777, 0o600);
   }
-  await store.spools.remove(name);
-  await store.spools.remove(name);
-  assert.equal((await store.spools.list()).includes(name), false);
+  await spoolsOf(store).remove(name);
+  await spoolsOf(store).remove(name);
+  assert.equal((await spoolsOf(store).list()).includes(name), false);
   await assert.rejects(linesOf(store, name), { code: "unknown-spool" });
 });
 
@@ -83,7 +84,7 @@ test("when a spool is finished its bytes, its name and its folder's name are syn
     },
   };
   const store = await openFor(t, folder, { files });
-  const begun = await store.spools.create();
+  const begun = await spoolsOf(store).create();
   await begun.write(Buffer.from("line\n"));
   synced.length = 0;
   await begun.finish();
@@ -125,7 +126,7 @@ test("a line too long is told with its place and skipped, and no other is", asyn
           })),
           places,
         );
-        await store.spools.remove(name);
+        await spoolsOf(store).remove(name);
       }
     }
   }
@@ -154,7 +155,7 @@ test("a line of any length is skipped with bounded memory", async (t) => {
     },
   };
   const store = await openFor(t, folder, { files });
-  const begun = await store.spools.create();
+  const begun = await spoolsOf(store).create();
   await begun.write(Buffer.from("first\n"));
   const block = Buffer.alloc(1 << 20, "x");
   for (let round = 0; round < 40; round++) await begun.write(block);
@@ -179,7 +180,7 @@ test("a finished spool survives a power cut at any later moment", async (t) => {
       limits: { reserveBytes: 0 },
     });
     const body = randomBytes(3000).toString("hex");
-    const begun = await store.spools.create();
+    const begun = await spoolsOf(store).create();
     for (let at = 0; at < body.length; at += 1000) {
       await begun.write(Buffer.from(body.slice(at, at + 1000)));
     }
@@ -214,7 +215,7 @@ for (
     const disk = await diskFor(t);
     const limits = { reserveBytes: 0 };
     const store = await openFor(t, disk.folder, { files: disk, limits });
-    const begun = await store.spools.create();
+    const begun = await spoolsOf(store).create();
     await begun.write(Buffer.from("first\n"));
     let syncs = 0;
     disk.fate = (step) => {
@@ -228,7 +229,7 @@ for (
     }, { code });
     assert.ok(syncs <= 1, "a failed fdatasync was tried again");
     disk.fate = () => undefined;
-    assert.deepEqual(await store.spools.list(), []);
+    assert.deepEqual(await spoolsOf(store).list(), []);
     await assert.rejects(linesOf(store, begun.name), { code: "unknown-spool" });
     await store.commit([["put", "zoos", { id: 1 }]], 0);
     assert.equal(store.writable, true);
@@ -245,15 +246,15 @@ test("a spool never takes the space that the log and its next snapshot need", as
     await store.commit([["put", "zoos", { id, text }]], 0);
   }
   disk.capacity = 400_000;
-  const begun = await store.spools.create();
+  const begun = await spoolsOf(store).create();
   const chunk = Buffer.alloc(10_000, "x");
   await assert.rejects(async () => {
     while (true) await begun.write(chunk);
   }, { code: "disk-full" });
   assert.ok(begun.bytes >= 50_000, `only ${begun.bytes}`);
-  assert.deepEqual(await store.spools.list(), []);
+  assert.deepEqual(await spoolsOf(store).list(), []);
   // Another fills the disk up to the bound and stays: the log still has room.
-  const other = await store.spools.create();
+  const other = await spoolsOf(store).create();
   while (other.bytes + chunk.length < begun.bytes) await other.write(chunk);
   await other.finish();
   await store.checkpoint();
@@ -272,9 +273,9 @@ test("while the disk is full nothing is taken into a spool", async (t) => {
   for (let id = 1; !store.full; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
   }
-  const begun = await store.spools.create();
+  const begun = await spoolsOf(store).create();
   await assert.rejects(begun.write(Buffer.from("x")), { code: "disk-full" });
-  assert.deepEqual(await store.spools.list(), []);
+  assert.deepEqual(await spoolsOf(store).list(), []);
 });
 
 test("check, backup, repair and a restart leave spools alone", async (t) => {
@@ -284,7 +285,7 @@ test("check, backup, repair and a restart leave spools alone", async (t) => {
   await store.commit([["put", "zoos", { id: 1 }]], 0);
   await store.commit([["put", "zoos", { id: 2 }]], 0);
   const name = await spool(store, "line\n");
-  const dropped = await store.spools.create();
+  const dropped = await spoolsOf(store).create();
   await dropped.write(Buffer.from("never finished"));
   await dropped.discard();
   await store.close();
@@ -292,7 +293,7 @@ test("check, backup, repair and a restart leave spools alone", async (t) => {
   const to = join(folder, "copy");
   assert.equal((await backupStore(from, to)).records, 2);
   const copy = await openFor(t, to);
-  assert.deepEqual(await copy.spools.list(), []);
+  assert.deepEqual(await spoolsOf(copy).list(), []);
   await assert.rejects(linesOf(copy, name), { code: "unknown-spool" });
   const log = join(from, "wal-1.jsonl");
   const bytes = await readFile(log);
@@ -300,7 +301,7 @@ test("check, backup, repair and a restart leave spools alone", async (t) => {
   await writeFile(log, bytes);
   assert.equal((await repairStore(from)).repaired, true);
   const again = await openFor(t, from);
-  assert.deepEqual(await again.spools.list(), [name]);
+  assert.deepEqual(await spoolsOf(again).list(), [name]);
   const lines = await linesOf(again, name);
   assert.deepEqual(lines.map(({ text }) => text), ["line"]);
 });

@@ -3,8 +3,8 @@ import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import {
-  openStore,
   type Mutation,
+  openStore,
   readStore,
   type StoreError,
 } from "../../src/store/store.ts";

@@ -162,7 +162,10 @@ export class Authentication {
  *
  * @throws {ApiError} 40100 without a caller, 40300 where the role is too low
  */
-export function requireAccess(caller: Caller | undefined, access: Access): void {
+export function requireAccess(
+  caller: Caller | undefined,
+  access: Access,
+): void {
   if (mayAccess(caller?.role, access)) return;
   if (caller === undefined) {
     throw unauthenticated(

@@ -24,7 +24,7 @@ import {
   string,
   timestamp,
 } from "../declaration/properties.ts";
-import type { RequestContext, Records, Result } from "../records.ts";
+import type { Records, RequestContext, Result } from "../records.ts";
 import { recordSchema } from "../representation.ts";
 import { type Body, validate } from "../declaration/validation.ts";
 
@@ -36,6 +36,7 @@ export const authorizations = collection({
   singular: "authorization",
   access: { read: "viewer", write: "anyone", delete: "viewer" },
   immutable: true,
+  owner: "user_id",
   properties: {
     note: optional(string({ minLength: 0, maxLength: 100 })),
     expires_at: readOnly(timestamp()),
@@ -159,7 +160,9 @@ export class Authorizations {
         "no-store", // RFC 6749 section 5.1
       ],
       body: JSON.stringify({
-        ...JSON.parse(representation.asStandalone(representation.serialize(document))),
+        ...JSON.parse(
+          representation.asStandalone(representation.serialize(document)),
+        ),
         token,
         token_type: "Bearer",
       }),

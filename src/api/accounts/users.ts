@@ -7,7 +7,13 @@ import { roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import { collection, type RecordOf } from "../declaration/declaration.ts";
-import { choice, optional, secret, string, unique } from "../declaration/properties.ts";
+import {
+  choice,
+  optional,
+  secret,
+  string,
+  unique,
+} from "../declaration/properties.ts";
 import type { RecordChange, RecordRules } from "../records.ts";
 
 export const users = collection({

@@ -6,10 +6,10 @@
 import type { Access } from "../../auth/access.ts";
 import { caseFold } from "../../store/store.ts";
 import {
-  recordId,
   type Json,
   type Property,
   readOnly,
+  recordId,
   timestamp,
 } from "./properties.ts";
 
@@ -32,6 +32,8 @@ export interface Declaration<
   readonly properties: P;
   /** Records that are made and removed but never changed; they have no `updated_at`. */
   readonly immutable?: true;
+  /** The property with the id of the user whose record it is, where each user has their own. */
+  readonly owner?: string;
 }
 
 /** The type of a declared collection's records, without their addresses. */
@@ -103,7 +105,8 @@ export function deriveCollections(
   const collections = new Map<string, Collection>();
   for (const declaration of [...declarations, ...builtIn]) {
     const { name } = declaration;
-    const taken = reservedCollectionNames.has(name) && !builtIn.includes(declaration);
+    const taken = reservedCollectionNames.has(name) &&
+      !builtIn.includes(declaration);
     if (!wordForm.test(name) || taken || collections.has(name)) {
       throw new Error(
         `Cannot declare the collection "${name}": its name must be lower-case letters, digits and underscores, declared once, and none of ${
@@ -150,7 +153,9 @@ export function deriveCollection(declaration: Declaration): Collection {
   return {
     ...declaration,
     properties,
-    visibleProperties: new Map(readable.map((property) => [property.name, property])),
+    visibleProperties: new Map(
+      readable.map((property) => [property.name, property]),
+    ),
     urlProperties: ["url"],
     acceptedNames: new Set([
       ...properties.map(({ name }) => name),

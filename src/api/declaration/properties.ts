@@ -130,7 +130,8 @@ export function string(options: StringOptions): Property<string> {
   const { minLength = 1, maxLength, pattern } = options;
   return property({
     kind: "string",
-    expected: options.description ?? `a string of ${minLength} to ${maxLength} characters`,
+    expected: options.description ??
+      `a string of ${minLength} to ${maxLength} characters`,
     schema: {
       type: "string",
       minLength: minLength,
@@ -142,7 +143,10 @@ export function string(options: StringOptions): Property<string> {
   });
 }
 
-function checkText(value: unknown, options: StringOptions): Failure | undefined {
+function checkText(
+  value: unknown,
+  options: StringOptions,
+): Failure | undefined {
   const { minLength = 1, pattern } = options;
   if (typeof value !== "string") return wrongType(value);
   if (pattern === undefined && plain.test(value)) {
@@ -293,7 +297,11 @@ function checkInteger(
 }
 
 function checkRange(value: number, bounds: NumberOptions): Failure | undefined {
-  const { minimum = -Infinity, exclusiveMinimum = -Infinity, maximum = Infinity } = bounds;
+  const {
+    minimum = -Infinity,
+    exclusiveMinimum = -Infinity,
+    maximum = Infinity,
+  } = bounds;
   // What JSON spells as 1e400 arrives as Infinity.
   if (!Number.isFinite(value)) {
     return { code: "range", reason: "is too large for a double" };
@@ -315,10 +323,13 @@ function range({ minimum, exclusiveMinimum, maximum }: NumberOptions): string {
   ].join("");
 }
 
-function rangeSchema({ minimum, exclusiveMinimum, maximum }: NumberOptions): JsonSchema {
+function rangeSchema(
+  { minimum, exclusiveMinimum, maximum }: NumberOptions,
+): JsonSchema {
   return {
     ...(minimum !== undefined && { minimum: minimum }),
-    ...(exclusiveMinimum !== undefined && { exclusiveMinimum: exclusiveMinimum }),
+    ...(exclusiveMinimum !== undefined &&
+      { exclusiveMinimum: exclusiveMinimum }),
     ...(maximum !== undefined && { maximum: maximum }),
   };
 }
@@ -407,7 +418,10 @@ function parseTime(text: string): string | undefined {
 export function url(): Property<string> {
   const max = 2000;
   return property({
-    ...string({ maxLength: max, description: "an http(s) address of at most 2000 characters" }),
+    ...string({
+      maxLength: max,
+      description: "an http(s) address of at most 2000 characters",
+    }),
     schema: { type: "string", format: "uri", maxLength: max },
     check: (value) =>
       checkText(value, { maxLength: max }) ??
@@ -427,7 +441,10 @@ const mailbox =
 export function email(): Property<string> {
   const max = 254;
   return property({
-    ...string({ maxLength: max, description: "an e-mail address of at most 254 characters" }),
+    ...string({
+      maxLength: max,
+      description: "an e-mail address of at most 254 characters",
+    }),
     schema: { type: "string", format: "email", maxLength: max },
     check: (value) =>
       checkText(value, { maxLength: max }) ??

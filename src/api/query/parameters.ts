@@ -6,7 +6,7 @@
 import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { decodePercent, parseId } from "../../http/router.ts";
-import { compareValues, caseFold } from "../../store/store.ts";
+import { caseFold, compareValues } from "../../store/store.ts";
 import type { Collection, NamedProperty } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 
@@ -218,7 +218,10 @@ export function withoutLimit(query: Query): Query {
  * @throws {ApiError} 40004 on a property that the collection does not have
  */
 export function parseFields(collection: Collection, value: string): string[] {
-  const known = [...collection.visibleProperties.keys(), ...collection.urlProperties];
+  const known = [
+    ...collection.visibleProperties.keys(),
+    ...collection.urlProperties,
+  ];
   const fields = value.split(",");
   const unknown = fields.find((field) => !known.includes(field));
   if (unknown !== undefined) {

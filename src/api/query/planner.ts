@@ -19,13 +19,17 @@
 import {
   type Column,
   type Document,
-  type SortedIndex,
   IndexCache,
   type Row,
   type RowSource,
+  type SortedIndex,
   type Table,
 } from "../../store/store.ts";
-import { toIndexKey, type NamedProperty, readValue } from "../declaration/declaration.ts";
+import {
+  type NamedProperty,
+  readValue,
+  toIndexKey,
+} from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
 
@@ -52,7 +56,10 @@ export interface Page {
 
 /** A property with the value that it must have. */
 interface Equality {
-  readonly property: Pick<NamedProperty, "name" | "default" | "unique" | "references">;
+  readonly property: Pick<
+    NamedProperty,
+    "name" | "default" | "unique" | "references"
+  >;
   readonly value: Json;
 }
 

@@ -17,11 +17,19 @@
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { errorCode } from "../../store/error.ts";
-import { type Line, type OpenFile, readLines, withFile } from "../../store/log/files.ts";
-import { checkLine, type LogHeader, type Mutation } from "../../store/log/format.ts";
-import type { StoreFolder } from "../../store/recovery/folder.ts";
+import {
+  type Line,
+  type OpenFile,
+  readLines,
+  withFile,
+} from "../../store/log/files.ts";
+import {
+  checkLine,
+  type LogHeader,
+  type Mutation,
+} from "../../store/log/format.ts";
+import type { LogPosition, Store } from "../../store/file-store.ts";
 import { generationsOf, names } from "../../store/recovery/scan.ts";
-import type { LogWriter } from "../../store/log/writer.ts";
 
 /** What was written as one: all of it, or nothing. */
 export interface Transaction {
@@ -43,16 +51,8 @@ export interface Feed extends AsyncIterableIterator<Transaction | Reset> {
   return(): Promise<IteratorResult<Transaction | Reset>>;
 }
 
-/** What tells how far the log is on the disk. */
-type Progress = Pick<LogWriter, "durableSeq" | "log">;
-
 /** Where in the logs the transaction `seq` ends. */
-interface Cursor {
-  readonly generation: number;
-  readonly seed: number;
-  readonly offset: number;
-  readonly seq: number;
-}
+type Cursor = LogPosition;
 
 /** Any line of a log. */
 type Logged =
@@ -80,7 +80,7 @@ const turnLength = 512;
 
 /** Lets any number of listeners follow one store. */
 export class ChangeFeed {
-  readonly #place: StoreFolder;
+  readonly #store: Store;
   readonly #failed: (error: unknown) => void;
   readonly #listeners = new Set<Listener>();
   /** What was read last, by sequence, the oldest read first. */
@@ -93,20 +93,19 @@ export class ChangeFeed {
   #turn: Promise<unknown> = Promise.resolve();
   #closed = false;
 
-  /** `failed` is told why a log could not be read back. */
-  constructor(
-    place: StoreFolder,
-    progress: Progress,
-    failed: (error: unknown) => void,
-  ) {
-    this.#place = place;
-    this.#head = cursorOf(progress);
+  /** @param failed called with the error when a log cannot be read back */
+  constructor(store: Store, failed: (error: unknown) => void = () => {}) {
+    this.#store = store;
+    this.#head = store.position;
     this.#failed = failed;
+    store.watch({
+      advanced: () => this.#advance(),
+      close: () => this.#close(),
+    });
   }
 
-  /** More is durable, or another log is written. */
-  advance(progress: Progress): void {
-    this.#head = cursorOf(progress);
+  #advance(): void {
+    this.#head = this.#store.position;
     for (const listener of this.#listeners) listener.wake();
   }
 
@@ -127,7 +126,7 @@ export class ChangeFeed {
   }
 
   /** Ends all feeds. */
-  async close(): Promise<void> {
+  async #close(): Promise<void> {
     this.#closed = true;
     for (const listener of this.#listeners) listener.wake();
     await this.#turn;
@@ -263,7 +262,8 @@ export class ChangeFeed {
     const kept = this.#kept.get(after);
     if (after === head.seq) return head;
     if (kept !== undefined || after > head.seq) return kept?.end;
-    const present = await this.#place.files.list(this.#place.folder);
+    const { files, folder } = this.#store.folder;
+    const present = await files.list(folder);
     for (const generation of generationsOf(present, "wal").reverse()) {
       if (generation > head.generation) continue;
       const found = await this.#withLog(
@@ -312,14 +312,9 @@ export class ChangeFeed {
     generation: number,
     use: (file: OpenFile) => Promise<Result>,
   ): Promise<Result> {
-    const { files, folder } = this.#place;
+    const { files, folder } = this.#store.folder;
     return withFile(files, join(folder, names.log(generation)), use);
   }
-}
-
-function cursorOf({ durableSeq, log }: Progress): Cursor {
-  const { generation, seed, offset } = log;
-  return { generation, seed, offset, seq: durableSeq };
 }
 
 /** The next two lines from a place on. */

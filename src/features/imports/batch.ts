@@ -7,8 +7,9 @@
 import { performance } from "node:perf_hooks";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
-import type { Mutation, SpoolLine } from "../../store/store.ts";
-import { recordId, type Json } from "../../api/declaration/properties.ts";
+import type { Mutation } from "../../store/store.ts";
+import type { SpoolLine } from "./spool.ts";
+import { type Json, recordId } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 

@@ -22,7 +22,8 @@ import {
   readLines,
   writeAll,
 } from "../../store/log/files.ts";
-import { type StoreFolder, randomName } from "../../store/recovery/folder.ts";
+import type { Store } from "../../store/file-store.ts";
+import { randomName, type StoreFolder } from "../../store/recovery/folder.ts";
 
 /** A line of a spool. */
 export interface SpoolLine {
@@ -45,11 +46,10 @@ export class Spools {
   readonly #folder: string;
   readonly #margin: () => number;
 
-  /** `margin` tells how many bytes of the disk must be left. */
-  constructor(place: StoreFolder, margin: () => number) {
-    this.#place = place;
-    this.#folder = join(place.folder, "spool");
-    this.#margin = margin;
+  constructor(store: Store) {
+    this.#place = store.folder;
+    this.#folder = join(store.folder.folder, "spool");
+    this.#margin = () => store.headroom;
   }
 
   /**

@@ -21,7 +21,6 @@ import {
   type Log,
   type Mutation,
   type Row,
-  type SpoolLine,
   type Store,
   StoreError,
 } from "../../store/store.ts";
@@ -29,26 +28,21 @@ import { roleOf } from "../../api/accounts/authentication.ts";
 import { collection } from "../../api/declaration/declaration.ts";
 import { importBatch, longestLine, type Progress } from "./batch.ts";
 import {
-  integer,
-  type Json,
-  type JsonSchema,
   array,
   choice,
+  integer,
+  type Json,
   optional,
   readOnly,
   string,
 } from "../../api/declaration/properties.ts";
-import type { RequestContext, RunOnce, Records, Result } from "../../api/records.ts";
-import {
-  deleteOperation,
-  readOperation,
-  listOperations,
-  ownedByCaller,
-  type Feature,
-  resourceRoute,
-} from "../../api/routes.ts";
-import { ndjsonType } from "../../api/representation.ts";
-import { wholeSchema } from "../openapi/schemas.ts";
+import type {
+  Records,
+  RequestContext,
+  Result,
+  RunOnce,
+} from "../../api/records.ts";
+import type { SpoolLine, Spools } from "./spool.ts";
 
 const count = readOnly(integer({ minimum: 0 }));
 
@@ -57,6 +51,7 @@ export const tasks = collection({
   name: "tasks",
   singular: "task",
   access: { read: "viewer", write: "keeper", delete: "viewer" },
+  owner: "user_id",
   properties: {
     type: readOnly(choice("import")),
     collection: readOnly(string({ maxLength: 100 })),
@@ -103,6 +98,7 @@ const mostKept = 250;
 /** What tasks work with. */
 export interface TaskOptions {
   readonly store: Store;
+  readonly spools: Spools;
   /** The records of the tasks themselves. */
   readonly records: Records;
   /** Where records can be imported, by the collection's name. */
@@ -122,15 +118,9 @@ export class Tasks {
     this.#on = options;
   }
 
-  /** What is told of the answer to a body of lines. */
-  get answered(): { readonly schema: JsonSchema; readonly headers: string[] } {
-    const { collection } = this.#on.records;
-    return { schema: wholeSchema(collection), headers: ["Location"] };
-  }
-
   /** Removes what no task needs any more, and goes on with what is unfinished. To be called before the first request. */
   async start(): Promise<void> {
-    const { spools } = this.#on.store;
+    const { spools } = this.#on;
     const needed = this.#all().filter(isUnfinished).map(({ spool }) => spool);
     for (const name of await spools.list()) {
       if (!needed.includes(name)) await spools.remove(name);
@@ -164,7 +154,7 @@ export class Tasks {
   async #removed(task: Task | undefined, seq: number): Promise<void> {
     try {
       await this.#on.store.durable(seq);
-      if (task) await this.#on.store.spools.remove(task.spool);
+      if (task) await this.#on.spools.remove(task.spool);
     } finally {
       this.#wake(); // on a full disk it may be there again
     }
@@ -180,9 +170,9 @@ export class Tasks {
     body: AsyncIterable<Uint8Array>,
     { records, once }: { readonly records: Records; readonly once: RunOnce },
   ): Promise<Result> {
-    const { store } = this.#on;
+    const { store, spools } = this.#on;
     records.prepareCreate(call); // told before all of it is sent
-    const spool = await store.spools.create();
+    const spool = await spools.create();
     let kept = false;
     try {
       const hash = createHash("sha256");
@@ -292,7 +282,7 @@ export class Tasks {
 
   /** Works a task off, from where it was left. */
   async #carryOut(task: Task): Promise<void> {
-    const lines = this.#on.store.spools.lines(task.spool, {
+    const lines = this.#on.spools.lines(task.spool, {
       from: task.byte,
       longest: longestLine,
     });
@@ -363,11 +353,11 @@ export class Tasks {
 
   /** Ends a task, with why where it failed. */
   async #end(task: Task, failure: string | null): Promise<void> {
-    const { store, records } = this.#on;
+    const { store, spools, records } = this.#on;
     const status = failure === null ? "succeeded" : "failed";
     const ended = this.#next({ ...task, status, failure });
     await store.commit([records.putMutation(ended)], task.user_id);
-    await store.spools.remove(task.spool).catch((error) => this.#tell(error));
+    await spools.remove(task.spool).catch((error) => this.#tell(error));
   }
 
   /** A task with a later time of change. */
@@ -405,47 +395,3 @@ function isUnfinished({ status }: Task): boolean {
 function taskOf({ document }: Row): Task {
   return document as Task;
 }
-
-/** Lines that are taken in by POST, and what becomes of them. */
-export const imports: Feature = {
-  collections: [tasks],
-  open(api) {
-    const { add, declarations, served } = api;
-    const own = new Set<string>(declarations.map(({ name }) => name));
-    const importable = new Map(
-      served.filter(({ collection: { name } }) => own.has(name))
-        .map((records) => [records.collection.name, records]),
-    );
-    const records = api.records(tasks.name);
-    const working = new Tasks({ ...api, records, importable });
-    const mine = ownedByCaller("user_id");
-    const view = {
-      records,
-      scope: (call: RequestContext) =>
-        call.caller?.role === "admin" ? undefined : mine(call),
-    };
-    const list = listOperations(view, "Your tasks, of an admin all");
-    add("tasks", resourceRoute(view, list), "tasks_url");
-    const GET = { ...readOperation(view), summary: "One of your tasks" };
-    const DELETE = {
-      ...deleteOperation(view),
-      summary: "End a task: what is in stays in",
-      run: (call: RequestContext) => working.remove(call),
-    };
-    add("tasks/:id", resourceRoute(view, { GET, DELETE }));
-    return {
-      start: () => working.start(),
-      stop: () => working.stop(),
-      extendCreate(post, into) {
-        if (!own.has(into.collection.name)) return undefined;
-        return {
-          ...post,
-          consumes: [...post.consumes ?? [], ndjsonType],
-          docs: { responses: { 202: working.answered } },
-          importNdjson: (call, body, once) =>
-            working.receive(call, body, { records: into, once }),
-        };
-      },
-    };
-  },
-};

@@ -3,7 +3,10 @@
  * document. A schema with a title becomes a component of that name there.
  */
 
-import type { Collection, NamedProperty } from "../../api/declaration/declaration.ts";
+import type {
+  Collection,
+  NamedProperty,
+} from "../../api/declaration/declaration.ts";
 import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
 import { type Operator, operatorsOf } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";

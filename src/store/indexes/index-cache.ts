@@ -14,7 +14,7 @@
  */
 
 import { StoreError } from "../error.ts";
-import { type SortedIndex, BPlusTree } from "./b-plus-tree.ts";
+import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
@@ -123,7 +123,9 @@ export class IndexCache {
     if (columns.length === 0) return this.#table.byId;
     const name = nameOf(columns);
     const kept = this.#kept.get(name);
-    if (kept === undefined || kept.pendingChanges > fewChanges) return undefined;
+    if (kept === undefined || kept.pendingChanges > fewChanges) {
+      return undefined;
+    }
     for (const _ of kept.catchUp()); // to its end, without a pause
     this.#kept.delete(name);
     this.#kept.set(name, kept);
@@ -258,7 +260,9 @@ export class IndexCache {
     rows: () => Iterable<Row>,
   ): Generator<undefined> {
     const moves: Parameters<ChangeListener["onChange"]>[] = [];
-    const recorder: ChangeListener = { onChange: (...rows) => void moves.push(rows) };
+    const recorder: ChangeListener = {
+      onChange: (...rows) => void moves.push(rows),
+    };
     this.#table.addListener(recorder);
     try {
       yield* index.fill(rows());

@@ -75,7 +75,9 @@ export class RowComparator {
 
 function valueOf(document: Document, column: Column): Json {
   const value = document[column.name] ?? column.default;
-  return column.caseFolded && typeof value === "string" ? caseFold(value) : value;
+  return column.caseFolded && typeof value === "string"
+    ? caseFold(value)
+    : value;
 }
 
 /**

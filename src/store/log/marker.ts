@@ -45,7 +45,9 @@ export async function readMarker(
     Buffer.alloc(0);
   const marks = [0, slotLength].flatMap((begin) => {
     const line = bytes.subarray(begin, begin + slotLength - 1);
-    return checkLine(line) ? [JSON.parse(line.toString()) as DurabilityMarker] : [];
+    return checkLine(line)
+      ? [JSON.parse(line.toString()) as DurabilityMarker]
+      : [];
   });
   return marks.sort((one, other) => other.turn - one.turn)[0];
 }
@@ -71,7 +73,10 @@ export interface MarkerOptions {
   /** How long after a change it is written, in milliseconds. */
   readonly delay: number;
   /** How far the log is on the disk. */
-  readonly position: () => Pick<DurabilityMarker, "generation" | "seq" | "offset">;
+  readonly position: () => Pick<
+    DurabilityMarker,
+    "generation" | "seq" | "offset"
+  >;
   readonly failed: (error: unknown) => void;
 }
 

@@ -13,7 +13,7 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { errorText, type DurableCallback, StoreError } from "../error.ts";
+import { type DurableCallback, errorText, StoreError } from "../error.ts";
 import { isFull, writeAll } from "./files.ts";
 import { Histogram } from "../histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./format.ts";
@@ -231,7 +231,9 @@ export function writeLog(
     for (const { settled } of woken) settled();
   }
 
-  async function change({ cut, reject, resolve, ...ending }: Turn): Promise<void> {
+  async function change(
+    { cut, reject, resolve, ...ending }: Turn,
+  ): Promise<void> {
     const old = writer.log;
     let next: PreparedLog;
     try {

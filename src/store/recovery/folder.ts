@@ -18,9 +18,14 @@ import {
   writeAll,
   writeWhole,
 } from "../log/files.ts";
-import { encodeHeader, format, formatTime, type LogStart } from "../log/format.ts";
+import {
+  encodeHeader,
+  format,
+  formatTime,
+  type LogStart,
+} from "../log/format.ts";
 import { type State, writeSnapshot } from "../log/snapshot.ts";
-import { generationOf, names, type FolderScan } from "./scan.ts";
+import { type FolderScan, generationOf, names } from "./scan.ts";
 
 /** Where a store lives and what it lives on. */
 export interface StoreFolder {
@@ -65,7 +70,10 @@ export async function makeFolder(
 }
 
 /** Writes the file that makes a folder a store: the last of all. */
-export async function writeMeta(place: StoreFolder, store: string): Promise<void> {
+export async function writeMeta(
+  place: StoreFolder,
+  store: string,
+): Promise<void> {
   const meta = Buffer.from(`${JSON.stringify({ format, store })}\n`);
   const path = join(place.folder, names.meta);
   await writeWhole(place.files, path, (file) => writeAll(file, meta, 0));
@@ -131,7 +139,10 @@ export async function saveSnapshot(
 }
 
 /** Writes a state as a snapshot with an empty log behind it. */
-export async function saveState(place: StoreFolder, state: State): Promise<void> {
+export async function saveState(
+  place: StoreFolder,
+  state: State,
+): Promise<void> {
   await saveSnapshot(place, state);
   await createLog(place, state);
 }

@@ -36,8 +36,8 @@ import {
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
 import {
-  makeTables,
   getOrCreateTable,
+  makeTables,
   type TableDeclaration,
   type Tables,
 } from "../memory/table.ts";
@@ -155,7 +155,9 @@ export async function scanFolder(
       const marked = survey.mark !== undefined && survey.mark.seq > 0;
       if (survey.generation === 0 && !marked) return;
       // The first log is made before: one without a transaction is no store.
-      const first = survey.generation === 1 ? await readLog(names.log(1)) : null;
+      const first = survey.generation === 1
+        ? await readLog(names.log(1))
+        : null;
       if (
         first?.header !== undefined && first.size === first.end &&
         first.seq === 0 && !marked
@@ -185,15 +187,18 @@ export async function scanFolder(
     const length = Math.max(survey.generation - first + 1, 1);
     const logs = Array.from({ length }, (_, at) => names.log(first + at));
     for (const name of base > 0 ? [names.snapshot(base), ...logs] : logs) {
-      const scan = await readLog(name, ({ tx = [], of = "", rows = [] }, seq) => {
-        const table = (name: string) => getOrCreateTable(survey.tables, name);
-        for (const document of rows) table(of).load(document, seq);
-        for (const [kind, of, target] of tx) {
-          if (kind === "put") table(of).put(target, seq);
-          else if (kind === "del") table(of).delete(target, seq);
-          else throw unknown(name, `operation "${kind}" is one`);
-        }
-      });
+      const scan = await readLog(
+        name,
+        ({ tx = [], of = "", rows = [] }, seq) => {
+          const table = (name: string) => getOrCreateTable(survey.tables, name);
+          for (const document of rows) table(of).load(document, seq);
+          for (const [kind, of, target] of tx) {
+            if (kind === "put") table(of).put(target, seq);
+            else if (kind === "del") table(of).delete(target, seq);
+            else throw unknown(name, `operation "${kind}" is one`);
+          }
+        },
+      );
       judge(name, scan);
       end = scan.end;
     }
@@ -201,7 +206,12 @@ export async function scanFolder(
       const message =
         `it ends at sequence ${survey.seq}, but the mark proves ` +
         `that ${marked()} was acknowledged`;
-      refuse({ file: names.log(survey.generation), byte: end, line: 0, message });
+      refuse({
+        file: names.log(survey.generation),
+        byte: end,
+        line: 0,
+        message,
+      });
     }
   };
 

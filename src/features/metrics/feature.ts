@@ -6,14 +6,8 @@
 
 import { performance } from "node:perf_hooks";
 import process from "node:process";
-import {
-  type SentResponse,
-  type Api,
-  noParameters,
-  type Operation,
-  type Feature,
-  route,
-} from "../../api/routes.ts";
+import type { Api, Feature, SentResponse } from "../../api/feature.ts";
+import { noParameters, type Operation, route } from "../../api/routes.ts";
 import { implementedMethods } from "../../http/server.ts";
 import { Histogram } from "../../store/store.ts";
 
@@ -47,7 +41,12 @@ export class Metrics {
   }
 
   /** All figures as text. */
-  write({ store, routes, collections }: Pick<Api, "store" | "routes" | "collections">): string {
+  write(
+    { store, routes, collections }: Pick<
+      Api,
+      "store" | "routes" | "collections"
+    >,
+  ): string {
     const patterns = new Map<object | undefined, string>([[undefined, "none"]]);
     for (const [pattern, route] of routes) {
       if (!patterns.has(route)) patterns.set(route, pattern);
@@ -76,20 +75,40 @@ export class Metrics {
     const { active } = performance.eventLoopUtilization();
     const families: readonly Family[] = [
       ["zoo_api_http_requests_total", "Requests that were answered.", requests],
-      ["zoo_api_http_request_duration_seconds", "From a request's head to its answer.", durations],
+      [
+        "zoo_api_http_request_duration_seconds",
+        "From a request's head to its answer.",
+        durations,
+      ],
       ["zoo_api_records", "Records that there are.", sizes],
-      ["zoo_api_store_log_bytes", "Length of the write-ahead log.", store.logBytes],
+      [
+        "zoo_api_store_log_bytes",
+        "Length of the write-ahead log.",
+        store.logBytes,
+      ],
       ["zoo_api_store_seq", "The last sequence in memory.", store.seq],
       ["zoo_api_store_durable_seq", "The last on the disk.", store.durableSeq],
       ["zoo_api_store_full", "Whether the disk is full.", store.full],
       ["zoo_api_store_writable", "Whether writes are taken.", store.writable],
-      ["zoo_api_store_sync_duration_seconds", "How long the disk took to make durable.", samplesOf(store.syncs, {})],
+      [
+        "zoo_api_store_sync_duration_seconds",
+        "How long the disk took to make durable.",
+        samplesOf(store.syncs, {}),
+      ],
       ["process_resident_memory_bytes", "Memory in all.", rss],
       ["nodejs_heap_used_bytes", "Memory of live and dead objects.", heapUsed],
       ["nodejs_heap_size_bytes", "Memory kept for objects.", heapTotal],
-      ["process_start_time_seconds", "Since 1970.", performance.timeOrigin / 1000],
+      [
+        "process_start_time_seconds",
+        "Since 1970.",
+        performance.timeOrigin / 1000,
+      ],
       ["process_cpu_seconds_total", "Time that it ran.", (user + system) / 1e6],
-      ["nodejs_eventloop_active_seconds_total", "Time in which the event loop did not wait.", active / 1000],
+      [
+        "nodejs_eventloop_active_seconds_total",
+        "Time in which the event loop did not wait.",
+        active / 1000,
+      ],
     ];
     return families.map(textOf).join("");
   }
@@ -140,7 +159,7 @@ function textOf([name, help, value]: Family): string {
 }
 
 /** Figures for monitoring. */
-export const metrics: Feature = {
+export const feature: Feature = {
   open(api) {
     const metrics = new Metrics();
     const get: Operation = {

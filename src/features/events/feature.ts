@@ -10,15 +10,16 @@ import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { mayAccess, type Role } from "../../auth/access.ts";
-import type { Mutation, Reset, Store, Transaction } from "../../store/store.ts";
-import type { RequestContext, Records, Result } from "../../api/records.ts";
+import type { Mutation, Store } from "../../store/store.ts";
+import { ChangeFeed, type Reset, type Transaction } from "./feed.ts";
+import type { Records, RequestContext, Result } from "../../api/records.ts";
 import {
   noParameters,
   type Operation as Method,
-  type Feature,
   type Route,
   route,
 } from "../../api/routes.ts";
+import type { Feature } from "../../api/feature.ts";
 
 /** The time between two signs of life, in milliseconds. Who takes nothing for two of them is cut off. */
 const heartbeat = 15_000;
@@ -49,14 +50,16 @@ interface Listener {
 /** Lets clients follow what is written. */
 export class Events {
   readonly #store: Store;
+  readonly #feed: ChangeFeed;
   readonly #records: ReadonlyMap<string, Records>;
   readonly #listeners = new Set<Listener>();
   readonly #texts = new WeakMap<Transaction, Map<Role, Uint8Array>>();
   #timer: NodeJS.Timeout | undefined;
 
   /** @param records what is told of, to those who may read it */
-  constructor(store: Store, records: readonly Records[]) {
+  constructor(store: Store, feed: ChangeFeed, records: readonly Records[]) {
     this.#store = store;
+    this.#feed = feed;
     this.#records = new Map(
       records.map((records) => [records.collection.name, records]),
     );
@@ -90,7 +93,7 @@ export class Events {
 
   async #follow(who: Omit<Listener, "end" | "stalled">): Promise<void> {
     const { to, role, isValid, seq } = who;
-    const feed = this.#store.changes(seq);
+    const feed = this.#feed.changes(seq);
     let goOn = () => {};
     const end = () => {
       this.#remove(listener);
@@ -216,8 +219,12 @@ function eventsRoute(events: Events): Route {
 }
 
 /** What changes, to whoever listens. */
-export const events: Feature = {
-  open({ add, store, served }) {
-    add("events", eventsRoute(new Events(store, served)), "events_url");
+export const feature: Feature = {
+  open({ add, store, served, log }) {
+    const feed = new ChangeFeed(store, (error) => {
+      const text = error instanceof Error ? error.message : String(error);
+      log("error", `Cannot read the log back: ${text}`);
+    });
+    add("events", eventsRoute(new Events(store, feed, served)), "events_url");
   },
 };

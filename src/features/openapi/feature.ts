@@ -14,15 +14,18 @@ import {
 } from "./components.ts";
 import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
 import { signInForm, tokenSchemas } from "../../api/accounts/authorizations.ts";
-import { type Collection, deriveCollection } from "../../api/declaration/declaration.ts";
 import {
-  type OperationKind,
+  type Collection,
+  deriveCollection,
+} from "../../api/declaration/declaration.ts";
+import {
   type Operation,
-  type Feature,
+  type OperationDocs,
+  type OperationKind,
   type Route,
   textRoute,
-  type OperationDocs,
 } from "../../api/routes.ts";
+import type { Feature } from "../../api/feature.ts";
 import {
   fieldsParameter,
   newSchema,
@@ -143,8 +146,20 @@ function tell(
     ...all,
     ...docs,
     summary: summary ?? all.summary,
-    answers: { ...all.responses, ...docs.responses },
+    answers: { ...all.responses, ...withSchemas(docs.responses) },
   };
+}
+
+/** Responses whose record is described by its schema. */
+function withSchemas(
+  responses: OperationDocs["responses"] = {},
+): Documented["answers"] {
+  return Object.fromEntries(
+    Object.entries(responses).map(([status, { record, ...response }]) => [
+      status,
+      record ? { ...response, schema: wholeSchema(record) } : response,
+    ]),
+  );
 }
 
 type Tell = (
@@ -221,7 +236,9 @@ const kinds: Readonly<Record<OperationKind, Tell>> = {
     summary: `Change a ${collection.singular}${of}`,
     body: patchSchema(collection, only),
     errors: only ? [] : conflicts,
-    responses: { 201: { schema: wholeSchema(collection), headers: validators } },
+    responses: {
+      201: { schema: wholeSchema(collection), headers: validators },
+    },
   })),
   remove: ofView(({ singular, children }, { of, conflicts }) => {
     const isParent = children.length > 0;
@@ -568,7 +585,7 @@ function catalogRoute({ origin, path }: OpenApiOptions["base"]): Route {
 }
 
 /** What a program needs that knows nothing but the host. */
-export const openapi: Feature = {
+export const feature: Feature = {
   open({ add, routes, collections, base, requireIfMatch }) {
     add("/.well-known/api-catalog", catalogRoute(base));
     const described = { routes, collections, base, requireIfMatch };

@@ -18,8 +18,8 @@ import {
   type Store,
   type TableDeclaration,
 } from "../../store/store.ts";
-import type { StoreResponse, Result } from "../../api/records.ts";
-import type { Feature } from "../../api/routes.ts";
+import type { Result, StoreResponse } from "../../api/records.ts";
+import type { Feature } from "../../api/feature.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 
 /** How long an answer is kept, in ms. */
@@ -48,9 +48,9 @@ export interface Repeatable {
   /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
   readonly secret: boolean;
   /** Throws an ApiError where its sender may not any more. For after a wait. */
-  readonly confirm: () => unknown;
+  readonly reauthenticate: () => unknown;
   /** Aborted as soon as its sender waits no more. */
-  readonly abandoned: () => AbortSignal;
+  readonly abortSignal: () => AbortSignal;
 }
 
 /** Remembers answers by their keys. */
@@ -75,14 +75,14 @@ export class Idempotency {
     request: Repeatable,
     carryOut: (remember: StoreResponse) => Result | Promise<Result>,
   ): Result | Promise<Result> {
-    const { key, by, body, secret, confirm, abandoned } = request;
+    const { key, by, body, secret, reauthenticate, abortSignal } = request;
     const [...known] = this.#table.find("key", key);
     const kept = known.find(({ document }) => !this.#isPast(document));
     if (kept !== undefined) {
-      const same = isOf(String(kept.document["hash"]), body, abandoned);
+      const same = isOf(String(kept.document["hash"]), body, abortSignal);
       if (!(same instanceof Promise)) return answerOf(kept, same);
       return same.then((same) => {
-        confirm();
+        reauthenticate();
         // Meanwhile a full disk may have taken it back.
         return this.#table.get(kept.document.id) === kept
           ? answerOf(kept, same)
@@ -93,7 +93,7 @@ export class Idempotency {
     const runWith = (hash: string) =>
       carryOut((answer) => this.#remember({ key, by, hash }, answer));
     const result = secret
-      ? hashPassword(textOf(body), abandoned()).then(runWith)
+      ? hashPassword(textOf(body), abortSignal()).then(runWith)
       : runWith(digest(body));
     if (!(result instanceof Promise)) return result;
     this.#running.add(key);
@@ -147,10 +147,10 @@ function textOf(body: Uint8Array): string {
 function isOf(
   hash: string,
   body: Uint8Array,
-  abandoned: () => AbortSignal,
+  abortSignal: () => AbortSignal,
 ): boolean | Promise<boolean> {
   return hash.startsWith("scrypt$")
-    ? verifyPassword(textOf(body), hash, abandoned())
+    ? verifyPassword(textOf(body), hash, abortSignal())
     : digest(body) === hash;
 }
 
@@ -166,19 +166,29 @@ function answerOf({ document, seq }: Row, same: boolean): Result {
 }
 
 /** POSTs that may be sent again. */
-export const idempotency: Feature = {
+export const feature: Feature = {
   tables: [answersTable],
   open({ store, now }) {
     const kept = new Idempotency(store, now);
     return {
-      runOnce({ headersDistinct }, { caller, path, secret, confirm, abandoned }) {
+      runOnce(
+        { headersDistinct },
+        { caller, path, secret, reauthenticate, abortSignal },
+      ) {
         const key = parseIdempotencyKey(headersDistinct["idempotency-key"]);
         // Nobody's keys are anybody's: an answer is kept for one user only.
         if (key === undefined || caller === undefined) return undefined;
         const { id: by } = caller;
         const whole = `${by} ${path} ${key}`;
         return (body, carryOut) =>
-          kept.once({ key: whole, by, body, secret, confirm, abandoned }, carryOut);
+          kept.once({
+            key: whole,
+            by,
+            body,
+            secret,
+            reauthenticate,
+            abortSignal,
+          }, carryOut);
       },
     };
   },

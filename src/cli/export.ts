@@ -1,0 +1,33 @@
+/** The command `export`. */
+
+import { users } from "../api/accounts/users.ts";
+import { deriveCollections } from "../api/declaration/declaration.ts";
+import { Representation } from "../api/representation.ts";
+import { collections } from "../collections.ts";
+import {
+  print,
+  readUndamagedFolder,
+  unknownCollection,
+} from "../data-folder.ts";
+
+/**
+ * Prints the records of a collection as JSON lines, without the properties that
+ * hold addresses or secrets.
+ *
+ * @throws {UsageError} on an unknown collection
+ */
+export async function exportCollection(
+  folder: string,
+  name: string | undefined,
+): Promise<void> {
+  const known = deriveCollections(collections, [users]);
+  const collection = known.get(name ?? "");
+  if (collection === undefined) {
+    throw unknownCollection("export", name, [...known.keys()]);
+  }
+  const { tables } = await readUndamagedFolder(folder);
+  const table = tables.find(({ name }) => name === collection.name);
+  const rows = table?.rows() ?? [];
+  const representation = new Representation(collection, "");
+  for await (const text of representation.toNdjson(rows)) await print(text);
+}

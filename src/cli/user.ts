@@ -1,0 +1,102 @@
+/** The command `user`. */
+
+import process from "node:process";
+import { createInterface } from "node:readline";
+import { Writable } from "node:stream";
+import { users } from "../api/accounts/users.ts";
+import { roles } from "../auth/access.ts";
+import { UsageError } from "../config.ts";
+import {
+  CommandError,
+  commitOrExplain,
+  createUser,
+  openDataFolder,
+  operator,
+  print,
+  readUndamagedFolder,
+  recordsOf,
+} from "../data-folder.ts";
+import type { Store } from "../store/store.ts";
+
+/** The `user` command: `add NAME`, `password NAME`, `list`. */
+export async function userCommand(
+  folder: string,
+  [action, name]: readonly string[],
+  role: string | undefined,
+): Promise<void> {
+  const form = "allowed are user add NAME, user password NAME and user list";
+  if (role !== undefined && !roles.some((known) => known === role)) {
+    throw new UsageError(
+      `--role: ${JSON.stringify(role)} is not allowed: it must be one of ${
+        roles.join(", ")
+      }`,
+    );
+  }
+  if (action === "list" && name === undefined) return await listUsers(folder);
+  if ((action !== "add" && action !== "password") || name === undefined) {
+    const words = ["user", action, name].filter((word) => word).join(" ");
+    throw new UsageError(
+      `the command ${JSON.stringify(words)} is not known: ${form}`,
+    );
+  }
+  const store = await openDataFolder(folder);
+  try {
+    const password = await readPassword();
+    if (action === "add") {
+      await createUser(store, { username: name, role, password });
+      await print(`made the user ${name}\n`);
+    } else {
+      await changePassword(store, name, password);
+      await print(`changed the password of ${name}, who is signed out\n`);
+    }
+  } finally {
+    await store.close();
+  }
+}
+
+async function listUsers(folder: string): Promise<void> {
+  const { tables } = await readUndamagedFolder(folder);
+  for (const table of tables) {
+    if (table.name !== users.name) continue;
+    for (const { document } of table.rows()) {
+      const { id, username, role, created_at } = document;
+      await print(`${id}\t${username}\t${role}\t${created_at}\n`);
+    }
+  }
+}
+
+async function changePassword(
+  store: Store,
+  username: string,
+  password: string,
+): Promise<void> {
+  const records = recordsOf(store, users.name);
+  const [row] = records.table.find("username", username);
+  if (row === undefined) {
+    throw new CommandError(`there is no user ${JSON.stringify(username)}`);
+  }
+  const call = { ...operator, ids: [row.document.id] };
+  await commitOrExplain(
+    store,
+    () => records.change(call, { password }, { partial: true }),
+  );
+}
+
+/** The first line of standard input; on a terminal it is asked for, and not shown. */
+function readPassword(): Promise<string> {
+  const { stdin, stderr } = process;
+  const terminal = stdin.isTTY === true;
+  if (terminal) stderr.write("Password: ");
+  // readline shows what is typed on its output; this one shows nothing.
+  const output = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const lines = createInterface({ input: stdin, output, terminal });
+  return new Promise<string>((resolve, reject) => {
+    lines.once("line", resolve);
+    lines.once("close", () => {
+      reject(new CommandError("there is no password on standard input"));
+    });
+  }).finally(() => {
+    lines.close();
+    if (terminal) stderr.write("\n");
+  });
+}
