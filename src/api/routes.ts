@@ -224,11 +224,11 @@ export function buildRoutes(
     const { name, parents } = own.collection;
     addAll(name, { records: own }, `${name}_url`);
     const seen = new Set<Collection>();
-    for (const through of parents) {
-      const { target } = through;
+    for (const parent of parents) {
+      const { target } = parent;
       if (seen.has(target)) continue;
       seen.add(target);
-      const view = { records: own, through, scope: own.within(through) };
+      const view = { records: own, parent, scope: own.within(parent) };
       addAll(`${target.name}/:id/${name}`, view);
     }
   }

@@ -36,8 +36,6 @@ import { type FolderScan, scanFolder } from "./recovery/scan.ts";
 import type { Table } from "./memory/table.ts";
 
 export type { Store } from "./file-store.ts";
-export { backupStore } from "../cli/backup.ts";
-export type { Backup } from "../cli/backup.ts";
 export { StoreError } from "./error.ts";
 export type { Fault, StoreErrorCode, StoreErrorFields } from "./error.ts";
 export { realFiles } from "./log/files.ts";
@@ -51,8 +49,6 @@ export type {
   StoreLimits,
   StoreOptions,
 } from "./options.ts";
-export { repairStore } from "../cli/repair.ts";
-export type { Repair } from "../cli/repair.ts";
 export { caseFold, compareValues } from "./indexes/row-comparator.ts";
 export type { SortedIndex } from "./indexes/b-plus-tree.ts";
 export type { Column } from "./indexes/row-comparator.ts";

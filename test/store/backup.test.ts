@@ -2,7 +2,8 @@ import { strict as assert } from "node:assert";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { backupStore, openStore, readStore } from "../../src/store/store.ts";
+import { backupStore } from "../../src/cli/backup.ts";
+import { openStore, readStore } from "../../src/store/store.ts";
 import { documents, fill, folderFor, openFor, tables } from "./support.ts";
 
 test("a backup taken under load is a good store with all that was acknowledged before", async (t) => {

@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
-import type {
-  Feed,
-  Transaction,
-} from "../../src/features/events/feed.ts";
+import type { Feed, Transaction } from "../../src/features/events/feed.ts";
 import { feedOf } from "./support.ts";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";

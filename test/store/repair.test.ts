@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { repairStore } from "../../src/cli/repair.ts";
 import { Buffer } from "node:buffer";
 import { cp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +9,6 @@ import {
   openStore,
   readStore,
   realFiles,
-  repairStore,
 } from "../../src/store/store.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";
 

@@ -6,13 +6,9 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import {
-  backupStore,
-  readStore,
-  realFiles,
-  repairStore,
-  type Store,
-} from "../../src/store/store.ts";
+import { backupStore } from "../../src/cli/backup.ts";
+import { repairStore } from "../../src/cli/repair.ts";
+import { readStore, realFiles, type Store } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
 import { folderFor, openFor, tables } from "./support.ts";
