@@ -250,7 +250,7 @@ export function number(options: NumberOptions = {}): Property<number> {
 
 /** A whole number that a double holds exactly: at most 2^53-1 either way. */
 export function integer(options: NumberOptions = {}): Property<number> {
-  const bounds = { max: Number.MAX_SAFE_INTEGER, ...options };
+  const bounds = { maximum: Number.MAX_SAFE_INTEGER, ...options };
   return property({
     kind: "integer",
     expected: `an integer${range(bounds)}`,
