@@ -7,10 +7,10 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import {
-  readSmall,
+  readSmallFile,
   realFiles,
   writeAll,
-  writeWhole,
+  writeAtomically,
 } from "./store/log/files.ts";
 
 /**
@@ -22,7 +22,7 @@ import {
  * system
  */
 export async function loadOrCreateSecret(folder: string): Promise<string> {
-  const kept = await readSmall(realFiles, folder, "secret");
+  const kept = await readSmallFile(realFiles, folder, "secret");
   if (kept !== undefined) {
     const secret = kept.toString().trim();
     if (Buffer.byteLength(secret) >= 32) return secret;
@@ -31,7 +31,7 @@ export async function loadOrCreateSecret(folder: string): Promise<string> {
     );
   }
   const secret = randomBytes(32).toString("base64url");
-  await writeWhole(
+  await writeAtomically(
     realFiles,
     join(folder, "secret"),
     (file) => writeAll(file, Buffer.from(`${secret}\n`), 0),

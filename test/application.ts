@@ -58,7 +58,7 @@ export async function startApplication(options: {
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
     tables: tablesOf(declarations, features),
-    limits: options.queueBytes ? { queueBytes: options.queueBytes } : {},
+    limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
   await createUser(store, {
     username: "admin",

@@ -373,7 +373,7 @@ test("an answer that cannot be written ends its own connection, and harms nobody
     release();
     await reading;
     assert.equal((await posting).status, 201);
-    assert.equal(app.store.writable, true);
+    assert.equal(app.store.isWritable, true);
     await assert.rejects(app.request("GET", "/v1/zoos/1"));
     row.validators = undefined;
     assert.equal((await app.request("GET", "/v1/zoos/1")).status, 200);

@@ -213,7 +213,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
       folder: disk.folder,
       files: disk,
       tables: tablesOf(declarations, []),
-      limits: { reserveBytes: 0, logBytes: 100_000, markDelay: 5 },
+      limits: { reserveBytes: 0, minLogBytes: 100_000, markerDelayMs: 5 },
     });
   let midway = 0;
   for (let round = 0; round < 15; round++) {

@@ -9,7 +9,12 @@ import type { TokenSigner } from "../auth/jwt.ts";
 import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import { Router } from "../http/router.ts";
-import type { Document, Log, Store, TableDeclaration } from "../store/store.ts";
+import type {
+  Document,
+  Logger,
+  Store,
+  TableDeclaration,
+} from "../store/store.ts";
 import type { Feature, FeatureHooks } from "./feature.ts";
 import {
   Authorizations,
@@ -132,7 +137,7 @@ export interface RouteOptions {
   readonly base: { readonly origin: string; readonly path: string };
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  readonly log: Log;
+  readonly log: Logger;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
 }
@@ -435,16 +440,16 @@ function healthRoute(store: Store): Route {
     access: "anyone",
     parse: noParameters,
     run: () => {
-      const { writable, full } = store;
-      const notices = full
+      const { isWritable, isDiskFull } = store;
+      const notices = isDiskFull
         ? [...store.notices, "The disk is full: only deletes are taken."]
         : store.notices;
       const body = JSON.stringify({
-        status: writable ? "ok" : "read-only",
+        status: isWritable ? "ok" : "read-only",
         ...(notices.length > 0 && { notices }),
       });
       const headers = ["Cache-Control", "no-store"];
-      return { status: writable ? 200 : 503, headers, body, seq: 0 };
+      return { status: isWritable ? 200 : 503, headers, body, seq: 0 };
     },
   };
   return route({ GET: get });

@@ -18,7 +18,7 @@ import {
   readLines,
   realFiles,
   withFile,
-  writeWhole,
+  writeAtomically,
 } from "../store/log/files.ts";
 import { makeFolder } from "../store/recovery/folder.ts";
 import { generationsOf, names, scanFolder } from "../store/recovery/scan.ts";
@@ -97,7 +97,7 @@ async function copyFiles(
       const end = name.startsWith("wal-")
         ? await wholeLines(from)
         : (await from.stat()).size;
-      await writeWhole(
+      await writeAtomically(
         files,
         join(to, name),
         (copy) => copyBytes(from, copy, { start: 0, end }),
@@ -111,8 +111,8 @@ async function copyFiles(
 async function wholeLines(file: OpenFile): Promise<number> {
   let end = 0;
   for await (const lines of readLines(file)) {
-    for (const { byte, bytes, ended } of lines) {
-      if (ended) end = byte + bytes.length + 1;
+    for (const { byte, bytes, hasNewline } of lines) {
+      if (hasNewline) end = byte + bytes.length + 1;
     }
   }
   return end;

@@ -46,7 +46,7 @@ export async function repairStore(
 ): Promise<Repair> {
   const random = randomBytes;
   const place = { folder, files, random, now: Date.now };
-  const release = await acquireLock(folder, { files, random, patience: 5000 });
+  const release = await acquireLock(folder, { files, random, timeoutMs: 5000 });
   try {
     const found = await scanFolder(folder, {
       files,

@@ -10,7 +10,7 @@ import type { OpenFile } from "./log/files.ts";
 import type { Histogram } from "./histogram.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
 import { MarkerWriter } from "./log/marker.ts";
-import type { CommitOptions, Log, StoreLimits } from "./options.ts";
+import type { CommitOptions, Logger, StoreLimits } from "./options.ts";
 import {
   type OpenLog,
   prepareLog,
@@ -55,7 +55,7 @@ export interface LogPosition {
 /** Reads the log while the store writes it. */
 export interface StoreWatcher {
   /** More is durable, or another log is written. */
-  readonly advanced: () => void;
+  readonly onAdvance: () => void;
   /** The store is closing: stop reading. */
   readonly close: () => Promise<void>;
 }
@@ -64,7 +64,7 @@ export interface StoreWatcher {
 export interface Parts {
   readonly place: StoreFolder;
   readonly limits: StoreLimits;
-  readonly log: Log;
+  readonly log: Logger;
   readonly survey: FolderScan;
   readonly writing: OpenLog;
   readonly mark: OpenFile;
@@ -111,23 +111,23 @@ export class Store {
     this.notices = noticesOf(survey);
     for (const notice of this.notices) log("error", notice);
     this.#writer = writeLog(writing, survey.seq, {
-      batchBytes: limits.batchBytes,
+      batchBytes: limits.maxBatchBytes,
       now: place.now,
-      ready: () => this.full ? this.#release() : undefined,
+      ready: () => this.isDiskFull ? this.#release() : undefined,
       advanced: () => this.#advanced(),
       undone: (error) => this.#undone(error),
     });
     this.#mark = new MarkerWriter(parts.mark, {
       store: survey.store,
       turn: survey.mark?.turn ?? 0,
-      delay: limits.markDelay,
+      delay: limits.markerDelayMs,
       position: () => {
         const { durableSeq, log: { generation, offset } } = this.#writer;
         return { generation, seq: durableSeq, offset };
       },
       failed: (error) => this.#tell("write the mark", error),
     });
-    if (this.full) this.#fill();
+    if (this.isDiskFull) this.#fill();
     if (survey.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -137,12 +137,12 @@ export class Store {
   }
 
   /** False after a disk fault, until a restart. */
-  get writable(): boolean {
+  get isWritable(): boolean {
     return this.#writer.fault === undefined;
   }
 
   /** Whether the disk is full: only deletes are taken until there is space. */
-  get full(): boolean {
+  get isDiskFull(): boolean {
     return this.#parts.reserve.full;
   }
 
@@ -222,7 +222,7 @@ export class Store {
     this.seq = seq;
     this.#recordBytes += text.length;
     this.#recordCount += puts;
-    if (this.full && puts === 0) this.#thinned = true;
+    if (this.isDiskFull && puts === 0) this.#thinned = true;
     const at = formatTime(this.#parts.place.now());
     this.#writer.add({ seq, at, by, text, bytes, undo });
     return seq;
@@ -281,7 +281,7 @@ export class Store {
    */
   get headroom(): number {
     const { reserveBytes } = this.#parts.limits;
-    return this.full ? Infinity : reserveBytes + 2 * this.#guess();
+    return this.isDiskFull ? Infinity : reserveBytes + 2 * this.#guess();
   }
 
   /** Calls a watcher until the store is closed. */
@@ -295,7 +295,7 @@ export class Store {
     this.#checkpointing ??= this.#checkpoint().then(() => {
       this.#failures = 0;
     }, (error) => {
-      const wait = this.#parts.limits.retry * 2 ** ++this.#failures;
+      const wait = this.#parts.limits.retryMs * 2 ** ++this.#failures;
       this.#retryAt = performance.now() + Math.min(wait, 300_000);
       if (this.#closing === undefined) this.#tell("write a snapshot", error);
       throw error;
@@ -314,13 +314,13 @@ export class Store {
   /** Throws, with nothing applied, when a transaction cannot be accepted. */
   #admit(bytes: number, puts: number, essential: boolean): void {
     const { fault, queuedBytes } = this.#writer;
-    const { queueBytes, reserveBytes } = this.#parts.limits;
+    const { maxQueueBytes, reserveBytes } = this.#parts.limits;
     if (this.#closing !== undefined) throw closed();
     if (fault !== undefined) {
       const message = "The store is read-only after a disk fault";
       throw new StoreError("read-only", message, { cause: fault });
     }
-    if (this.full && puts > 0) {
+    if (this.isDiskFull && puts > 0) {
       // A quarter of what is kept back, so that deletes never lack the rest.
       const spent = this.#essentialBytes + bytes;
       if (!essential || spent > reserveBytes / 4) {
@@ -329,19 +329,19 @@ export class Store {
       this.#essentialBytes = spent;
     }
     // One that is larger than the whole queue goes alone.
-    if (queuedBytes > 0 && queuedBytes + bytes > queueBytes) {
+    if (queuedBytes > 0 && queuedBytes + bytes > maxQueueBytes) {
       const message = "Too much is waiting to be written; nothing was changed.";
       throw new StoreError("overloaded", message);
     }
   }
 
   #advanced(): void {
-    for (const { advanced } of this.#watchers) advanced();
+    for (const { onAdvance } of this.#watchers) onAdvance();
     this.#mark.touch();
     const { limits } = this.#parts;
     const guess = this.#guess();
-    const least = Math.max(limits.logBytes, this.#baseBytes, guess);
-    const due = this.#writer.log.offset > least && !this.full &&
+    const least = Math.max(limits.minLogBytes, this.#baseBytes, guess);
+    const due = this.#writer.log.offset > least && !this.isDiskFull &&
       performance.now() >= this.#retryAt && this.#closing === undefined;
     // A failure is told there, and tried again later.
     if (due) this.checkpoint().catch(() => {});
@@ -381,7 +381,7 @@ export class Store {
     this.#baseBytes = this.#recordBytes = bytes;
     this.#recordCount = tables.reduce((sum, { rows }) => sum + rows.length, 0);
     this.#parts.log("info", "Wrote a snapshot", { generation, seq, bytes });
-    await removeBefore(place, this.full ? generation : previous);
+    await removeBefore(place, this.isDiskFull ? generation : previous);
   }
 
   /** How long a snapshot would be. */
@@ -405,15 +405,15 @@ export class Store {
         this.#tell("make room", error);
       }).finally(() => {
         this.#roomTimer = undefined;
-        if (this.full && this.writable) this.#fill();
+        if (this.isDiskFull && this.isWritable) this.#fill();
       });
-    }, this.#parts.limits.retry).unref();
+    }, this.#parts.limits.retryMs).unref();
   }
 
   async #makeRoom(): Promise<void> {
     const { place, limits, reserve, log } = this.#parts;
-    await reserve.fill(limits.batchBytes);
-    if (!this.full) {
+    await reserve.fill(limits.maxBatchBytes);
+    if (!this.isDiskFull) {
       this.#thinned = false;
       this.#essentialBytes = 0;
       log("info", "There is space on the disk again");
@@ -447,7 +447,7 @@ export class Store {
       await this.#makingRoom;
       await this.#checkpointing?.catch(() => {});
       await this.#writer.idle();
-      await this.#mark.close(this.writable);
+      await this.#mark.close(this.isWritable);
       await this.#writer.log.file.close();
     } finally {
       await this.#parts.release();

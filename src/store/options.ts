@@ -7,34 +7,34 @@ import type { TableDeclaration } from "./memory/table.ts";
 /** Sizes in bytes and times in milliseconds; tests make them small. */
 export interface StoreLimits {
   /** A log longer than this, and than the snapshot, is ended by a new one. */
-  readonly logBytes: number;
+  readonly minLogBytes: number;
   /** What may wait to be written. */
-  readonly queueBytes: number;
+  readonly maxQueueBytes: number;
   /** What one write takes. */
-  readonly batchBytes: number;
+  readonly maxBatchBytes: number;
   /** What is kept back for a full disk. */
   readonly reserveBytes: number;
   /** How long another process may take to answer the lock. */
-  readonly lockPatience: number;
+  readonly lockTimeoutMs: number;
   /** The mark is written this long after a write. */
-  readonly markDelay: number;
+  readonly markerDelayMs: number;
   /** How long to wait before trying again what the disk refused. */
-  readonly retry: number;
+  readonly retryMs: number;
 }
 
 /** For a machine of any size. */
 export const defaultLimits: StoreLimits = {
-  logBytes: 8 << 20,
-  queueBytes: 16 << 20,
-  batchBytes: 1 << 20,
+  minLogBytes: 8 << 20,
+  maxQueueBytes: 16 << 20,
+  maxBatchBytes: 1 << 20,
   reserveBytes: 16 << 20,
-  lockPatience: 5000,
-  markDelay: 1000,
-  retry: 1000,
+  lockTimeoutMs: 5000,
+  markerDelayMs: 1000,
+  retryMs: 1000,
 };
 
 /** Takes what the store has to tell. */
-export type Log = (
+export type Logger = (
   level: "error" | "info" | "debug",
   message: string,
   fields?: Readonly<Record<string, Json>>,
@@ -49,7 +49,7 @@ export interface StoreOptions {
   /** The time in milliseconds. */
   readonly now?: () => number;
   readonly random?: (bytes: number) => Uint8Array;
-  readonly log?: Log;
+  readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
 }
 

@@ -19,7 +19,7 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { errorCode, errorText, type Fault, StoreError } from "./error.ts";
 import { Store } from "./file-store.ts";
-import { isFull, type OpenFile, realFiles } from "./log/files.ts";
+import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
 import { acquireLock } from "./log/lock.ts";
 import { openMarker } from "./log/marker.ts";
 import { defaultLimits, type StoreOptions } from "./options.ts";
@@ -45,7 +45,7 @@ export { formatTime } from "./log/format.ts";
 export type { Mutation } from "./log/format.ts";
 export type {
   CommitOptions,
-  Log,
+  Logger,
   StoreLimits,
   StoreOptions,
 } from "./options.ts";
@@ -64,7 +64,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     return await openFolder({ ...options, folder });
   } catch (error) {
     if (error instanceof StoreError) throw error;
-    const code = isFull(error) ? "disk-full" : "unusable";
+    const code = isNoSpaceError(error) ? "disk-full" : "unusable";
     const message = `Cannot open ${folder}: ${errorText(error)}`;
     throw new StoreError(code, message, { cause: error });
   }
@@ -79,8 +79,8 @@ async function openFolder(options: StoreOptions): Promise<Store> {
     log("error", "UV_USE_IO_URING=1 makes every write many times slower");
   }
   await makeFolder(files, folder);
-  const patience = limits.lockPatience;
-  const release = await acquireLock(folder, { files, random, patience });
+  const timeoutMs = limits.lockTimeoutMs;
+  const release = await acquireLock(folder, { files, random, timeoutMs });
   let mark: OpenFile | undefined;
   try {
     let survey = await scanFolder(folder, { files, tables });
@@ -110,7 +110,7 @@ async function reopen(
   try {
     return await reopenLog(place, survey);
   } catch (error) {
-    if (!isFull(error)) throw error;
+    if (!isNoSpaceError(error)) throw error;
     // The newer snapshot's name must be on the disk before the older one goes.
     await place.files.syncFolder(place.folder);
     await removeBefore(place, survey.base);

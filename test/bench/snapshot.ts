@@ -28,7 +28,7 @@ const times = { created_at: at, updated_at: at };
 
 /** A store whose log holds everything and is due for a snapshot at the first write. */
 async function build(folder: string): Promise<void> {
-  const limits = { logBytes: 1e12, queueBytes: 1e9 };
+  const limits = { minLogBytes: 1e12, maxQueueBytes: 1e9 };
   const tables = tablesOf(collections, []);
   const store = await openStore({ folder, tables, limits });
   const zoo = { name: "Zoo", city: "City", country: "DE", opened_on: null };

@@ -8,7 +8,7 @@ import { documents, fill, folderFor, openFor, tables } from "./support.ts";
 
 test("a backup taken under load is a good store with all that was acknowledged before", async (t) => {
   const folder = await folderFor(t);
-  const limits = { logBytes: 20_000 };
+  const limits = { minLogBytes: 20_000 };
   const store = await openFor(t, join(folder, "store"), { limits });
   let acknowledged = 0;
   let stop = false;

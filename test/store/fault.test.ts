@@ -18,7 +18,7 @@ async function diskFor(t: TestContext): Promise<Disk> {
 }
 
 function open(t: TestContext, disk: Disk): Promise<Store> {
-  const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
+  const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   return openFor(t, disk.folder, { files: disk, limits });
 }
 
@@ -54,8 +54,8 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
     assert.equal(store.table("zoos").lastId, 1);
     assert.equal(store.table("zoos").lastSeq, 1);
     assert.equal(store.seq, 1);
-    assert.equal(store.writable, true);
-    await until(() => !store.full);
+    assert.equal(store.isWritable, true);
+    await until(() => !store.isDiskFull);
     await store.commit(zoo(2), 0);
     await store.close();
     assert.equal((await open(t, disk)).table("zoos").size, 2);
@@ -106,7 +106,7 @@ for (
     await assert.rejects(shown ?? Promise.resolve(), {
       code: "outcome-unknown",
     });
-    assert.equal(store.writable, false);
+    assert.equal(store.isWritable, false);
     assert.equal(store.table("zoos").size, 1);
     assert.equal(store.durable(1), undefined);
     assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
@@ -144,7 +144,7 @@ for (
     const tried = ["write", "truncate", "sync"];
     assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
     disk.fate = () => undefined;
-    assert.equal(store.writable, false);
+    assert.equal(store.isWritable, false);
     assert.equal(store.table("zoos").size, 1);
     assert.equal(store.durable(1), undefined);
     assert.throws(() => store.commit(zoo(3), 0), { code: "read-only" });
@@ -163,7 +163,7 @@ test("a disk that is full takes deletes, gives their space back and takes writes
   disk.capacity = 120_000;
   const text = "x".repeat(1000);
   let id = 0;
-  while (!store.full) {
+  while (!store.isDiskFull) {
     await store.commit(zoo(++id, text), 0).catch(() => id--);
   }
   assert.ok(id > 50, `only ${id}`);
@@ -173,7 +173,7 @@ test("a disk that is full takes deletes, gives their space back and takes writes
   for (let each = 1; each < id - 5; each++) {
     await store.commit([["del", "zoos", each]], 0);
   }
-  await until(() => !store.full);
+  await until(() => !store.isDiskFull);
   await store.commit(zoo(id + 1, text), 0);
   await store.close();
   assert.equal((await open(t, disk)).table("zoos").size, 7);
@@ -185,7 +185,7 @@ test("a full disk can be restarted after a crash, and freed by deletes then", as
   disk.capacity = 60_000;
   const text = "x".repeat(1000);
   let id = 0;
-  while (!store.full) {
+  while (!store.isDiskFull) {
     await store.commit(zoo(++id, text), 0).catch(() => id--);
   }
   disk.kill();
@@ -197,7 +197,7 @@ test("a full disk can be restarted after a crash, and freed by deletes then", as
   for (let each = 1; each < id; each++) {
     await again.commit([["del", "zoos", each]], 0);
   }
-  await until(() => !again.full);
+  await until(() => !again.isDiskFull);
   await again.commit(zoo(id + 1), 0);
 });
 
@@ -207,18 +207,18 @@ test("space that comes back from elsewhere is used without a restart", async (t)
   disk.capacity = 40_000;
   const text = "x".repeat(4000);
   let id = 0;
-  while (!store.full) {
+  while (!store.isDiskFull) {
     await store.commit(zoo(++id, text), 0).catch(() => id--);
   }
   disk.capacity = Infinity;
-  await until(() => !store.full);
+  await until(() => !store.isDiskFull);
   await store.commit(zoo(id + 1, text), 0);
 });
 
 test("a snapshot that fails is dropped, the log goes on, and it is tried again", async (t) => {
   const disk = await diskFor(t);
   const { folder } = disk;
-  const limits = { logBytes: 2000, retry: 1, reserveBytes: 0 };
+  const limits = { minLogBytes: 2000, retryMs: 1, reserveBytes: 0 };
   const store = await openFor(t, folder, { files: disk, limits });
   let failed = 0;
   disk.fate = ({ kind, name }) => {
@@ -236,7 +236,7 @@ test("a snapshot that fails is dropped, the log goes on, and it is tried again",
     assert.ok(id < 10_000, "no snapshot was written");
   }
   assert.equal(failed, 3);
-  assert.equal(store.writable, true);
+  assert.equal(store.isWritable, true);
 });
 
 test("a snapshot is not begun without the space for it", async (t) => {
@@ -311,14 +311,14 @@ test("a log that another process removed or changed makes the store read-only", 
       await file.write(new Uint8Array(1000), 0, 1000, size);
     }
     await assert.rejects(store.commit(zoo(2), 0), { code: "outcome-unknown" });
-    assert.equal(store.writable, false);
+    assert.equal(store.isWritable, false);
   }
 });
 
 test("in the long run no more than twice the log is written", async (t) => {
   for (const growing of [true, false]) {
     const disk = new Disk({ folder: await folderFor(t) });
-    const limits = { logBytes: 20_000, reserveBytes: 0 };
+    const limits = { minLogBytes: 20_000, reserveBytes: 0 };
     const { folder } = disk;
     const store = await openStore({ folder, files: disk, tables, limits });
     let lines = 0;

@@ -57,7 +57,7 @@ function counting(): { files: FileSystem; reads: string[] } {
 test("a listener that is cut a hundred times has each transaction once, over rotations and restarts", async (t) => {
   const folder = await folderFor(t);
   const random = new Random(7);
-  const limits = { logBytes: 300_000 };
+  const limits = { minLogBytes: 300_000 };
   let seen = 0;
   let cuts = 0;
   let generation = 0;
@@ -134,7 +134,7 @@ test("a thousand listeners that stand still all over the log hold no memory, and
     const { heapUsed, arrayBuffers } = process.memoryUsage();
     return (heapUsed + arrayBuffers) / (1 << 20);
   };
-  const limits = { logBytes: 100 << 20, queueBytes: 100 << 20 };
+  const limits = { minLogBytes: 100 << 20, maxQueueBytes: 100 << 20 };
   const store = await openFor(t, await folderFor(t), { limits });
   const text = "x".repeat(1000);
   const count = 20_000;
@@ -202,7 +202,7 @@ test("the log itself tells what was made from what was changed, live and after a
 
 test("what is not on the disk is shown to nobody, and what is taken back never is", async (t) => {
   const disk = new Disk({ folder: await folderFor(t) });
-  const limits = { reserveBytes: 30_000, retry: 1 };
+  const limits = { reserveBytes: 30_000, retryMs: 1 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
   await store.commit(put(1), 0);
   const feed = feedOf(store).changes();
@@ -248,7 +248,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   cut();
   await Promise.all(refused);
   disk.fate = () => undefined;
-  while (store.full) await turn();
+  while (store.isDiskFull) await turn();
   await store.commit(put(3, "taken"), 0);
   for (const each of [feed, behind]) {
     const { seq, operations } = await next(each);
@@ -262,7 +262,7 @@ test("what a listener was shown is there after a power cut at any step", async (
   let checked = 0;
   for (let round = 0; round < 60; round++) {
     const disk = new Disk({ folder: await folderFor(t) });
-    const limits = { logBytes: 6000, batchBytes: 4000, reserveBytes: 0 };
+    const limits = { minLogBytes: 6000, maxBatchBytes: 4000, reserveBytes: 0 };
     const store = await openFor(t, disk.folder, { files: disk, limits });
     const death = disk.steps + 1 + random.below(300);
     disk.fate = ({ number }) => {
@@ -275,7 +275,7 @@ test("what a listener was shown is there after a power cut at any step", async (
       for await (const item of feed) if ("seq" in item) shown.push(item);
     })();
     await Promise.all(Array.from({ length: 4 }, async (_, id) => {
-      while (store.writable && !disk.dead) {
+      while (store.isWritable && !disk.dead) {
         await store.commit(put(id, "x".repeat(random.below(400))), id)
           .catch(() => {});
       }

@@ -71,7 +71,7 @@ test("a stopped owner is still the owner", async (t) => {
   const owner = starter(folder);
   assert.equal(await owner.said, "open");
   owner.child.kill("SIGSTOP");
-  const limits = { lockPatience: 100 };
+  const limits = { lockTimeoutMs: 100 };
   await assert.rejects(openStore({ folder, tables, limits }), {
     code: "in-use",
   });

@@ -228,14 +228,14 @@ for (
     assert.deepEqual(await spoolsOf(store).list(), []);
     await assert.rejects(linesOf(store, begun.name), { code: "unknown-spool" });
     await store.commit([["put", "zoos", { id: 1 }]], 0);
-    assert.equal(store.writable, true);
-    assert.equal(store.full, false);
+    assert.equal(store.isWritable, true);
+    assert.equal(store.isDiskFull, false);
   });
 }
 
 test("a spool never takes the space that the log and its next snapshot need", async (t) => {
   const disk = await diskFor(t);
-  const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
+  const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
   const text = "x".repeat(1000);
   for (let id = 1; id <= 50; id++) {
@@ -257,16 +257,16 @@ test("a spool never takes the space that the log and its next snapshot need", as
   for (let id = 51; id <= 60; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0);
   }
-  assert.equal(store.full, false);
+  assert.equal(store.isDiskFull, false);
 });
 
 test("while the disk is full nothing is taken into a spool", async (t) => {
   const disk = await diskFor(t);
-  const limits = { reserveBytes: 30_000, batchBytes: 5000, retry: 5 };
+  const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
   disk.capacity = 60_000;
   const text = "x".repeat(1000);
-  for (let id = 1; !store.full; id++) {
+  for (let id = 1; !store.isDiskFull; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
   }
   const begun = await spoolsOf(store).create();

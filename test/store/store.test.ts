@@ -102,7 +102,7 @@ test("all operations of a transaction or none: an unknown table changes nothing"
 
 test("the log is ended by snapshots while writes go on, and jq can read all of it", async (t) => {
   const folder = await folderFor(t);
-  const store = await openFor(t, folder, { limits: { logBytes: 20_000 } });
+  const store = await openFor(t, folder, { limits: { minLogBytes: 20_000 } });
   const expected = new Map<number, unknown>();
   for (let round = 0; round < 40; round++) {
     await Promise.all(Array.from({ length: 25 }, (_, index) => {
@@ -179,7 +179,7 @@ test("records of a table that is no longer declared are kept", async (t) => {
 
 test("too much that waits is refused before anything is applied, one large transaction is not", async (t) => {
   const store = await openFor(t, await folderFor(t), {
-    limits: { queueBytes: 1000, batchBytes: 500 },
+    limits: { maxQueueBytes: 1000, maxBatchBytes: 500 },
   });
   const large = "x".repeat(5000);
   const done = store.commit([["put", "zoos", { id: 1, large }]], 0);
@@ -241,7 +241,7 @@ test("a folder with a very long path can be locked", async (t) => {
 
 test("a check of a store that is being written finds no fault, generation after generation", async (t) => {
   const folder = await folderFor(t);
-  const limits = { logBytes: 30_000 };
+  const limits = { minLogBytes: 30_000 };
   const store = await openFor(t, folder, { limits });
   let id = 0;
   let done = false;

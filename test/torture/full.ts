@@ -8,10 +8,10 @@ import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { tables } from "./scene.ts";
 
 const limits = {
-  logBytes: 200_000,
+  minLogBytes: 200_000,
   reserveBytes: 400_000,
-  batchBytes: 50_000,
-  retry: 20,
+  maxBatchBytes: 50_000,
+  retryMs: 20,
 };
 const text = "x".repeat(2000);
 
@@ -45,7 +45,7 @@ export async function fullDisk(base: string): Promise<string> {
     writeFileSync(ballast, Buffer.alloc(500_000));
     last = await fill(store, last);
     rmSync(ballast);
-    await until(() => !store.full);
+    await until(() => !store.isDiskFull);
     await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
     await store.close();
     store = await open();
@@ -60,7 +60,7 @@ export async function fullDisk(base: string): Promise<string> {
 /** Writes until the disk is full; returns the last id that was stored. */
 async function fill(store: Store, from: number): Promise<number> {
   let last = from;
-  while (!store.full) {
+  while (!store.isDiskFull) {
     try {
       await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
       last++;
@@ -81,7 +81,7 @@ async function thin(store: Store, last: number): Promise<number> {
     // The one that finds the disk full is refused, the next is not.
     await remove().catch(remove);
   }
-  await until(() => !store.full);
+  await until(() => !store.isDiskFull);
   await store.commit([["put", "zoos", { id: last + 1, text }]], 0);
   return last + 1;
 }

@@ -66,12 +66,12 @@ export const tables: StoreOptions["tables"] = [
 
 /** So small that much happens in a short life. */
 export const limits: NonNullable<StoreOptions["limits"]> = {
-  logBytes: 6000,
-  batchBytes: 4000,
-  queueBytes: 40_000,
+  minLogBytes: 6000,
+  maxBatchBytes: 4000,
+  maxQueueBytes: 40_000,
   reserveBytes: 20_000,
-  markDelay: 1,
-  retry: 2,
+  markerDelayMs: 1,
+  retryMs: 2,
 };
 
 /** What is played, and all that is known of it when it fails. */

@@ -132,7 +132,7 @@ async function work(
   const changes = 20 + random.below(300);
   let left = changes;
   const client = async (key: number) => {
-    while (left-- > 0 && store.writable) {
+    while (left-- > 0 && store.isWritable) {
       const outcome = await write(store, history, key);
       report[outcome]++;
       if (outcome !== "acknowledged") await turnOf();
@@ -151,7 +151,7 @@ async function work(
   await Promise.all([written, reader(), reader()]);
   // What is in memory is right too, whatever the disk did.
   const before = copyHistory(history);
-  if (!store.writable || store.seq === store.durableSeq) judge(read, before);
+  if (!store.isWritable || store.seq === store.durableSeq) judge(read, before);
   report.rotations += store.generation - 1;
 }
 

@@ -52,7 +52,7 @@ export async function everyStep(
 }
 
 async function rotateThrice(scene: Scene): Promise<number> {
-  const large = { ...limits, logBytes: 1 << 20 };
+  const large = { ...limits, minLogBytes: 1 << 20 };
   const store = await openStore({ ...scene.options(), limits: large });
   try {
     for (let round = 0; round < 4; round++) {
@@ -94,7 +94,7 @@ export async function fullStarts(
   const scene = new Scene(options);
   await scene.begin();
   const { disk } = scene;
-  const large = { ...limits, logBytes: 1 << 20 };
+  const large = { ...limits, minLogBytes: 1 << 20 };
   const store = await openStore({ ...scene.options(), limits: large });
   const round = () =>
     Promise.all([1, 2, 3, 4].map((key) => write(store, scene.history, key)));
@@ -239,7 +239,7 @@ class Failing {
     const failedBefore = this.step;
     disk.fate = (step) => this.#decide(step);
     // No mark at a moment of its own: each time the steps must be the same.
-    const large = { ...limits, logBytes: 1 << 20, markDelay: 60_000 };
+    const large = { ...limits, minLogBytes: 1 << 20, markerDelayMs: 60_000 };
     const options = { ...this.#scene.options(), limits: large };
     try {
       return await openStore(options);
@@ -262,7 +262,7 @@ class Failing {
     const { history } = this.#scene;
     for (let round = 0; round <= rotations; round++) {
       const turn = round > 0 ? store.checkpoint().catch(() => {}) : undefined;
-      const keys = store.writable ? [1, 2, 3] : [];
+      const keys = store.isWritable ? [1, 2, 3] : [];
       await Promise.all([
         turn,
         ...keys.map((key) => write(store, history, key)),
@@ -285,9 +285,9 @@ class Failing {
   }
 
   async #writeAgain(store: Store): Promise<void> {
-    if (this.#mayStop() && !store.writable) return;
-    if (!store.writable) throw new Error("the store is read-only");
-    for (let waited = 0; store.full; waited++) {
+    if (this.#mayStop() && !store.isWritable) return;
+    if (!store.isWritable) throw new Error("the store is read-only");
+    for (let waited = 0; store.isDiskFull; waited++) {
       if (waited > 5000) throw new Error("the disk stays full");
       await new Promise((resolve) => setTimeout(resolve, 1));
     }

@@ -29,16 +29,16 @@ const store = await openStore({
   tables,
   files: defects[defect]?.files?.(realFiles) ?? realFiles,
   limits: {
-    logBytes: 100_000,
+    minLogBytes: 100_000,
     reserveBytes: 100_000,
-    markDelay: 50,
-    retry: 50,
+    markerDelayMs: 50,
+    retryMs: 50,
   },
 });
 process.stdout.write("open\n");
 const end = Date.now() + Number(seconds) * 1000;
 const client = async (key: number) => {
-  while (store.writable && Date.now() < end) {
+  while (store.isWritable && Date.now() < end) {
     const book = historyOf(history, key);
     tell(`s ${key} ${book.sent + 1}`);
     const outcome = await write(store, history, key);
@@ -47,7 +47,7 @@ const client = async (key: number) => {
   }
 };
 const reader = async (key: number) => {
-  while (store.writable && Date.now() < end) {
+  while (store.isWritable && Date.now() < end) {
     await look(store, history, key);
     tell(`v ${key} ${historyOf(history, key).seen}`);
     await new Promise((go) => setTimeout(go, 1));

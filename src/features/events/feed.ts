@@ -99,7 +99,7 @@ export class ChangeFeed {
     this.#head = store.position;
     this.#failed = failed;
     store.watch({
-      advanced: () => this.#advance(),
+      onAdvance: () => this.#advance(),
       close: () => this.#close(),
     });
   }
@@ -229,7 +229,11 @@ export class ChangeFeed {
       const end = this.#endOf(generation);
       await this.#withLog(generation, async (file) => {
         for await (
-          const lines of readLines(file, { start: offset, end, part })
+          const lines of readLines(file, {
+            start: offset,
+            end,
+            chunkBytes: part,
+          })
         ) {
           lines.forEach(take);
           if (first !== undefined) return;
@@ -294,7 +298,9 @@ export class ChangeFeed {
       if (line === undefined || seqOf(line) > after) high = middle;
       else low = line.byte;
     }
-    for await (const lines of readLines(file, { start: low, end, part })) {
+    for await (
+      const lines of readLines(file, { start: low, end, chunkBytes: part })
+    ) {
       const next = lines.find((line) => seqOf(line) > after);
       if (next === undefined) continue;
       return { generation, seed: crc32(salt), offset: next.byte, seq: after };
@@ -324,7 +330,7 @@ async function nextLines(
   end: number,
 ): Promise<Line[]> {
   const found: Line[] = [];
-  for await (const lines of readLines(file, { start, end, part: 4096 })) {
+  for await (const lines of readLines(file, { start, end, chunkBytes: 4096 })) {
     found.push(...lines.slice(0, 2));
     if (found.length > 1) break;
   }

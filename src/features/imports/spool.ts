@@ -17,7 +17,7 @@ import { dirname, join } from "node:path";
 import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import {
   type FileSystem,
-  isFull,
+  isNoSpaceError,
   type OpenFile,
   readLines,
   writeAll,
@@ -99,11 +99,11 @@ export class Spools {
     try {
       let byte = from;
       // Small parts: one may be nothing but newlines, each an object for a while.
-      const range = { start: from, longest, part: 1 << 16 };
+      const range = { start: from, maxLineBytes: longest, chunkBytes: 1 << 16 };
       for await (const lines of readLines(file, range)) {
-        for (const { bytes, byte: begin, ended } of lines) {
+        for (const { bytes, byte: begin, hasNewline } of lines) {
           const end = begin + bytes.length;
-          const next = ended ? end + 1 : end;
+          const next = hasNewline ? end + 1 : end;
           const whole = end - byte <= longest;
           yield { bytes: whole ? bytes : undefined, byte, next };
           byte = next;
@@ -198,7 +198,7 @@ async function orFull<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    if (!isFull(error)) throw error;
+    if (!isNoSpaceError(error)) throw error;
     const message = `Cannot take a body to disk: ${errorText(error)}`;
     throw new StoreError("disk-full", message, { cause: error });
   }

@@ -18,7 +18,7 @@ import type { FieldError } from "../../http/errors.ts";
 import {
   type Document,
   formatTime,
-  type Log,
+  type Logger,
   type Mutation,
   type Row,
   type Store,
@@ -105,7 +105,7 @@ export interface TaskOptions {
   readonly importable: ReadonlyMap<string, Records>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  readonly log: Log;
+  readonly log: Logger;
 }
 
 /** Makes tasks, shows them and works them off. */

@@ -88,8 +88,8 @@ export class Metrics {
       ],
       ["zoo_api_store_seq", "The last sequence in memory.", store.seq],
       ["zoo_api_store_durable_seq", "The last on the disk.", store.durableSeq],
-      ["zoo_api_store_full", "Whether the disk is full.", store.full],
-      ["zoo_api_store_writable", "Whether writes are taken.", store.writable],
+      ["zoo_api_store_full", "Whether the disk is full.", store.isDiskFull],
+      ["zoo_api_store_writable", "Whether writes are taken.", store.isWritable],
       [
         "zoo_api_store_sync_duration_seconds",
         "How long the disk took to make durable.",

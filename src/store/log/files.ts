@@ -128,7 +128,7 @@ export const realFiles: FileSystem = {
 };
 
 /** Whether an error says that there is no more space to write to. */
-export function isFull(error: unknown): boolean {
+export function isNoSpaceError(error: unknown): boolean {
   return ["ENOSPC", "EDQUOT", "EFBIG", "ESHORT"].includes(errorCode(error));
 }
 
@@ -162,7 +162,7 @@ export async function writeAll(
  * another name first, onto the disk, then the rename and the folder. What was
  * begun is removed when it fails.
  */
-export async function writeWhole(
+export async function writeAtomically(
   files: FileSystem,
   path: string,
   write: (file: OpenFile) => Promise<unknown>,
@@ -196,7 +196,7 @@ export async function copyBytes(
 }
 
 /** A small file whole; undefined when it is missing. */
-export async function readSmall(
+export async function readSmallFile(
   files: FileSystem,
   folder: string,
   name: string,
@@ -235,7 +235,7 @@ export interface Line {
   /** Counted from 1. */
   readonly line: number;
   /** Only the last line of a file may lack its newline. */
-  readonly ended: boolean;
+  readonly hasNewline: boolean;
 }
 
 /** Which lines of a file to read, and how. */
@@ -244,9 +244,9 @@ export interface LineRange {
   readonly start?: number;
   readonly end?: number;
   /** How many bytes to read at a time. */
-  readonly part?: number;
+  readonly chunkBytes?: number;
   /** Of a line longer than this, the beginning is dropped, never its end. */
-  readonly longest?: number;
+  readonly maxLineBytes?: number;
 }
 
 /** Reads a file by parts of whole lines, of 64 KB or a little more; while one is looked at, the next is read. */
@@ -254,8 +254,8 @@ export async function* readLines(
   file: OpenFile,
   range: LineRange = {},
 ): AsyncGenerator<Line[]> {
-  const { start = 0, part: least = 1 << 16 } = range;
-  const { end: limit = Infinity, longest = Infinity } = range;
+  const { start = 0, chunkBytes: least = 1 << 16 } = range;
+  const { end: limit = Infinity, maxLineBytes = Infinity } = range;
   const read = async (position: number, length: number) => {
     const size = Math.min(length, limit - position);
     const buffer = Buffer.allocUnsafe(size);
@@ -279,14 +279,24 @@ export async function* readLines(
     let begin = 0;
     for (let end; (end = part.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
       const bytes = part.subarray(begin, end);
-      lines.push({ bytes, byte: offset + begin, line: ++line, ended: true });
+      lines.push({
+        bytes,
+        byte: offset + begin,
+        line: ++line,
+        hasNewline: true,
+      });
     }
     rest = part.subarray(begin);
-    if (rest.length > longest) rest = rest.subarray(-1);
+    if (rest.length > maxLineBytes) rest = rest.subarray(-1);
     position += bytesRead;
     if (bytesRead === 0) {
       if (rest.length > 0) {
-        lines.push({ bytes: rest, byte: offset, line: ++line, ended: false });
+        lines.push({
+          bytes: rest,
+          byte: offset,
+          line: ++line,
+          hasNewline: false,
+        });
       }
       yield lines;
       return;

@@ -210,16 +210,16 @@ export async function scanLog(
     if (tx === undefined) scan.sealed = true;
     else apply(parsed, last);
     scan.seq = last;
-    scan.end = line.byte + line.bytes.length + (line.ended ? 1 : 0);
-    scan.unended = !line.ended;
+    scan.end = line.byte + line.bytes.length + (line.hasNewline ? 1 : 0);
+    scan.unended = !line.hasNewline;
     return undefined;
   };
   for await (const lines of readLines(file)) {
     for (const line of lines) {
-      scan.size = line.byte + line.bytes.length + (line.ended ? 1 : 0);
+      scan.size = line.byte + line.bytes.length + (line.hasNewline ? 1 : 0);
       if (line.line === 1) {
         // Written whole before the file got its name: it cannot be torn.
-        if (!line.ended || !checkLine(line.bytes)) {
+        if (!line.hasNewline || !checkLine(line.bytes)) {
           blame(line, "its header's checksum does not match");
           continue;
         }
@@ -235,7 +235,7 @@ export async function scanLog(
         const message = judge(line);
         if (message !== undefined) blame(line, message);
       } else {
-        const torn = !line.ended || holdsLostSector(line, scan.end);
+        const torn = !line.hasNewline || holdsLostSector(line, scan.end);
         blame(line, "its checksum does not match", torn);
       }
     }

@@ -36,7 +36,7 @@ export interface LockOptions {
   readonly files: FileSystem;
   readonly random: (bytes: number) => Uint8Array;
   /** How long another process may take to answer, in milliseconds. */
-  readonly patience: number;
+  readonly timeoutMs: number;
 }
 
 /** Holds a folder; rejects with `in-use` when another does. Returns the release. */
@@ -45,7 +45,7 @@ export async function acquireLock(
   options: LockOptions,
 ): Promise<() => Promise<void>> {
   const handle = await options.files.open(folder, "read");
-  const candidacy = new Candidacy(folder, handle.fd, options);
+  const candidacy = new FolderLock(folder, handle.fd, options);
   const release = async () => {
     await candidacy.withdraw();
     await handle.close();
@@ -59,7 +59,7 @@ export async function acquireLock(
 
 type State = "candidate" | "owner";
 
-class Candidacy {
+class FolderLock {
   readonly #folder: string;
   readonly #descriptor: number;
   readonly #options: LockOptions;
@@ -152,7 +152,7 @@ class Candidacy {
         socket.destroy();
         resolve(answer);
       };
-      const timer = setTimeout(decide, this.#options.patience, "owner");
+      const timer = setTimeout(decide, this.#options.timeoutMs, "owner");
       socket.setEncoding("latin1");
       socket.on("data", (part) => text += part);
       // Refused: its process is gone. Missing: it withdrew. Reset or ended

@@ -12,9 +12,9 @@ import { join } from "node:path";
 import {
   type FileSystem,
   type OpenFile,
-  readSmall,
+  readSmallFile,
   writeAll,
-  writeWhole,
+  writeAtomically,
 } from "./files.ts";
 import { checkLine, encodeLine } from "./format.ts";
 
@@ -41,7 +41,7 @@ export async function readMarker(
   folder: string,
 ): Promise<DurabilityMarker | undefined> {
   // It is never needed: one that cannot be read proves nothing.
-  const bytes = await readSmall(files, folder, fileName).catch(() => {}) ??
+  const bytes = await readSmallFile(files, folder, fileName).catch(() => {}) ??
     Buffer.alloc(0);
   const marks = [0, slotLength].flatMap((begin) => {
     const line = bytes.subarray(begin, begin + slotLength - 1);
@@ -60,7 +60,7 @@ export async function openMarker(
   const path = join(folder, fileName);
   if (!(await files.list(folder)).includes(fileName)) {
     const blank = Buffer.alloc(2 * slotLength, " ");
-    await writeWhole(files, path, (file) => writeAll(file, blank, 0));
+    await writeAtomically(files, path, (file) => writeAll(file, blank, 0));
   }
   return await files.open(path, "write");
 }

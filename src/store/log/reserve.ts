@@ -6,7 +6,12 @@
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { errorCode } from "../error.ts";
-import { type FileSystem, isFull, withFile, writeAll } from "./files.ts";
+import {
+  type FileSystem,
+  isNoSpaceError,
+  withFile,
+  writeAll,
+} from "./files.ts";
 
 /** A file that only takes space, and whether the disk is full. */
 export interface Reserve {
@@ -22,7 +27,7 @@ export interface Reserve {
 export async function keepReserve(
   files: FileSystem,
   folder: string,
-  limits: { readonly reserveBytes: number; readonly batchBytes: number },
+  limits: { readonly reserveBytes: number; readonly maxBatchBytes: number },
 ): Promise<Reserve> {
   const path = join(folder, "reserve");
   const size = () =>
@@ -45,7 +50,7 @@ export async function keepReserve(
       return true;
     } catch (error) {
       await files.remove(path);
-      if (isFull(error)) return false;
+      if (isNoSpaceError(error)) return false;
       throw error;
     } finally {
       await file.close();
@@ -73,6 +78,6 @@ export async function keepReserve(
         if (reserve.full) await files.remove(path);
       }),
   };
-  await reserve.fill(limits.batchBytes);
+  await reserve.fill(limits.maxBatchBytes);
   return reserve;
 }

@@ -14,7 +14,7 @@
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { type DurableCallback, errorText, StoreError } from "../error.ts";
-import { isFull, writeAll } from "./files.ts";
+import { isNoSpaceError, writeAll } from "./files.ts";
 import { Histogram } from "../histogram.ts";
 import { encodeEntries, encodeLine, type Entry } from "./format.ts";
 import type { OpenLog, PreparedLog } from "../recovery/folder.ts";
@@ -167,7 +167,7 @@ export function writeLog(
     try {
       await writeAll(log.file, bytes, log.offset);
     } catch (error) {
-      if (isFull(error)) await cutBack(error);
+      if (isNoSpaceError(error)) await cutBack(error);
       else fail(error);
       return false;
     }

@@ -16,7 +16,7 @@ import {
   type OpenFile,
   withFile,
   writeAll,
-  writeWhole,
+  writeAtomically,
 } from "../log/files.ts";
 import {
   encodeHeader,
@@ -76,7 +76,7 @@ export async function writeMeta(
 ): Promise<void> {
   const meta = Buffer.from(`${JSON.stringify({ format, store })}\n`);
   const path = join(place.folder, names.meta);
-  await writeWhole(place.files, path, (file) => writeAll(file, meta, 0));
+  await writeAtomically(place.files, path, (file) => writeAll(file, meta, 0));
 }
 
 /** Makes a new store. */
@@ -132,7 +132,7 @@ export async function saveSnapshot(
   const path = join(folder, names.snapshot(state.generation));
   const more = { at: formatTime(now()), salt: randomName(place) };
   let length = 0;
-  await writeWhole(files, path, async (file) => {
+  await writeAtomically(files, path, async (file) => {
     length = await writeSnapshot(file, { ...state, ...more });
   });
   return length;
@@ -182,10 +182,10 @@ export async function reopenLog(
     const rest = { start: log.end, end: log.size };
     if (survey.torn !== undefined) {
       const kept = `${path}.torn-${now()}`;
-      await writeWhole(files, kept, (to) => copyBytes(from, to, rest));
+      await writeAtomically(files, kept, (to) => copyBytes(from, to, rest));
     }
     if (isClean(survey)) return;
-    await writeWhole(files, path, async (to) => {
+    await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
       if (log.unended) await writeAll(to, Buffer.from("\n"), log.end);
     });

@@ -23,7 +23,7 @@ import {
   type FileSystem,
   type OpenFile,
   ReadError,
-  readSmall,
+  readSmallFile,
   withFile,
 } from "../log/files.ts";
 import {
@@ -149,7 +149,7 @@ export async function scanFolder(
     survey.mark?.store === survey.store ? survey.mark.seq : 0;
 
   const readMeta = async () => {
-    const bytes = await readSmall(files, folder, names.meta)
+    const bytes = await readSmallFile(files, folder, names.meta)
       .catch((error) => unreadable(names.meta, error));
     if (bytes === undefined) {
       const marked = survey.mark !== undefined && survey.mark.seq > 0;
