@@ -11,7 +11,7 @@
  *    beginning of a text, which an order by that property has side by side; or
  *    all.
  *
- * The first two answer at once, once the order is there; see orders.ts. Until
+ * The first two answer at once, once the order is there; see index-cache.ts. Until
  * then, where an index leaves few records, these are looked through: a small
  * zoo waits for no order of all animals.
  */
@@ -252,7 +252,7 @@ function narrowing({ filters }: Query): QueryPlan | undefined {
   const { property, operator, values: [value = null] } = first;
   if (operator === "starts") {
     const { name, default: otherwise } = property;
-    const by = { name, default: otherwise, folded: true };
+    const by: Column = { name, default: otherwise, caseFolded: true };
     // Behind all that goes on after it: no text holds half of a surrogate pair.
     const end = `${value}\udfff`;
     const bounds = [
