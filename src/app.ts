@@ -19,7 +19,7 @@ import type {
   Result,
   RunOnce,
   StoreResponse,
-} from "./api/records.ts";
+} from "./api/request-context.ts";
 import type { Feature, FeatureHooks } from "./api/feature.ts";
 import {
   buildRoutes,
@@ -213,7 +213,7 @@ export class Application {
       storeResponse?: StoreResponse,
     ): RequestContext => ({
       ids: found.ids,
-      scope: found.route.scope,
+      resolveScope: found.route.scope,
       caller,
       url,
       reauthenticate,

@@ -7,12 +7,8 @@ import {
   type Declaration,
   deriveCollections,
 } from "./api/declaration/declaration.ts";
-import {
-  Records,
-  type RecordsContext,
-  type RequestContext,
-  type Result,
-} from "./api/records.ts";
+import { Records, type RecordsContext } from "./api/records/records.ts";
+import type { RequestContext, Result } from "./api/request-context.ts";
 import { tablesOf } from "./api/routes.ts";
 import { collections } from "./collections.ts";
 import { UsageError } from "./config.ts";

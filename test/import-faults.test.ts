@@ -12,7 +12,7 @@ import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { deriveCollections } from "../src/api/declaration/declaration.ts";
-import { Records } from "../src/api/records.ts";
+import { Records } from "../src/api/records/records.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { Tasks, tasks } from "../src/features/imports/tasks.ts";
 import { collections as declarations } from "../src/collections.ts";

@@ -8,7 +8,8 @@ import type { IncomingRequest } from "../http/server.ts";
 import type { TableDeclaration } from "../store/store.ts";
 import type { Caller } from "./accounts/authentication.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
-import type { Records, RunOnce } from "./records.ts";
+import type { Records } from "./records/records.ts";
+import type { RunOnce } from "./request-context.ts";
 import type { Operation, Route, RouteOptions } from "./routes.ts";
 
 /** What a command is told of the settings. */

@@ -37,13 +37,13 @@ import {
   type Query,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import {
-  Records,
-  type RequestContext,
-  type ResolveScope,
-  type Result,
-  type RunOnce,
-} from "./records.ts";
+import { Records } from "./records/records.ts";
+import type {
+  RequestContext,
+  ResolveScope,
+  Result,
+  RunOnce,
+} from "./request-context.ts";
 import { ndjsonType, recordSchema } from "./representation.ts";
 import type { Scope } from "./query/planner.ts";
 import { userRules, users } from "./accounts/users.ts";

@@ -5,7 +5,7 @@
 
 import { ApiError } from "../http/errors.ts";
 import type { Store } from "../store/store.ts";
-import type { Records } from "./records.ts";
+import type { Records } from "./records/records.ts";
 
 /** A seed that cannot be loaded; the message names record and property. */
 export class SeedError extends Error {

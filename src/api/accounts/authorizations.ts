@@ -24,7 +24,8 @@ import {
   string,
   timestamp,
 } from "../declaration/properties.ts";
-import type { Records, RequestContext, Result } from "../records.ts";
+import type { Records } from "../records/records.ts";
+import type { RequestContext, Result } from "../request-context.ts";
 import { recordSchema } from "../representation.ts";
 import { type Body, validate } from "../declaration/validation.ts";
 
@@ -168,7 +169,7 @@ export class Authorizations {
       }),
     };
     // On a full disk too: who deletes must sign in first.
-    const options = { by: user.id, essential: true };
+    const options = { by: user.id, allowWhenFull: true };
     return this.#records.commit(call, operations, answer, options);
   }
 

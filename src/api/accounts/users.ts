@@ -14,7 +14,7 @@ import {
   string,
   unique,
 } from "../declaration/properties.ts";
-import type { RecordChange, RecordRules } from "../records.ts";
+import type { RecordChange, RecordRules } from "../records/records.ts";
 
 export const users = collection({
   name: "users",

@@ -12,7 +12,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { mayAccess, type Role } from "../../auth/access.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import { ChangeFeed, type Reset, type Transaction } from "./feed.ts";
-import type { Records, RequestContext, Result } from "../../api/records.ts";
+import type { Records } from "../../api/records/records.ts";
+import type { RequestContext, Result } from "../../api/request-context.ts";
 import {
   noParameters,
   type Operation as Method,

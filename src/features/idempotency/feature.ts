@@ -18,7 +18,7 @@ import {
   type Store,
   type TableDeclaration,
 } from "../../store/store.ts";
-import type { Result, StoreResponse } from "../../api/records.ts";
+import type { Result, StoreResponse } from "../../api/request-context.ts";
 import type { Feature } from "../../api/feature.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 

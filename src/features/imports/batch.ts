@@ -10,7 +10,7 @@ import { parseJsonObject } from "../../http/json.ts";
 import type { Mutation } from "../../store/store.ts";
 import type { SpoolLine } from "./spool.ts";
 import { type Json, recordId } from "../../api/declaration/properties.ts";
-import type { Records } from "../../api/records.ts";
+import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 
 /** How far an import has come: a part of its task. */

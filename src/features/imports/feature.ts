@@ -4,7 +4,7 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import type { RequestContext } from "../../api/records.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { ndjsonType } from "../../api/representation.ts";
 import {
   deleteOperation,

@@ -36,12 +36,12 @@ import {
   readOnly,
   string,
 } from "../../api/declaration/properties.ts";
+import type { Records } from "../../api/records/records.ts";
 import type {
-  Records,
   RequestContext,
   Result,
   RunOnce,
-} from "../../api/records.ts";
+} from "../../api/request-context.ts";
 import type { SpoolLine, Spools } from "./spool.ts";
 
 const count = readOnly(integer({ minimum: 0 }));

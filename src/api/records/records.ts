@@ -4,16 +4,15 @@
  * with the sequence that must be durable before it is sent.
  */
 
-import { mayAccess } from "../auth/access.ts";
-import { hashPassword } from "../auth/passwords.ts";
+import { mayAccess } from "../../auth/access.ts";
+import { hashPassword } from "../../auth/passwords.ts";
 import {
-  type ConditionalRequest,
   evaluatePreconditions,
   hasPrecondition,
   isConditional,
-} from "../http/conditional.ts";
-import { ApiError } from "../http/errors.ts";
-import type { Response } from "../http/server.ts";
+} from "../../http/conditional.ts";
+import { ApiError } from "../../http/errors.ts";
+import type { Response } from "../../http/server.ts";
 import {
   type CommitOptions,
   type Document,
@@ -22,70 +21,24 @@ import {
   type Row,
   type Store,
   type Table,
-} from "../store/store.ts";
-import type { Caller } from "./accounts/authentication.ts";
+} from "../../store/store.ts";
+import {
+  isSafe,
+  type RequestContext,
+  type ResolveScope,
+  type Result,
+} from "../request-context.ts";
 import {
   type Collection,
   type NamedProperty,
   type Reference,
   toIndexKey,
-} from "./declaration/declaration.ts";
-import type { Json } from "./declaration/properties.ts";
-import { pageHeaders, type Query, withoutLimit } from "./query/parameters.ts";
-import { ndjsonType, Representation } from "./representation.ts";
-import { type Page, QueryPlanner, type Scope } from "./query/planner.ts";
-import { type Body, validate } from "./declaration/validation.ts";
-
-/** An answer with the log sequence of what it shows: it may be sent when that is durable. */
-export interface Result extends Response {
-  readonly seq: number;
-}
-
-/** What makes an answer part of the transaction that it tells of. */
-export type StoreResponse = (answer: Response) => readonly Mutation[];
-
-/** Carries a request out at most once for its key, if it has one. */
-export type RunOnce = (
-  body: Uint8Array,
-  carryOut: (remember?: StoreResponse) => Result | Promise<Result>,
-) => Result | Promise<Result>;
-
-/** What an operation is asked for. */
-export interface RequestContext {
-  /** The ids in the path. */
-  readonly ids: readonly number[];
-  readonly caller: Caller | undefined;
-  /** The address as it was asked, without the query. */
-  readonly url: string;
-  readonly method: string;
-  /** Whether a collection is asked for as lines: all of it, unless a page is named. */
-  readonly asNdjson: boolean;
-  /** Which records the address stands for; undefined: all of the collection. */
-  readonly scope?: ResolveScope | undefined;
-  /** Its preconditions are looked at when the record is at hand. */
-  readonly headers: ConditionalRequest["headers"] & {
-    readonly "last-event-id"?: string | undefined;
-  };
-  /** Set where its answer is to be kept with what it does. */
-  readonly storeResponse?: StoreResponse | undefined;
-  /** Who is asking by now; throws an ApiError who may not any more. For after a wait. */
-  readonly reauthenticate: () => Caller | undefined;
-  /** Throws where nobody waits for the answer any more. */
-  readonly throwIfAborted: () => void;
-  /** Aborted as soon as nobody waits for the answer any more. */
-  readonly abortSignal: () => AbortSignal;
-  /**
-   * Takes one of the places for exports, until the answer is sent or nobody
-   * waits for it any more; throws a StoreError where there is none.
-   */
-  readonly acquireExportSlot: () => void;
-}
-
-/** Finds the scope of an address; throws an ApiError where what the path leads through is not there. */
-export type ResolveScope = (
-  call: RequestContext,
-  reading: boolean,
-) => Scope | undefined;
+} from "../declaration/declaration.ts";
+import type { Json } from "../declaration/properties.ts";
+import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
+import { ndjsonType, Representation } from "../representation.ts";
+import { type Page, QueryPlanner, type Scope } from "../query/planner.ts";
+import { type Body, validate } from "../declaration/validation.ts";
 
 /** The difference that a request makes to one record, before it is made. */
 export interface RecordChange {
@@ -153,9 +106,9 @@ export class Records {
   within({ target, property }: Reference): ResolveScope {
     const { store, prefix } = this.#context;
     const table = store.table(target.name);
-    return ({ ids: [id = 0] }, reading) => {
+    return ({ ids: [id = 0], method }) => {
       const { seq } = table.get(id) ??
-        missing(table, { id, of: target, reading });
+        missing(table, { id, of: target, method });
       return {
         property,
         value: id,
@@ -172,7 +125,7 @@ export class Records {
    * @throws {ApiError} 40401 or 41000 where the record in the path is not there
    */
   list(call: RequestContext, query: Query): Result | Promise<Result> {
-    const scopeOf = () => call.scope?.(call, true);
+    const scopeOf = () => call.resolveScope?.(call);
     const scope = scopeOf();
     const { fields } = query;
     const { url, reauthenticate, throwIfAborted } = call;
@@ -230,8 +183,8 @@ export class Records {
    * @throws {ApiError} 40401, 41000
    */
   read(call: RequestContext, fields: readonly string[] | undefined): Result {
-    const scope = call.scope?.(call, true);
-    const row = this.#find(call, scope, true);
+    const scope = call.resolveScope?.(call);
+    const row = this.#find(call, scope);
     const headers = this.representation.validators(row);
     if (this.#isKnown(call, () => headers)) {
       return notModified(headers, row.seq);
@@ -267,7 +220,7 @@ export class Records {
    */
   prepareCreate(
     call: RequestContext,
-    scope = call.scope?.(call, false),
+    scope = call.resolveScope?.(call),
   ): Readonly<Record<string, Json>> {
     this.#isKnown(call, () => this.#etag());
     return givenBy(scope);
@@ -317,7 +270,7 @@ export class Records {
     },
   ): Result | Promise<Result> {
     return this.#write(call, body, (scope, secrets) => {
-      const row = this.#find(call, scope, false);
+      const row = this.#find(call, scope);
       this.#guard(call, row);
       const previous = row.document;
       const values = {
@@ -366,7 +319,7 @@ export class Records {
    */
   delete(call: RequestContext, cascade: boolean): Result {
     const { collections } = this.#context;
-    const row = this.#find(call, call.scope?.(call, false), false);
+    const row = this.#find(call, call.resolveScope?.(call));
     this.#guard(call, row);
     const { document } = row;
     if (!cascade) this.#refuseReferences(document.id);
@@ -448,12 +401,12 @@ export class Records {
       secrets: Readonly<Record<string, string>>,
     ) => PlannedWrite,
   ): Result | Promise<Result> {
-    const planned = plan(call.scope?.(call, false), {});
+    const planned = plan(call.resolveScope?.(call), {});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
     if (sent.length === 0) return this.#put(call, planned);
     return hashAll(sent, body, call.abortSignal()).then((hashes) => {
       call.reauthenticate();
-      return this.#put(call, plan(call.scope?.(call, false), hashes));
+      return this.#put(call, plan(call.resolveScope?.(call), hashes));
     });
   }
 
@@ -557,7 +510,7 @@ export class Records {
   }
 
   /** The record that the path names last, or that alone is in the scope. */
-  #find(call: RequestContext, scope: Scope | undefined, reading: boolean): Row {
+  #find(call: RequestContext, scope: Scope | undefined): Row {
     const of = this.collection;
     const { property, value, where, name = "" } = scope ?? {};
     const id = call.ids.at(-1) ?? value ?? 0;
@@ -566,7 +519,7 @@ export class Records {
       throw new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
     }
     if (row && where?.(row.document) !== false) return row;
-    return missing(this.table, { id, of, reading });
+    return missing(this.table, { id, of, method: call.method });
   }
 
   /** The time of a change: later than the one before it, whatever the clock says, as the ETag is made of it. */
@@ -648,13 +601,13 @@ async function hashAll(
 /** 410 where the record was there once, but only to who asks to see it; else 404. */
 function missing(
   table: Table,
-  { id, of, reading }: {
+  { id, of, method }: {
     readonly id: number;
     readonly of: Collection;
-    readonly reading: boolean;
+    readonly method: string;
   },
 ): never {
-  if (reading && id <= table.lastId) {
+  if (isSafe(method) && id <= table.lastId) {
     throw new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`);
   }
   throw new ApiError(40401, `There is no ${of.singular} ${id}.`);

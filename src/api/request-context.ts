@@ -1,0 +1,69 @@
+/**
+ * The types that the life of a request and the operations share: the request
+ * that an operation is given, and the result that it returns.
+ */
+
+import type { ConditionalRequest } from "../http/conditional.ts";
+import type { Response } from "../http/server.ts";
+import type { Mutation } from "../store/store.ts";
+import type { Caller } from "./accounts/authentication.ts";
+import type { Scope } from "./query/planner.ts";
+
+/** A response, and the log sequence number that must be durable before it is sent. */
+export interface Result extends Response {
+  readonly seq: number;
+}
+
+/** Returns the mutations that store a response in the transaction it describes. */
+export type StoreResponse = (response: Response) => readonly Mutation[];
+
+/** Executes a request at most once for its idempotency key, if it has one. */
+export type RunOnce = (
+  body: Uint8Array,
+  execute: (storeResponse?: StoreResponse) => Result | Promise<Result>,
+) => Result | Promise<Result>;
+
+/** A request, as the operations see it. */
+export interface RequestContext {
+  readonly method: string;
+  /** The URL as it was requested, without the query. */
+  readonly url: string;
+  /** The ids in the path. */
+  readonly ids: readonly number[];
+  readonly caller: Caller | undefined;
+  /** Whether a collection is requested as NDJSON: all of it, unless the query asks for a page. */
+  readonly asNdjson: boolean;
+  /** Undefined where the URL stands for all records of its collection. */
+  readonly resolveScope?: ResolveScope | undefined;
+  /** Preconditions are evaluated when the record has been found. */
+  readonly headers: ConditionalRequest["headers"] & {
+    readonly "last-event-id"?: string | undefined;
+  };
+  /** Set where the response must be stored with the changes it reports. */
+  readonly storeResponse?: StoreResponse | undefined;
+  /**
+   * Returns the caller as of now; throws an ApiError if access was lost. To be
+   * called after every wait, before anything is changed or shown.
+   */
+  readonly reauthenticate: () => Caller | undefined;
+  /** Throws if the client has disconnected. */
+  readonly throwIfAborted: () => void;
+  /** Returns a signal that is aborted when the client disconnects. */
+  readonly abortSignal: () => AbortSignal;
+  /**
+   * Takes an export slot until the response is sent or the client disconnects;
+   * throws a StoreError if none is free.
+   */
+  readonly acquireExportSlot: () => void;
+}
+
+/**
+ * Finds the records that a URL stands for: those of the zoo 7, for
+ * `/zoos/7/animals`. Throws an ApiError if that zoo does not exist.
+ */
+export type ResolveScope = (request: RequestContext) => Scope | undefined;
+
+/** Returns whether a method only reads (RFC 9110 section 9.2.1). */
+export function isSafe(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "QUERY";
+}
