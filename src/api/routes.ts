@@ -30,7 +30,7 @@ import {
 } from "./declaration/declaration.ts";
 import type { JsonSchema } from "./declaration/properties.ts";
 import {
-  badValue,
+  invalidValue,
   type Parameters,
   parseFields,
   parseQuery,
@@ -375,7 +375,7 @@ function parseCascade(parameters: Parameters): boolean {
   rejectUnknownParameters(parameters, ["cascade"]);
   const value = parameters.get("cascade") ?? "false";
   if (value !== "true" && value !== "false") {
-    throw badValue("cascade", value, "true or false");
+    throw invalidValue("cascade", value, "true or false");
   }
   return value === "true";
 }

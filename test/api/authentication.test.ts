@@ -37,8 +37,8 @@ test("a signature is checked once, all else at each request, and few tokens are 
     assert.deepEqual(caller, {
       id: 1,
       role: "keeper",
-      authorization: 1,
-      expires: 2000,
+      authorizationId: 1,
+      expiresAt: 2000,
     });
   }
   assert.equal(checks, 1);
@@ -60,14 +60,14 @@ test("a signature is checked once, all else at each request, and few tokens are 
   assert.throws(() => authentication.authenticate(token), refused(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);
-  const confirm = (expires: number) =>
+  const reauthenticate = (expiresAt: number) =>
     authentication.reauthenticate({
       id: 1,
       role: "admin",
-      authorization: 2,
-      expires,
+      authorizationId: 2,
+      expiresAt,
     });
-  assert.throws(() => confirm(3999), refused(40103));
-  assert.equal(confirm(4000)?.expires, 4000);
+  assert.throws(() => reauthenticate(3999), refused(40103));
+  assert.equal(reauthenticate(4000)?.expiresAt, 4000);
   assert.throws(() => authentication.authenticate(late), refused(40103));
 });

@@ -22,9 +22,9 @@ export interface Caller {
   readonly id: number;
   readonly role: Role;
   /** The id of the authorization that the token names. */
-  readonly authorization: number;
+  readonly authorizationId: number;
   /** When the token expires, in seconds since 1970. */
-  readonly expires: number;
+  readonly expiresAt: number;
 }
 
 /** How many verified tokens are kept, and how long their fields may be, in characters. */
@@ -133,12 +133,12 @@ export class Authentication {
    */
   reauthenticate(caller: Caller | undefined): Caller | undefined {
     if (caller === undefined) return undefined;
-    const { id, authorization, expires } = caller;
-    if (this.#now() / 1000 >= expires) throw invalidToken(40103);
-    return this.#look(id, authorization, expires);
+    const { id, authorizationId, expiresAt } = caller;
+    if (this.#now() / 1000 >= expiresAt) throw invalidToken(40103);
+    return this.#look(id, authorizationId, expiresAt);
   }
 
-  #look(sub: number, jti: number, expires: number): Caller {
+  #look(sub: number, jti: number, expiresAt: number): Caller {
     const known = this.#authorizations.get(jti);
     if (known === undefined) {
       throw jti <= this.#authorizations.lastId
@@ -153,7 +153,7 @@ export class Authentication {
         "The token is not valid: sub: it does not own the jti.",
       );
     }
-    return { id: sub, role, authorization: jti, expires };
+    return { id: sub, role, authorizationId: jti, expiresAt };
   }
 }
 

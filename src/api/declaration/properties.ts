@@ -29,9 +29,9 @@ export interface Property<T extends Json = Json> {
     | "id"
     | "boolean"
     | "date"
-    | "time"
+    | "timestamp"
     | "enum"
-    | "list"
+    | "array"
     | "secret";
   /** What is allowed, in words that follow "must be". */
   readonly expected: string;
@@ -390,7 +390,7 @@ function isDate(text: string): boolean {
 /** A moment (RFC 3339 section 5.6, date-time); kept as UTC with milliseconds, so that text order is time order. */
 export function timestamp(): Property<string> {
   return property({
-    kind: "time",
+    kind: "timestamp",
     expected: "a moment such as 2026-01-31T12:00:00Z",
     schema: { type: "string", format: "date-time" },
     check: (value) =>
@@ -468,7 +468,7 @@ export function secret(options: StringOptions): Property<string> {
 /** What the server lists; nobody sends it or asks for it by its value. */
 export function array(): Property<readonly Json[]> {
   return property<readonly Json[]>({
-    kind: "list",
+    kind: "array",
     expected: "left out",
     schema: { type: "array" },
     check: (value) => Array.isArray(value) ? undefined : wrongType(value),

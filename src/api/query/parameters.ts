@@ -75,7 +75,7 @@ function unknownParameter(name: string, allowed: string): ApiError {
 }
 
 /** A 40004 that names parameter, value and what is allowed. */
-export function badValue(
+export function invalidValue(
   name: string,
   value: string,
   allowed: string,
@@ -153,14 +153,14 @@ export function parseQuery(
         const property = visibleProperties.get(value);
         if (property === undefined) {
           const allowed = `one of ${[...visibleProperties.keys()].join(", ")}`;
-          throw badValue(name, value, allowed);
+          throw invalidValue(name, value, allowed);
         }
         query.sortby = property;
         break;
       }
       case "order":
         if (value !== "asc" && value !== "desc") {
-          throw badValue(name, value, "asc or desc");
+          throw invalidValue(name, value, "asc or desc");
         }
         query.descending = value === "desc";
         break;
@@ -188,19 +188,21 @@ function parsePage(
   const limit = parameters.get(limitName) ?? "20";
   const size = parseId(limit);
   if (size === undefined || size > 100) {
-    throw badValue(limitName, limit, "a number from 1 to 100");
+    throw invalidValue(limitName, limit, "a number from 1 to 100");
   }
   if (!byPage) {
     const text = parameters.get("offset") ?? "0";
     const offset = text === "0" ? 0 : parseId(text);
     if (offset === undefined) {
-      throw badValue("offset", text, "a number from 0 up");
+      throw invalidValue("offset", text, "a number from 0 up");
     }
     return { offset, limit: size };
   }
   const text = parameters.get("page") ?? "1";
   const page = parseId(text);
-  if (page === undefined) throw badValue("page", text, "a number from 1 up");
+  if (page === undefined) {
+    throw invalidValue("page", text, "a number from 1 up");
+  }
   return { offset: (page - 1) * size, limit: size };
 }
 
@@ -225,7 +227,7 @@ export function parseFields(collection: Collection, value: string): string[] {
   const fields = value.split(",");
   const unknown = fields.find((field) => !known.includes(field));
   if (unknown !== undefined) {
-    throw badValue("fields", value, `a comma list of ${known.join(", ")}`);
+    throw invalidValue("fields", value, `a comma list of ${known.join(", ")}`);
   }
   // In the record's own order, whatever the caller's.
   return known.filter((name) => name === "id" || fields.includes(name));
@@ -238,7 +240,7 @@ export function operatorsOf({ kind }: NamedProperty): readonly Operator[] {
       return operators;
     case "boolean":
     case "enum":
-    case "list":
+    case "array":
       return ["ne", "in"];
     default:
       return ["ne", "lt", "lte", "gt", "gte", "in"];
@@ -291,10 +293,16 @@ function parseOperand(
     if (operator === "eq" || operator === "ne" || operator === "in") {
       return null;
     }
-    throw badValue(parameter, value, "a value: null is neither less nor more");
+    throw invalidValue(
+      parameter,
+      value,
+      "a value: null is neither less nor more",
+    );
   }
   const parsed = property.parse(value);
-  if (parsed === undefined) throw badValue(parameter, value, property.expected);
+  if (parsed === undefined) {
+    throw invalidValue(parameter, value, property.expected);
+  }
   return textual ? caseFold(String(parsed)) : parsed;
 }
 

@@ -190,7 +190,7 @@ function operandSchema({ kind, schema }: NamedProperty): JsonSchema {
   const [type = "string"] = [schema["type"]].flat();
   const { format = null, enum: values } = schema;
   if (Array.isArray(values)) return words(values.filter((each) => each));
-  return kind === "date" || kind === "time" ? { type, format } : { type };
+  return kind === "date" || kind === "timestamp" ? { type, format } : { type };
 }
 
 function words(values: readonly Json[]): JsonSchema {
