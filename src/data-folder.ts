@@ -35,6 +35,7 @@ export const operator: RequestContext = {
   asNdjson: false,
   headers: {},
   reauthenticate: () => undefined,
+  afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},
   abortSignal: () => new AbortController().signal,
   acquireExportSlot: () => {},

@@ -204,6 +204,10 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     asNdjson: false,
     headers: {},
     reauthenticate: () => undefined,
+    afterWaiting: async <T, R>(
+      promise: Promise<T>,
+      resume: (value: T) => R | Promise<R>,
+    ) => await resume(await promise),
     throwIfAborted: () => {},
     abortSignal: () => new AbortController().signal,
     acquireExportSlot: () => {},

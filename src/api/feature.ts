@@ -6,27 +6,27 @@
 
 import type { IncomingRequest } from "../http/server.ts";
 import type { TableDeclaration } from "../store/store.ts";
-import type { Caller } from "./accounts/authentication.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
+import type { Operation, Route } from "./operations.ts";
 import type { Records } from "./records/records.ts";
-import type { RunOnce } from "./request-context.ts";
-import type { Operation, Route, RouteOptions } from "./routes.ts";
+import type { RequestContext, RunOnce } from "./request-context.ts";
+import type { RouteOptions } from "./routes.ts";
 
-/** What a command is told of the settings. */
+/** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
 }
 
-/** What a feature is given to build on. */
+/** The parts of the API that a feature builds on. */
 export interface Api extends RouteOptions {
   readonly collections: ReadonlyMap<string, Collection>;
   /** The records of a collection, with its rules. */
   readonly records: (name: string) => Records;
-  /** Those that anybody can be told of. */
+  /** The records of all collections that clients can read. */
   readonly served: readonly Records[];
-  /** All addresses, those too that are added later. */
+  /** All URLs by pattern, including those that are added later. */
   readonly routes: ReadonlyMap<string, Route>;
-  /** Adds an address; under a name, to the root document too. */
+  /** Adds a URL; with a name, also to the root document. */
   readonly add: (path: string, route: Route, name?: string) => void;
 }
 
@@ -45,37 +45,36 @@ export interface Feature {
   open(api: Api): FeatureHooks | undefined | void;
 }
 
-/** What a feature does besides adding URLs. */
+/** The places at which the core calls a feature. */
 export interface FeatureHooks {
-  /** What a POST that makes records becomes. */
+  /** Replaces or extends the POST that creates records. */
   readonly extendCreate?: (
     post: Operation,
     into: Records,
   ) => Operation | undefined;
-  /** How a POST that may be a repeated one is carried out. */
+  /** Returns what runs a POST at most once, if it can be a repetition. */
   readonly runOnce?: (
     request: IncomingRequest,
-    sent: {
-      readonly caller: Caller | undefined;
+    about: {
       readonly path: string;
+      /** Whether the body can hold a password. */
       readonly secret: boolean;
-      readonly reauthenticate: () => unknown;
-      readonly abortSignal: () => AbortSignal;
+      readonly context: RequestContext;
     },
   ) => RunOnce | undefined;
   /** Called for each response when it is sent. */
   readonly onResponse?: (response: SentResponse) => void;
-  /** Before the first request, and behind the last. */
+  /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;
   readonly stop?: () => Promise<void>;
 }
 
-/** An answer that is about to be sent. */
+/** A response that was just sent. */
 export interface SentResponse {
-  /** Undefined where the address is unknown. */
+  /** Undefined if the URL is unknown. */
   readonly route: Route | undefined;
   readonly method: string;
   readonly status: number;
-  /** When its request began, on the clock of `performance`. */
+  /** When its request began: a `performance.now()` value. */
   readonly start: number;
 }

@@ -30,7 +30,8 @@ export interface RequestContext {
   readonly url: string;
   /** The ids in the path. */
   readonly ids: readonly number[];
-  readonly caller: Caller | undefined;
+  /** The signed-in user, with the role that it has now. */
+  caller: Caller | undefined;
   /** Whether a collection is requested as NDJSON: all of it, unless the query asks for a page. */
   readonly asNdjson: boolean;
   /** Undefined where the URL stands for all records of its collection. */
@@ -40,12 +41,17 @@ export interface RequestContext {
     readonly "last-event-id"?: string | undefined;
   };
   /** Set where the response must be stored with the changes it reports. */
-  readonly storeResponse?: StoreResponse | undefined;
-  /**
-   * Returns the caller as of now; throws an ApiError if access was lost. To be
-   * called after every wait, before anything is changed or shown.
-   */
+  storeResponse?: StoreResponse | undefined;
+  /** Returns the caller as of now; throws an ApiError if access was lost. */
   readonly reauthenticate: () => Caller | undefined;
+  /**
+   * Waits for a promise, and resumes if the caller still has access: every wait
+   * of an operation goes through this, before anything is changed or shown.
+   */
+  readonly afterWaiting: <T, R>(
+    promise: Promise<T>,
+    resume: (value: T) => R | Promise<R>,
+  ) => Promise<R>;
   /** Throws if the client has disconnected. */
   readonly throwIfAborted: () => void;
   /** Returns a signal that is aborted when the client disconnects. */

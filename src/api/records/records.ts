@@ -128,7 +128,7 @@ export class Records {
     const scopeOf = () => call.resolveScope?.(call);
     const scope = scopeOf();
     const { fields } = query;
-    const { url, reauthenticate, throwIfAborted } = call;
+    const { url, throwIfAborted } = call;
     // What expires has a state that no sequence tells.
     const validators = () =>
       scope?.where === undefined ? this.#etag(call.asNdjson) : [];
@@ -136,12 +136,10 @@ export class Records {
     if (this.#isKnown(call, validators)) {
       return notModified(validators(), seqOf());
     }
-    let waited = false;
     const wanted = call.asNdjson ? withoutLimit(query) : query;
     const counted = call.method === "HEAD"; // which needs the number alone
     if (call.asNdjson && !counted) call.acquireExportSlot();
     const use = ({ rows, total }: Page): Result => {
-      if (waited) reauthenticate();
       if (call.asNdjson) {
         const headers = wanted === query
           ? pageHeaders(query, total, url)
@@ -173,8 +171,9 @@ export class Records {
       counted && call.asNdjson ? { ...wanted, limit: 0 } : wanted,
       { scope, use, check: throwIfAborted },
     );
-    waited = true;
-    return result;
+    return result instanceof Promise
+      ? call.afterWaiting(result, (result) => result)
+      : result;
   }
 
   /**
@@ -404,10 +403,11 @@ export class Records {
     const planned = plan(call.resolveScope?.(call), {});
     const sent = this.#secrets.filter((secret) => Object.hasOwn(body, secret));
     if (sent.length === 0) return this.#put(call, planned);
-    return hashAll(sent, body, call.abortSignal()).then((hashes) => {
-      call.reauthenticate();
-      return this.#put(call, plan(call.resolveScope?.(call), hashes));
-    });
+    const hashing = hashAll(sent, body, call.abortSignal());
+    return call.afterWaiting(
+      hashing,
+      (hashes) => this.#put(call, plan(call.resolveScope?.(call), hashes)),
+    );
   }
 
   #put(

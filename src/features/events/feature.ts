@@ -19,7 +19,7 @@ import {
   type Operation as Method,
   type Route,
   route,
-} from "../../api/routes.ts";
+} from "../../api/operations.ts";
 import type { Feature } from "../../api/feature.ts";
 
 /** The time between two signs of life, in milliseconds. Who takes nothing for two of them is cut off. */

@@ -18,7 +18,11 @@ import {
   type Store,
   type TableDeclaration,
 } from "../../store/store.ts";
-import type { Result, StoreResponse } from "../../api/request-context.ts";
+import type {
+  RequestContext,
+  Result,
+  StoreResponse,
+} from "../../api/request-context.ts";
 import type { Feature } from "../../api/feature.ts";
 import { parseIdempotencyKey } from "./idempotency-key.ts";
 
@@ -47,10 +51,7 @@ export interface Repeatable {
   readonly body: Uint8Array;
   /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
   readonly secret: boolean;
-  /** Throws an ApiError where its sender may not any more. For after a wait. */
-  readonly reauthenticate: () => unknown;
-  /** Aborted as soon as its sender waits no more. */
-  readonly abortSignal: () => AbortSignal;
+  readonly context: RequestContext;
 }
 
 /** Remembers answers by their keys. */
@@ -75,25 +76,26 @@ export class Idempotency {
     request: Repeatable,
     carryOut: (remember: StoreResponse) => Result | Promise<Result>,
   ): Result | Promise<Result> {
-    const { key, by, body, secret, reauthenticate, abortSignal } = request;
+    const { key, by, body, secret, context } = request;
     const [...known] = this.#table.find("key", key);
     const kept = known.find(({ document }) => !this.#isPast(document));
     if (kept !== undefined) {
-      const same = isOf(String(kept.document["hash"]), body, abortSignal);
+      const same = isOf(String(kept.document["hash"]), body, context);
       if (!(same instanceof Promise)) return answerOf(kept, same);
-      return same.then((same) => {
-        reauthenticate();
+      return context.afterWaiting(same, (same) =>
         // Meanwhile a full disk may have taken it back.
-        return this.#table.get(kept.document.id) === kept
+        this.#table.get(kept.document.id) === kept
           ? answerOf(kept, same)
-          : this.once(request, carryOut);
-      });
+          : this.once(request, carryOut));
     }
     if (this.#running.has(key)) throw new ApiError(40902);
     const runWith = (hash: string) =>
       carryOut((answer) => this.#remember({ key, by, hash }, answer));
     const result = secret
-      ? hashPassword(textOf(body), abortSignal()).then(runWith)
+      ? context.afterWaiting(
+        hashPassword(textOf(body), context.abortSignal()),
+        runWith,
+      )
       : runWith(digest(body));
     if (!(result instanceof Promise)) return result;
     this.#running.add(key);
@@ -147,7 +149,7 @@ function textOf(body: Uint8Array): string {
 function isOf(
   hash: string,
   body: Uint8Array,
-  abortSignal: () => AbortSignal,
+  { abortSignal }: RequestContext,
 ): boolean | Promise<boolean> {
   return hash.startsWith("scrypt$")
     ? verifyPassword(textOf(body), hash, abortSignal())
@@ -171,24 +173,14 @@ export const feature: Feature = {
   open({ store, now }) {
     const kept = new Idempotency(store, now);
     return {
-      runOnce(
-        { headersDistinct },
-        { caller, path, secret, reauthenticate, abortSignal },
-      ) {
+      runOnce({ headersDistinct }, { path, secret, context }) {
         const key = parseIdempotencyKey(headersDistinct["idempotency-key"]);
         // Nobody's keys are anybody's: an answer is kept for one user only.
-        if (key === undefined || caller === undefined) return undefined;
-        const { id: by } = caller;
+        const by = context.caller?.id;
+        if (key === undefined || by === undefined) return undefined;
         const whole = `${by} ${path} ${key}`;
         return (body, carryOut) =>
-          kept.once({
-            key: whole,
-            by,
-            body,
-            secret,
-            reauthenticate,
-            abortSignal,
-          }, carryOut);
+          kept.once({ key: whole, by, body, secret, context }, carryOut);
       },
     };
   },

@@ -12,7 +12,7 @@ import {
   ownedByCaller,
   readOperation,
   resourceRoute,
-} from "../../api/routes.ts";
+} from "../../api/operations.ts";
 import { importCommand } from "./command.ts";
 import { Spools } from "./spool.ts";
 import { Tasks, tasks } from "./tasks.ts";
@@ -37,14 +37,15 @@ export const feature: Feature = {
       scope: (call: RequestContext) =>
         call.caller?.role === "admin" ? undefined : mine(call),
     };
-    const list = listOperations(view, "Your tasks, of an admin all");
+    const list = listOperations(view, {
+      summary: "Your tasks, of an admin all",
+    });
     add("tasks", resourceRoute(view, list), "tasks_url");
-    const GET = { ...readOperation(view), summary: "One of your tasks" };
-    const DELETE = {
-      ...deleteOperation(view),
+    const GET = readOperation(view, { summary: "One of your tasks" });
+    const DELETE = deleteOperation(view, {
       summary: "End a task: what is in stays in",
-      run: (call: RequestContext) => working.remove(call),
-    };
+      run: (call) => working.remove(call),
+    });
     add("tasks/:id", resourceRoute(view, { GET, DELETE }));
     return {
       start: () => working.start(),

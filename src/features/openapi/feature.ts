@@ -24,7 +24,7 @@ import {
   type OperationKind,
   type Route,
   textRoute,
-} from "../../api/routes.ts";
+} from "../../api/operations.ts";
 import type { Feature } from "../../api/feature.ts";
 import {
   fieldsParameter,

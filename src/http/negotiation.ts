@@ -1,0 +1,107 @@
+/**
+ * Content negotiation and preferences, as functions of header fields: the
+ * format of a response (RFC 9110 section 12), the media type of a body
+ * (section 8.3), and what a client would rather not be sent (RFC 7240).
+ */
+
+import { ApiError } from "./errors.ts";
+import {
+  negotiate,
+  parseMediaType,
+  parsePrefer,
+  type Preferences,
+} from "./headers.ts";
+import { hasContent, type IncomingRequest, type Response } from "./server.ts";
+
+/**
+ * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
+ * that accepts only RFC 9457's JSON means errors; its successes are plain JSON.
+ *
+ * @throws {ApiError} 40600
+ */
+export function chooseFormat(
+  accept: string | undefined,
+  produces: readonly string[] = ["application/json"],
+): string {
+  const errors = produces.includes("application/json")
+    ? ["application/problem+json"]
+    : [];
+  const format = negotiate(accept, [...produces, ...errors]);
+  if (format !== undefined) return format;
+  throw new ApiError(
+    40600,
+    `None of the accepted formats is available: this URL has ${
+      produces.join(" and ")
+    }.`,
+  );
+}
+
+/**
+ * Checks the media type and coding of a body, and returns its type; undefined
+ * if there is no body, which the parser of the body reports.
+ *
+ * @throws {ApiError} 41500 with the field that lists what is supported (RFC
+ * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a type
+ */
+export function checkContentType(
+  request: IncomingRequest,
+  consumes: readonly string[],
+): string | undefined {
+  const { headers, method } = request;
+  const coding = headers["content-encoding"]?.trim().toLowerCase();
+  if (coding !== undefined && coding !== "identity") {
+    throw new ApiError(
+      41500,
+      "The body must not have a Content-Encoding other than identity.",
+      { headers: ["Accept-Encoding", "identity"] },
+    );
+  }
+  const field = headers["content-type"];
+  if (field === undefined && method === "QUERY") { // RFC 10008 section 2
+    throw new ApiError(
+      40000,
+      `The request must have a Content-Type: ${consumes.join(" or ")}.`,
+    );
+  }
+  if (field !== undefined && consumes.includes(field)) return field;
+  if (field === undefined && !hasContent(request)) return undefined;
+  const type = parseMediaType(field ?? "");
+  const charset = type?.parameters.get("charset") ?? "utf-8";
+  if (type && consumes.includes(type.type) && charset === "utf-8") {
+    return type.type;
+  }
+  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
+  throw new ApiError(
+    41500,
+    `The Content-Type must be ${consumes.join(" or ")}, in UTF-8.`,
+    method === "PUT" || method === "QUERY" // Accept-Query is in every response
+      ? {}
+      : { headers: [name, consumes.join(", ")] },
+  );
+}
+
+/**
+ * Omits the record from a response if the client prefers that
+ * (`return=minimal`, RFC 7240 section 4.2). A response that may not be stored
+ * stays whole: its token is shown only once.
+ */
+export function applyPreferences(
+  prefer: string,
+  method: string,
+  response: Response,
+): Response {
+  const { return: preferred, handling }: Preferences = parsePrefer(prefer);
+  const { status, headers } = response;
+  const hasRecord = status === 201 && !headers.includes("no-store");
+  const applied = [
+    ...(hasRecord && preferred ? [`return=${preferred}`] : []),
+    ...(handling === "strict" ? ["handling=strict"] : []), // as always
+  ];
+  if (applied.length === 0) return response;
+  const fields = [...headers, "Preference-Applied", applied.join(", ")];
+  if (!hasRecord || preferred !== "minimal") {
+    return { ...response, headers: fields };
+  }
+  const minimal = method === "POST" ? 201 : 204;
+  return { status: minimal, headers: fields, body: undefined };
+}
