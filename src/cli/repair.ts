@@ -16,7 +16,7 @@ import {
   saveState,
   writeMeta,
 } from "../store/recovery/folder.ts";
-import { freeze } from "../store/log/snapshot.ts";
+import { freezeTables } from "../store/log/snapshot.ts";
 import {
   type FolderScan,
   generationOf,
@@ -68,7 +68,7 @@ export async function repairStore(
     const best = await salvage(folder, files);
     const generation = found.generation + 1;
     const store = best.store === "" ? randomName(place) : best.store;
-    const tables = freeze(best.tables);
+    const tables = freezeTables(best.tables);
     const state = { store, generation, seq: best.seq, tables };
     const old = (await files.list(folder)).filter((name) =>
       generationOf(name) !== undefined || name === "mark" ||
@@ -94,8 +94,8 @@ export async function repairStore(
     if (after.refusal !== undefined) throw after.refusal;
     const highest = Math.max(
       best.seq,
-      best.log?.highest ?? 0,
-      best.mark?.seq ?? 0,
+      best.log?.highestSeq ?? 0,
+      best.marker?.seq ?? 0,
     );
     return {
       repaired: true,

@@ -19,7 +19,7 @@ import {
   type StoreFolder,
 } from "./recovery/folder.ts";
 import type { Reserve } from "./log/reserve.ts";
-import { freeze } from "./log/snapshot.ts";
+import { freezeTables } from "./log/snapshot.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 import {
   rollBack,
@@ -104,7 +104,7 @@ export class Store {
     const { survey, limits, place, writing, log } = parts;
     this.#parts = parts;
     this.seq = survey.seq;
-    this.#base = survey.base;
+    this.#base = survey.baseGeneration;
     this.#baseBytes = survey.baseBytes;
     this.#recordBytes = survey.baseBytes + writing.offset;
     this.#recordCount = this.#size();
@@ -119,7 +119,7 @@ export class Store {
     });
     this.#mark = new MarkerWriter(parts.mark, {
       store: survey.store,
-      turn: survey.mark?.turn ?? 0,
+      turn: survey.marker?.turn ?? 0,
       delay: limits.markerDelayMs,
       position: () => {
         const { durableSeq, log: { generation, offset } } = this.#writer;
@@ -364,7 +364,7 @@ export class Store {
     }
     // From here to the promise of `rotate` nothing else can run.
     const seq = this.seq;
-    const tables = freeze(survey.tables);
+    const tables = freezeTables(survey.tables);
     const generation = this.generation + 1;
     const start = { store: survey.store, generation, seq };
     const next = prepareLog(place, start);

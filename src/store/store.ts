@@ -113,7 +113,7 @@ async function reopen(
     if (!isNoSpaceError(error)) throw error;
     // The newer snapshot's name must be on the disk before the older one goes.
     await place.files.syncFolder(place.folder);
-    await removeBefore(place, survey.base);
+    await removeBefore(place, survey.baseGeneration);
     reserve.full = true;
     await reserve.release();
     return await reopenLog(place, survey);

@@ -143,24 +143,24 @@ export class LogScan {
   size = 0;
   /** How many lines of records there were. */
   parts = 0;
-  sealed = false;
+  isSealed = false;
   /** The last good line lacks only its newline. */
-  unended = false;
+  lacksNewline = false;
   /** Every line that cannot be what was written there. */
   readonly faults: Fault[] = [];
   /** Whether a power cut during the last write explains all of them. */
-  torn = true;
+  isTorn = true;
   /** What lines behind the first bad one prove to have been durable. */
-  proven = 0;
+  provenSeq = 0;
   /** The highest sequence in any line. */
-  highest = 0;
+  highestSeq = 0;
 }
 
 /** Takes the good lines of a log, in order, with their sequence. */
-export type Apply = (line: Parsed, seq: number) => void;
+export type ApplyLine = (line: LogLine, seq: number) => void;
 
 /** A line behind the header: a transaction, some records, or the end. */
-export interface Parsed {
+export interface LogLine {
   readonly seq?: number;
   readonly dur?: number;
   readonly tx?: readonly Mutation[];
@@ -175,20 +175,20 @@ export interface Parsed {
 export async function scanLog(
   file: OpenFile,
   name: string,
-  apply: Apply,
+  apply: ApplyLine,
 ): Promise<LogScan> {
   const scan = new LogScan();
   const blame = ({ byte, line }: Line, message: string, torn = false) => {
     scan.faults.push({ file: name, byte, line, message });
-    scan.torn &&= torn;
+    scan.isTorn &&= torn;
   };
   const judge = (line: Line): string | undefined => {
-    const parsed = JSON.parse(line.bytes.toString()) as Parsed;
+    const parsed = JSON.parse(line.bytes.toString()) as LogLine;
     const { seq, seal, tx, rows, parts } = parsed;
     if (rows !== undefined) {
       // What a damaged snapshot has behind the damage can be saved.
-      if (!scan.sealed) apply(parsed, scan.seq);
-      const good = parts === ++scan.parts && !scan.sealed;
+      if (!scan.isSealed) apply(parsed, scan.seq);
+      const good = parts === ++scan.parts && !scan.isSealed;
       return good ? undefined : `it is not part ${scan.parts}`;
     }
     const last = seq ?? seal;
@@ -196,22 +196,22 @@ export async function scanLog(
       throw unknown(name, `line ${line.line} is of a kind`);
     }
     if (scan.parts !== (parts ?? 0)) return `it is not behind part ${parts}`;
-    const before = scan.highest;
-    scan.highest = Math.max(scan.highest, last);
+    const before = scan.highestSeq;
+    scan.highestSeq = Math.max(scan.highestSeq, last);
     const expected = tx === undefined ? scan.seq : scan.seq + 1;
-    const good = last === expected && !scan.sealed;
+    const good = last === expected && !scan.isSealed;
     if (scan.faults.length > 0 || !good) {
-      scan.proven = Math.max(scan.proven, seal ?? parsed.dur ?? 0);
-      if (scan.sealed) return "it follows the line that ends the log";
+      scan.provenSeq = Math.max(scan.provenSeq, seal ?? parsed.dur ?? 0);
+      if (scan.isSealed) return "it follows the line that ends the log";
       // Behind a torn line a whole one is honest if it leaves a gap for it.
       const beyond = scan.faults.length > 0 && last > expected && last > before;
       return beyond ? undefined : `its sequence is ${last}, not ${expected}`;
     }
-    if (tx === undefined) scan.sealed = true;
+    if (tx === undefined) scan.isSealed = true;
     else apply(parsed, last);
     scan.seq = last;
     scan.end = line.byte + line.bytes.length + (line.hasNewline ? 1 : 0);
-    scan.unended = !line.hasNewline;
+    scan.lacksNewline = !line.hasNewline;
     return undefined;
   };
   for await (const lines of readLines(file)) {
@@ -227,7 +227,7 @@ export async function scanLog(
         refuseNewer(name, header.format);
         scan.header = header;
         scan.seed = crc32(header.salt);
-        scan.seq = scan.highest = header.seq;
+        scan.seq = scan.highestSeq = header.seq;
         scan.end = scan.size;
       } else if (scan.header === undefined) {
         continue; // without the salt nothing can be judged

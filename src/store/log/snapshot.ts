@@ -35,7 +35,7 @@ const lineLength = 8192;
 const atOnce = 16;
 
 /** Takes references to all rows, in one step. */
-export function freeze(tables: Tables): FrozenTable[] {
+export function freezeTables(tables: Tables): FrozenTable[] {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
     last: [table.lastId, table.lastSeq],
@@ -44,7 +44,7 @@ export function freeze(tables: Tables): FrozenTable[] {
 }
 
 /** What goes into a snapshot. */
-export interface State extends LogStart {
+export interface StoreState extends LogStart {
   readonly tables: readonly FrozenTable[];
   /** Looked at between slices: once true, the writing ends with an error. */
   readonly stopped?: () => boolean;
@@ -53,7 +53,7 @@ export interface State extends LogStart {
 /** Writes a snapshot in slices and returns its length. */
 export async function writeSnapshot(
   file: OpenFile,
-  { tables, stopped, ...start }: State & {
+  { tables, stopped, ...start }: StoreState & {
     readonly at: string;
     readonly salt: string;
   },

@@ -24,7 +24,7 @@ import {
   formatTime,
   type LogStart,
 } from "../log/format.ts";
-import { type State, writeSnapshot } from "../log/snapshot.ts";
+import { type StoreState, writeSnapshot } from "../log/snapshot.ts";
 import { type FolderScan, generationOf, names } from "./scan.ts";
 
 /** Where a store lives and what it lives on. */
@@ -126,7 +126,7 @@ export async function prepareLog(
 /** Writes a snapshot whole; returns its length. */
 export async function saveSnapshot(
   place: StoreFolder,
-  state: State,
+  state: StoreState,
 ): Promise<number> {
   const { files, folder, now } = place;
   const path = join(folder, names.snapshot(state.generation));
@@ -141,7 +141,7 @@ export async function saveSnapshot(
 /** Writes a state as a snapshot with an empty log behind it. */
 export async function saveState(
   place: StoreFolder,
-  state: State,
+  state: StoreState,
 ): Promise<void> {
   await saveSnapshot(place, state);
   await createLog(place, state);
@@ -187,24 +187,24 @@ export async function reopenLog(
     if (isClean(survey)) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
-      if (log.unended) await writeAll(to, Buffer.from("\n"), log.end);
+      if (log.lacksNewline) await writeAll(to, Buffer.from("\n"), log.end);
     });
   });
   await files.syncFolder(folder);
-  if (log.sealed) {
+  if (log.isSealed) {
     const start = { store, generation: generation + 1, seq };
     const next = await prepareLog(place, start);
     await next.publish();
     return next;
   }
   const file = await files.open(path, "write");
-  const offset = log.end + (log.unended ? 1 : 0);
+  const offset = log.end + (log.lacksNewline ? 1 : 0);
   return { file, generation, seed: log.seed, offset };
 }
 
 /** Whether the last stop left everything on the disk. */
-function isClean({ mark, store, generation, seq, log }: FolderScan): boolean {
-  return mark !== undefined && mark.clean && mark.store === store &&
-    mark.generation === generation && mark.seq === seq &&
-    mark.offset === log?.end && mark.offset === log.size;
+function isClean({ marker, store, generation, seq, log }: FolderScan): boolean {
+  return marker !== undefined && marker.clean && marker.store === store &&
+    marker.generation === generation && marker.seq === seq &&
+    marker.offset === log?.end && marker.offset === log.size;
 }

@@ -27,7 +27,7 @@ import {
   withFile,
 } from "../log/files.ts";
 import {
-  type Apply,
+  type ApplyLine,
   type LogScan,
   type LogStart,
   refuseNewer,
@@ -75,13 +75,13 @@ export class FolderScan {
   /** The last good sequence. */
   seq = 0;
   /** The snapshot from which the state was read; 0 when from the first log. */
-  base = 0;
+  baseGeneration = 0;
   /** How long that snapshot is. */
   baseBytes = 0;
   /** The last log, and what it says. */
   generation = 0;
   log: LogScan | undefined;
-  mark: DurabilityMarker | undefined;
+  marker: DurabilityMarker | undefined;
   /** What a power cut left of the last write: it would be cut off. */
   torn: Fault | undefined;
   readonly faults: Fault[] = [];
@@ -110,7 +110,7 @@ export async function scanFolder(
   const survey = new FolderScan();
   survey.exists = present.has(names.meta);
   survey.generation = Math.max(0, ...generations);
-  survey.mark = await readMarker(files, folder);
+  survey.marker = await readMarker(files, folder);
   const read = new Set<string>();
 
   const refuse = (fault: Fault): never => {
@@ -120,7 +120,7 @@ export async function scanFolder(
 
   const readLog = (
     name: string,
-    apply: Apply = () => {},
+    apply: ApplyLine = () => {},
   ): Promise<LogScan> => {
     if (!present.has(name)) return refuse(whole(name, "it is missing"));
     read.add(name);
@@ -146,13 +146,13 @@ export async function scanFolder(
 
   /** The sequence that the mark proves to have been acknowledged. */
   const marked = () =>
-    survey.mark?.store === survey.store ? survey.mark.seq : 0;
+    survey.marker?.store === survey.store ? survey.marker.seq : 0;
 
   const readMeta = async () => {
     const bytes = await readSmallFile(files, folder, names.meta)
       .catch((error) => unreadable(names.meta, error));
     if (bytes === undefined) {
-      const marked = survey.mark !== undefined && survey.mark.seq > 0;
+      const marked = survey.marker !== undefined && survey.marker.seq > 0;
       if (survey.generation === 0 && !marked) return;
       // The first log is made before: one without a transaction is no store.
       const first = survey.generation === 1
@@ -178,7 +178,7 @@ export async function scanFolder(
   };
 
   const readState = async (base: number) => {
-    survey.base = base;
+    survey.baseGeneration = base;
     survey.seq = 0;
     survey.tables = makeTables(options.tables);
     survey.log = survey.torn = undefined;
@@ -235,8 +235,8 @@ export async function scanFolder(
       getOrCreateTable(survey.tables, each).advanceCounters(...last);
     }
     if (fault === undefined) return;
-    const known = Math.max(scan.proven, marked());
-    if (last && !scan.sealed && scan.torn && known <= scan.seq) {
+    const known = Math.max(scan.provenSeq, marked());
+    if (last && !scan.isSealed && scan.isTorn && known <= scan.seq) {
       survey.torn = fault;
     } else {
       survey.faults.push(...faults);
@@ -302,7 +302,7 @@ function damaged(folder: string, fault: Fault, seq: number): StoreError {
 
 /** What must end with a seal: a snapshot, and a log that has a successor. */
 function sound(file: string, scan: LogScan): LogScan {
-  if (scan.faults.length === 0 && !scan.sealed) {
+  if (scan.faults.length === 0 && !scan.isSealed) {
     const message = "it ends without a seal, though another log follows";
     scan.faults.push({ file, byte: scan.end, line: 0, message });
   }
