@@ -1,15 +1,15 @@
 /**
- * What this server serves. Edit this file to serve your own records: addresses,
- * checks, filters, sort orders, links, OPTIONS answers and access rules all
- * follow from these declarations.
+ * The API that this server serves. Edit this file to serve your own records:
+ * URLs, validation, filters, sort orders, links, OPTIONS responses and access
+ * control all follow from these declarations.
  *
- * Every record also has `id`, `created_at`, `updated_at` and its addresses. A
- * property that refers to another collection (`zoo_id`) gives the record an
- * address (`zoo_url`) and the other collection a sub-collection
+ * Every record also has `id`, `created_at`, `updated_at` and its URLs. A
+ * property that refers to another collection (`zoo_id`) gives the record a URL
+ * property (`zoo_url`) and the other collection a sub-collection
  * (`/zoos/7/animals`).
  */
 
-import { collection, type RecordOf } from "./api/declaration/declaration.ts";
+import { collection, type Declaration } from "./api/declaration/declaration.ts";
 import {
   choice,
   date,
@@ -69,9 +69,5 @@ export const employees = collection({
   },
 });
 
-/** All that is served, in the order of the root document. */
-export const collections = [zoos, animals, employees];
-
-export type Zoo = RecordOf<typeof zoos>;
-export type Animal = RecordOf<typeof animals>;
-export type Employee = RecordOf<typeof employees>;
+/** The collections in the order in which the root document lists them. */
+export const collections: readonly Declaration[] = [zoos, animals, employees];

@@ -43,7 +43,7 @@ test("import makes records of a file or of standard input, and export shows them
   assert.equal(second.stdout, "imported 1 animals, rejected 2\n");
   assert.equal(
     second.stderr,
-    'line 2: "zoo_id" is 9, and there is none: it must be the id of one of the zoos.\n' +
+    'line 2: "zoo_id" is 9, which does not exist: it must be the id of one of the zoos.\n' +
       "line 4: The line is not valid JSON (RFC 8259): send one JSON object.\n",
   );
   const exported = await command(["export", "zoos"]);

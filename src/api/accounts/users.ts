@@ -6,7 +6,7 @@
 import { roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
-import { collection, type RecordOf } from "../declaration/declaration.ts";
+import { collection } from "../declaration/declaration.ts";
 import {
   choice,
   optional,
@@ -32,9 +32,6 @@ export const users = collection({
     password: secret({ minLength: 10, maxLength: 128 }),
   },
 });
-
-/** A user as it is stored: `password` is a hash. */
-export type User = RecordOf<typeof users>;
 
 /** What follows from a change to a user. */
 export function userRules(store: Store): RecordRules {

@@ -1,6 +1,8 @@
 /**
- * From declarations to collections: what is derived from a declaration once,
- * at the start, so that no request has to.
+ * What follows from the declarations of collections. It is derived once, at
+ * startup, because every request needs it (the names that a body may have, the
+ * properties to show, the URLs of related records) and none can change it; and
+ * so that a contradiction in a declaration stops the start instead of a request.
  */
 
 import type { Access } from "../../auth/access.ts";
@@ -13,42 +15,27 @@ import {
   timestamp,
 } from "./properties.ts";
 
-/** What a user declares of a collection. */
-export interface Declaration<
-  P extends Readonly<Record<string, Property>> = Readonly<
-    Record<string, Property>
-  >,
-> {
-  /** A plural noun in lower case: the segment in addresses. */
+/** A collection as a user declares it. */
+export interface Declaration {
+  /** A plural noun in lower case: the segment in URLs. */
   readonly name: string;
   /** The same in the singular, for messages. */
   readonly singular: string;
-  /** Who may GET; POST, PUT and PATCH; DELETE. */
+  /** The access that GET, that POST, PUT and PATCH, and that DELETE require. */
   readonly access: {
     readonly read: Access;
     readonly write: Access;
     readonly delete: Access;
   };
-  readonly properties: P;
-  /** Records that are made and removed but never changed; they have no `updated_at`. */
+  readonly properties: Readonly<Record<string, Property>>;
+  /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
-  /** The property with the id of the user whose record it is, where each user has their own. */
+  /** The property with the id of the user who owns the record, if each user has their own. */
   readonly owner?: string;
 }
 
-/** The type of a declared collection's records, without their addresses. */
-export type RecordOf<D extends Declaration> =
-  & { readonly id: number }
-  & {
-    readonly [N in keyof D["properties"]]: D["properties"][N] extends
-      Property<infer T> ? T : never;
-  }
-  & { readonly created_at: string; readonly updated_at: string };
-
-/** Declares a collection; only gives it its type. */
-export function collection<const P extends Readonly<Record<string, Property>>>(
-  declaration: Declaration<P>,
-): Declaration<P> {
+/** Declares a collection; its only effect is on types. */
+export function collection<const D extends Declaration>(declaration: D): D {
   return declaration;
 }
 
@@ -57,11 +44,11 @@ export type NamedProperty = Property & { readonly name: string };
 
 /** One property of a collection that refers to another collection. */
 export interface Reference {
-  /** The collection that holds the property. */
+  /** The collection that has the property. */
   readonly source: Collection;
   /** The property, such as `zoo_id`. */
   readonly property: string;
-  /** The collection whose ids it holds. */
+  /** The collection whose ids are its values. */
   readonly target: Collection;
 }
 
@@ -69,106 +56,36 @@ export interface Reference {
 export interface Collection extends Omit<Declaration, "properties"> {
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
-  /** All but the addresses that a reader sees and may filter and sort by: id, declared ones, times. */
+  /** The properties that a client sees and may filter and sort by: id, declared ones, times. Not the URLs. */
   readonly visibleProperties: ReadonlyMap<string, NamedProperty>;
-  /** Names of the address properties: url, then one for each relation. */
+  /** The names of the URL properties: url, then one for each reference. */
   readonly urlProperties: string[];
-  /** What a body may hold: the declared properties, and the server's own, which are ignored. */
+  /** The names that a body may have: the declared properties, and the server's own, which are ignored. */
   readonly acceptedNames: Set<string>;
-  /** Relations to others, and of others to this one. */
+  /** References to other collections. */
   readonly parents: Reference[];
+  /** References of other collections to this one. */
   readonly children: Reference[];
 }
 
 const wordForm = /^[a-z][a-z0-9_]*$/;
 
-// Segments of `v1/` that are not the name of a declared collection.
-const reservedCollectionNames = new Set([
+/** Segments of `v1/` that the server itself uses. */
+const reservedCollectionNames = [
   "authorizations",
   "user",
   "users",
   "tasks",
   "events",
   "openapi.json",
-]);
+];
 
-/**
- * Derives the collections of all declarations.
- *
- * @throws {Error} where a declaration contradicts itself, another one or what
- * the server adds by itself; the message names collection and property
- */
-export function deriveCollections(
-  declarations: readonly Declaration[],
-  builtIn: readonly Declaration[] = [],
-): Map<string, Collection> {
-  const collections = new Map<string, Collection>();
-  for (const declaration of [...declarations, ...builtIn]) {
-    const { name } = declaration;
-    const taken = reservedCollectionNames.has(name) &&
-      !builtIn.includes(declaration);
-    if (!wordForm.test(name) || taken || collections.has(name)) {
-      throw new Error(
-        `Cannot declare the collection "${name}": its name must be lower-case letters, digits and underscores, declared once, and none of ${
-          [...reservedCollectionNames].join(", ")
-        }`,
-      );
-    }
-    collections.set(name, deriveCollection(declaration));
-  }
-  for (const from of collections.values()) relate(from, collections);
-  return collections;
-}
+/** Properties that the server adds to every record, beside the URLs. */
+const serverProperties = ["id", "created_at", "updated_at", "link"];
 
-/**
- * Derives one collection, without its relations.
- *
- * @throws {Error} on a property with a name that is not free
- */
-export function deriveCollection(declaration: Declaration): Collection {
-  const properties = Object.entries(declaration.properties).map(
-    ([name, property]): NamedProperty => ({ ...property, name }),
-  );
-  const serverTime = readOnly(timestamp());
-  const readable = [
-    { ...recordId(), name: "id" },
-    ...properties.filter(({ kind }) => kind !== "secret"),
-    { ...serverTime, name: "created_at" },
-    ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
-  ];
-  const reserved = ["id", "created_at", "updated_at", "link"];
-  for (const { name } of properties) {
-    // Names of parameters would be ambiguous as names of filters.
-    if (
-      !wordForm.test(name) || name.endsWith("url") || reserved.includes(name) ||
-      parameterNames.has(name)
-    ) {
-      throw new Error(
-        `Cannot declare the property "${name}" of ${declaration.name}: its name must be lower-case letters, digits and underscores, not end in "url", and be none of ${
-          [...reserved, ...parameterNames].join(", ")
-        }`,
-      );
-    }
-  }
-  return {
-    ...declaration,
-    properties,
-    visibleProperties: new Map(
-      readable.map((property) => [property.name, property]),
-    ),
-    urlProperties: ["url"],
-    acceptedNames: new Set([
-      ...properties.map(({ name }) => name),
-      ...reserved,
-      "url",
-    ]),
-    parents: [],
-    children: [],
-  };
-}
-
-/** The parameters of a collection that are not filters. */
-export const parameterNames: ReadonlySet<string> = new Set([
+/** The server's properties, and the query parameters that a filter of the same name would hide. */
+const reservedPropertyNames = [
+  ...serverProperties,
   "limit",
   "offset",
   "page",
@@ -177,55 +94,130 @@ export const parameterNames: ReadonlySet<string> = new Set([
   "order",
   "fields",
   "cascade",
-]);
+];
 
-/** Connects a collection with those that it refers to, both ways. */
-function relate(
-  from: Collection,
-  collections: ReadonlyMap<string, Collection>,
-): void {
-  for (const { name, references, nullable } of from.properties) {
-    if (references === undefined) continue;
-    const to = collections.get(references);
-    if (to === undefined || to === from || !name.endsWith("_id") || nullable) {
+/**
+ * Derives the collections of all declarations.
+ *
+ * @throws {Error} if a declaration contradicts itself, another one or the
+ * names that the server uses; the message names collection and property
+ */
+export function deriveCollections(
+  declarations: readonly Declaration[],
+  builtIn: readonly Declaration[] = [],
+): Map<string, Collection> {
+  const collections = new Map<string, Collection>();
+  for (const declaration of [...declarations, ...builtIn]) {
+    const { name } = declaration;
+    const isReserved = reservedCollectionNames.includes(name) &&
+      !builtIn.includes(declaration);
+    if (!wordForm.test(name) || isReserved || collections.has(name)) {
       throw new Error(
-        `Cannot declare the property "${name}" of ${from.name}: a reference must have a name that ends in "_id", be required, and name another declared collection`,
+        `Cannot declare the collection "${name}": its name must be unique, consist of lower-case letters, digits and underscores, and be none of ${
+          reservedCollectionNames.join(", ")
+        }`,
       );
     }
-    const relation = { source: from, property: name, target: to };
-    from.parents.push(relation);
-    addAddress(from, name.replace(/_id$/, "_url"));
-    // Two references to one collection share its one sub-collection.
-    if (!to.children.some((child) => child.source === from)) {
-      addAddress(to, `${from.name}_url`);
+    collections.set(name, deriveCollection(declaration));
+  }
+  for (const source of collections.values()) {
+    linkReferences(source, collections);
+  }
+  return collections;
+}
+
+/**
+ * Derives one collection, without its references.
+ *
+ * @throws {Error} if the name of a property is malformed or reserved
+ */
+export function deriveCollection(declaration: Declaration): Collection {
+  const properties = Object.entries(declaration.properties).map(
+    ([name, property]): NamedProperty => ({ ...property, name }),
+  );
+  for (const { name } of properties) {
+    if (
+      !wordForm.test(name) || name.endsWith("url") ||
+      reservedPropertyNames.includes(name)
+    ) {
+      throw new Error(
+        `Cannot declare the property "${name}" of ${declaration.name}: its name must consist of lower-case letters, digits and underscores, not end in "url", and be none of ${
+          reservedPropertyNames.join(", ")
+        }`,
+      );
     }
-    to.children.push(relation);
+  }
+  const serverTime = readOnly(timestamp());
+  const visibleProperties: NamedProperty[] = [
+    { ...recordId(), name: "id" },
+    ...properties.filter(({ kind }) => kind !== "secret"),
+    { ...serverTime, name: "created_at" },
+    ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
+  ];
+  return {
+    ...declaration,
+    properties,
+    visibleProperties: new Map(
+      visibleProperties.map((property) => [property.name, property]),
+    ),
+    urlProperties: ["url"],
+    acceptedNames: new Set([
+      ...properties.map(({ name }) => name),
+      ...serverProperties,
+      "url",
+    ]),
+    parents: [],
+    children: [],
+  };
+}
+
+/** Links a collection with those that its properties refer to, both ways. */
+function linkReferences(
+  source: Collection,
+  collections: ReadonlyMap<string, Collection>,
+): void {
+  for (const { name, references, nullable } of source.properties) {
+    if (references === undefined) continue;
+    const target = collections.get(references);
+    if (
+      target === undefined || target === source || !name.endsWith("_id") ||
+      nullable
+    ) {
+      throw new Error(
+        `Cannot declare the property "${name}" of ${source.name}: a reference must have a name that ends in "_id", be required, and name another declared collection`,
+      );
+    }
+    const reference = { source, property: name, target };
+    source.parents.push(reference);
+    addUrlProperty(source, name.replace(/_id$/, "_url"));
+    // Two references to one collection share its one sub-collection.
+    if (!target.children.some((child) => child.source === source)) {
+      addUrlProperty(target, `${source.name}_url`);
+    }
+    target.children.push(reference);
   }
 }
 
-function addAddress(collection: Collection, name: string): void {
+function addUrlProperty(collection: Collection, name: string): void {
   if (collection.urlProperties.includes(name)) {
     throw new Error(
-      `Cannot declare ${collection.name}: two relations would both be "${name}"`,
+      `Cannot declare ${collection.name}: two references would both be "${name}"`,
     );
   }
   collection.urlProperties.push(name);
   collection.acceptedNames.add(name);
 }
 
-/** A property of a stored record; its default where the record is older than the property's declaration. */
+/** Returns a property of a stored record; its default if the record has none, being older than the declaration. */
 export function readValue(
   document: { readonly [property: string]: Json },
-  { name, default: otherwise }: NamedProperty,
+  { name, default: defaultValue }: NamedProperty,
 ): Json {
-  return document[name] ?? otherwise;
+  return document[name] ?? defaultValue;
 }
 
-/** A property's value in the form in which equal values are the same key: texts without case. */
+/** Returns the key of a value in an index: strings that differ only in case have the same. */
 export function toIndexKey(value: Json | undefined): string | number | null {
-  return typeof value === "string"
-    ? caseFold(value)
-    : typeof value === "number"
-    ? value
-    : null;
+  if (typeof value === "string") return caseFold(value);
+  return typeof value === "number" ? value : null;
 }

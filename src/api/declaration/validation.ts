@@ -1,6 +1,6 @@
 /**
- * Whether a body may become a record. All failing properties are told at once,
- * and what is returned holds exactly the declared properties.
+ * Validates request bodies against a declaration. All failing properties are
+ * reported at once; the values returned are exactly the declared properties.
  */
 
 import { ApiError, type FieldError } from "../../http/errors.ts";
@@ -12,27 +12,27 @@ import type { Json } from "./properties.ts";
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;
 
-/** What a body is to become. */
+/** The change that a body describes, and the store that it must fit into. */
 export interface ValidationContext {
-  /** The record before; undefined for a new one. */
+  /** The record before the change; undefined for a new one. */
   readonly previous: Document | undefined;
-  /** Whether properties that are left out keep their value (RFC 7396) or get their default. */
+  /** Whether omitted properties keep their value (RFC 7396) or get their default. */
   readonly partial: boolean;
-  /** Values that the address gives where the body leaves them out. */
+  /** Values that the URL provides where the body omits them. */
   readonly valuesFromUrl: Readonly<Record<string, Json>>;
   /** Properties that the caller may not change here. */
   readonly locked?: readonly string[];
-  /** Whether the record with this id is there in another collection. */
+  /** Returns whether a collection has a record with this id. */
   readonly exists: (collection: string, id: number) => boolean;
-  /** Whether another record of the collection has this value. */
+  /** Returns whether another record of the collection has this value. */
   readonly isDuplicate: (property: NamedProperty, value: Json) => boolean;
 }
 
-// A body of a million names shall not get an answer of many millions.
-const maximumUnknown = 1000;
+/** Keeps the response short when a body has a huge number of unknown names. */
+const maxUnknownErrors = 1000;
 
 /**
- * Checks a body against a declaration.
+ * Validates a body.
  *
  * @returns the values of all declared properties, in the declared order
  * @throws {ApiError} 42200 with every failing property
@@ -40,10 +40,10 @@ const maximumUnknown = 1000;
 export function validate(
   collection: Collection,
   body: Body,
-  intent: ValidationContext,
+  context: ValidationContext,
 ): Record<string, Json> {
-  const errors: FieldError[] = unknownProperties(collection, body);
-  const { previous } = intent;
+  const errors = unknownProperties(collection, body);
+  const { previous } = context;
   if (
     previous !== undefined && Object.hasOwn(body, "id") &&
     body["id"] !== previous.id
@@ -51,8 +51,7 @@ export function validate(
     errors.push({
       field: "id",
       code: "read_only",
-      message:
-        `"id" is the server's own: leave it out, or send ${previous.id}.`,
+      message: `"id" cannot be changed: leave it out, or send ${previous.id}.`,
     });
   }
   const values: Record<string, Json> = {};
@@ -61,20 +60,22 @@ export function validate(
     const sent = readOnly || !Object.hasOwn(body, name)
       ? undefined
       : body[name];
-    const value = sent === undefined ? absent(property, intent) : sent;
+    const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     const error = value === undefined
-      ? failure(property, "required", "is missing")
+      ? expectationError(property, "required", "is missing")
       : sent === undefined && previous !== undefined
-      ? undefined // what it was or defaults to has been judged before
-      : judge(property, value, intent);
+      // A stored value stays even if it is older than the declaration and would
+      // fail its checks now: else no other property could be changed.
+      ? undefined
+      : validateValue(property, value, context);
     if (error) errors.push(error);
-    else values[name] = value as Json; // judged just now
+    else values[name] = value as Json; // as it passed its checks
   }
-  if (errors.length > 0) throw invalid(errors);
+  if (errors.length > 0) throw validationError(errors);
   return values;
 }
 
-function invalid(errors: readonly FieldError[]): ApiError {
+function validationError(errors: readonly FieldError[]): ApiError {
   const names = [...new Set(errors.slice(0, 10).map(({ field }) => field))];
   const more = errors.length > 10 ? ` and ${errors.length - 10} more` : "";
   return new ApiError(
@@ -84,34 +85,37 @@ function invalid(errors: readonly FieldError[]): ApiError {
   );
 }
 
-function unknownProperties(collection: Collection, body: Body): FieldError[] {
-  const unknown = Object.keys(body)
-    .filter((name) => !collection.acceptedNames.has(name));
+function unknownProperties(
+  { acceptedNames, properties, singular }: Collection,
+  body: Body,
+): FieldError[] {
+  const unknown = Object.keys(body).filter((name) => !acceptedNames.has(name));
   if (unknown.length === 0) return [];
-  const names = collection.properties.map(({ name }) => name);
-  return unknown
-    .slice(0, maximumUnknown)
-    .map((name) => ({
-      field: excerpt(name.toWellFormed()),
+  const article = /^[aeiou]/.test(singular) ? "an" : "a";
+  const allowed = properties.map(({ name }) => name).join(", ");
+  return unknown.slice(0, maxUnknownErrors).map((name) => {
+    const field = excerpt(name.toWellFormed());
+    return {
+      field,
       code: "unknown",
-      message: `"${excerpt(name.toWellFormed())}" is not a property of ${
-        /^[aeiou]/.test(collection.singular) ? "an" : "a"
-      } ${collection.singular}; allowed are ${names.join(", ")}.`,
-    }));
+      message:
+        `"${field}" is not a property of ${article} ${singular}; allowed: ${allowed}.`,
+    };
+  });
 }
 
-/** The value of a property that the body leaves out; undefined where it must be sent. */
-function absent(
-  { name, kind, required, default: otherwise }: NamedProperty,
+/** Returns the value of a property that the body omits; undefined if it is required. */
+function valueOfOmitted(
+  { name, kind, required, default: defaultValue }: NamedProperty,
   { previous, partial, valuesFromUrl }: ValidationContext,
 ): Json | undefined {
-  // A secret can't be read, so a client that sends back what it read lacks it.
-  const kept = previous?.[name];
-  if (kept !== undefined && (partial || kind === "secret")) return kept;
-  return valuesFromUrl[name] ?? (required ? undefined : otherwise);
+  const stored = previous?.[name];
+  // A client cannot read a secret, so it cannot send it back in a PUT.
+  if (stored !== undefined && (partial || kind === "secret")) return stored;
+  return valuesFromUrl[name] ?? (required ? undefined : defaultValue);
 }
 
-function judge(
+function validateValue(
   property: NamedProperty,
   value: unknown,
   { previous, valuesFromUrl, locked, exists, isDuplicate }: ValidationContext,
@@ -125,32 +129,33 @@ function judge(
     };
   }
   if (value === null && nullable) return undefined;
-  const wrong = property.check(value);
-  if (wrong) return failure(property, wrong.code, wrong.reason);
+  const failure = property.check(value);
+  if (failure) return expectationError(property, failure.code, failure.reason);
   if (references !== undefined && !exists(references, Number(value))) {
-    return failure(property, "reference", `is ${value}, and there is none`);
+    const reason = `is ${value}, which does not exist`;
+    return expectationError(property, "reference", reason);
   }
-  // Nothing new is made in one zoo through the address of another.
-  const fixed = previous === undefined ? valuesFromUrl[name] : undefined;
-  if (fixed !== undefined && value !== fixed) {
+  // A record cannot be created in one zoo through the URL of another.
+  const fromUrl = previous === undefined ? valuesFromUrl[name] : undefined;
+  if (fromUrl !== undefined && value !== fromUrl) {
     return {
       field: name,
       code: "reference",
       message:
-        `"${name}" is ${value}, but the address says ${fixed}: leave it out, or send the same.`,
+        `"${name}" is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}.`,
     };
   }
   if (property.unique && isDuplicate(property, value as Json)) {
     return {
       field: name,
       code: "unique",
-      message: `"${name}" is taken already: it must differ from all others.`,
+      message: `"${name}" is already in use: it must be unique.`,
     };
   }
   return undefined;
 }
 
-function failure(
+function expectationError(
   { name, expected }: NamedProperty,
   code: FieldError["code"],
   reason: string,
