@@ -20,9 +20,15 @@ import type { RequestContext, Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes, type RouteOptions } from "./api/routes.ts";
 import { BusyError } from "./auth/passwords.ts";
+import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
 import { decodeUtf8, parseJsonObject } from "./http/json.ts";
+import {
+  implementedMethods,
+  isReadMethod,
+  notImplemented,
+} from "./http/methods.ts";
 import {
   applyPreferences,
   checkContentType,
@@ -31,17 +37,12 @@ import {
 import { parseTraceId, requestId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
-  ClientDisconnected,
   errorResponse,
-  implementedMethods,
   type IncomingRequest,
   isFromLoopback,
-  notImplemented,
   type OutgoingResponse,
-  readBody,
   type Response,
   send,
-  streamBody,
 } from "./http/server.ts";
 import type { Log } from "./log.ts";
 import { StoreError } from "./store/store.ts";
@@ -154,7 +155,7 @@ export class Application {
     exchange.route = match.route;
     const operation = chooseOperation(match.route, method); // 405, 501
     exchange.caller = this.#authenticate(request, operation); // 401, 403
-    const format = isSafe(method)
+    const format = isReadMethod(method)
       ? chooseFormat(headers.accept, operation.produces) // 406
       : undefined;
     const sent = parseParameters(target.query); // 400
@@ -170,7 +171,7 @@ export class Application {
     const runOnce = this.#runOnce(request, target, context, secret); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
-      const body = streamBody(response, { most: maxNdjsonBytes });
+      const body = streamBody(response, { maxBytes: maxNdjsonBytes });
       return operation.importNdjson(context, body, runOnce);
     }
     const body = exchange.body ?? readBody(request); // 413, 408
@@ -298,7 +299,7 @@ export class Application {
   /** Processes a read again if what it saw was rolled back because the disk is full. */
   #retryAfterRollback(exchange: Exchange, error: StoreError): void {
     const { method = "" } = exchange.request;
-    if (error.code === "disk-full" && isSafe(method)) this.#run(exchange);
+    if (error.code === "disk-full" && isReadMethod(method)) this.#run(exchange);
     else this.#fail(exchange, error);
   }
 
@@ -335,7 +336,7 @@ export class Application {
     const { method = "", url, headers } = request;
     const { log, corsOrigins = [] } = this.#options;
     const { prefer } = headers;
-    const final = typeof prefer === "string" && !isSafe(method)
+    const final = typeof prefer === "string" && !isReadMethod(method)
       ? applyPreferences(prefer, method, result)
       : result;
     const { status } = final;
@@ -357,7 +358,7 @@ function commonFields(
   { request: { method = "" }, route, caller }: Exchange,
   { headers }: Response,
 ): string[] {
-  if (!isSafe(method)) return ["Vary", "Accept, Prefer"];
+  if (!isReadMethod(method)) return ["Vary", "Accept, Prefer"];
   const fields = ["Vary", "Accept"];
   if (!headers.includes("Cache-Control")) {
     // A copy may be stored, but not used before the server has validated it.
@@ -421,11 +422,6 @@ function chooseOperation(
     `The method ${method} is not allowed here; allowed: ${allow}.`,
     { headers: ["Allow", allow] },
   );
-}
-
-/** Returns whether a method only reads (RFC 9110 section 9.2.1). */
-function isSafe(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "QUERY";
 }
 
 /** Returns the parameters of a QUERY: those of its body, or else of its URL. */

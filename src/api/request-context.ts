@@ -68,8 +68,3 @@ export interface RequestContext {
  * `/zoos/7/animals`. Throws an ApiError if that zoo does not exist.
  */
 export type ResolveScope = (request: RequestContext) => Scope | undefined;
-
-/** Returns whether a method only reads (RFC 9110 section 9.2.1). */
-export function isSafe(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "QUERY";
-}

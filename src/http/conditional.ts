@@ -3,6 +3,8 @@
  * a request is to be carried out, given what is there.
  */
 
+import { isReadMethod } from "./methods.ts";
+
 // An opaque tag has no escapes: a backslash in it is a backslash, and a comma
 // may stand inside (RFC 9110 section 8.8.3). node:http reads a byte of obs-text
 // as the character of that number.
@@ -131,17 +133,16 @@ export function evaluatePreconditions(
   if (method === "OPTIONS") return "proceed"; // section 13.2.1
   const ifMatch = headers["if-match"];
   const ifNoneMatch = headers["if-none-match"];
-  // QUERY is as safe, and as conditional, as GET (RFC 10008).
-  const reads = method === "GET" || method === "HEAD" || method === "QUERY";
+  const isRead = isReadMethod(method);
   if (ifMatch !== undefined) {
     if (!lists(ifMatch, current, equalsStrongly)) return "failed"; // 13.1.1
   } else if (changedSince("if-unmodified-since", request, current)) {
     return "failed"; // section 13.1.4
   }
   if (ifNoneMatch !== undefined) { // section 13.1.2
-    const listed = lists(ifNoneMatch, current, equalsWeakly) ?? !reads;
-    if (listed) return reads ? "not-modified" : "failed";
-  } else if (reads) { // section 13.1.3
+    const listed = lists(ifNoneMatch, current, equalsWeakly) ?? !isRead;
+    if (listed) return isRead ? "not-modified" : "failed";
+  } else if (isRead) { // section 13.1.3
     const changed = changedSince("if-modified-since", request, current);
     if (changed === false) return "not-modified";
   }

@@ -4,14 +4,15 @@
  * (section 8.3), and what a client would rather not be sent (RFC 7240).
  */
 
-import { ApiError } from "./errors.ts";
+import { hasContent } from "./body.ts";
+import { ApiError, problemType } from "./errors.ts";
 import {
   negotiate,
   parseMediaType,
   parsePrefer,
   type Preferences,
 } from "./headers.ts";
-import { hasContent, type IncomingRequest, type Response } from "./server.ts";
+import type { IncomingRequest, Response } from "./server.ts";
 
 /**
  * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
@@ -23,9 +24,7 @@ export function chooseFormat(
   accept: string | undefined,
   produces: readonly string[] = ["application/json"],
 ): string {
-  const errors = produces.includes("application/json")
-    ? ["application/problem+json"]
-    : [];
+  const errors = produces.includes("application/json") ? [problemType] : [];
   const format = negotiate(accept, [...produces, ...errors]);
   if (format !== undefined) return format;
   throw new ApiError(

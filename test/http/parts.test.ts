@@ -5,24 +5,21 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { ApiError } from "../../src/http/errors.ts";
-import {
-  errorResponse,
-  listen,
-  readBody,
-  send,
-  streamBody,
-} from "../../src/http/server.ts";
+import { readBody, streamBody } from "../../src/http/body.ts";
+import { errorResponse, listen, send } from "../../src/http/server.ts";
 import { exchange as bytesOf } from "../harness.ts";
 
 /** What is answered to a body; the server closes after it, or we do. */
 async function exchange(
   body: string,
-  { patience = 5000 }: { readonly patience?: number } = {},
+  { timeoutMs = 5000 }: { readonly timeoutMs?: number } = {},
 ): Promise<string> {
   const listener = await listen(async (_request, response) => {
     try {
       let text = "";
-      for await (const part of streamBody(response, { most: 10, patience })) {
+      for await (
+        const part of streamBody(response, { maxBytes: 10, timeoutMs })
+      ) {
         text += part;
       }
       send(response, { status: 200, headers: [], body: text }, []);
@@ -70,7 +67,7 @@ test("a body that is too large is refused, by its length or when it is", async (
 
 test("a body that stands still is given up, and the connection with it", async () => {
   const received = await exchange("Content-Length: 5\r\n\r\nhe", {
-    patience: 50,
+    timeoutMs: 50,
   });
   assert.match(received, /^HTTP\/1\.1 408 /);
   assert.match(received, /^Connection: close\r$/m);

@@ -12,6 +12,7 @@ import {
   isConditional,
 } from "../../http/conditional.ts";
 import { ApiError } from "../../http/errors.ts";
+import { isReadMethod } from "../../http/methods.ts";
 import type { Response } from "../../http/server.ts";
 import {
   type CommitOptions,
@@ -23,7 +24,6 @@ import {
   type Table,
 } from "../../store/store.ts";
 import {
-  isSafe,
   type RequestContext,
   type ResolveScope,
   type Result,
@@ -607,7 +607,7 @@ function missing(
     readonly method: string;
   },
 ): never {
-  if (isSafe(method) && id <= table.lastId) {
+  if (isReadMethod(method) && id <= table.lastId) {
     throw new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`);
   }
   throw new ApiError(40401, `There is no ${of.singular} ${id}.`);

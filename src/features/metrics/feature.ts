@@ -8,7 +8,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, SentResponse } from "../../api/feature.ts";
 import { noParameters, type Operation, route } from "../../api/operations.ts";
-import { implementedMethods } from "../../http/server.ts";
+import { implementedMethods } from "../../http/methods.ts";
 import { Histogram } from "../../store/store.ts";
 
 /** The media type of the text. */

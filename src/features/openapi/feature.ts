@@ -6,6 +6,7 @@
 
 import { mayAccess } from "../../auth/access.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
+import { isReadMethod } from "../../http/methods.ts";
 import {
   Components,
   isObject,
@@ -332,15 +333,10 @@ function describe(
   };
 }
 
-/** RFC 9110 section 9.2.1, and RFC 10008. */
-function isSafe(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "QUERY";
-}
-
 /** Whether its answer can do without the record (RFC 7240 section 4.2): not where that is shown only once. */
 function takesPrefer(method: string, { answers }: Documented): boolean {
   const made = answers[201];
-  return !isSafe(method) && made !== undefined &&
+  return !isReadMethod(method) && made !== undefined &&
     !made.headers?.includes("Cache-Control");
 }
 
@@ -352,7 +348,7 @@ function fieldsOf(
   const fields: RequestField[] = [];
   if (operation.conditional) {
     fields.push("If-Match", "If-None-Match", "If-Unmodified-Since");
-    if (isSafe(method)) fields.push("If-Modified-Since");
+    if (isReadMethod(method)) fields.push("If-Modified-Since");
   }
   if (takesPrefer(method, operation)) fields.push("Prefer");
   if (operation.produces?.includes("text/event-stream")) {
@@ -370,7 +366,7 @@ function derivedAnswers(
   operation: Documented,
 ): Record<number, Success> {
   const validators = ["ETag", "Last-Modified"];
-  if (isSafe(method)) {
+  if (isReadMethod(method)) {
     return operation.conditional ? { 304: { headers: validators } } : {};
   }
   if (method === "POST" || !takesPrefer(method, operation)) return {};
@@ -384,21 +380,21 @@ function errorsOf(
   operation: Documented,
 ): number[] {
   const { access, consumes, conditional, ignoresCredentials } = operation;
-  const writes = !isSafe(method) && method !== "OPTIONS";
+  const writes = !isReadMethod(method) && method !== "OPTIONS";
   const hasId = path.includes("{");
   const cases: [number, unknown][] = [
     [400, true],
     [401, true],
     [403, !mayAccess("viewer", access)],
     [404, hasId],
-    [406, isSafe(method)],
+    [406, isReadMethod(method)],
     [408, consumes],
     [409, method === "POST" && !ignoresCredentials], // Idempotency-Key
-    [410, hasId && isSafe(method)],
+    [410, hasId && isReadMethod(method)],
     [412, conditional],
     [413, consumes],
     [415, consumes],
-    [422, consumes && !isSafe(method)],
+    [422, consumes && !isReadMethod(method)],
     [428, conditional && writes && method !== "POST"],
     [431, true],
     [500, true],
