@@ -216,7 +216,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     openStore({
       folder: disk.folder,
       files: disk,
-      tables: tablesOf(declarations, []),
+      tables: tablesOf(declarations, [{ collections: [tasks] }]),
       limits: { reserveBytes: 0, minLogBytes: 100_000, markerDelayMs: 5 },
     });
   let midway = 0;
