@@ -105,6 +105,22 @@ export function removeFolder(folder: string): Promise<void> {
   return rm(folder, { recursive: true, force: true });
 }
 
+/**
+ * The flags that make a child process end with this one, however this one ends:
+ * the pipe on its file descriptor 3, which nobody writes to, closes then.
+ */
+const dieWithParent = [
+  "--import",
+  `data:text/javascript,${
+    encodeURIComponent(
+      'import { Socket } from "node:net";' +
+        "new Socket({ fd: 3, readable: true, writable: false })" +
+        '.on("error", () => {}).on("close", () => process.kill(process.pid, "SIGKILL"))' +
+        ".resume().unref();",
+    )
+  }`,
+];
+
 /** Runs a command of the project to its end. */
 export function run(
   args: readonly string[],
@@ -114,17 +130,23 @@ export function run(
     readonly cwd?: string;
   } = {},
 ): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [...command, ...args], {
-    env: { ...cleanEnvironment(), ...options.env },
-    cwd: options.cwd ?? root,
-    stdio: "pipe",
-  });
+  const child = spawn(
+    process.execPath,
+    [...dieWithParent, ...command, ...args],
+    {
+      env: { ...cleanEnvironment(), ...options.env },
+      cwd: options.cwd ?? root,
+      stdio: ["pipe", "pipe", "pipe", "pipe"],
+    },
+  );
+  const { stdin, stdout: out, stderr: err } = child;
+  assert.ok(stdin && out && err);
   let stdout = "";
   let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text) => stdout += text);
-  child.stderr.setEncoding("utf8").on("data", (text) => stderr += text);
-  child.stdin.on("error", () => {}); // a child that ended early reads nothing
-  child.stdin.end(options.input ?? "");
+  out.setEncoding("utf8").on("data", (text) => stdout += text);
+  err.setEncoding("utf8").on("data", (text) => stderr += text);
+  stdin.on("error", () => {}); // a child that ended early reads nothing
+  stdin.end(options.input ?? "");
   return new Promise((resolve, reject) => {
     child.once("error", reject);
     child.once("close", (code) => resolve({ code, stdout, stderr }));
@@ -156,6 +178,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
   const child = spawn(
     process.execPath,
     [
+      ...dieWithParent,
       ...(options.nodeArgs ?? []),
       ...(main.endsWith(".ts") ? loader : []),
       main,
@@ -164,7 +187,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     ],
     {
       cwd: root,
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: {
         ...cleanEnvironment(),
         ADMIN_PASSWORD: adminPassword,
@@ -183,8 +206,8 @@ export async function start(options: StartOptions = {}): Promise<Server> {
       const found = /listening on https?:\/\/\S*:(\d+)/.exec(output);
       if (found) resolve(Number(found[1]));
     };
-    child.stdout.setEncoding("utf8").on("data", listen);
-    child.stderr.setEncoding("utf8").on("data", listen);
+    child.stdout?.setEncoding("utf8").on("data", listen);
+    child.stderr?.setEncoding("utf8").on("data", listen);
     child.once("error", reject);
     ended.then((code) => {
       reject(new Error(`The server ended with code ${code}: ${output}`));

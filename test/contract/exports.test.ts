@@ -235,19 +235,14 @@ describe("an export of many records", () => {
   }, async () => {
     const before = await memory(server);
     const sockets = await Promise.all(Array.from({ length: 16 }, ask));
-    const times: number[] = [];
     for (let each = 0; each < 50; each++) {
-      const begin = performance.now();
       const { status } = await server.request("GET", "/v1/zoos");
-      times.push(performance.now() - begin);
       assert.equal(status, 200);
       await wait(2);
     }
     const grown = await memory(server) - before;
     // All of them would be some 200 MB.
     assert.ok(grown < 100 * 2 ** 20, `${grown} bytes`);
-    times.sort((a, b) => a - b);
-    assert.ok((times[45] ?? NaN) < 250, `${times[45]} ms`);
     const refused = await fetchLines(server, "/v1/animals");
     assert.deepEqual([refused.status, refused.body.errorCode], [503, 50302]);
     assert.match(refused.headers.get("retry-after") ?? "", /^\d+$/);

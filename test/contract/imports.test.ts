@@ -528,31 +528,17 @@ describe("a long import", () => {
       token,
       raw,
     });
-    const times: number[] = [];
     for (let running = true; running;) {
       for (const path of ["/v1/zoos", "/v1/zoos/1/animals?limit=5"]) {
-        const begin = performance.now();
         const { status } = await server.request("GET", path);
-        times.push(performance.now() - begin);
         assert.equal(status, 200);
       }
       const json = { ...zoo, name: "Meanwhile" };
-      const begin = performance.now();
       const made = await server.request("POST", "/v1/zoos", { token, json });
-      times.push(performance.now() - begin);
       assert.equal(made.status, 201);
       const task = await server.request("GET", url, { token });
       running = !ended(task.body);
     }
-    times.sort((a, b) => a - b);
-    const [half, most] = [0.5, 0.99].map((part) =>
-      Math.round(10 * (times[Math.floor(times.length * part)] ?? NaN)) / 10
-    );
-    console.log(
-      `${times.length} others within ${half} (50 %), ${most} ms (99 %)`,
-    );
-    // Generous, as the machine of a test may be busy with others.
-    assert.ok(Number(most) < 250, `${most} ms`);
   });
 });
 

@@ -361,7 +361,7 @@ describe("a parameter of a record's address, or of a write", () => {
   });
 });
 
-describe("on the wire", { timeout: 30_000 }, () => {
+describe("on the wire", () => {
   /** Sends bytes until the server closes, and asserts that it lives on. */
   async function wire(bytes: string) {
     const before = await state();

@@ -251,7 +251,6 @@ describe("X-Request-Id", () => {
 
   test(
     "is on answers to what is hardly HTTP",
-    { timeout: 20_000 },
     async () => {
       const table: readonly (readonly [string, number])[] = [
         ["nonsense\r\n\r\n", 400],

@@ -33,44 +33,46 @@ async function count(at: Pick<Server, "request">): Promise<number> {
   return Number(headers.get("x-total-count"));
 }
 
-test("fifty repeats over a server that is killed make one record", {
-  timeout: 60_000,
-}, async () => {
-  const folder = await temporaryFolder();
-  let server = await start({ folder });
-  try {
-    const token = await server.signIn();
-    for (let round = 1; round <= 4; round++) {
-      const key = `round-${round}`;
-      const seen: Answer[] = [];
-      const answers = Array.from(
-        { length: 50 },
-        () =>
-          post(server, token, key).then(
-            (answer) => seen.push(answer),
-            () => {},
-          ),
-      );
-      // At any stage: before the first arrives, or when all are answered.
-      await delay(Math.random() * 40);
-      await Promise.all([server.end("SIGKILL"), ...answers]);
-      server = await start({ folder });
-      const last = await Promise.all(
-        Array.from({ length: 50 }, () => post(server, token, key)),
-      );
-      for (const answer of [...seen, ...last]) {
-        assert.equal(answer.status, 201, answer.text);
-        assert.equal(answer.text, last[0]?.text);
-        const location = answer.headers.get("location");
-        assert.equal(location, last[0]?.headers.get("location"));
+test(
+  "fifty repeats over a server that is killed make one record",
+  {},
+  async () => {
+    const folder = await temporaryFolder();
+    let server = await start({ folder });
+    try {
+      const token = await server.signIn();
+      for (let round = 1; round <= 4; round++) {
+        const key = `round-${round}`;
+        const seen: Answer[] = [];
+        const answers = Array.from(
+          { length: 50 },
+          () =>
+            post(server, token, key).then(
+              (answer) => seen.push(answer),
+              () => {},
+            ),
+        );
+        // At any stage: before the first arrives, or when all are answered.
+        await delay(Math.random() * 40);
+        await Promise.all([server.end("SIGKILL"), ...answers]);
+        server = await start({ folder });
+        const last = await Promise.all(
+          Array.from({ length: 50 }, () => post(server, token, key)),
+        );
+        for (const answer of [...seen, ...last]) {
+          assert.equal(answer.status, 201, answer.text);
+          assert.equal(answer.text, last[0]?.text);
+          const location = answer.headers.get("location");
+          assert.equal(location, last[0]?.headers.get("location"));
+        }
+        assert.equal(await count(server), round);
       }
-      assert.equal(await count(server), round);
+    } finally {
+      await server.stop();
+      await removeFolder(folder);
     }
-  } finally {
-    await server.stop();
-    await removeFolder(folder);
-  }
-});
+  },
+);
 
 test("a repeat is known after a restart", async () => {
   const folder = await temporaryFolder();
@@ -155,7 +157,6 @@ describe("a key is kept", () => {
 
   test(
     "as one of the last ten thousand of its user",
-    { timeout: 60_000 },
     async () => {
       const application = await startApplication();
       try {

@@ -336,9 +336,7 @@ test("in the long run no more than twice the log is written", async (t) => {
 
 /** Waits until something holds; a test's own limit ends it if never. */
 async function until(holds: () => boolean): Promise<void> {
-  const end = Date.now() + 10_000;
   while (!holds()) {
-    assert.ok(Date.now() < end, `never came true: ${holds}`);
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 }
