@@ -9,7 +9,7 @@ import {
   type Caller,
   requireAccess,
 } from "./api/accounts/authentication.ts";
-import type { Feature, FeatureHooks } from "./api/feature.ts";
+import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
 import {
   type Parameters,
@@ -18,7 +18,7 @@ import {
 } from "./api/query/parameters.ts";
 import type { RequestContext, Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
-import { buildRoutes, type RouteOptions } from "./api/routes.ts";
+import { buildRoutes } from "./api/routes.ts";
 import { BusyError } from "./auth/passwords.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { corsHeaders } from "./http/cors.ts";
@@ -49,7 +49,7 @@ import { StoreError } from "./store/store.ts";
 
 /** What an application is built from. */
 export type ApplicationOptions =
-  & Omit<RouteOptions, "requireIfMatch" | "log">
+  & Omit<ApiOptions, "requireIfMatch" | "log">
   & {
     readonly log: Log;
     readonly features: readonly Feature[];

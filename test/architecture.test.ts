@@ -30,31 +30,70 @@ function importing(module: string): string[] {
     .map(([file]) => file).sort();
 }
 
-test("http, auth and store import nothing of ours but their own", () => {
+/** The part of the tree that a file or module belongs to. */
+function partOf(path: string): string {
+  const [part = "", rest] = path.split("/");
+  return rest === undefined ? "root" : part;
+}
+
+/** What each part may import of the others; `root` are the files in `src` itself. */
+const allowed: Readonly<Record<string, readonly string[]>> = {
+  http: [],
+  auth: [],
+  store: [],
+  api: ["http", "auth", "store"],
+  features: ["api", "http", "auth", "store", "root"],
+  cli: ["api", "http", "auth", "store", "root"],
+  root: ["api", "http", "auth", "store", "features", "cli"],
+};
+
+test("each part imports only those below it", () => {
   for (const [file, modules] of imports) {
-    const folder = dirname(file);
-    if (!["http", "auth", "store"].includes(folder)) continue;
-    for (const module of modules) {
-      const own = module.startsWith("node:") || dirname(module) === folder;
-      assert.ok(own, `${file} imports ${module}`);
+    const part = partOf(file);
+    for (const module of modules.filter((each) => imports.has(each))) {
+      const other = partOf(module);
+      assert.ok(
+        other === part || allowed[part]?.includes(other),
+        `${file} imports ${module}`,
+      );
     }
   }
 });
 
-test("api imports nothing of what joins it", () => {
+test("only features.ts names features, only main.ts commands, and no feature another", () => {
   for (const [file, modules] of imports) {
-    if (dirname(file) !== "api") continue;
     for (const module of modules) {
-      assert.match(module, /^(?:node:|(?:api|http|auth|store)\/)/, file);
+      if (module.startsWith("features/") && file !== "features.ts") {
+        const folder = posix.dirname(module);
+        assert.equal(posix.dirname(file), folder, `${file} imports ${module}`);
+      }
+      if (module.startsWith("cli/") && file !== "main.ts") {
+        assert.fail(`${file} imports ${module}`);
+      }
     }
+  }
+});
+
+test("features know only these files that join the parts", () => {
+  const joining = new Set(
+    [...imports].flatMap(([file, modules]) =>
+      file.startsWith("features/")
+        ? modules.filter((each) => imports.has(each) && partOf(each) === "root")
+        : []
+    ),
+  );
+  for (const file of joining) {
+    assert.match(
+      file,
+      /^(?:collections|config|data-folder|log|progress)\.ts$/,
+    );
   }
 });
 
 test("the declarations know nothing but how to declare", () => {
-  assert.deepEqual(imports.get("collections.ts"), [
-    "api/declaration.ts",
-    "api/properties.ts",
-  ]);
+  for (const module of imports.get("collections.ts") ?? []) {
+    assert.match(module, /^api\/declaration\//);
+  }
 });
 
 test("nothing but Node's own modules is imported", () => {
@@ -83,7 +122,8 @@ test("one file knows node:http, and few know node:fs", () => {
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "config.ts",
+    "features/imports/command.ts",
     "main.ts",
-    "store/files.ts",
+    "store/log/files.ts",
   ]);
 });

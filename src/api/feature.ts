@@ -5,20 +5,34 @@
  */
 
 import type { IncomingRequest } from "../http/server.ts";
-import type { TableDeclaration } from "../store/store.ts";
+import type { TokenSigner } from "../auth/jwt.ts";
+import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { Operation, Route } from "./operations.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, RunOnce } from "./request-context.ts";
-import type { RouteOptions } from "./routes.ts";
 
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
 }
 
+/** What the API is built from. */
+export interface ApiOptions {
+  readonly declarations: readonly Declaration[];
+  readonly store: Store;
+  readonly signer: TokenSigner;
+  /** Where the API lives: an origin or nothing, then a path that ends in a slash. */
+  readonly base: { readonly origin: string; readonly path: string };
+  /** The current time in milliseconds since 1970. */
+  readonly now: () => number;
+  readonly log: Logger;
+  /** Whether a change of a record must have a precondition. */
+  readonly requireIfMatch: boolean;
+}
+
 /** The parts of the API that a feature builds on. */
-export interface Api extends RouteOptions {
+export interface Api extends ApiOptions {
   readonly collections: ReadonlyMap<string, Collection>;
   /** The records of a collection, with its rules. */
   readonly records: (name: string) => Records;

@@ -4,14 +4,8 @@
  * are in their own folders.
  */
 
-import type { TokenSigner } from "../auth/jwt.ts";
 import { Router } from "../http/router.ts";
-import type {
-  Document,
-  Logger,
-  Store,
-  TableDeclaration,
-} from "../store/store.ts";
+import type { Document, Store, TableDeclaration } from "../store/store.ts";
 import {
   Authorizations,
   authorizations,
@@ -24,7 +18,7 @@ import {
   deriveCollections,
   toIndexKey,
 } from "./declaration/declaration.ts";
-import type { Api, Feature, FeatureHooks } from "./feature.ts";
+import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import {
   createOperation,
   deleteOperation,
@@ -41,20 +35,6 @@ import {
   textRoute,
 } from "./operations.ts";
 import { Records } from "./records/records.ts";
-
-/** What the routes are built from. */
-export interface RouteOptions {
-  readonly declarations: readonly Declaration[];
-  readonly store: Store;
-  readonly signer: TokenSigner;
-  /** Where the API lives: an origin or nothing, then a path that ends in a slash. */
-  readonly base: { readonly origin: string; readonly path: string };
-  /** The current time in milliseconds since 1970. */
-  readonly now: () => number;
-  readonly log: Logger;
-  /** Whether a change of a record must have a precondition. */
-  readonly requireIfMatch: boolean;
-}
 
 const builtIn = [users, authorizations];
 
@@ -87,7 +67,7 @@ function collectionsOf(
 
 /** Builds all routes, and opens the features. */
 export function buildRoutes(
-  options: RouteOptions,
+  options: ApiOptions,
   features: readonly Feature[],
 ): { readonly router: Router<Route>; readonly hooks: readonly FeatureHooks[] } {
   const { declarations, base } = options;
@@ -116,7 +96,7 @@ export function buildRoutes(
 /** Returns the records of a collection, with the rules that hold for it alone. */
 function recordsOf(
   name: string,
-  options: RouteOptions & {
+  options: ApiOptions & {
     readonly collections: ReadonlyMap<string, Collection>;
     readonly prefix: string;
   },
