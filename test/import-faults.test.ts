@@ -1,6 +1,5 @@
 /** Imports when the disk is slow, full or loses what was sent. */
 
-import { spoolsOf } from "./store/support.ts";
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { mkdir, readdir, rm } from "node:fs/promises";
@@ -14,7 +13,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import { deriveCollections } from "../src/api/declaration/declaration.ts";
 import { Records } from "../src/api/records/records.ts";
 import { tablesOf } from "../src/api/routes.ts";
-import { Tasks, tasks } from "../src/features/imports/tasks.ts";
+import { receiveImport } from "../src/features/imports/requests.ts";
+import { tasks } from "../src/features/imports/task.ts";
+import { ImportWorker } from "../src/features/imports/worker.ts";
 import { collections as declarations } from "../src/collections.ts";
 import {
   type FileSystem,
@@ -150,7 +151,7 @@ test("an import whose body is lost fails and says so, and the next goes on", asy
     token = await server.signIn();
     const task = await taskWhen(server, { url, token, until: ended });
     assert.equal(task.status, "failed");
-    assert.match(task.failure, /not on the disk any more/);
+    assert.match(task.failure, /no longer on the disk/);
     const next = await importLines(server, "/v1/zoos", {
       token,
       raw: toLines([zoo]),
@@ -161,9 +162,9 @@ test("an import whose body is lost fails and says so, and the next goes on", asy
   }
 });
 
-/** Tasks on a store without a server. */
-async function tasksOn(store: Store): Promise<{
-  readonly tasks: Tasks;
+/** The worker of imports on a store without a server. */
+async function workerOn(store: Store): Promise<{
+  readonly worker: ImportWorker;
   readonly zoos: Records;
 }> {
   const collections = deriveCollections(declarations, [tasks]);
@@ -175,16 +176,15 @@ async function tasksOn(store: Store): Promise<{
     return new Records(collection, { ...context, requireIfMatch: false });
   };
   const zoos = recordsOf("zoos");
-  const work = new Tasks({
+  const worker = new ImportWorker({
     store,
-    spools: spoolsOf(store),
     records: recordsOf("tasks"),
-    importable: new Map([["zoos", zoos]]),
+    importable: (name) => name === "zoos" ? zoos : undefined,
     now: Date.now,
     log: () => {},
   });
-  await work.start();
-  return { tasks: work, zoos };
+  await worker.start();
+  return { worker, zoos };
 }
 
 test("a power cut at any step of an import loses no line and doubles none", async (t) => {
@@ -225,7 +225,7 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     await mkdir(join(folder, "spool")); // the disk in memory has no folders
     const disk = new Disk({ folder });
     const store = await open(disk);
-    const { tasks: work, zoos } = await tasksOn(store);
+    const { worker, zoos } = await workerOn(store);
     const later = await folderFor(t);
     await mkdir(join(later, "spool"));
     let acknowledged = false;
@@ -239,16 +239,14 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
       }
       return undefined;
     };
-    await work.receive(
+    await receiveImport(worker, {
       call,
-      Readable.from([body.subarray(0, 9), body.subarray(9)]),
-      {
-        records: zoos,
-        once: (_body, carryOut) => carryOut(),
-      },
-    );
+      body: Readable.from([body.subarray(0, 9), body.subarray(9)]),
+      target: zoos,
+      runOnce: (_hash, execute) => execute(),
+    });
     acknowledged = true;
-    await work.idle();
+    await worker.idle();
     await store.close();
     crashed ??= disk.crash(later, random);
 
@@ -256,8 +254,8 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     const found = again.table("tasks").get(1)?.document;
     assert.ok(found || !promised, "the task is lost");
     if (found?.["status"] === "running") midway++;
-    const next = await tasksOn(again);
-    await next.tasks.idle();
+    const next = await workerOn(again);
+    await next.worker.idle();
     const names = again.table("zoos").rows().map(({ document }) =>
       document["name"]
     );
@@ -267,7 +265,8 @@ test("a power cut at any step of an import loses no line and doubles none", asyn
     assert.equal(task?.["status"], found && "succeeded");
     assert.equal(task?.["imported"], found && good);
     assert.equal(task?.["rejected"], found && count - good);
-    assert.deepEqual(await spoolsOf(again).list(), []);
+    const files = [...crashed.contents().keys()];
+    assert.ok(!files.some((name) => name.includes(".spool")), files.join());
     await again.close();
   }
   assert.ok(midway > 3, `${midway} were cut midway`);

@@ -431,7 +431,7 @@ describe("an import", () => {
     assert.equal(demoted.status, 201);
     const task = await taskWhen(server, { url, token: other, until: ended });
     assert.equal(task.status, "failed");
-    assert.equal(task.failure, "Its user may not write any more.");
+    assert.equal(task.failure, "The user no longer has the right to write.");
     assert.ok(task.imported < 30_000);
     await spoolsGone(server);
   });

@@ -1,7 +1,5 @@
 /** What the tests of the store share. */
 
-import { ChangeFeed } from "../../src/features/events/feed.ts";
-import { Spools } from "../../src/features/imports/spool.ts";
 import { Buffer } from "node:buffer";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -81,18 +79,4 @@ export async function fill(folder: string, count: number): Promise<void> {
     await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 1);
   }
   await store.close();
-}
-
-const feeds = new WeakMap<Store, ChangeFeed>();
-
-/** The one change feed of a store. */
-export function feedOf(store: Store): ChangeFeed {
-  const feed = feeds.get(store) ?? new ChangeFeed(store);
-  feeds.set(store, feed);
-  return feed;
-}
-
-/** The spools of a store. */
-export function spoolsOf(store: Store): Spools {
-  return new Spools(store);
 }

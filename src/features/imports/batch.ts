@@ -1,7 +1,7 @@
 /**
- * Imports: from lines to the transaction that makes records of them. A line is
- * judged by the rules of POST; one that breaks them is rejected, and the others
- * go in.
+ * Imports a batch: parses lines, validates each as POST would, and adds the
+ * valid ones to a transaction. An invalid line is rejected with its errors,
+ * and the others are imported.
  */
 
 import { performance } from "node:perf_hooks";
@@ -13,155 +13,153 @@ import { type Json, recordId } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 
+/** A rejected line, as a task lists it. */
+export type RejectedLine = {
+  readonly line: number;
+  readonly errors: readonly Pick<FieldError, keyof FieldError>[];
+};
+
 /** How far an import has come: a part of its task. */
 export interface Progress {
-  /** Where the next line begins in the spool. */
+  /** The offset of the next line in the spool file. */
   readonly byte: number;
-  /** The number of the last line, blank ones included. */
+  /** The number of the last line, counting blank ones. */
   readonly line: number;
   readonly lines: number;
   readonly imported: number;
   readonly rejected: number;
-  /** Of the first lines that were rejected. */
-  readonly errors: readonly Json[];
+  /** The errors of the first rejected lines. */
+  readonly errors: readonly RejectedLine[];
 }
 
-/** Where the lines go. */
-interface Into {
+/** Where the records of an import go. */
+interface Target {
   readonly records: Records;
-  /** The values that the address gives. */
+  /** The values that the URL gives to each record. */
   readonly given: Readonly<Record<string, Json>>;
   /** Milliseconds since 1970. */
   readonly now: number;
-  /** Makes a record part of the transaction. */
-  readonly apply: (operation: Mutation) => void;
+  /** Adds a mutation to the transaction. */
+  readonly apply: (mutation: Mutation) => void;
 }
 
-/** How long judging a batch may take, in ms; writing it takes about as long again. */
-const sliceTime = 3;
+/** How long a batch may take to validate; to write it takes about as long again. */
+const maxBatchMs = 3;
 
-/** The longest line, in bytes: one takes no more than some 20 ms, whatever is in it. */
-export const longestLine = 1 << 17;
+/** The longest line: one takes at most some 20 ms, whatever it contains. */
+export const maxLineBytes = 1 << 17;
 
-/** The highest id that a line may bring: others are to be given after it. */
-const highestId = 2 ** 52;
+/** The highest id that a line may bring, so that there are ids left after it. */
+const maxImportedId = 2 ** 52;
 
-// Each batch writes these anew, and 250 tasks are kept.
-const mostErrors = 100;
-const mostErrorsOfLine = 20;
-const longestErrors = 1 << 17; // characters
+// Each batch writes the errors again, and 250 tasks are stored.
+const maxErrors = 100;
+const maxErrorsPerLine = 20;
+const maxErrorsLength = 1 << 17; // characters
 
-const id = recordId();
+const idProperty = recordId();
 
 /**
- * Makes records of the next lines, as far as it gets in a slice of time.
+ * Imports lines until all are done or {@linkcode maxBatchMs} have passed, and
+ * removes them from the array.
  *
- * @returns how far it has come, and how many of the lines it came to
+ * @returns the progress after them
  */
 export function importBatch(
-  lines: readonly SpoolLine[],
-  { progress, ...into }: Into & { readonly progress: Progress },
-): { readonly progress: Progress; readonly used: number } {
-  let { byte, line, lines: count, imported, rejected, errors } = progress;
+  pending: SpoolLine[],
+  { progress, ...target }: Target & { readonly progress: Progress },
+): Progress {
+  let { byte, line, lines, imported, rejected, errors } = progress;
   let used = 0;
-  const until = performance.now() + sliceTime;
-  for (const { bytes, next } of lines) {
-    if (used > 0 && performance.now() > until) break;
+  const deadline = performance.now() + maxBatchMs;
+  for (const { bytes, next } of pending) {
+    if (used > 0 && performance.now() > deadline) break;
     used++;
     line++;
     byte = next;
     if (bytes?.every(isBlank)) continue;
-    count++;
-    const wrong = importLine(bytes, into);
-    if (wrong.length === 0) {
+    lines++;
+    const found = importLine(bytes, target);
+    if (found.length === 0) {
       imported++;
       continue;
     }
     rejected++;
-    if (errors.length >= mostErrors) continue;
-    const told = wrong.slice(0, mostErrorsOfLine).map((each) => ({ ...each }));
-    const more = [...errors, { line, errors: told }];
-    if (JSON.stringify(more).length <= longestErrors) errors = more;
+    if (errors.length >= maxErrors) continue;
+    const listed = { line, errors: found.slice(0, maxErrorsPerLine) };
+    const more = [...errors, listed];
+    if (JSON.stringify(more).length <= maxErrorsLength) errors = more;
   }
-  return {
-    progress: { byte, line, lines: count, imported, rejected, errors },
-    used,
-  };
+  pending.splice(0, used);
+  return { byte, line, lines, imported, rejected, errors };
 }
 
-/** Space, tab and carriage return. */
+/** Returns whether a byte is a space, tab or carriage return. */
 function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** Makes the record of a line, or tells what is wrong with it. */
+/** Puts the record of a line; returns the errors instead if it is invalid. */
 function importLine(
   bytes: Uint8Array | undefined,
-  { records, given, now, apply }: Into,
+  { records, given, now, apply }: Target,
 ): readonly FieldError[] {
   if (bytes === undefined) {
-    return [wrong("length", `The line is longer than ${longestLine} bytes.`)];
+    const message = `The line is longer than ${maxLineBytes} bytes.`;
+    return [{ field: "", code: "length", message }];
   }
-  let body: Body;
+  const errors: FieldError[] = [];
   try {
-    body = parseJsonObject(bytes, "line");
+    const body = parseJsonObject(bytes, "line");
+    const { lastId } = records.table;
+    errors.push(...checkId(body, lastId));
+    const draft = records.buildRecord(body, { given, id: lastId + 1 });
+    if (errors.length > 0) return errors;
+    apply(records.putMutation({ ...draft, ...importedFields(body, now) }));
+    return errors;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    return [wrong(error.code === 40002 ? "type" : "format", error.message)];
-  }
-  const last = records.table.lastId;
-  const own = judgeId(body, last);
-  try {
-    const draft = records.buildRecord(body, { given, id: last + 1 });
-    if (own.length > 0) return own;
-    apply(records.putMutation({ ...draft, ...keptOf(body, now) }));
-    return [];
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    return [...own, ...error.errors ?? []];
+    const { message, errors: invalid } = error;
+    const code = error.code === 40002 ? "type" : "format";
+    return [...errors, ...invalid ?? [{ field: "", code, message }]];
   }
 }
 
-/** An id was never given before if it is above all that were. */
-function judgeId(body: Body, last: number): FieldError[] {
-  const sent = Object.hasOwn(body, "id") ? body["id"] : last + 1;
-  const failure = id.check(sent);
-  const code = failure?.code ??
-    (Number(sent) <= last
+/** Checks that an id was never used: it must be above all that were. */
+function checkId(body: Body, lastId: number): FieldError[] {
+  const id = Object.hasOwn(body, "id") ? body["id"] : lastId + 1;
+  const invalid = idProperty.check(id);
+  const code = invalid?.code ??
+    (Number(id) <= lastId
       ? "unique"
-      : Number(sent) > Math.max(highestId, last + 1)
+      : Number(id) > Math.max(maxImportedId, lastId + 1)
       ? "range"
       : undefined);
   if (code === undefined) return [];
-  const reason = failure?.reason ?? `is ${sent}`;
-  const message =
-    `"id" ${reason}: it must be ${id.expected}, above ${last}, the highest ever given, and at most 2^52; or leave it out.`;
+  const message = `"id" ${
+    invalid?.reason ?? `is ${id}`
+  }: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far, and at most 2^52; or omit it.`;
   return [{ field: "id", code, message }];
 }
 
 /**
- * What a line keeps that was exported: with its id also its times, unless
- * they cannot be true. Without an id it is a new record.
+ * Returns the id of a line that was exported, and its times unless they cannot
+ * be true. A line without an id is a new record.
  */
-function keptOf(
+function importedFields(
   { id, created_at, updated_at }: Body,
   now: number,
 ): Readonly<Record<string, Json>> | undefined {
   if (typeof id !== "number") return undefined;
-  const created = timeOf(created_at);
-  const updated = timeOf(updated_at);
+  const created = parseTime(created_at);
+  const updated = parseTime(updated_at);
   return created <= updated && updated <= now
     ? { id, created_at: String(created_at), updated_at: String(updated_at) }
     : { id };
 }
 
-/** A time as records show it, in ms since 1970; NaN where it is none. */
-function timeOf(value: unknown): number {
+/** Parses a time as records show it to ms since 1970; NaN if it is none. */
+function parseTime(value: unknown): number {
   const time = typeof value === "string" ? Date.parse(value) : NaN;
   return time >= 0 && new Date(time).toISOString() === value ? time : NaN;
-}
-
-/** What is wrong with a line as a whole. */
-function wrong(code: FieldError["code"], message: string): FieldError {
-  return { field: "", code, message };
 }

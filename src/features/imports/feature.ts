@@ -1,5 +1,5 @@
 /**
- * Imports: POST of a collection accepts NDJSON and answers with a task, which
+ * Imports: POST to a collection accepts NDJSON and responds with a task, which
  * creates the records in the background. The command `import` does the same.
  */
 
@@ -14,44 +14,42 @@ import {
   resourceRoute,
 } from "../../api/operations.ts";
 import { importCommand } from "./command.ts";
-import { Spools } from "./spool.ts";
-import { Tasks, tasks } from "./tasks.ts";
+import { deleteTask, receiveImport } from "./requests.ts";
+import { tasks } from "./task.ts";
+import { ImportWorker } from "./worker.ts";
 
-/** Lines that are taken in by POST, and what becomes of them. */
+/** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
   collections: [tasks],
   commands: { import: importCommand },
   open(api) {
-    const { add, declarations, served } = api;
-    const own = new Set<string>(declarations.map(({ name }) => name));
-    const importable = new Map(
-      served.filter(({ collection: { name } }) => own.has(name))
-        .map((records) => [records.collection.name, records]),
-    );
+    const { add, declarations } = api;
+    const declared = new Set<string>(declarations.map(({ name }) => name));
+    const importable = (name: string) =>
+      declared.has(name) ? api.records(name) : undefined;
     const records = api.records(tasks.name);
-    const spools = new Spools(api.store);
-    const working = new Tasks({ ...api, spools, records, importable });
-    const mine = ownedByCaller("user_id");
+    const worker = new ImportWorker({ ...api, records, importable });
+    const ownTasks = ownedByCaller("user_id");
     const view = {
       records,
       scope: (call: RequestContext) =>
-        call.caller?.role === "admin" ? undefined : mine(call),
+        call.caller?.role === "admin" ? undefined : ownTasks(call),
     };
     const list = listOperations(view, {
-      summary: "Your tasks, of an admin all",
+      summary: "Your tasks; all tasks if you are an admin",
     });
     add("tasks", resourceRoute(view, list), "tasks_url");
     const GET = readOperation(view, { summary: "One of your tasks" });
     const DELETE = deleteOperation(view, {
-      summary: "End a task: what is in stays in",
-      run: (call) => working.remove(call),
+      summary: "Cancel a task; records already imported stay",
+      run: (call) => deleteTask(worker, call),
     });
     add("tasks/:id", resourceRoute(view, { GET, DELETE }));
     return {
-      start: () => working.start(),
-      stop: () => working.stop(),
-      extendCreate(post, into) {
-        if (!own.has(into.collection.name)) return undefined;
+      start: () => worker.start(),
+      stop: () => worker.stop(),
+      extendCreate(post, target) {
+        if (!declared.has(target.collection.name)) return undefined;
         return {
           ...post,
           consumes: [...post.consumes ?? [], ndjsonType],
@@ -60,8 +58,8 @@ export const feature: Feature = {
               202: { record: records.collection, headers: ["Location"] },
             },
           },
-          importNdjson: (call, body, once) =>
-            working.receive(call, body, { records: into, once }),
+          importNdjson: (call, body, runOnce) =>
+            receiveImport(worker, { call, body, target, runOnce }),
         };
       },
     };

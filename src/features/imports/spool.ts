@@ -1,216 +1,148 @@
 /**
- * Spools: bodies too large for memory, taken to disk as they arrive, in the
- * folder `spool` of the data folder, a file each.
+ * Spool files: request bodies too large for memory, written to disk as they
+ * arrive, one file each in the folder `spool` of the data folder.
  *
- * One that was finished survives power loss. Any other is waste, as is one
- * that no record names: whoever opens the store removes those. Spools are no
- * part of the records: `check`, `repair` and recovery do not look at them, and
- * a backup leaves them out. So a record may name one that is not there
- * (`unknown-spool`); what was to be done with it has then failed.
+ * A file gets its name once it is whole and on disk. Files without a task are
+ * removed at the next start. Spool files are not part of the records: `check`,
+ * `repair` and recovery ignore them, and a backup leaves them out, so a task
+ * may name one that is missing.
  *
  * They never take the space that the log, its next snapshot and deletes on a
- * full disk need: beyond that they are refused, though the disk has more.
+ * full disk need: beyond that a body is refused even if the disk has space.
  */
 
 import type { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { dirname, join } from "node:path";
 import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import {
-  type FileSystem,
   isNoSpaceError,
-  type OpenFile,
   readLines,
   writeAll,
+  writeAtomically,
 } from "../../store/log/files.ts";
 import type { Store } from "../../store/file-store.ts";
-import { randomName, type StoreFolder } from "../../store/recovery/folder.ts";
+import { randomName } from "../../store/recovery/folder.ts";
 
-/** A line of a spool. */
+/** A line of a spool file. */
 export interface SpoolLine {
-  /** Without the newline; undefined when it is too long, and was skipped. */
+  /** Without the newline; undefined if the line is too long and was skipped. */
   readonly bytes: Buffer | undefined;
-  /** Where it begins. */
+  /** The offset of its first byte. */
   readonly byte: number;
-  /** Where the next one begins: to go on from there. */
+  /** The offset of the next line. */
   readonly next: number;
 }
 
-const ending = ".spool";
-// So much may wait in the page cache. Behind much more, the fdatasync of the
-// log would wait for the spool's bytes too (ext4 writes both in one journal).
-const unsyncedBytes = 8 << 20;
+// Bounds the bytes in the page cache: with many more, the fdatasync of the log
+// would wait for them too (ext4 writes both in one journal).
+const maxUnsyncedBytes = 8 << 20;
 
-/** The spools of a store. */
-export class Spools {
-  readonly #place: StoreFolder;
-  readonly #folder: string;
-  readonly #margin: () => number;
-
-  constructor(store: Store) {
-    this.#place = store.folder;
-    this.#folder = join(store.folder.folder, "spool");
-    this.#margin = () => store.headroom;
-  }
-
-  /**
-   * Begins one under a name of its own.
-   *
-   * @throws {StoreError} disk-full; Error of the file system
-   */
-  async create(): Promise<Spool> {
-    const { files } = this.#place;
-    const name = randomName(this.#place);
-    const path = this.#path(name);
-    const file = await orFull(async () => {
-      await files.makeFolder(this.#folder);
-      return await files.open(path, "create");
-    });
-    return new Spool(name, { files, path, file, margin: this.#margin });
-  }
-
-  /** The names of all that are there, finished or not. */
-  async list(): Promise<string[]> {
-    const found = await orMissing(this.#place.files.list(this.#folder)) ?? [];
-    return found.filter((name) => name.endsWith(ending))
-      .map((name) => name.slice(0, -ending.length));
-  }
-
-  /** One that is not there is no error. */
-  async remove(name: string): Promise<void> {
-    await this.#place.files.remove(this.#path(name));
-  }
-
-  /**
-   * Reads a finished one line by line, from where one begins. Memory holds a
-   * part of it, and lines of up to `longest` bytes.
-   *
-   * @throws {StoreError} unknown-spool
-   */
-  async *lines(
-    name: string,
-    { from = 0, longest = 1 << 20 } = {},
-  ): AsyncGenerator<SpoolLine, undefined> {
-    const file = await orMissing(
-      this.#place.files.open(this.#path(name), "read"),
-    );
-    if (file === undefined) {
-      throw new StoreError("unknown-spool", `There is no spool "${name}"`);
-    }
-    try {
-      let byte = from;
-      // Small parts: one may be nothing but newlines, each an object for a while.
-      const range = { start: from, maxLineBytes: longest, chunkBytes: 1 << 16 };
-      for await (const lines of readLines(file, range)) {
-        for (const { bytes, byte: begin, hasNewline } of lines) {
-          const end = begin + bytes.length;
-          const next = hasNewline ? end + 1 : end;
-          const whole = end - byte <= longest;
-          yield { bytes: whole ? bytes : undefined, byte, next };
-          byte = next;
-        }
-      }
-    } finally {
-      await file.close();
-    }
-  }
-
-  #path(name: string): string {
-    return join(this.#folder, `${name}${ending}`);
-  }
-}
-
-interface SpoolFile {
-  readonly files: FileSystem;
-  readonly path: string;
-  readonly file: OpenFile;
-  readonly margin: () => number;
-}
-
-/** A spool while it is written; whatever fails here also removes it. */
-export class Spool {
-  readonly name: string;
-  /** How much was taken. */
-  bytes = 0;
-  readonly #on: SpoolFile;
-  #unsynced = 0;
-
-  constructor(name: string, on: SpoolFile) {
-    this.name = name;
-    this.#on = on;
-  }
-
-  /**
-   * Takes the next bytes; the one after must wait for it.
-   *
-   * @throws {StoreError} disk-full; Error of the file system
-   */
-  async write(bytes: Uint8Array): Promise<void> {
-    const { files, path, file, margin } = this.#on;
-    await this.#orDiscard(async () => {
-      const left = await files.free(dirname(path)) - bytes.length;
-      if (left < margin()) {
-        const message =
-          `Cannot take a body to disk: ${left} bytes would be left`;
-        throw new StoreError("disk-full", message);
-      }
-      await writeAll(file, bytes, this.bytes);
-      this.bytes += bytes.length;
-      this.#unsynced += bytes.length;
-      if (this.#unsynced < unsyncedBytes) return;
-      await file.datasync();
-      this.#unsynced = 0;
-    });
-  }
-
-  /**
-   * Makes all of it, and its name, survive power loss.
-   *
-   * @throws {StoreError} disk-full; Error of the file system
-   */
-  async finish(): Promise<void> {
-    const { files, path, file } = this.#on;
-    await this.#orDiscard(async () => {
-      await file.datasync();
-      await file.close();
-      await files.syncFolder(dirname(path));
-      await files.syncFolder(dirname(dirname(path))); // the folder may be new
-    });
-  }
-
-  /** Drops it. */
-  async discard(): Promise<void> {
-    await this.#on.file.close().catch(() => {});
-    await this.#on.files.remove(this.#on.path);
-  }
-
-  /** A failed fdatasync is never tried again: nothing is left to try it on. */
-  async #orDiscard(work: () => Promise<void>): Promise<void> {
-    try {
-      await orFull(work);
-    } catch (error) {
-      await this.discard().catch(() => {}); // removed at the next start
-      throw error;
-    }
-  }
-}
-
-async function orFull<Result>(work: () => Promise<Result>): Promise<Result> {
+/**
+ * Writes a body to a new spool file, without reading faster than the disk
+ * writes. Returns the file's name and the SHA-256 of the body once both the
+ * bytes and the name survive power loss. Removes the file on any error.
+ *
+ * @throws {StoreError} disk-full; errors of the file system and of the body
+ */
+export async function writeSpool(
+  store: Store,
+  body: AsyncIterable<Uint8Array>,
+): Promise<{ readonly name: string; readonly hash: Buffer }> {
+  const { files } = store.folder;
+  const name = randomName(store.folder);
+  const path = pathOf(store, name);
+  const folder = dirname(path);
+  const hash = createHash("sha256");
+  let offset = 0;
+  let unsynced = 0;
   try {
-    return await work();
+    await files.makeFolder(folder);
+    await writeAtomically(files, path, async (file) => {
+      for await (const bytes of body) {
+        hash.update(bytes);
+        const free = await files.free(folder) - bytes.length;
+        if (free < store.headroom) throw noSpace(`${free} bytes would be left`);
+        await writeAll(file, bytes, offset);
+        offset += bytes.length;
+        unsynced += bytes.length;
+        if (unsynced < maxUnsyncedBytes) continue;
+        await file.datasync();
+        unsynced = 0;
+      }
+    });
+    await files.syncFolder(dirname(folder)); // the folder may be new
+    return { name, hash: hash.digest() };
   } catch (error) {
-    if (!isNoSpaceError(error)) throw error;
-    const message = `Cannot take a body to disk: ${errorText(error)}`;
-    throw new StoreError("disk-full", message, { cause: error });
+    await files.remove(path).catch(() => {}); // or at the next start
+    throw isNoSpaceError(error) ? noSpace(errorText(error), error) : error;
   }
 }
 
-async function orMissing<Result>(
-  work: Promise<Result>,
-): Promise<Result | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (errorCode(error) === "ENOENT") return undefined;
+function noSpace(reason: string, cause?: unknown): StoreError {
+  const message = `Cannot write a request body to disk: ${reason}`;
+  return new StoreError("disk-full", message, { cause });
+}
+
+/**
+ * Removes all spool files but those named: the others are of requests that a
+ * crash interrupted, or could not be removed earlier.
+ */
+export async function removeOtherSpools(
+  store: Store,
+  names: readonly string[],
+): Promise<void> {
+  const { files } = store.folder;
+  const folder = dirname(pathOf(store, ""));
+  const needed = names.map((name) => `${name}.spool`);
+  const found = await files.list(folder).catch((error) => {
+    if (errorCode(error) === "ENOENT") return [];
     throw error;
+  });
+  for (const file of found) {
+    if (!/\.spool(?:\.tmp)?$/.test(file) || needed.includes(file)) continue;
+    await files.remove(join(folder, file));
   }
+}
+
+/** Removes a spool file, if it exists. */
+export async function removeSpool(store: Store, name: string): Promise<void> {
+  await store.folder.files.remove(pathOf(store, name));
+}
+
+/**
+ * Reads a spool file line by line from the offset of a line. Holds at most one
+ * part of the file and one line of up to `maxLineBytes` in memory.
+ *
+ * @throws an ENOENT error if the file is missing
+ */
+export async function* readSpool(
+  store: Store,
+  { name, from, maxLineBytes }: {
+    readonly name: string;
+    readonly from: number;
+    readonly maxLineBytes: number;
+  },
+): AsyncGenerator<SpoolLine, undefined> {
+  const file = await store.folder.files.open(pathOf(store, name), "read");
+  try {
+    let byte = from;
+    // Small parts: a part of nothing but newlines becomes an object for each.
+    const range = { start: from, maxLineBytes, chunkBytes: 1 << 16 };
+    for await (const lines of readLines(file, range)) {
+      for (const { bytes, byte: begin, hasNewline } of lines) {
+        const end = begin + bytes.length;
+        const next = hasNewline ? end + 1 : end;
+        const isWhole = end - byte <= maxLineBytes;
+        yield { bytes: isWhole ? bytes : undefined, byte, next };
+        byte = next;
+      }
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+function pathOf({ folder }: Store, name: string): string {
+  return join(folder.folder, "spool", `${name}.spool`);
 }

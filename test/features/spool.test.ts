@@ -1,37 +1,58 @@
+/** Spool files: request bodies that are written to disk as they arrive. */
+
 import assert from "node:assert/strict";
-import type { SpoolLine } from "../../src/features/imports/spool.ts";
-import { spoolsOf } from "./support.ts";
 import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { backupStore } from "../../src/cli/backup.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { readStore, realFiles, type Store } from "../../src/store/store.ts";
+import {
+  readSpool,
+  removeOtherSpools,
+  removeSpool,
+  type SpoolLine,
+  writeSpool,
+} from "../../src/features/imports/spool.ts";
 import { Disk } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
-import { folderFor, openFor, tables } from "./support.ts";
+import { folderFor, openFor, tables } from "../store/support.ts";
 
-/** Takes a body to disk and returns its name. */
-async function spool(store: Store, ...chunks: string[]): Promise<string> {
-  const begun = await spoolsOf(store).create();
-  for (const chunk of chunks) await begun.write(Buffer.from(chunk));
-  await begun.finish();
-  return begun.name;
+/** A body that arrives in parts. */
+async function* bodyOf(
+  ...parts: readonly (string | Buffer)[]
+): AsyncGenerator<Uint8Array> {
+  for (const part of parts) yield Buffer.from(part);
 }
 
-/** The lines of a spool; null for one that is too long. */
+/** Writes a body to a spool file and returns its name. */
+async function spool(store: Store, ...parts: string[]): Promise<string> {
+  const { name, hash } = await writeSpool(store, bodyOf(...parts));
+  const expected = createHash("sha256").update(parts.join("")).digest();
+  assert.deepEqual(hash, expected);
+  return name;
+}
+
+/** The lines of a spool file; null for one that is too long. */
 async function linesOf(
   store: Store,
   name: string,
-  options: { from?: number; longest?: number } = {},
+  { from = 0, maxLineBytes = 1 << 20 } = {},
 ): Promise<{ text: string | null; line: SpoolLine }[]> {
   const found: { text: string | null; line: SpoolLine }[] = [];
-  for await (const line of spoolsOf(store).lines(name, options)) {
+  for await (const line of readSpool(store, { name, from, maxLineBytes })) {
     found.push({ text: line.bytes?.toString() ?? null, line });
   }
   return found;
+}
+
+/** The names of all files that are or become spool files. */
+async function spoolFiles(store: Store): Promise<string[]> {
+  const { files, folder } = store.folder;
+  const found = await files.list(join(folder, "spool")).catch(() => []);
+  return found.filter((name) => name.includes(".spool"));
 }
 
 async function diskFor(t: TestContext): Promise<Disk> {
@@ -43,7 +64,7 @@ async function diskFor(t: TestContext): Promise<Disk> {
 test("a body is taken to a private file and read back by lines, from any of them on", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  assert.deepEqual(await spoolsOf(store).list(), []);
+  assert.deepEqual(await spoolFiles(store), []);
   const name = await spool(store, '{"a":1}\n{"b"', ':"ä"}\n\n{"c":3}');
   const found = await linesOf(store, name);
   assert.deepEqual(found.map(({ text }) => text), [
@@ -57,16 +78,16 @@ test("a body is taken to a private file and read back by lines, from any of them
     assert.deepEqual(rest, found.slice(at + 1));
   }
   assert.deepEqual(await linesOf(store, await spool(store)), []);
-  assert.equal((await spoolsOf(store).list()).length, 2);
+  assert.equal((await spoolFiles(store)).length, 2);
   assert.equal((await stat(join(folder, "spool"))).mode & 0o777, 0o700);
   for (const file of await readdir(join(folder, "spool"))) {
     const { mode } = await stat(join(folder, "spool", file));
     assert.equal(mode & 0o777, 0o600);
   }
-  await spoolsOf(store).remove(name);
-  await spoolsOf(store).remove(name);
-  assert.equal((await spoolsOf(store).list()).includes(name), false);
-  await assert.rejects(linesOf(store, name), { code: "unknown-spool" });
+  await removeSpool(store, name);
+  await removeSpool(store, name);
+  assert.equal((await spoolFiles(store)).length, 1);
+  await assert.rejects(linesOf(store, name), { code: "ENOENT" });
 });
 
 test("when a spool is finished its bytes, its name and its folder's name are synced", async (t) => {
@@ -80,10 +101,8 @@ test("when a spool is finished its bytes, its name and its folder's name are syn
     },
   };
   const store = await openFor(t, folder, { files });
-  const begun = await spoolsOf(store).create();
-  await begun.write(Buffer.from("line\n"));
   synced.length = 0;
-  await begun.finish();
+  await spool(store, "line\n");
   assert.deepEqual(synced, [join(folder, "spool"), folder]);
 });
 
@@ -91,7 +110,7 @@ test("a line too long is told with its place and skipped, and no other is", asyn
   const store = await openFor(t, await folderFor(t));
   const random = new Random(3);
   for (
-    const [longest, sizes] of [
+    const [maxLineBytes, sizes] of [
       [10, [0, 9, 10, 11, 12, 40, 10]],
       [300_000, [299_999, 300_000, 300_001, 900_000, 5, 700_000, 262_144]],
     ] as const
@@ -111,9 +130,13 @@ test("a line too long is told with its place and skipped, and no other is", asyn
         const places = expected.map((size) => {
           const begin = byte;
           byte = Math.min(begin + size + 1, text.length);
-          return { size: size > longest ? -1 : size, byte: begin, next: byte };
+          return {
+            size: size > maxLineBytes ? -1 : size,
+            byte: begin,
+            next: byte,
+          };
         });
-        const found = await linesOf(store, name, { longest });
+        const found = await linesOf(store, name, { maxLineBytes });
         assert.deepEqual(
           found.map(({ text, line: { byte, next } }) => ({
             size: text?.length ?? -1,
@@ -122,7 +145,7 @@ test("a line too long is told with its place and skipped, and no other is", asyn
           })),
           places,
         );
-        await spoolsOf(store).remove(name);
+        await removeSpool(store, name);
       }
     }
   }
@@ -136,7 +159,7 @@ test("a line of any length is skipped with bounded memory", async (t) => {
     ...realFiles,
     open: async (path: string, how: "read" | "write" | "create") => {
       const file = await realFiles.open(path, how);
-      if (!path.endsWith(".spool")) return file;
+      if (!path.includes(".spool")) return file;
       const { read, datasync } = file;
       return Object.assign(file, {
         datasync: () => {
@@ -151,14 +174,10 @@ test("a line of any length is skipped with bounded memory", async (t) => {
     },
   };
   const store = await openFor(t, folder, { files });
-  const begun = await spoolsOf(store).create();
-  await begun.write(Buffer.from("first\n"));
-  const block = Buffer.alloc(1 << 20, "x");
-  for (let round = 0; round < 40; round++) await begun.write(block);
-  await begun.write(Buffer.from("\nlast"));
-  await begun.finish();
-  assert.equal(begun.bytes, (40 << 20) + 11);
-  const found = await linesOf(store, begun.name);
+  const long = Array<Buffer>(40).fill(Buffer.alloc(1 << 20, "x"));
+  const body = bodyOf("first\n", ...long, "\nlast");
+  const { name } = await writeSpool(store, body);
+  const found = await linesOf(store, name);
   assert.deepEqual(found.map(({ text }) => text), ["first", null, "last"]);
   assert.deepEqual(found.map(({ line }) => line.byte), [0, 6, (40 << 20) + 7]);
   assert.ok(largest <= 1 << 20, `${largest} bytes at once`);
@@ -176,19 +195,25 @@ test("a finished spool survives a power cut at any later moment", async (t) => {
       limits: { reserveBytes: 0 },
     });
     const body = randomBytes(3000).toString("hex");
-    const begun = await spoolsOf(store).create();
-    for (let at = 0; at < body.length; at += 1000) {
-      await begun.write(Buffer.from(body.slice(at, at + 1000)));
-    }
-    const early = disk.crash(await folderFor(t), random).contents();
-    if (early.get(`${begun.name}.spool`)?.toString() !== body) before++;
-    await begun.finish();
-    await store.commit([["put", "zoos", { id: 1, spool: begun.name }]], 0);
+    let early: ReadonlyMap<string, Buffer> = new Map();
+    const { name } = await writeSpool(
+      store,
+      (async function* () {
+        for (let at = 0; at < body.length; at += 1000) {
+          yield Buffer.from(body.slice(at, at + 1000));
+        }
+        early = disk.crash(await folderFor(t), random).contents();
+      })(),
+    );
+    // Nothing has the name of a spool file before all of it is on the disk.
+    assert.equal(early.get(`${name}.spool`), undefined);
+    if (early.get(`${name}.spool.tmp`)?.toString() !== body) before++;
+    await store.commit([["put", "zoos", { id: 1, spool: name }]], 0);
     const crashed = disk.crash(await folderFor(t), random);
-    const found = crashed.contents().get(`${begun.name}.spool`);
+    const found = crashed.contents().get(`${name}.spool`);
     assert.equal(found?.toString(), body);
     const again = await openFor(t, crashed.folder, { files: crashed });
-    const lines = await linesOf(again, begun.name);
+    const lines = await linesOf(again, name);
     assert.deepEqual(lines.map(({ text }) => text), [body]);
     await again.close();
     await store.close();
@@ -211,22 +236,20 @@ for (
     const disk = await diskFor(t);
     const limits = { reserveBytes: 0 };
     const store = await openFor(t, disk.folder, { files: disk, limits });
-    const begun = await spoolsOf(store).create();
-    await begun.write(Buffer.from("first\n"));
     let syncs = 0;
-    disk.fate = (step) => {
-      const ours = step.name.endsWith(".spool") || kind === "syncFolder";
-      if (ours && step.kind === "sync") syncs++;
-      return ours && step.kind === kind ? fate : undefined;
-    };
-    await assert.rejects(async () => {
-      await begun.write(Buffer.from("second\n"));
-      await begun.finish();
-    }, { code });
+    const body = (async function* () {
+      yield Buffer.from("first\n");
+      disk.fate = (step) => {
+        const ours = step.name.includes(".spool") || kind === "syncFolder";
+        if (ours && step.kind === "sync") syncs++;
+        return ours && step.kind === kind ? fate : undefined;
+      };
+      yield Buffer.from("second\n");
+    })();
+    await assert.rejects(writeSpool(store, body), { code });
     assert.ok(syncs <= 1, "a failed fdatasync was tried again");
     disk.fate = () => undefined;
-    assert.deepEqual(await spoolsOf(store).list(), []);
-    await assert.rejects(linesOf(store, begun.name), { code: "unknown-spool" });
+    assert.deepEqual(await spoolFiles(store), []);
     await store.commit([["put", "zoos", { id: 1 }]], 0);
     assert.equal(store.isWritable, true);
     assert.equal(store.isDiskFull, false);
@@ -242,17 +265,17 @@ test("a spool never takes the space that the log and its next snapshot need", as
     await store.commit([["put", "zoos", { id, text }]], 0);
   }
   disk.capacity = 400_000;
-  const begun = await spoolsOf(store).create();
   const chunk = Buffer.alloc(10_000, "x");
-  await assert.rejects(async () => {
-    while (true) await begun.write(chunk);
-  }, { code: "disk-full" });
-  assert.ok(begun.bytes >= 50_000, `only ${begun.bytes}`);
-  assert.deepEqual(await spoolsOf(store).list(), []);
+  let written = -chunk.length; // the last chunk is refused
+  const endless = (async function* () {
+    for (;; written += chunk.length) yield chunk;
+  })();
+  await assert.rejects(writeSpool(store, endless), { code: "disk-full" });
+  assert.ok(written >= 50_000, `only ${written}`);
+  assert.deepEqual(await spoolFiles(store), []);
   // Another fills the disk up to the bound and stays: the log still has room.
-  const other = await spoolsOf(store).create();
-  while (other.bytes + chunk.length < begun.bytes) await other.write(chunk);
-  await other.finish();
+  const chunks = Array<Buffer>(written / chunk.length - 1).fill(chunk);
+  await writeSpool(store, bodyOf(...chunks));
   await store.checkpoint();
   for (let id = 51; id <= 60; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0);
@@ -269,9 +292,8 @@ test("while the disk is full nothing is taken into a spool", async (t) => {
   for (let id = 1; !store.isDiskFull; id++) {
     await store.commit([["put", "zoos", { id, text }]], 0).catch(() => {});
   }
-  const begun = await spoolsOf(store).create();
-  await assert.rejects(begun.write(Buffer.from("x")), { code: "disk-full" });
-  assert.deepEqual(await spoolsOf(store).list(), []);
+  await assert.rejects(spool(store, "x"), { code: "disk-full" });
+  assert.deepEqual(await spoolFiles(store), []);
 });
 
 test("check, backup, repair and a restart leave spools alone", async (t) => {
@@ -281,23 +303,26 @@ test("check, backup, repair and a restart leave spools alone", async (t) => {
   await store.commit([["put", "zoos", { id: 1 }]], 0);
   await store.commit([["put", "zoos", { id: 2 }]], 0);
   const name = await spool(store, "line\n");
-  const dropped = await spoolsOf(store).create();
-  await dropped.write(Buffer.from("never finished"));
-  await dropped.discard();
+  await writeFile(join(from, "spool", "0.spool.tmp"), "never finished");
   await store.close();
   assert.deepEqual((await readStore(from, { tables })).faults, []);
   const to = join(folder, "copy");
   assert.equal((await backupStore(from, to)).records, 2);
   const copy = await openFor(t, to);
-  assert.deepEqual(await spoolsOf(copy).list(), []);
-  await assert.rejects(linesOf(copy, name), { code: "unknown-spool" });
+  assert.deepEqual(await spoolFiles(copy), []);
+  await assert.rejects(linesOf(copy, name), { code: "ENOENT" });
   const log = join(from, "wal-1.jsonl");
   const bytes = await readFile(log);
   bytes[bytes.indexOf('"seq":1,') + 40] = 0x58;
   await writeFile(log, bytes);
   assert.equal((await repairStore(from)).repaired, true);
   const again = await openFor(t, from);
-  assert.deepEqual(await spoolsOf(again).list(), [name]);
+  assert.deepEqual(
+    (await spoolFiles(again)).sort(),
+    ["0.spool.tmp", `${name}.spool`].sort(),
+  );
+  await removeOtherSpools(again, [name]);
+  assert.deepEqual(await spoolFiles(again), [`${name}.spool`]);
   const lines = await linesOf(again, name);
   assert.deepEqual(lines.map(({ text }) => text), ["line"]);
 });

@@ -1,0 +1,122 @@
+/**
+ * The requests that start and cancel imports. A body of NDJSON is written to
+ * disk and a task that names it is stored; the worker does the rest.
+ */
+
+import type { Records } from "../../api/records/records.ts";
+import type {
+  RequestContext,
+  Result,
+  RunOnce,
+} from "../../api/request-context.ts";
+import { StoreError } from "../../store/error.ts";
+import { type Document, formatTime } from "../../store/store.ts";
+import { removeSpool, writeSpool } from "./spool.ts";
+import {
+  evictOldestFinished,
+  findTask,
+  type ImportContext,
+  logFailure,
+  type Task,
+} from "./task.ts";
+import type { ImportWorker } from "./worker.ts";
+
+/** A request to import records. */
+export interface ImportRequest {
+  readonly call: RequestContext;
+  readonly body: AsyncIterable<Uint8Array>;
+  /** The records of the collection to import into. */
+  readonly target: Records;
+  readonly runOnce: RunOnce;
+}
+
+/**
+ * Stores a body and its task. Responds once both survive power loss.
+ *
+ * @throws {ApiError} 40401, 41200; errors of the body
+ */
+export async function receiveImport(
+  worker: ImportWorker,
+  { call, body, target, runOnce }: ImportRequest,
+): Promise<Result> {
+  const { context } = worker;
+  target.prepareCreate(call); // fails before all of the body is sent
+  const { name: spool, hash } = await writeSpool(context.store, body);
+  let isNeeded = false;
+  try {
+    call.reauthenticate();
+    return await runOnce(hash, async (storeResponse) => {
+      call.storeResponse = storeResponse;
+      const given = target.prepareCreate(call);
+      const { name: collection } = target.collection;
+      const task = { collection, given, spool };
+      const result = queueTask(context, call, task);
+      isNeeded = true;
+      await context.store.durable(result.seq);
+      worker.wake();
+      return result;
+    });
+  } catch (error) {
+    // After any other error of the store the task may exist after a restart.
+    if (error instanceof StoreError && error.code === "disk-full") {
+      isNeeded = false;
+    }
+    throw error;
+  } finally {
+    // A file that cannot be removed now is removed at the next start.
+    if (!isNeeded) await removeSpool(context.store, spool).catch(() => {});
+  }
+}
+
+function queueTask(
+  context: ImportContext,
+  call: RequestContext,
+  task: Pick<Task, "collection" | "given" | "spool">,
+): Result {
+  const { records, now } = context;
+  const { representation } = records;
+  const at = formatTime(now());
+  const document: Document = {
+    id: records.nextId(),
+    type: "import",
+    status: "queued",
+    lines: 0,
+    imported: 0,
+    rejected: 0,
+    errors: [],
+    failure: null,
+    created_at: at,
+    updated_at: at,
+    user_id: call.caller?.id ?? 0,
+    byte: 0,
+    line: 0,
+    ...task,
+  };
+  const mutations = [
+    records.putMutation(document),
+    ...evictOldestFinished(context),
+  ];
+  return records.commit(call, mutations, {
+    status: 202,
+    headers: ["Location", representation.url(document.id)],
+    body: representation.asStandalone(representation.serialize(document)),
+  });
+}
+
+/**
+ * Deletes a task, which cancels its import: records already imported stay.
+ *
+ * @throws {ApiError} 40401
+ */
+export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
+  const { context, context: { store } } = worker;
+  const task = findTask(context, call.ids[0] ?? 0);
+  const result = context.records.delete(call, false);
+  store.onDurable(result.seq, (error) => {
+    worker.wake(); // a full disk may have rolled the deletion back
+    if (error !== undefined || task === undefined) return;
+    removeSpool(store, task.spool)
+      .catch((error) => logFailure(context, error));
+  });
+  return result;
+}

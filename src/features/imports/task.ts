@@ -1,0 +1,109 @@
+/**
+ * Tasks: the resource that shows how far an import has come, and the record in
+ * which it is stored. A finished task stays until it is deleted, or until
+ * {@linkcode maxTasks} newer ones need its place.
+ */
+
+import { errorText, StoreError } from "../../store/error.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
+import type { Api } from "../../api/feature.ts";
+import { collection } from "../../api/declaration/declaration.ts";
+import {
+  array,
+  choice,
+  integer,
+  type Json,
+  optional,
+  readOnly,
+  string,
+} from "../../api/declaration/properties.ts";
+import type { Records } from "../../api/records/records.ts";
+import type { Progress } from "./batch.ts";
+
+const count = readOnly(integer({ minimum: 0 }));
+
+/** The properties that clients see; `user_id`, `spool`, `given`, `byte` and `line` are stored besides. */
+export const tasks = collection({
+  name: "tasks",
+  singular: "task",
+  access: { read: "viewer", write: "keeper", delete: "viewer" },
+  owner: "user_id",
+  properties: {
+    type: readOnly(choice("import")),
+    collection: readOnly(string({ maxLength: 100 })),
+    status: readOnly(choice("queued", "running", "succeeded", "failed")),
+    lines: count,
+    imported: count,
+    rejected: count,
+    errors: readOnly(array()),
+    failure: readOnly(optional(string({ maxLength: 100 }))),
+  },
+});
+
+/** A task as it is stored. */
+export interface Task extends Document, Progress {
+  readonly collection: string;
+  readonly status: "queued" | "running" | "succeeded" | "failed";
+  /** Why it failed. */
+  readonly failure: string | null;
+  /** The user who sent the body; 0 is the command line. */
+  readonly user_id: number;
+  /** The name of the spool file with the body. */
+  readonly spool: string;
+  /** The values that the URL gives to each record: `{"zoo_id":7}`. */
+  readonly given: Readonly<Record<string, Json>>;
+  readonly updated_at: string;
+}
+
+/** The parts of the server that imports use. */
+export interface ImportContext extends Pick<Api, "store" | "now" | "log"> {
+  /** The records of the tasks themselves. */
+  readonly records: Records;
+  /** Returns the records of a collection, if it accepts imports. */
+  readonly importable: (collection: string) => Records | undefined;
+}
+
+/** The largest number of tasks that are stored. */
+const maxTasks = 250;
+
+/** Returns all tasks, the oldest first. */
+export function listTasks({ records }: ImportContext): Task[] {
+  return records.table.rows().map(toTask);
+}
+
+/** Returns a task, unless it was deleted. */
+export function findTask(
+  { records }: ImportContext,
+  id: number,
+): Task | undefined {
+  const row = records.table.get(id);
+  return row && toTask(row);
+}
+
+export function isUnfinished({ status }: Task): boolean {
+  return status === "queued" || status === "running";
+}
+
+/**
+ * Deletes the oldest finished task if there are too many for another one.
+ *
+ * @throws {StoreError} overloaded, if none is finished
+ */
+export function evictOldestFinished(context: ImportContext): Mutation[] {
+  const all = listTasks(context);
+  if (all.length < maxTasks) return [];
+  const task = all.find((task) => !isUnfinished(task));
+  if (task) return [["del", tasks.name, task.id]];
+  throw new StoreError("overloaded", `${maxTasks} imports are waiting already`);
+}
+
+/** Logs why an import cannot continue. */
+export function logFailure({ log }: ImportContext, error: unknown): void {
+  if (error instanceof StoreError && error.code === "closed") return;
+  log("error", `An import cannot continue: ${errorText(error)}`);
+}
+
+/** Only this feature writes to the table of tasks. */
+function toTask({ document }: Row): Task {
+  return document as Task;
+}
