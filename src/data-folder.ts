@@ -7,7 +7,8 @@ import {
   type Declaration,
   deriveCollections,
 } from "./api/declaration/declaration.ts";
-import { Records, type RecordsContext } from "./api/records/records.ts";
+import { Records, type RecordsOptions } from "./api/records/records.ts";
+import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
 import { tablesOf } from "./api/routes.ts";
 import { collections } from "./collections.ts";
@@ -117,9 +118,8 @@ export function recordsOf(
   others: readonly Declaration[] = [],
 ): Records {
   const derived = deriveCollections(collections, [users, ...others]);
-  const context: RecordsContext = {
+  const context: RecordsOptions = {
     store,
-    collections: derived,
     prefix: "",
     now: Date.now,
     requireIfMatch: false,
@@ -146,7 +146,7 @@ export async function createUser(
   const body = role === undefined ? user : { ...user, role };
   await commitOrExplain(
     store,
-    () => recordsOf(store, users.name).create(operator, body),
+    () => createRecord(recordsOf(store, users.name), operator, body),
   );
 }
 

@@ -20,7 +20,10 @@ import {
   rejectUnknownParameters,
 } from "./query/parameters.ts";
 import type { Scope } from "./query/planner.ts";
+import { deleteRecord } from "./records/deleting.ts";
+import { listRecords, readRecord } from "./records/reading.ts";
 import type { Records } from "./records/records.ts";
+import { changeRecord, createRecord } from "./records/writing.ts";
 import type {
   RequestContext,
   ResolveScope,
@@ -242,7 +245,7 @@ export function listOperations(
     access: collection.access.read,
     produces: jsonOrNdjson,
     parse: (parameters) => parseQuery(collection, parameters),
-    run: (context, query) => records.list(context, query),
+    run: (context, query) => listRecords(records, context, query),
   };
   return { GET: get, QUERY: { ...get, consumes: form, queryInForm: true } };
 }
@@ -258,7 +261,7 @@ export function createOperation(resource: Resource): Operation {
     consumes: json,
     parse: noParameters,
     secret: properties.some(({ kind }) => kind === "secret"),
-    run: (context, _, body) => records.create(context, body),
+    run: (context, _, body) => createRecord(records, context, body),
   };
 }
 
@@ -279,7 +282,7 @@ export function readOperation(
       const fields = parameters.get("fields");
       return fields === undefined ? undefined : parseFields(collection, fields);
     },
-    run: (context, fields) => records.read(context, fields),
+    run: (context, fields) => readRecord(records, context, fields),
   };
 }
 
@@ -293,7 +296,7 @@ export function replaceOperation(resource: Resource): Operation {
     consumes: json,
     parse: noParameters,
     run: (context, _, body) =>
-      records.change(context, body, { partial: false }),
+      changeRecord(records, context, { body, partial: false }),
   };
 }
 
@@ -321,7 +324,7 @@ export function patchOperation(
     consumes: mergePatch,
     parse: noParameters,
     run: (context, _, body) =>
-      records.change(context, body, { partial: true, locked }),
+      changeRecord(records, context, { body, partial: true, locked }),
   };
 }
 
@@ -341,7 +344,7 @@ export function deleteOperation(
     access: access.delete,
     parse: children.length > 0 ? parseCascade : noParameters,
     run: run ??
-      ((context, cascade) => records.delete(context, cascade ?? false)),
+      ((context, cascade) => deleteRecord(records, context, cascade ?? false)),
   };
 }
 

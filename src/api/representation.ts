@@ -1,6 +1,7 @@
 /**
- * How a record looks to a client: its properties, then its addresses. The text
- * of a record is made when it is read, and kept beside it while few others are.
+ * The representation of records: their properties, then the URLs that follow
+ * from them; as JSON, as NDJSON, as a JSON Schema. The text of a record is
+ * serialized when it is first read, and cached beside the row.
  */
 
 import { crc32 } from "node:zlib";
@@ -13,132 +14,153 @@ import {
 } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
 
-/** The media type of records as lines. */
+/** The media type of one JSON record a line. */
 export const ndjsonType = "application/x-ndjson";
 
-/** How long the parts of an export are, in characters. */
-const partLength = 1 << 16;
+/** The length from which a part of an export is sent, in characters. */
+const minPartLength = 1 << 16;
 
-/** One address property: the parts of the address around an id, and the property that the id is in. */
-interface AddressForm {
+/** How many records of a collection have a cached text: some 20 MB. */
+const maxCachedTexts = 50_000;
+
+/** A URL property: the value of another property between two constant texts. */
+interface UrlTemplate {
   readonly name: string;
   readonly before: string;
   readonly property: string;
   readonly after: string;
 }
 
-/** How many texts are kept of a collection: some 20 MB of them. */
-const mostKept = 50_000;
-
-/** Writes the records of one collection. */
+/** Serializes the records of one collection. */
 export class Representation {
-  /** The collection's own address. */
-  readonly address: string;
-  readonly #readable: readonly NamedProperty[];
-  readonly #addresses: readonly AddressForm[];
-  readonly #name: string;
+  readonly #collection: Collection;
+  readonly #url: string;
+  readonly #properties: readonly NamedProperty[];
+  readonly #urlTemplates: readonly UrlTemplate[];
   readonly #link: string;
-  readonly #form: string;
-  /** The rows whose text is kept, in a ring. */
-  readonly #kept: Row[] = [];
-  #next = 0;
-  #latest: { readonly at: string; readonly fields: readonly string[] } = {
-    at: "",
-    fields: [],
-  };
+  /** Changes with the declaration, and with it every ETag. */
+  readonly #shapeHash: string;
+  /** The rows that have a cached text: a ring. */
+  readonly #cachedRows: Row[] = [];
+  #oldestIndex = 0;
+  #latestTime = "";
+  #latestValidators: readonly string[] = [];
 
-  /** @param prefix what every address begins with: `/v1/`, or a whole address */
+  /** @param prefix the beginning of every URL: `/v1/`, or the same after an origin */
   constructor(collection: Collection, prefix: string) {
-    this.address = prefix + collection.name;
-    this.#readable = [...collection.visibleProperties.values()];
-    const own = `${this.address}/`;
-    this.#addresses = [
-      { name: "url", before: own, property: "id", after: "" },
+    this.#collection = collection;
+    this.#url = prefix + collection.name;
+    this.#properties = [...collection.visibleProperties.values()];
+    const before = `${this.#url}/`;
+    this.#urlTemplates = [
+      { name: "url", before, property: "id", after: "" },
       ...collection.parents.map(({ property, target }) => ({
         name: property.replace(/_id$/, "_url"),
         before: `${prefix}${target.name}/`,
         property,
         after: "",
       })),
-      ...collection.children.map(({ source }) => ({
-        name: `${source.name}_url`,
-        before: own,
+      ...collection.children.map(({ source: { name } }) => ({
+        name: `${name}_url`,
+        before,
         property: "id",
-        after: `/${source.name}`,
+        after: `/${name}`,
       })),
     ];
-    this.#name = collection.name;
-    this.#link = collectionLink(collection.name, this.address);
-    const form = JSON.stringify([this.#link, recordSchema(collection)]);
-    this.#form = crc32(form).toString(36);
+    this.#link = this.#linkTo(this.#url);
+    const shape = JSON.stringify([this.#link, recordSchema(collection)]);
+    this.#shapeHash = crc32(shape).toString(36);
   }
 
-  /** The address of a record. */
+  /** Returns the JSON text of `link`, the link of a single record to its collection. */
+  #linkTo(href: string): string {
+    return JSON.stringify({
+      rel: `collection ${href}`,
+      href,
+      title: `List of ${this.#collection.name}`,
+      type: "application/json",
+    });
+  }
+
+  /** Returns the URL of a record. */
   url(id: number): string {
-    return `${this.address}/${id}`;
-  }
-
-  /** A record as an element of a collection. */
-  asListItem(row: Row): string {
-    return row.text ?? this.#keep(row, this.serialize(row.document));
-  }
-
-  /** Keeps the text of a row, and drops the one that has been kept longest. */
-  #keep(row: Row, text: string): string {
-    const oldest = this.#kept[this.#next];
-    if (oldest !== undefined) oldest.text = undefined;
-    this.#kept[this.#next] = row;
-    this.#next = (this.#next + 1) % mostKept;
-    return row.text = text;
-  }
-
-  /** An element as an answer of its own: with the link to the collection that it was asked through. */
-  asStandalone(element: string, address?: string): string {
-    const link = address === undefined
-      ? this.#link
-      : collectionLink(this.#name, address);
-    return `${element.slice(0, -1)},"link":${link}}`;
+    return `${this.#url}/${id}`;
   }
 
   /**
-   * The ETag and Last-Modified of a record (RFC 9110 section 8.8). The tag is
-   * the time of the last change, which is later with every change, and the form
-   * in which records are shown, which is another where the declaration is.
+   * Returns the ETag and Last-Modified of a record (RFC 9110 section 8.8). The
+   * ETag consists of the time of the last change, which grows with every
+   * change, and of a hash of the shape in which records are shown.
    */
   validators(row: Row): readonly string[] {
     return row.validators ??= this.validatorsOf(row.document);
   }
 
-  /** Those of a record that is no row yet. */
+  /** Returns the validators of a record that is not stored yet. */
   validatorsOf({ created_at, updated_at }: Document): readonly string[] {
     const at = String(updated_at ?? created_at);
-    // Records that are written together often have one time, and share these.
-    if (at !== this.#latest.at) {
+    // Records that are written together often have the same time, and share these.
+    if (at !== this.#latestTime) {
       const time = Date.parse(at);
-      const etag = `"${time.toString(36)}-${this.#form}"`;
-      const fields = ["ETag", etag, "Last-Modified", formatHttpDate(time)];
-      this.#latest = { at, fields };
+      const etag = `"${time.toString(36)}-${this.#shapeHash}"`;
+      this.#latestTime = at;
+      this.#latestValidators = [
+        "ETag",
+        etag,
+        "Last-Modified",
+        formatHttpDate(time),
+      ];
     }
-    return this.#latest.fields;
+    return this.#latestValidators;
+  }
+
+  /** Returns a record as an element of a list; caches its text in the place of the oldest one. */
+  asListItem(row: Row): string {
+    if (row.text !== undefined) return row.text;
+    const oldest = this.#cachedRows[this.#oldestIndex];
+    if (oldest !== undefined) oldest.text = undefined;
+    this.#cachedRows[this.#oldestIndex] = row;
+    this.#oldestIndex = (this.#oldestIndex + 1) % maxCachedTexts;
+    return row.text = this.serialize(row.document);
   }
 
   /**
-   * Records as lines, to be exported: without their addresses, which depend on
-   * where they are served. Yields parts of less than a millisecond's work, and
-   * lets others through after each.
+   * Returns a list item as a response of its own: with the link to its
+   * collection, or to the part of it in `collectionUrl`.
+   */
+  asStandalone(item: string, collectionUrl?: string): string {
+    const link = collectionUrl === undefined
+      ? this.#link
+      : this.#linkTo(collectionUrl);
+    return `${item.slice(0, -1)},"link":${link}}`;
+  }
+
+  toJsonArray(rows: Iterable<Row>, fields?: readonly string[]): string {
+    let items = ""; // not an array to join, which would copy the texts twice
+    for (const row of rows) {
+      items += (items && ",") +
+        (fields ? this.serializeFields(row, fields) : this.asListItem(row));
+    }
+    return `[${items}]`;
+  }
+
+  /**
+   * Yields records as NDJSON, without their URLs, which depend on the server.
+   * Each part is less than a millisecond's work, after which other requests
+   * are served.
    */
   async *toNdjson(
     rows: Iterable<Row>,
     fields?: readonly string[],
   ): AsyncGenerator<string, undefined> {
-    const names = fields ?? this.#readable.map(({ name }) => name);
+    const names = fields ?? this.#properties.map(({ name }) => name);
     let text = "";
     for (const row of rows) {
       const { document } = row;
-      text += fields === undefined && this.#isPlain(document)
+      text += fields === undefined && this.#isShownAsStored(document)
         ? `${JSON.stringify(document)}\n`
         : `${this.serializeFields(row, names)}\n`;
-      if (text.length < partLength) continue;
+      if (text.length < minPartLength) continue;
       yield text;
       text = "";
       await new Promise((resolve) => setImmediate(resolve));
@@ -146,85 +168,75 @@ export class Representation {
     if (text !== "") yield text;
   }
 
-  /** A record reduced to some of its properties. */
+  /** Returns the given properties of a record, as JSON. */
   serializeFields({ document }: Row, fields: readonly string[]): string {
-    const whole = this.#toObject(document);
+    const object = this.#toObject(document);
     return JSON.stringify(
-      Object.fromEntries(fields.map((name) => [name, whole[name]])),
+      Object.fromEntries(fields.map((name) => [name, object[name]])),
     );
   }
 
-  /** An element that is made anew: for what may never be read again. */
+  /** Returns a record as an element of a list, without caching its text. */
   serialize(document: Document): string {
-    if (!this.#isPlain(document)) {
+    if (!this.#isShownAsStored(document)) {
       return JSON.stringify(this.#toObject(document));
     }
     const parts = [JSON.stringify(document).slice(0, -1)];
-    for (const { name, before, property, after } of this.#addresses) {
+    for (const { name, before, property, after } of this.#urlTemplates) {
       parts.push(`,"${name}":"${before}${document[property]}${after}"`);
     }
-    // Joined, as a sum of texts would keep all its parts beside it.
+    // Joined, as a concatenated text would keep all its parts in memory.
     parts.push("}");
     return parts.join("");
   }
 
-  /** Whether a document holds just what a reader sees, in that order: then its text only lacks the addresses. */
-  #isPlain(document: Document): boolean {
-    let at = 0;
+  /**
+   * Returns whether a stored document is exactly what a reader may see, so that
+   * its JSON is that of the record but for the URLs. Documents are written in
+   * the declared order, so comparing the names one by one is enough, and it is
+   * safe: a name in any other place may be a password's hash, or a property
+   * that is no longer declared, which must not be shown. An older document, in
+   * another order or with a null where there is a default by now, is serialized
+   * property by property.
+   */
+  #isShownAsStored(document: Document): boolean {
+    let index = 0;
     for (const name in document) {
-      const property = this.#readable[at++];
+      const property = this.#properties[index++];
       if (property === undefined || name !== property.name) return false;
       if (document[name] === null && property.default !== null) return false;
     }
-    return at === this.#readable.length;
+    return index === this.#properties.length;
   }
 
   #toObject(document: Document): Record<string, Json> {
     const object: Record<string, Json> = {};
-    for (const property of this.#readable) {
+    for (const property of this.#properties) {
       object[property.name] = readValue(document, property);
     }
-    for (const { name, before, property, after } of this.#addresses) {
+    for (const { name, before, property, after } of this.#urlTemplates) {
       object[name] = before + document[property] + after;
     }
     return object;
   }
 }
 
-/** The `link` of a single record: JSON text. */
-function collectionLink(name: string, href: string): string {
-  return JSON.stringify({
-    rel: `collection ${href}`,
-    href,
-    title: `List of ${name}`,
-    type: "application/json",
-  });
-}
-
-/** The JSON Schema 2020-12 of a collection's records, as OPTIONS answers it. */
-export function recordSchema(collection: Collection): JsonSchema {
-  const address = { type: "string", format: "uri-reference", readOnly: true };
-  const properties: Record<string, JsonSchema> = {};
-  const { id, created_at, updated_at } = Object.fromEntries(
-    Array.from(
-      collection.visibleProperties,
-      ([name, { schema }]) => [name, schema],
-    ),
-  );
-  if (id) properties["id"] = id;
-  for (const { name, schema } of collection.properties) {
-    properties[name] = schema;
-  }
-  if (created_at) properties["created_at"] = created_at;
-  if (updated_at) properties["updated_at"] = updated_at;
-  for (const name of collection.urlProperties) properties[name] = address;
-  properties["link"] = { type: "object", readOnly: true };
+/** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */
+export function recordSchema(
+  { singular, properties, visibleProperties, urlProperties }: Collection,
+): JsonSchema {
+  const [id, ...others] = visibleProperties.values();
+  const schemas = [...(id ? [id] : []), ...properties, ...others]
+    .map(({ name, schema }): [string, JsonSchema] => [name, schema]);
+  const url = { type: "string", format: "uri-reference", readOnly: true };
+  for (const name of urlProperties) schemas.push([name, url]);
+  schemas.push(["link", { type: "object", readOnly: true }]);
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",
-    title: collection.singular,
+    title: singular,
     type: "object",
-    properties,
-    required: collection.properties
+    properties: Object.fromEntries(schemas),
+    required: properties
       .filter(({ required }) => required)
       .map(({ name }) => name),
   };

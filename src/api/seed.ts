@@ -51,7 +51,9 @@ export function loadSeed(
         if (records.table.get(id)) throw wrong(`: "id" ${id} is taken`);
         try {
           apply(
-            records.putMutation(records.buildRecord(body, { given: {}, id })),
+            records.putMutation(
+              records.buildRecord(body, { valuesFromUrl: {}, id }),
+            ),
           );
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;

@@ -4,6 +4,7 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { users } from "../api/accounts/users.ts";
+import { changeRecord } from "../api/records/writing.ts";
 import { roles } from "../auth/access.ts";
 import { UsageError } from "../config.ts";
 import {
@@ -78,7 +79,7 @@ async function changePassword(
   const call = { ...operator, ids: [row.document.id] };
   await commitOrExplain(
     store,
-    () => records.change(call, { password }, { partial: true }),
+    () => changeRecord(records, call, { body: { password }, partial: true }),
   );
 }
 

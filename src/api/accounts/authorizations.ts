@@ -144,7 +144,7 @@ export class Authorizations {
       exp,
     });
     const { representation } = this.#records;
-    const operations = [
+    const mutations = [
       this.#records.putMutation(document),
       ...expired.map(({ document: { id } }): Mutation => [
         "del",
@@ -152,7 +152,7 @@ export class Authorizations {
         id,
       ]),
     ];
-    const answer = {
+    const response = {
       status: 201,
       headers: [
         "Location",
@@ -170,7 +170,7 @@ export class Authorizations {
     };
     // On a full disk too: who deletes must sign in first.
     const options = { by: user.id, allowWhenFull: true };
-    return this.#records.commit(call, operations, answer, options);
+    return this.#records.commit(call, { mutations, response, ...options });
   }
 
   async #checkPassword(

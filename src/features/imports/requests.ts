@@ -3,7 +3,9 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
+import { deleteRecord } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
+import { prepareCreate } from "../../api/records/writing.ts";
 import type {
   RequestContext,
   Result,
@@ -40,14 +42,14 @@ export async function receiveImport(
   { call, body, target, runOnce }: ImportRequest,
 ): Promise<Result> {
   const { context } = worker;
-  target.prepareCreate(call); // fails before all of the body is sent
+  prepareCreate(target, call); // fails before all of the body is sent
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;
   try {
     call.reauthenticate();
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
-      const given = target.prepareCreate(call);
+      const given = prepareCreate(target, call);
       const { name: collection } = target.collection;
       const task = { collection, given, spool };
       const result = queueTask(context, call, task);
@@ -96,11 +98,12 @@ function queueTask(
     records.putMutation(document),
     ...evictOldestFinished(context),
   ];
-  return records.commit(call, mutations, {
+  const response = {
     status: 202,
     headers: ["Location", representation.url(document.id)],
     body: representation.asStandalone(representation.serialize(document)),
-  });
+  };
+  return records.commit(call, { mutations, response });
 }
 
 /**
@@ -111,7 +114,7 @@ function queueTask(
 export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
   const { context, context: { store } } = worker;
   const task = findTask(context, call.ids[0] ?? 0);
-  const result = context.records.delete(call, false);
+  const result = deleteRecord(context.records, call, false);
   store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
     if (error !== undefined || task === undefined) return;

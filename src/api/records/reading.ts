@@ -1,0 +1,92 @@
+/** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
+
+import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
+import type { Page } from "../query/planner.ts";
+import { ndjsonType } from "../representation.ts";
+import type { RequestContext, Result } from "../request-context.ts";
+import { collectionValidators, evaluateConditions } from "./preconditions.ts";
+import type { Records } from "./records.ts";
+
+/**
+ * Returns a page of a collection, or as NDJSON all of it; a promise if the
+ * records must be scanned or sorted first.
+ *
+ * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
+ * 41200
+ */
+export function listRecords(
+  records: Records,
+  context: RequestContext,
+  query: Query,
+): Result | Promise<Result> {
+  const { table, representation, planner } = records;
+  const { url, asNdjson, resolveScope } = context;
+  const { fields } = query;
+  const scope = resolveScope?.(context);
+  // Such a scope loses records as they expire, without a new sequence number.
+  const validators = () =>
+    scope?.where === undefined ? collectionValidators(records, context) : [];
+  const currentSeq = () =>
+    Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
+  if (evaluateConditions(records, context, validators) === "not-modified") {
+    return notModified(validators(), currentSeq());
+  }
+  // HEAD of an export needs the number of records alone.
+  const countOnly = asNdjson && context.method === "HEAD";
+  if (asNdjson && !countOnly) context.acquireExportSlot(); // before any wait
+  const paged = asNdjson ? withoutLimit(query) : query;
+  const use = ({ rows, total }: Page): Result => {
+    const headers = paged === query
+      ? pageHeaders(query, total, url)
+      : ["X-Total-Count", String(total)];
+    return {
+      status: 200,
+      headers: [...validators(), ...headers],
+      body: asNdjson ? undefined : representation.toJsonArray(rows, fields),
+      type: asNdjson ? ndjsonType : undefined,
+      stream: asNdjson
+        ? () => representation.toNdjson(rows, fields)
+        : undefined,
+      seq: currentSeq(),
+    };
+  };
+  const result = planner.select(countOnly ? { ...paged, limit: 0 } : paged, {
+    scope,
+    use,
+    check: context.throwIfAborted,
+  });
+  return result instanceof Promise
+    ? context.afterWaiting(result, (result) => result)
+    : result;
+}
+
+/**
+ * Returns one record, or the given properties of it.
+ *
+ * @throws {ApiError} 40401, 41000, 41200
+ */
+export function readRecord(
+  records: Records,
+  context: RequestContext,
+  fields: readonly string[] | undefined,
+): Result {
+  const { representation } = records;
+  const scope = context.resolveScope?.(context);
+  const row = records.find(context, scope);
+  const headers = representation.validators(row);
+  if (evaluateConditions(records, context, () => headers) === "not-modified") {
+    return notModified(headers, row.seq);
+  }
+  const body = fields
+    ? representation.serializeFields(row, fields)
+    : representation.asStandalone(
+      representation.asListItem(row),
+      scope?.address,
+    );
+  return { status: 200, headers, body, seq: row.seq };
+}
+
+/** RFC 9110 section 15.4.5. */
+function notModified(headers: readonly string[], seq: number): Result {
+  return { status: 304, headers, body: undefined, seq };
+}

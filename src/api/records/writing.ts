@@ -1,0 +1,179 @@
+/**
+ * POST, PUT and PATCH: a change is planned without effect, then committed in
+ * one transaction.
+ */
+
+import { hashPassword } from "../../auth/passwords.ts";
+import type { Document, Row } from "../../store/store.ts";
+import type { Json } from "../declaration/properties.ts";
+import type { Body } from "../declaration/validation.ts";
+import type { Scope } from "../query/planner.ts";
+import type { RequestContext, Result } from "../request-context.ts";
+import {
+  checkPreconditions,
+  collectionValidators,
+  evaluateConditions,
+} from "./preconditions.ts";
+import type { Records } from "./records.ts";
+
+type Hashes = Readonly<Record<string, string>>;
+
+/** A change to one record. */
+interface PlannedWrite {
+  /** Undefined for a new record. */
+  readonly row: Row | undefined;
+  /** The same document as before if nothing changes. */
+  readonly next: Document;
+  readonly scope: Scope | undefined;
+}
+
+/**
+ * Creates a record.
+ *
+ * @throws {ApiError} 40401, 41200, 42200
+ */
+export function createRecord(
+  records: Records,
+  context: RequestContext,
+  body: Body,
+): Result | Promise<Result> {
+  const plan = (hashes: Hashes) => {
+    const scope = context.resolveScope?.(context);
+    const valuesFromUrl = prepareCreate(records, context, scope);
+    const next = records.buildRecord(body, { valuesFromUrl, hashes });
+    return { row: undefined, next, scope };
+  };
+  return write(records, context, { body, plan });
+}
+
+/**
+ * Checks that records can be created now, and returns the values that the URL
+ * gives them: the zoo of `/zoos/7/animals`.
+ *
+ * @throws {ApiError} 40401, 41200
+ */
+export function prepareCreate(
+  records: Records,
+  context: RequestContext,
+  scope = context.resolveScope?.(context),
+): Readonly<Record<string, Json>> {
+  const validators = () => collectionValidators(records, context);
+  evaluateConditions(records, context, validators);
+  return valuesFromUrl(scope);
+}
+
+/**
+ * Replaces a record, or changes some of its properties (`partial`, RFC 7396).
+ *
+ * @throws {ApiError} 40401, 41200, 42200, 42800, 409xx
+ */
+export function changeRecord(
+  records: Records,
+  context: RequestContext,
+  { body, partial, locked = [] }: {
+    readonly body: Body;
+    readonly partial: boolean;
+    /** The properties that the caller may not change. */
+    readonly locked?: readonly string[] | undefined;
+  },
+): Result | Promise<Result> {
+  const plan = (hashes: Hashes) => {
+    const scope = context.resolveScope?.(context);
+    const row = records.find(context, scope);
+    checkPreconditions(records, context, row);
+    const previous = row.document;
+    const values = {
+      ...records.validate(body, {
+        previous,
+        partial,
+        locked,
+        valuesFromUrl: valuesFromUrl(scope),
+      }),
+      ...hashes,
+    };
+    const isChanged = Object.keys(values).some((name) =>
+      values[name] !== previous[name]
+    );
+    if (!isChanged) return { row, next: previous, scope };
+    const { id, created_at = null, updated_at, ...others } = previous;
+    const next: Document = {
+      id,
+      ...values, // in the declared order, which representation.ts relies on
+      ...others, // properties that are no longer declared stay stored
+      ...values,
+      created_at,
+      updated_at: records.timestamp(updated_at),
+    };
+    return { row, next, scope };
+  };
+  return write(records, context, { body, plan });
+}
+
+/** Returns the values that a scope gives: the zoo of `/zoos/7/animals`. */
+function valuesFromUrl(scope: Scope | undefined): Record<string, Json> {
+  return scope === undefined ? {} : { [scope.property]: scope.value };
+}
+
+/**
+ * Plans a change and commits it. Passwords are hashed in between, which takes
+ * long: meanwhile the caller may have been signed out or have lost the role,
+ * and the record may have changed. So the caller is authenticated again and the
+ * change is planned again; the first plan refuses invalid requests before they
+ * cost a hash.
+ */
+function write(
+  records: Records,
+  context: RequestContext,
+  { body, plan }: {
+    readonly body: Body;
+    readonly plan: (hashes: Hashes) => PlannedWrite;
+  },
+): Result | Promise<Result> {
+  const planned = plan({});
+  const names = records.secretNames.filter((name) => Object.hasOwn(body, name));
+  if (names.length === 0) return commitWrite(records, context, planned);
+  return context.afterWaiting(
+    hashAll(names, body, context.abortSignal()),
+    (hashes) => commitWrite(records, context, plan(hashes)),
+  );
+}
+
+async function hashAll(
+  names: readonly string[],
+  body: Body,
+  abortSignal: AbortSignal,
+): Promise<Hashes> {
+  const hashes: Record<string, string> = {};
+  for (const name of names) {
+    hashes[name] = await hashPassword(String(body[name]), abortSignal);
+  }
+  return hashes;
+}
+
+function commitWrite(
+  records: Records,
+  context: RequestContext,
+  { row, next, scope }: PlannedWrite,
+): Result {
+  const { representation } = records;
+  // The text is not cached: it would take memory though it may never be read.
+  const item = representation.serialize(next);
+  const url = representation.url(next.id);
+  // The server adds to what a PUT sends, so the response must not have the
+  // validators of the result (RFC 9110 section 9.3.4).
+  const headers = context.method === "PUT"
+    ? ["Content-Location", url]
+    : representation.validatorsOf(next);
+  const response = {
+    status: 201,
+    headers: row ? headers : ["Location", url, ...headers],
+    body: representation.asStandalone(item, scope?.address),
+  };
+  const previous = row?.document;
+  if (row && next === previous) return { ...response, seq: row.seq };
+  const mutations = [
+    records.putMutation(next),
+    ...records.sideEffects({ previous, next }),
+  ];
+  return records.commit(context, { mutations, response });
+}
