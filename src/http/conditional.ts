@@ -1,31 +1,31 @@
 /**
- * Conditional requests (RFC 9110 section 13): entity tags, dates, and whether
- * a request is to be carried out, given what is there.
+ * Conditional requests (RFC 9110 section 13): parses entity tags and dates, and
+ * evaluates the preconditions of a request against the current representation.
  */
 
 import { isReadMethod } from "./methods.ts";
 
-// An opaque tag has no escapes: a backslash in it is a backslash, and a comma
-// may stand inside (RFC 9110 section 8.8.3). node:http reads a byte of obs-text
-// as the character of that number.
+// An opaque tag has no escapes: a backslash in it is a backslash, and it can
+// contain commas (RFC 9110 section 8.8.3). node:http decodes header fields as
+// Latin-1, so obs-text is \x80 to \xff.
 const entityTag = String.raw`(?:W/)?"[!#-~\x80-\xff]*"`;
 const entityTags = new RegExp(entityTag, "g");
 const entityTagList = new RegExp(
   `^[ \\t,]*${entityTag}(?:[ \\t]*,[ \\t,]*${entityTag})*[ \\t,]*$`,
 );
 
-/** The members of a list of entity tags, with their quotes; undefined where the field is none (RFC 9110 sections 8.8.3 and 5.6.1.2). */
+/** Parses a list of entity tags and returns them with their quotes; undefined if the field is malformed (RFC 9110 sections 8.8.3 and 5.6.1.2). */
 export function parseEntityTags(field: string): string[] | undefined {
   if (!entityTagList.test(field)) return undefined;
   return field.match(entityTags) ?? undefined;
 }
 
-/** Both are strong, and the same (RFC 9110 section 8.8.3.2). */
+/** Compares two entity tags: both must be strong and identical (RFC 9110 section 8.8.3.2). */
 export function equalsStrongly(a: string, b: string): boolean {
   return a === b && a.startsWith('"');
 }
 
-/** The same, be they weak or strong (RFC 9110 section 8.8.3.2). */
+/** Compares two entity tags, no matter whether they are weak (RFC 9110 section 8.8.3.2). */
 export function equalsWeakly(a: string, b: string): boolean {
   return opaqueTag(a) === opaqueTag(b);
 }
@@ -48,12 +48,12 @@ const dateFormats = [
 
 /**
  * Parses a date in any of the three formats of HTTP (RFC 9110 section 5.6.7):
- * IMF-fixdate, RFC 850, asctime. Whether the day of the week is the right one is
- * not looked at; the section asks for robustness there.
+ * IMF-fixdate, RFC 850 and asctime. A wrong day of the week is accepted, as the
+ * section asks for robustness.
  *
- * @param now for a year of two digits: it is the latest such year that is not
- * more than 50 years after this
- * @returns milliseconds since 1970; undefined where it is no such date
+ * @param now resolves a year of two digits, to the latest such year that is at most
+ * 50 years after it
+ * @returns milliseconds since 1970; undefined if the text is not a date
  */
 export function parseHttpDate(text: string, now: number): number | undefined {
   for (const format of dateFormats) {
@@ -73,33 +73,33 @@ export function parseHttpDate(text: string, now: number): number | undefined {
       full += Math.floor(thisYear / 100) * 100 + 100;
       while (inYear(full) > latest) full -= 100;
     }
-    // A day that its month does not have would be one of the next month.
-    const real = new Date(inYear(full) - seconds * 1000).getUTCDate() === day;
-    return real ? inYear(full) : undefined;
+    // A day that the month does not have, like 31 April, overflows into the next.
+    const exists = new Date(inYear(full) - seconds * 1000).getUTCDate() === day;
+    return exists ? inYear(full) : undefined;
   }
   return undefined;
 }
 
-/** A date as HTTP writes it: IMF-fixdate, in whole seconds (RFC 9110 section 5.6.7). */
+/** Formats a date as IMF-fixdate, which has whole seconds (RFC 9110 section 5.6.7). */
 export function formatHttpDate(time: number): string {
   return new Date(time).toUTCString();
 }
 
-/** What preconditions are evaluated of. */
+type EntityTagField = "if-match" | "if-none-match";
+type DateField = "if-modified-since" | "if-unmodified-since";
+
+/** The parts of a request that preconditions depend on. */
 export interface ConditionalRequest {
   readonly method: string;
-  /** Names in lower case, as node:http gives them. */
+  /** Names in lower case, as in node:http. */
   readonly headers: {
-    readonly "if-match"?: string | undefined;
-    readonly "if-none-match"?: string | undefined;
-    readonly "if-modified-since"?: string | undefined;
-    readonly "if-unmodified-since"?: string | undefined;
+    readonly [name in EntityTagField | DateField]?: string | undefined;
   };
   /** Milliseconds since 1970. */
   readonly now: number;
 }
 
-/** Whether there is anything to be evaluated. */
+/** Returns whether a request has a field that {@linkcode evaluatePreconditions} evaluates. */
 export function isConditional(headers: ConditionalRequest["headers"]): boolean {
   return headers["if-none-match"] !== undefined ||
     headers["if-match"] !== undefined ||
@@ -107,22 +107,22 @@ export function isConditional(headers: ConditionalRequest["headers"]): boolean {
     headers["if-unmodified-since"] !== undefined;
 }
 
-/** What the current representation is known by. */
+/** The validators of the current representation. */
 export interface Validators {
-  /** With its quotes, and `W/` where it is weak. */
+  /** With its quotes, and with `W/` if it is weak. */
   readonly etag?: string | undefined;
-  /** Milliseconds since 1970; compared in whole seconds, as HTTP writes dates. */
+  /** Milliseconds since 1970; compared in whole seconds, like HTTP dates. */
   readonly lastModified?: number | undefined;
 }
 
 /**
- * Evaluates preconditions in the order of RFC 9110 section 13.2.2. It is for
- * requests that would succeed without them (section 13.2.1).
+ * Evaluates preconditions in the order of RFC 9110 section 13.2.2, for a request
+ * that would succeed without them (section 13.2.1).
  *
- * The RFC says nothing of fields that are no list of entity tags. They are not
- * guessed at: nobody gets a 304, and nothing is changed, because of one.
+ * The RFC does not define the meaning of a malformed list of entity tags. The result
+ * is the safe one: no read gets a 304, and no write proceeds, because of it.
  *
- * @param current undefined where there is no current representation
+ * @param current undefined if there is no current representation
  * @returns `not-modified` for 304, `failed` for 412
  */
 export function evaluatePreconditions(
@@ -135,12 +135,12 @@ export function evaluatePreconditions(
   const ifNoneMatch = headers["if-none-match"];
   const isRead = isReadMethod(method);
   if (ifMatch !== undefined) {
-    if (!lists(ifMatch, current, equalsStrongly)) return "failed"; // 13.1.1
+    if (!listsCurrent(ifMatch, current, equalsStrongly)) return "failed"; // 13.1.1
   } else if (changedSince("if-unmodified-since", request, current)) {
     return "failed"; // section 13.1.4
   }
   if (ifNoneMatch !== undefined) { // section 13.1.2
-    const listed = lists(ifNoneMatch, current, equalsWeakly) ?? !isRead;
+    const listed = listsCurrent(ifNoneMatch, current, equalsWeakly) ?? !isRead;
     if (listed) return isRead ? "not-modified" : "failed";
   } else if (isRead) { // section 13.1.3
     const changed = changedSince("if-modified-since", request, current);
@@ -150,9 +150,9 @@ export function evaluatePreconditions(
 }
 
 /**
- * Whether a request is conditional, so that it cannot undo a change that its
- * sender has not seen (RFC 6585 section 3). A field that must be ignored as it
- * is no date (RFC 9110 section 13.1.4) does not make it so.
+ * Returns whether a write is conditional, so that it cannot overwrite a change that
+ * the client has not seen (RFC 6585 section 3). An invalid date, which must be
+ * ignored (RFC 9110 section 13.1.4), does not count.
  */
 export function hasPrecondition({ headers, now }: ConditionalRequest): boolean {
   const unmodifiedSince = headers["if-unmodified-since"];
@@ -162,8 +162,8 @@ export function hasPrecondition({ headers, now }: ConditionalRequest): boolean {
       parseHttpDate(unmodifiedSince, now) !== undefined);
 }
 
-/** Whether a field lists the current representation; undefined where it is malformed. */
-function lists(
+/** Returns whether a field lists the current entity tag; undefined if the field is malformed. */
+function listsCurrent(
   field: string,
   current: Validators | undefined,
   equals: (a: string, b: string) => boolean,
@@ -174,9 +174,9 @@ function lists(
     ?.some((tag) => etag !== undefined && equals(tag, etag));
 }
 
-/** Whether the current representation is newer than a field says; undefined where the field or the date is not there, or is no date. */
+/** Returns whether the current representation is newer than the date of a field; undefined if either date is missing or invalid. */
 function changedSince(
-  field: "if-modified-since" | "if-unmodified-since",
+  field: DateField,
   { headers, now }: ConditionalRequest,
   current: Validators | undefined,
 ): boolean | undefined {

@@ -1,61 +1,39 @@
 /**
- * What scripts of other origins may do with our answers: the CORS protocol of
- * the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
+ * Which responses scripts of other origins may read, and which requests they may
+ * send: the CORS protocol of the Fetch standard
+ * (https://fetch.spec.whatwg.org/#http-cors-protocol).
  */
 
-/** The fields of a request that a script may set. The wildcard would not do, as it does not stand for Authorization. */
-const allowed = [
-  "Accept",
-  "Authorization",
-  "Content-Type",
-  "Idempotency-Key",
-  "If-Match",
-  "If-Modified-Since",
-  "If-None-Match",
-  "If-Unmodified-Since",
-  "Last-Event-ID",
-  "Prefer",
-  "Traceparent",
-  "Tracestate",
-  "X-Request-Id",
-].join(", ");
+/** The request fields that a script may set. A wildcard would not include Authorization. */
+const allowedHeaders =
+  "Accept, Authorization, Content-Type, Idempotency-Key, If-Match, " +
+  "If-Modified-Since, If-None-Match, If-Unmodified-Since, Last-Event-ID, " +
+  "Prefer, Traceparent, Tracestate, X-Request-Id";
 
-/** The fields of an answer that a script may read, besides those that every script may. */
-const exposed = [
-  "Accept-Patch",
-  "Accept-Post",
-  "Accept-Query",
-  "Allow",
-  "Content-Location",
-  "ETag",
-  "Last-Modified",
-  "Link",
-  "Location",
-  "Preference-Applied",
-  "Retry-After",
-  "WWW-Authenticate",
-  "X-Request-Id",
-  "X-Total-Count",
-].join(", ");
+/** The response fields that a script may read, besides those that every script may read. */
+const exposedHeaders =
+  "Accept-Patch, Accept-Post, Accept-Query, Allow, Content-Location, ETag, " +
+  "Last-Modified, Link, Location, Preference-Applied, Retry-After, " +
+  "WWW-Authenticate, X-Request-Id, X-Total-Count";
 
-/** What the CORS fields of an answer depend on. */
+/** The parts of a request that its CORS fields depend on. */
 export interface CorsRequest {
   readonly method: string;
-  /** Names in lower case, as node:http gives them. */
+  /** Names in lower case, as in node:http. */
   readonly headers: {
     readonly origin?: string | undefined;
     readonly "access-control-request-method"?: string | undefined;
   };
-  /** The methods of the address, as in Allow; undefined for an unknown address. */
+  /** The methods that the URL supports, as in Allow; undefined for an unknown URL. */
   readonly allow?: string | undefined;
 }
 
 /**
- * The fields to add to an answer, to an error too, or a script could not read
- * it: name, value, name, value, … None of them allows credentials: those are
- * cookies and the like, while our tokens are sent by the script itself.
+ * Returns the fields to add to a response: name, value, name, value, … Errors need
+ * them too, or a script could not read them. None allows credentials: those are
+ * cookies and the like, while a script sends our tokens itself.
  *
- * @param origins the origins whose scripts may; `*` among them is any
+ * @param origins the origins whose scripts have access; `*` means any
  */
 export function corsHeaders(
   origins: readonly string[],
@@ -65,7 +43,7 @@ export function corsHeaders(
   const { origin } = headers;
   const fields: string[] = [];
   if (origins.includes("*")) {
-    // The same for everybody, who sent no Origin too: so it needs no Vary.
+    // This is the same for all requests, so it needs no Vary.
     fields.push("Access-Control-Allow-Origin", "*");
   } else {
     fields.push("Vary", "Origin");
@@ -75,12 +53,12 @@ export function corsHeaders(
   const preflight = method === "OPTIONS" && origin !== undefined &&
     headers["access-control-request-method"] !== undefined;
   if (!preflight) {
-    fields.push("Access-Control-Expose-Headers", exposed);
+    fields.push("Access-Control-Expose-Headers", exposedHeaders);
   } else if (allow !== undefined) {
-    // The browser compares with what it asked for, so that need not be read.
+    // The browser compares its method and fields with these, so we need not.
     fields.push("Access-Control-Allow-Methods", allow);
-    fields.push("Access-Control-Allow-Headers", allowed);
-    fields.push("Access-Control-Max-Age", "7200"); // what browsers keep
+    fields.push("Access-Control-Allow-Headers", allowedHeaders);
+    fields.push("Access-Control-Max-Age", "7200"); // the most that browsers cache
   }
   return fields;
 }

@@ -1,28 +1,22 @@
 /**
- * Header fields as pure functions: text in, value out. Each names the section
- * that it follows. Lists are parsed by our own hand, because a comma may stand
- * inside a quoted string (RFC 9110 section 5.6.1).
+ * Parsers of header fields as pure functions: text in, value out. Lists are not
+ * simply split, because a quoted string can contain the separator (RFC 9110
+ * section 5.6.1).
  */
 
-/** Splits a list at the separator, but not inside quoted strings; members are trimmed, empty ones dropped (RFC 9110 section 5.6.1.2). */
+// A quoted string without its closing quote extends to the end of the text.
+const listMembers = {
+  ",": /(?:[^,"]|"(?:[^"\\]|\\[^])*"?)+/g,
+  ";": /(?:[^;"]|"(?:[^"\\]|\\[^])*"?)+/g,
+};
+
+/** Splits a list at the separators outside quoted strings; trims the members and drops empty ones (RFC 9110 section 5.6.1.2). */
 export function splitList(text: string, separator: "," | ";"): string[] {
-  const members: string[] = [];
-  let quoted = false;
-  let from = 0;
-  for (let at = 0; at <= text.length; at++) {
-    const character = text[at];
-    if (quoted && character === "\\") at++;
-    else if (character === '"') quoted = !quoted;
-    else if (at === text.length || (character === separator && !quoted)) {
-      members.push(text.slice(from, at).trim());
-      from = at + 1;
-    }
-  }
-  if (from < text.length && quoted) members.push(text.slice(from).trim());
-  return members.filter((member) => member !== "");
+  const members = text.match(listMembers[separator]) ?? [];
+  return members.map((member) => member.trim()).filter(Boolean);
 }
 
-/** A media type or range with its parameters; names in lower case. */
+/** A media type or media range with its parameters, in lower case. */
 export interface MediaType {
   readonly type: string;
   readonly parameters: ReadonlyMap<string, string>;
@@ -30,7 +24,7 @@ export interface MediaType {
 
 const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
 
-/** Parses `type/subtype;name=value` (RFC 9110 section 8.3.1); undefined where it is none. */
+/** Parses `type/subtype;name=value` (RFC 9110 section 8.3.1); returns undefined if it is malformed. */
 export function parseMediaType(text: string): MediaType | undefined {
   const [name = "", ...rest] = splitList(text.toLowerCase(), ";");
   const [type = "", subtype = "", more] = name.split("/");
@@ -39,11 +33,10 @@ export function parseMediaType(text: string): MediaType | undefined {
   }
   const parameters = new Map<string, string>();
   for (const parameter of rest) {
-    const at = parameter.indexOf("=");
-    const key = parameter.slice(0, at);
-    if (at < 1 || !token.test(key) || parameters.has(key)) return undefined;
-    const value = parameter.slice(at + 1);
-    parameters.set(key, unquote(value));
+    const end = parameter.indexOf("=");
+    const key = parameter.slice(0, end);
+    if (end < 1 || !token.test(key) || parameters.has(key)) return undefined;
+    parameters.set(key, unquote(parameter.slice(end + 1)));
   }
   return { type: name, parameters };
 }
@@ -52,16 +45,16 @@ export function parseMediaType(text: string): MediaType | undefined {
 interface Range {
   readonly type: string;
   readonly parameters: readonly (readonly [name: string, value: string])[];
-  /** Of the ranges that fit a type, the one with the most decides. */
+  /** How specific it is: of the ranges that match a type, the most specific decides. */
   readonly precedence: number;
   readonly weight: number;
 }
 
 /**
- * Chooses among the types that an address has (RFC 9110 section 12.5.1): the
- * one that is wished for most, of equals the first. The most specific range that
- * fits a type tells its weight; a weight of 0 excludes it. A missing field allows
- * all. Members that are no media range do not count.
+ * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1): the
+ * most preferred one, or the first of these. The weight of a type is that of the
+ * most specific range that matches it; a weight of 0 excludes it. A missing or
+ * empty field accepts everything. Malformed members are ignored.
  *
  * @param offers in the order that the server prefers
  */
@@ -69,24 +62,23 @@ export function negotiate<Offer extends string>(
   accept: string | undefined,
   offers: readonly Offer[],
 ): Offer | undefined {
-  // What nearly all requests send; an empty field is no wish at all.
-  if (!accept || accept === "*/*") return offers[0];
+  if (!accept || accept === "*/*") return offers[0]; // nearly all requests
   const exact = offers.find((offer) => offer === accept);
   if (exact !== undefined) return exact;
   const ranges = splitList(accept, ",")
     .flatMap((member) => parseRange(member) ?? [])
     .sort((a, b) => b.precedence - a.precedence || b.weight - a.weight);
   let best: Offer | undefined;
-  let most = 0;
+  let maxWeight = 0;
   for (const offer of offers) {
-    const { weight = 0 } = ranges.find((range) => fits(offer, range)) ?? {};
-    if (weight > most) [best, most] = [offer, weight];
+    const { weight = 0 } = ranges.find((range) => matches(range, offer)) ?? {};
+    if (weight > maxWeight) [best, maxWeight] = [offer, weight];
   }
   return best;
 }
 
-/** Whether a type is in a range: all parameters of the range must be its own; our texts are in UTF-8. */
-function fits(offer: string, range: Range): boolean {
+/** Returns whether a range includes a type: every parameter of the range must be one of the type's. All offered text is UTF-8. */
+function matches(range: Range, offer: string): boolean {
   const { type = "", parameters } = parseMediaType(offer) ?? {};
   if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
     return false;
@@ -96,33 +88,33 @@ function fits(offer: string, range: Range): boolean {
   );
 }
 
+// RFC 9110 section 12.4.2: 0 to 1 with at most three decimals.
+const weightSyntax = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;
+
 function parseRange(member: string): Range | undefined {
   const { type = "", parameters } = parseMediaType(member) ?? {};
-  const weight = parseWeight(parameters?.get("q"));
-  if (parameters === undefined || weight === undefined) return undefined;
+  const weight = parameters?.get("q") ?? "1";
+  if (parameters === undefined || !weightSyntax.test(weight)) return undefined;
   const all = [...parameters];
   const end = all.findIndex(([name]) => name === "q");
-  // What follows the weight is no part of the type.
+  // Parameters after the weight do not belong to the type.
   const own = end < 0 ? all : all.slice(0, end);
   const kind = type === "*/*" ? 0 : type.endsWith("/*") ? 1 : 2;
-  return { type, parameters: own, precedence: kind * 16 + own.length, weight };
+  return {
+    type,
+    parameters: own,
+    precedence: kind * 16 + own.length,
+    weight: Number(weight),
+  };
 }
 
-/** The text of a token or of a quoted string (RFC 9110 section 5.6.4). */
+/** Returns the text of a token or of a quoted string (RFC 9110 section 5.6.4). */
 function unquote(text: string): string {
   const quoted = /^"(.*)"$/.exec(text)?.[1];
   return quoted === undefined ? text : quoted.replace(/\\(.)/g, "$1");
 }
 
-/** A weight (RFC 9110 section 12.4.2): 0 to 1 with at most three decimals; undefined where it is none. */
-function parseWeight(text: string | undefined): number | undefined {
-  if (text === undefined) return 1;
-  return /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(text)
-    ? Number(text)
-    : undefined;
-}
-
-/** What a client would like, as far as we know how to (RFC 7240 section 4). */
+/** The supported preferences of a client (RFC 7240 section 4). */
 export interface Preferences {
   readonly return?: "minimal" | "representation";
   readonly handling?: "strict" | "lenient";
@@ -132,24 +124,24 @@ const preference =
   /^([!#$%&'*+.^_`|~\w-]+)(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[!#$%&'*+.^_`|~\w-]+))?$/;
 
 /**
- * Parses a Prefer field (RFC 7240 section 2). Of preferences of one name the
- * first counts, even if we do not know its value. Parameters, and preferences
- * that we do not know, are ignored; so are members that are none.
+ * Parses a Prefer field (RFC 7240 section 2). Of several preferences with one name
+ * the first counts, even if its value is unknown. Parameters, unknown preferences
+ * and malformed members are ignored.
  */
 export function parsePrefer(field: string | undefined): Preferences {
   if (field === undefined) return {};
-  const found = new Map<string, string>();
+  const values = new Map<string, string>();
   for (const member of splitList(field.toLowerCase(), ",")) {
     const [first = ""] = splitList(member, ";"); // the rest are parameters
     const [, name, value = ""] = preference.exec(first) ?? [];
-    if (name === undefined || found.has(name)) continue;
-    found.set(name, unquote(value));
+    if (name === undefined || values.has(name)) continue;
+    values.set(name, unquote(value));
   }
-  const wished = found.get("return");
-  const handling = found.get("handling");
+  const preferred = values.get("return");
+  const handling = values.get("handling");
   return {
-    ...((wished === "minimal" || wished === "representation") &&
-      { return: wished }),
+    ...((preferred === "minimal" || preferred === "representation") &&
+      { return: preferred }),
     ...((handling === "strict" || handling === "lenient") && { handling }),
   };
 }

@@ -1,21 +1,21 @@
 /**
- * Request bodies: bytes in, a JSON object out. Stricter than JSON.parse where
- * two readers of the same bytes could understand different things: the text is
- * UTF-8 without a byte-order mark (RFC 8259 section 8.1), and no object names a
- * property twice (section 4 calls what then happens "unpredictable").
+ * Parses request bodies from bytes to a JSON object. It is stricter than JSON.parse
+ * where two parsers could understand the same bytes differently: the text must be
+ * UTF-8 without a byte-order mark (RFC 8259 section 8.1), and no object may name a
+ * property twice (section 4 calls the result "unpredictable").
  */
 
 import { ApiError } from "./errors.ts";
 
-// ignoreBOM keeps the mark in the text, so that it can be refused by name.
+// ignoreBOM leaves the byte-order mark in the text, so that it can be reported.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * Parses a request body that must be one JSON object.
  *
- * @param name what the bytes are called in messages
- * @throws {ApiError} 40001 where it is empty, not UTF-8 or not JSON; 40002
- * where it is JSON but no object
+ * @param name the name of the bytes in messages
+ * @throws {ApiError} 40001 if it is empty, not UTF-8 or not JSON; 40002 if it is
+ * JSON but not an object
  */
 export function parseJsonObject(
   bytes: Uint8Array,
@@ -34,24 +34,26 @@ export function parseJsonObject(
       `The ${name} is not valid JSON (RFC 8259): send one JSON object.`,
     );
   }
-  const twice = repeatedName(text);
-  if (twice !== undefined) {
+  const duplicate = findDuplicateName(text);
+  if (duplicate !== undefined) {
     throw new ApiError(
       40001,
-      `The ${name} names the property ${excerpt(twice)} twice: send it once.`,
+      `The ${name} names the property ${
+        excerpt(duplicate)
+      } twice: send it once.`,
     );
   }
   if (!isObject(value)) {
-    const got = Array.isArray(value) ? "an array" : JSON.stringify(value);
+    const found = Array.isArray(value) ? "an array" : JSON.stringify(value);
     throw new ApiError(
       40002,
-      `The ${name} must be a JSON object, not ${excerpt(got)}.`,
+      `The ${name} must be a JSON object, not ${excerpt(found)}.`,
     );
   }
   return value;
 }
 
-/** A value as it is quoted in a message: at most 60 characters of it. */
+/** Shortens a text to at most 60 characters, to quote it in a message. */
 export function excerpt(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60).toWellFormed()}…` : text;
 }
@@ -61,9 +63,9 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 /**
- * Decodes a body.
+ * Decodes a body to text.
  *
- * @throws {ApiError} 40001 where it is not UTF-8 or begins with a byte-order mark
+ * @throws {ApiError} 40001 if it is not UTF-8 or begins with a byte-order mark
  */
 export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
   let text: string;
@@ -82,13 +84,14 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
 }
 
 /**
- * The first property that valid JSON names twice in one object, in its own
- * spelling (with quotes and escapes), or undefined. Names are compared as what
- * they mean: `"a"` and `"\u0061"` are the same one. Depth costs no call stack.
+ * Returns the first property name that occurs twice in one object of valid JSON, as
+ * it is written there (with quotes and escapes); undefined if there is none. Names
+ * are compared without their escapes: `"a"` equals `"\u0061"`. It is not
+ * recursive, so deep nesting cannot overflow the call stack.
  */
-function repeatedName(text: string): string | undefined {
+function findDuplicateName(text: string): string | undefined {
   const open: (Set<string> | undefined)[] = []; // undefined for an array
-  let start = -1; // where the last complete string began
+  let start = -1; // of the latest string, which is a name if a colon follows
   let end = -1;
   for (let at = 0; at < text.length; at++) {
     switch (text[at]) {
@@ -108,12 +111,12 @@ function repeatedName(text: string): string | undefined {
         open.pop();
         break;
       case ":": {
-        const spelled = text.slice(start, end);
-        const name = spelled.includes("\\")
-          ? JSON.parse(spelled)
-          : spelled.slice(1, -1);
+        const literal = text.slice(start, end);
+        const name = literal.includes("\\")
+          ? JSON.parse(literal)
+          : literal.slice(1, -1);
         const names = open[open.length - 1];
-        if (names?.has(name)) return spelled;
+        if (names?.has(name)) return literal;
         names?.add(name);
       }
     }

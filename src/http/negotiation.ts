@@ -1,17 +1,12 @@
 /**
- * Content negotiation and preferences, as functions of header fields: the
- * format of a response (RFC 9110 section 12), the media type of a body
- * (section 8.3), and what a client would rather not be sent (RFC 7240).
+ * Content negotiation and preferences as functions of header fields: the format of
+ * a response (RFC 9110 section 12), the media type of a body (section 8.3), and
+ * whether a response includes the record (RFC 7240).
  */
 
 import { hasContent } from "./body.ts";
 import { ApiError, problemType } from "./errors.ts";
-import {
-  negotiate,
-  parseMediaType,
-  parsePrefer,
-  type Preferences,
-} from "./headers.ts";
+import { negotiate, parseMediaType, parsePrefer } from "./headers.ts";
 import type { IncomingRequest, Response } from "./server.ts";
 
 /**
@@ -89,7 +84,7 @@ export function applyPreferences(
   method: string,
   response: Response,
 ): Response {
-  const { return: preferred, handling }: Preferences = parsePrefer(prefer);
+  const { return: preferred, handling } = parsePrefer(prefer);
   const { status, headers } = response;
   const hasRecord = status === 201 && !headers.includes("no-store");
   const applied = [

@@ -1,22 +1,22 @@
 /**
- * From the target of a request to a route. Addresses are trees of segments; a
- * segment is a fixed word or an id. What a route does is not known here.
+ * Finds the route of a request. URLs form a tree of path segments, each of them a
+ * fixed word or an id. The router knows nothing of how a route responds.
  */
 
 import { ApiError } from "./errors.ts";
 
-/** A request target: the path, as sent, and the query behind its `?`, as sent. */
+/** A request target: its path, and its query without the `?`, both still percent-encoded. */
 export interface Target {
   readonly path: string;
   readonly query: string;
 }
 
 /**
- * Takes a request target apart: origin-form and absolute-form (RFC 9112
- * sections 3.2.1 and 3.2.2). The authority is dropped: nothing here depends on
- * what a client says that we are called.
+ * Parses a request target in origin-form or absolute-form (RFC 9112 sections 3.2.1
+ * and 3.2.2). The authority is dropped: nothing depends on the host name that the
+ * client used.
  *
- * @throws {ApiError} 40000 where it has neither form
+ * @throws {ApiError} 40000 if it has neither form
  */
 export function parseTarget(target: string): Target {
   const absolute = target.startsWith("/")
@@ -30,16 +30,16 @@ export function parseTarget(target: string): Target {
       "The request target must be a path that begins with a slash, without a fragment.",
     );
   }
-  const mark = rest.indexOf("?");
-  return mark < 0
+  const queryMark = rest.indexOf("?");
+  return queryMark < 0
     ? { path: rest, query: "" }
-    : { path: rest.slice(0, mark), query: rest.slice(mark + 1) };
+    : { path: rest.slice(0, queryMark), query: rest.slice(queryMark + 1) };
 }
 
 /**
  * Decodes percent-encoding (RFC 3986 section 2.1) of UTF-8 text.
  *
- * @throws {ApiError} 40000 where it is malformed
+ * @throws {ApiError} 40000 if it is malformed
  */
 export function decodePercent(text: string): string {
   if (!text.includes("%")) return text;
@@ -48,79 +48,80 @@ export function decodePercent(text: string): string {
   } catch {
     throw new ApiError(
       40000,
-      "The address holds a percent sign that is not followed by two hexadecimal digits, or that does not spell UTF-8.",
+      "The URL is not valid percent-encoded UTF-8: each % must be followed by two hexadecimal digits.",
     );
   }
 }
 
-/** An id as it stands in addresses and parameters: decimal, positive, no leading zero, at most 2^53-1; else undefined. */
+/** Parses an id in a URL: a positive decimal number up to 2^53-1 without leading zeros; returns undefined for any other text. */
 export function parseId(text: string): number | undefined {
   if (!/^[1-9]\d{0,15}$/.test(text)) return undefined;
   const id = Number(text);
   return Number.isSafeInteger(id) ? id : undefined;
 }
 
-/** What {@linkcode Router.find} found: a route with the ids of its path, or the same address without its trailing slash. */
-export type Found<Route> =
+/** A route with the ids in the path, or the path without its trailing slash. */
+export type RouteMatch<Route> =
   | { readonly route: Route; readonly ids: readonly number[] }
   | { readonly redirect: string };
 
+/** The key of the child that stands for an id. No segment of a URL equals it. */
+const anyId = Symbol("id");
+
+/** A node in the tree of segments. */
 interface Node<Route> {
   route?: Route;
-  id?: Node<Route>;
-  readonly words: Map<string, Node<Route>>;
+  readonly children: Map<string | typeof anyId, Node<Route>>;
 }
 
-/** The tree of all addresses. */
+/** Finds routes by path. */
 export class Router<Route> {
-  /** All routes by their patterns, in the order in which they were added. */
+  /** All routes by pattern, in the order in which they were added. */
   readonly routes = new Map<string, Route>();
-  readonly #root: Node<Route> = { words: new Map() };
+  readonly #root: Node<Route> = { children: new Map() };
 
-  /** Adds a route; `:id` in the pattern stands for an id. */
+  /** Adds a route. A segment `:id` of the pattern matches every id. */
   add(pattern: string, route: Route): void {
     let node = this.#root;
     for (const segment of pattern.slice(1).split("/")) {
-      let next = segment === ":id" ? node.id : node.words.get(segment);
-      if (next === undefined) {
-        next = { words: new Map() };
-        if (segment === ":id") node.id = next;
-        else node.words.set(segment, next);
-      }
-      node = next;
+      const key = segment === ":id" ? anyId : segment;
+      const child = node.children.get(key) ?? { children: new Map() };
+      node.children.set(key, child);
+      node = child;
     }
     node.route = route;
     this.routes.set(pattern, route);
   }
 
   /**
-   * Finds the route of a path. A known address with one slash too many at its
-   * end gives a redirect; an unknown one gives undefined.
+   * Finds the route of a path; returns undefined if there is none. A known path
+   * with an additional slash at its end is a redirect.
    *
    * @throws {ApiError} 40000 on malformed percent-encoding
    */
-  find(path: string): Found<Route> | undefined {
-    const found = this.#walk(path);
-    if (found !== undefined || !path.endsWith("/")) return found;
-    const shorter = path.slice(0, -1);
-    return this.#walk(shorter) && { redirect: shorter };
+  find(path: string): RouteMatch<Route> | undefined {
+    const match = this.#walk(path);
+    if (match !== undefined || !path.endsWith("/")) return match;
+    const redirect = path.slice(0, -1);
+    return this.#walk(redirect) && { redirect };
   }
 
-  #walk(path: string): Found<Route> | undefined {
+  #walk(path: string): RouteMatch<Route> | undefined {
     const ids: number[] = [];
     let node: Node<Route> | undefined = this.#root;
     for (let from = 1; from <= path.length;) {
       const slash = path.indexOf("/", from);
       const to = slash < 0 ? path.length : slash;
       const segment = decodePercent(path.slice(from, to));
-      const word: Node<Route> | undefined = node?.words.get(segment);
-      if (word !== undefined) {
-        node = word;
-      } else {
-        const id: number | undefined = node?.id && parseId(segment);
-        if (id !== undefined) ids.push(id);
-        node = id === undefined ? undefined : node?.id;
+      let child: Node<Route> | undefined = node?.children.get(segment);
+      if (child === undefined) {
+        const id = parseId(segment);
+        if (id !== undefined) {
+          ids.push(id);
+          child = node?.children.get(anyId);
+        }
       }
+      node = child;
       from = to + 1;
     }
     return node?.route && { route: node.route, ids };
