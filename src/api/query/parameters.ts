@@ -1,28 +1,34 @@
 /**
- * The parameters of a collection: which records, in what order, which page of
- * them, and which of their properties.
+ * The query parameters of a collection: they select records (filters), their
+ * order, one page of them, and the properties to show. Unknown parameters are
+ * errors: a mistyped filter must not return everything.
  */
 
 import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import { decodePercent, parseId } from "../../http/router.ts";
+import { decodePercent } from "../../http/router.ts";
 import { caseFold, compareValues } from "../../store/store.ts";
 import type { Collection, NamedProperty } from "../declaration/declaration.ts";
-import type { Json } from "../declaration/properties.ts";
+import {
+  integer,
+  type Json,
+  optional,
+  type Property,
+} from "../declaration/properties.ts";
 
-/** Parameters in the order in which they were sent, decoded. */
+/** Decoded parameters in the order in which they were sent. */
 export type Parameters = ReadonlyMap<string, string>;
 
 /**
- * Takes a query apart. A plus sign is a plus sign: it means a space in HTML
- * forms only, not in addresses (RFC 3986 section 2.2).
+ * Parses the query of a URL. A plus sign is a plus sign: only in HTML forms
+ * does it mean a space (RFC 3986 section 2.2).
  *
- * @throws {ApiError} 40000 on malformed percent-encoding, 40003 on a parameter
- * that is given twice
+ * @throws {ApiError} 40000 on malformed percent-encoding, 40003 on a repeated
+ * parameter
  */
 export function parseParameters(query: string): Parameters {
   const parameters = new Map<string, string>();
-  for (const pair of query === "" ? [] : query.split("&")) {
+  for (const pair of query.split("&")) {
     if (pair === "") continue;
     const equals = pair.indexOf("=");
     const end = equals < 0 ? pair.length : equals;
@@ -30,7 +36,7 @@ export function parseParameters(query: string): Parameters {
     if (parameters.has(name)) {
       throw new ApiError(
         40003,
-        `The parameter "${excerpt(name)}" is given twice: give it once.`,
+        `The parameter "${excerpt(name)}" is repeated: send it once.`,
       );
     }
     parameters.set(name, decodePercent(pair.slice(end + 1)));
@@ -39,8 +45,8 @@ export function parseParameters(query: string): Parameters {
 }
 
 /**
- * Takes the text of a form apart (`application/x-www-form-urlencoded`, URL
- * Standard section 5): as a query, but a plus sign is a space.
+ * Parses a form (`application/x-www-form-urlencoded`, URL Standard section 5):
+ * like a query, but a plus sign is a space.
  *
  * @throws {ApiError} as {@linkcode parseParameters}
  */
@@ -49,7 +55,7 @@ export function parseForm(text: string): Parameters {
 }
 
 /**
- * Refuses all parameters but the ones named.
+ * Rejects all parameters but the allowed ones.
  *
  * @throws {ApiError} 40003
  */
@@ -61,7 +67,7 @@ export function rejectUnknownParameters(
     if (!allowed.includes(name)) {
       throw unknownParameter(
         name,
-        allowed.length ? `allowed is ${allowed.join(", ")}` : "none is allowed",
+        `allowed: ${allowed.join(", ") || "none"}`,
       );
     }
   }
@@ -70,11 +76,11 @@ export function rejectUnknownParameters(
 function unknownParameter(name: string, allowed: string): ApiError {
   return new ApiError(
     40003,
-    `The parameter "${excerpt(name)}" is not known here: ${allowed}.`,
+    `The parameter "${excerpt(name)}" is unknown; ${allowed}.`,
   );
 }
 
-/** A 40004 that names parameter, value and what is allowed. */
+/** Returns an error for a parameter whose value is not allowed; `allowed` is a phrase that follows "must be". */
 export function invalidValue(
   name: string,
   value: string,
@@ -96,20 +102,21 @@ const operators = [
   "contains",
   "starts",
 ] as const;
-/** How a filter compares. */
+
+/** The comparison that a filter makes. */
 export type Operator = "eq" | (typeof operators)[number];
 
 /** One condition on one property. */
 export interface Filter {
   readonly property: NamedProperty;
   readonly operator: Operator;
-  /** The values to compare with: one, or those of `in`. */
+  /** The one value to compare with; empty for `in`. */
   readonly values: readonly Json[];
-  /** The values of `in`: a body can hold very many. */
+  /** The values of `in`, a set because a body can contain very many. */
   readonly valueSet?: ReadonlySet<Json>;
 }
 
-/** A collection's parameters, understood. */
+/** The parsed parameters of a collection. */
 export interface Query {
   readonly filters: readonly Filter[];
   readonly sortby: NamedProperty;
@@ -117,123 +124,120 @@ export interface Query {
   readonly offset: number;
   readonly limit: number;
   readonly fields: readonly string[] | undefined;
-  /** As they were sent, for the links to other pages. */
+  /** The parameters as they were sent, for the links to other pages. */
   readonly parameters: Parameters;
 }
 
+/** The parameters that are not filters. */
+const ownParameters = [
+  "limit",
+  "offset",
+  "page",
+  "per_page",
+  "sortby",
+  "order",
+  "fields",
+];
+
 /**
- * Understands the parameters of a collection.
+ * Parses and validates the parameters of a collection.
  *
- * @throws {ApiError} 40003 on one that the collection does not have, 40004 on a
- * value that does not fit
+ * @throws {ApiError} 40003 on an unknown parameter, 40004 on a value that is
+ * not allowed
  */
 export function parseQuery(
   collection: Collection,
   parameters: Parameters,
 ): Query {
   const { visibleProperties } = collection;
-  const id = visibleProperties.get("id");
-  if (id === undefined) throw new Error("A collection has no id");
-  const query = {
-    filters: [] as Filter[],
-    sortby: id,
-    descending: false,
-    fields: undefined as readonly string[] | undefined,
+  const sortName = parameters.get("sortby") ?? "id";
+  const sortby = visibleProperties.get(sortName);
+  if (sortby === undefined) {
+    throw invalidValue(
+      "sortby",
+      sortName,
+      `one of ${[...visibleProperties.keys()].join(", ")}`,
+    );
+  }
+  const order = parameters.get("order") ?? "asc";
+  if (order !== "asc" && order !== "desc") {
+    throw invalidValue("order", order, "asc or desc");
+  }
+  const fields = parameters.get("fields");
+  const filters: Filter[] = [];
+  for (const [name, text] of parameters) {
+    if (ownParameters.includes(name)) continue;
+    filters.push(parseFilter(collection, name, text));
+  }
+  return {
+    filters,
+    sortby,
+    descending: order === "desc",
+    fields: fields === undefined ? undefined : parseFields(collection, fields),
     ...parsePage(parameters),
     parameters,
   };
-  for (const [name, value] of parameters) {
-    switch (name) {
-      case "limit":
-      case "offset":
-      case "page":
-      case "per_page":
-        break;
-      case "sortby": {
-        const property = visibleProperties.get(value);
-        if (property === undefined) {
-          const allowed = `one of ${[...visibleProperties.keys()].join(", ")}`;
-          throw invalidValue(name, value, allowed);
-        }
-        query.sortby = property;
-        break;
-      }
-      case "order":
-        if (value !== "asc" && value !== "desc") {
-          throw invalidValue(name, value, "asc or desc");
-        }
-        query.descending = value === "desc";
-        break;
-      case "fields":
-        query.fields = parseFields(collection, value);
-        break;
-      default:
-        query.filters.push(parseFilter(collection, name, value));
-    }
-  }
-  return query;
 }
 
-function parsePage(
-  parameters: Parameters,
-): { offset: number; limit: number } {
-  const byPage = parameters.has("page") || parameters.has("per_page");
+const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
+const pageNumber = optional(integer({ minimum: 1 }), 1);
+const pageOffset = optional(integer({ minimum: 0 }), 0);
+
+function parsePage(parameters: Parameters): Pick<Query, "offset" | "limit"> {
+  const byPage = isPaged(parameters);
   if (byPage && (parameters.has("limit") || parameters.has("offset"))) {
     throw new ApiError(
       40003,
-      'The parameters "page" and "per_page" are not allowed together with "limit" and "offset": use one pair.',
+      'The parameters "page" and "per_page" cannot be combined with "limit" and "offset": use one pair.',
     );
   }
-  const limitName = byPage ? "per_page" : "limit";
-  const limit = parameters.get(limitName) ?? "20";
-  const size = parseId(limit);
-  if (size === undefined || size > 100) {
-    throw invalidValue(limitName, limit, "a number from 1 to 100");
-  }
-  if (!byPage) {
-    const text = parameters.get("offset") ?? "0";
-    const offset = text === "0" ? 0 : parseId(text);
-    if (offset === undefined) {
-      throw invalidValue("offset", text, "a number from 0 up");
-    }
-    return { offset, limit: size };
-  }
-  const text = parameters.get("page") ?? "1";
-  const page = parseId(text);
-  if (page === undefined) {
-    throw invalidValue("page", text, "a number from 1 up");
-  }
-  return { offset: (page - 1) * size, limit: size };
+  const read = (name: string, property: Property) => {
+    const text = parameters.get(name);
+    const value = text === undefined ? property.default : property.parse(text);
+    if (property.check(value) === undefined) return Number(value);
+    throw invalidValue(name, String(text), property.expected);
+  };
+  const limit = read(byPage ? "per_page" : "limit", pageSize);
+  return byPage
+    ? { limit, offset: (read("page", pageNumber) - 1) * limit }
+    : { limit, offset: read("offset", pageOffset) };
 }
 
-/** A query for all that match from its offset on, unless it names a limit itself. */
+/** Returns whether the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
+function isPaged(parameters: Parameters): boolean {
+  return parameters.has("page") || parameters.has("per_page");
+}
+
+/** Returns a query for all records from its offset on, unless it has a limit of its own. */
 export function withoutLimit(query: Query): Query {
-  const limits = ["limit", "page", "per_page"];
-  return limits.some((name) => query.parameters.has(name))
+  const { parameters } = query;
+  return parameters.has("limit") || isPaged(parameters)
     ? query
     : { ...query, limit: Infinity };
 }
 
 /**
- * Understands `fields`.
+ * Parses `fields`, into the order of the record's own properties.
  *
- * @throws {ApiError} 40004 on a property that the collection does not have
+ * @throws {ApiError} 40004 on an unknown property
  */
 export function parseFields(collection: Collection, value: string): string[] {
-  const known = [
+  const names = [
     ...collection.visibleProperties.keys(),
     ...collection.urlProperties,
   ];
   const fields = value.split(",");
-  const unknown = fields.find((field) => !known.includes(field));
-  if (unknown !== undefined) {
-    throw invalidValue("fields", value, `a comma list of ${known.join(", ")}`);
+  if (!fields.every((field) => names.includes(field))) {
+    throw invalidValue(
+      "fields",
+      value,
+      `a list of ${names.join(", ")}, separated by commas`,
+    );
   }
-  // In the record's own order, whatever the caller's.
-  return known.filter((name) => name === "id" || fields.includes(name));
+  return names.filter((name) => name === "id" || fields.includes(name));
 }
 
-/** The operators that fit a property, beside `eq`. */
+/** Returns the operators that fit a property, besides `eq`. */
 export function operatorsOf({ kind }: NamedProperty): readonly Operator[] {
   switch (kind) {
     case "string":
@@ -259,54 +263,37 @@ function parseFilter(
     const filters = [...collection.visibleProperties.keys()].join(", ");
     throw unknownParameter(
       parameter,
-      `allowed are limit, offset, page, per_page, sortby, order, fields, and as filters ${filters}`,
+      `allowed: ${ownParameters.join(", ")}, and as filters ${filters}`,
     );
   }
-  const fitting = operatorsOf(property);
+  const allowed = operatorsOf(property);
   const operator = colon < 0
     ? "eq"
-    : fitting.find((known) => known === parameter.slice(colon + 1));
+    : allowed.find((each) => each === parameter.slice(colon + 1));
   if (operator === undefined) {
     throw unknownParameter(
       parameter,
-      `the operators of "${name}" are ${fitting.join(", ")}`,
+      `operators of "${name}": ${allowed.join(", ")}`,
     );
   }
-  const parse = (value: string) =>
-    parseOperand(property, operator, { parameter, value });
-  if (operator !== "in") return { property, operator, values: [parse(text)] };
-  return {
-    property,
-    operator,
-    values: [],
-    valueSet: new Set(text.split(",").map(parse)),
-  };
-}
-
-function parseOperand(
-  property: NamedProperty,
-  operator: Operator,
-  { parameter, value }: { readonly parameter: string; readonly value: string },
-): Json {
-  const textual = operator === "contains" || operator === "starts";
-  if (value === "null" && property.nullable && !textual) {
-    if (operator === "eq" || operator === "ne" || operator === "in") {
-      return null;
+  const isSearch = operator === "contains" || operator === "starts";
+  const parse = (value: string): Json => {
+    if (value === "null" && property.nullable && !isSearch) {
+      if (["eq", "ne", "in"].includes(operator)) return null;
+      throw invalidValue(parameter, value, "a value other than null");
     }
-    throw invalidValue(
-      parameter,
-      value,
-      "a value: null is neither less nor more",
-    );
-  }
-  const parsed = property.parse(value);
-  if (parsed === undefined) {
-    throw invalidValue(parameter, value, property.expected);
-  }
-  return textual ? caseFold(String(parsed)) : parsed;
+    const operand = property.parse(value);
+    if (operand === undefined) {
+      throw invalidValue(parameter, value, property.expected);
+    }
+    return isSearch ? caseFold(String(operand)) : operand;
+  };
+  if (operator !== "in") return { property, operator, values: [parse(text)] };
+  const valueSet = new Set(text.split(",").map(parse));
+  return { property, operator, values: [], valueSet };
 }
 
-/** Whether a record's value fulfils a filter. null is neither less nor more than anything, and holds no text. */
+/** Returns whether a record's value satisfies a filter. null never satisfies a comparison or a text search. */
 export function matches(
   value: Json,
   { operator, values, valueSet }: Filter,
@@ -340,30 +327,30 @@ export function matches(
   }
 }
 
-// Link fields are for machines that have limits of their own.
-const maximumAddress = 8192; // bytes
+/** The longest URL in a Link field, in characters; clients have limits of their own. */
+const maxLinkLength = 8192;
 
 /**
- * The header fields of a page: how many match, and where the other pages are
- * (RFC 8288), in the caller's own style of paging.
+ * Returns the header fields of a page: the number of matching records, and links
+ * to the other pages (RFC 8288), by the caller's own pair of parameters.
  *
- * @param address the collection's address as it was asked, without query
+ * @param url the URL of the collection as it was requested, without query
  */
 export function pageHeaders(
   query: Query,
   total: number,
-  address: string,
+  url: string,
 ): string[] {
   const { offset, limit, parameters } = query;
   const headers = ["X-Total-Count", String(total)];
   if (total === 0) return headers;
-  const byPage = parameters.has("page") || parameters.has("per_page");
+  const byPage = isPaged(parameters);
   const name = byPage ? "page" : "offset";
-  const [before, after] = pageAddress(query, { address, name });
+  const [before, after] = splitPageUrl(parameters, { url, name });
   const last = Math.floor((total - 1) / limit) * limit;
   const number = (to: number) => byPage ? to / limit + 1 : to;
   const length = before.length + String(number(last)).length + after.length;
-  if (length > maximumAddress) return headers; // of the longest of them
+  if (length > maxLinkLength) return headers; // the last page's URL is the longest
   const link = (rel: string, to: number) =>
     `<${before}${number(to)}${after}>; rel="${rel}"`;
   let links = link("first", 0);
@@ -374,12 +361,12 @@ export function pageHeaders(
   return headers;
 }
 
-/** The address of any page of a query: what stands before and behind the number in it. */
-function pageAddress(
-  { parameters }: Query,
-  { address, name }: { readonly address: string; readonly name: string },
+/** Returns the parts before and after the number in the URLs of a query's pages. */
+function splitPageUrl(
+  parameters: Parameters,
+  { url, name }: { readonly url: string; readonly name: string },
 ): [before: string, after: string] {
-  let before = `${address}?`;
+  let before = `${url}?`;
   let after: string | undefined;
   for (const [each, value] of parameters) {
     if (each === name) after = "";
@@ -389,11 +376,9 @@ function pageAddress(
   return [`${before}${name}=`, after ?? ""];
 }
 
-/** Percent-encodes a parameter, but leaves readable what a query may hold as it is. */
+/** Percent-encodes a parameter, except for characters that a query may contain as they are. */
 function encode(text: string): string {
   if (/^[\w.:,/-]*$/.test(text)) return text;
   return encodeURIComponent(text)
-    .replaceAll("%3A", ":")
-    .replaceAll("%2C", ",")
-    .replaceAll("%2F", "/");
+    .replace(/%(?:2C|2F|3A)/g, (code) => decodeURIComponent(code));
 }
