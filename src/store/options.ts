@@ -1,39 +1,32 @@
-/** What a store is to its callers, and how it is opened. */
+/** How a store is opened, and what its parts share. */
 
 import type { FileSystem } from "./log/files.ts";
 import type { Json } from "./memory/row.ts";
 import type { TableDeclaration } from "./memory/table.ts";
+import type { StoreFolder } from "./recovery/folder.ts";
+import type { FolderScan } from "./recovery/scan.ts";
 
-/** Sizes in bytes and times in milliseconds; tests make them small. */
-export interface StoreLimits {
-  /** A log longer than this, and than the snapshot, is ended by a new one. */
-  readonly minLogBytes: number;
-  /** What may wait to be written. */
-  readonly maxQueueBytes: number;
-  /** What one write takes. */
-  readonly maxBatchBytes: number;
-  /** What is kept back for a full disk. */
-  readonly reserveBytes: number;
-  /** How long another process may take to answer the lock. */
-  readonly lockTimeoutMs: number;
-  /** The mark is written this long after a write. */
-  readonly markerDelayMs: number;
-  /** How long to wait before trying again what the disk refused. */
-  readonly retryMs: number;
-}
-
-/** For a machine of any size. */
-export const defaultLimits: StoreLimits = {
+/** For a machine of any size; tests make them small. */
+export const defaultLimits = {
+  /** A log is ended by a checkpoint when it is longer than this, and than a snapshot. */
   minLogBytes: 8 << 20,
+  /** How much may wait to be written. */
   maxQueueBytes: 16 << 20,
+  /** How much is written at once. */
   maxBatchBytes: 1 << 20,
+  /** The space that is reserved for a full disk. */
   reserveBytes: 16 << 20,
+  /** How long another process may take to answer the lock. */
   lockTimeoutMs: 5000,
+  /** How long after a write the mark is written. */
   markerDelayMs: 1000,
+  /** The delay before what the disk refused is tried again. */
   retryMs: 1000,
 };
 
-/** Takes what the store has to tell. */
+export type StoreLimits = Readonly<typeof defaultLimits>;
+
+/** Writes what the store reports to the log of the server. */
 export type Logger = (
   level: "error" | "info" | "debug",
   message: string,
@@ -44,7 +37,7 @@ export type Logger = (
 export interface StoreOptions {
   readonly folder: string;
   readonly tables: readonly TableDeclaration[];
-  /** Every file operation goes through this; the machine's own by default. */
+  /** Carries out every file operation; the machine's own by default. */
   readonly files?: FileSystem;
   /** The time in milliseconds. */
   readonly now?: () => number;
@@ -53,8 +46,17 @@ export interface StoreOptions {
   readonly limits?: Partial<StoreLimits>;
 }
 
-/** How to take a transaction. */
+/** How a transaction is accepted. */
 export interface CommitOptions {
-  /** Taken on a full disk too, from the space kept back: a sign-in, without which nobody could delete. */
+  /** Accepted on a full disk too: a sign-in, without which nobody could delete. */
   readonly allowWhenFull?: boolean;
+}
+
+/** What all parts of an open store share. */
+export interface StoreContext {
+  readonly folder: StoreFolder;
+  readonly limits: StoreLimits;
+  readonly log: Logger;
+  /** What the start found; its tables are the live ones. */
+  readonly scan: FolderScan;
 }

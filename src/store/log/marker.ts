@@ -71,13 +71,13 @@ export interface MarkerOptions {
   /** The turn of the last mark that was read. */
   readonly turn: number;
   /** How long after a change it is written, in milliseconds. */
-  readonly delay: number;
+  readonly delayMs: number;
   /** How far the log is on the disk. */
   readonly position: () => Pick<
     DurabilityMarker,
     "generation" | "seq" | "offset"
   >;
-  readonly failed: (error: unknown) => void;
+  readonly onError: (error: unknown) => void;
 }
 
 /** Writes the mark now and then; a failure is told and does no harm. */
@@ -99,7 +99,7 @@ export class MarkerWriter {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       this.#writing = this.#writing.then(() => this.#write(false));
-    }, this.#options.delay).unref();
+    }, this.#options.delayMs).unref();
   }
 
   /** Writes the last mark. */
@@ -111,7 +111,7 @@ export class MarkerWriter {
   }
 
   async #write(clean: boolean): Promise<void> {
-    const { store, position, failed } = this.#options;
+    const { store, position, onError } = this.#options;
     const turn = ++this.#turn;
     const mark: DurabilityMarker = { store, turn, ...position(), clean };
     // 18 bytes of CRC come before it, a newline behind.
@@ -120,7 +120,7 @@ export class MarkerWriter {
       await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
       await this.#file.datasync();
     } catch (error) {
-      failed(error);
+      onError(error);
     }
   }
 }

@@ -1,22 +1,23 @@
 /**
- * The one loop that writes the log. Promises:
+ * The one loop that writes the log. Its promises:
  *
- * - A transaction is answered only when its line and all before it are on the
- *   disk: one write and one fdatasync for all that waits (group commit).
- * - A failed fdatasync is never tried again: it may report success and have
- *   lost the data. The store is read-only from then on; what was under way is
- *   taken back, and its outcome is unknown until a restart.
- * - When the disk is full the log is cut back to where it was durable; if that
- *   succeeds, all that waited is taken back, nothing was changed, and writing
- *   may go on.
+ * - Group commit: a transaction is acknowledged only when its line and all
+ *   lines before it are on the disk; all that wait share one write and one
+ *   fdatasync.
+ * - A failed fdatasync is never retried: the retry may report success although
+ *   the data is lost. All that is not durable is rolled back with an unknown
+ *   outcome, and nothing is written until a restart.
+ * - When a write finds the disk full, the log is cut back to its durable end.
+ *   If that succeeds, all that waits is rolled back, nothing was changed, and
+ *   writing continues. If it fails, so has the disk.
  */
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { type DurableCallback, errorText, StoreError } from "../error.ts";
-import { isNoSpaceError, writeAll } from "./files.ts";
+import { isNoSpaceError, type OpenFile, writeAll } from "./files.ts";
 import { Histogram } from "../histogram.ts";
-import { encodeEntries, encodeLine, type Entry } from "./format.ts";
+import { encodeEntries, encodeLine, type Entry, formatTime } from "./format.ts";
 import type { OpenLog, PreparedLog } from "../recovery/folder.ts";
 import { rollBack, type Undo } from "../memory/table.ts";
 
@@ -25,25 +26,25 @@ export interface Pending extends Entry {
   readonly undo: readonly Undo[];
 }
 
-/** What the writer tells its store. */
+/** How a writer works, and whom it notifies. */
 export interface WriterOptions {
-  readonly batchBytes: number;
+  readonly maxBatchBytes: number;
   readonly now: () => number;
-  /** Called before each write; what it returns is waited for. */
-  readonly ready: () => Promise<void> | undefined;
-  /** More is durable, or another log is written. */
-  readonly advanced: () => void;
-  /** All that was not durable has been taken back. */
-  readonly undone: (error: StoreError) => void;
+  /** Called, and awaited, before each write. */
+  readonly beforeWrite: () => Promise<void> | undefined;
+  /** Called when more is durable, or the next log has begun. */
+  readonly onAdvance: () => void;
+  /** Called when all that was not durable has been rolled back. */
+  readonly onRollback: (error: StoreError) => void;
 }
 
 interface Waiter {
   readonly seq: number;
-  readonly settled: DurableCallback;
+  readonly callback: DurableCallback;
 }
 
-interface Turn {
-  readonly cut: number;
+interface Rotation {
+  readonly lastSeq: number;
   readonly next: Promise<PreparedLog>;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
@@ -52,217 +53,201 @@ interface Turn {
 /** From a good SSD to a bad SD card, in seconds. */
 const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
 
-/** Writes transactions to the log, in order, and tells when they are durable. */
-export interface LogWriter {
-  /** The log that is written. */
+/** Writes transactions to the log in order, and reports when they are durable. */
+export class LogWriter {
+  readonly syncs = new Histogram(syncBounds);
+  /** The log being written. */
   log: OpenLog;
   durableSeq: number;
-  /** The length of all lines that wait, at most. */
-  queuedBytes: number;
-  /** Why nothing can be written any more. */
+  /** An upper bound of the bytes that wait to be written. */
+  queuedBytes = 0;
+  /** The disk fault after which nothing is written. */
   fault: StoreError | undefined;
-  readonly syncs: Histogram;
-  add(pending: Pending): void;
-  /** Calls when `seq`, which is not durable yet, is; what it calls must not throw. */
-  wait(seq: number, settled: DurableCallback): void;
-  /** Ends the log behind `cut`, which is applied, and goes on with the next. */
-  rotate(cut: number, next: Promise<PreparedLog>): Promise<void>;
-  /** Resolves when nothing waits any more. */
-  idle(): Promise<void>;
-}
+  readonly #options: WriterOptions;
+  readonly #buffer: Buffer;
+  #queue: Pending[] = [];
+  #waiters: Waiter[] = [];
+  #rotation: Rotation | undefined;
+  #running: Promise<void> | undefined;
 
-export function writeLog(
-  log: OpenLog,
-  durableSeq: number,
-  { batchBytes, now, ready, advanced, undone }: WriterOptions,
-): LogWriter {
-  const shared = Buffer.allocUnsafe(batchBytes);
-  let queue: Pending[] = [];
-  let waiters: Waiter[] = [];
-  let turn: Turn | undefined;
-  let running: Promise<void> | undefined;
-  const writer: LogWriter = {
-    log,
-    durableSeq,
-    queuedBytes: 0,
-    fault: undefined,
-    syncs: new Histogram(syncBounds),
-    add(pending) {
-      queue.push(pending);
-      writer.queuedBytes += pending.bytes;
-      start();
-    },
-    wait(seq, settled) {
-      const last = queue.at(-1)?.seq ?? writer.durableSeq;
-      if (seq > last) settled(writer.fault ?? takenBack());
-      else waiters.push({ seq, settled });
-    },
-    rotate(cut, next) {
-      if (writer.fault !== undefined) return Promise.reject(writer.fault);
-      return new Promise((resolve, reject) => {
-        turn = { cut, next, resolve, reject };
-        start();
-      });
-    },
-    async idle() {
-      while (running !== undefined) await running;
-    },
-  };
+  constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
+    this.log = log;
+    this.durableSeq = durableSeq;
+    this.#options = options;
+    this.#buffer = Buffer.allocUnsafe(options.maxBatchBytes);
+  }
 
-  function start(): void {
-    if (writer.fault !== undefined) return;
-    // Not at once: what the same turn of the event loop adds goes along.
-    running ??= new Promise((resolve) => {
-      setImmediate(() => resolve(run()));
+  /** The sequence of the last transaction added, durable or not. */
+  get lastSeq(): number {
+    return this.#queue.at(-1)?.seq ?? this.durableSeq;
+  }
+
+  add(pending: Pending): void {
+    this.#queue.push(pending);
+    this.queuedBytes += pending.bytes;
+    this.#start();
+  }
+
+  /** Calls back when `seq` is durable or rolled back; at once if it is already. The callback must not throw. */
+  onDurable(seq: number, callback: DurableCallback): void {
+    if (seq <= this.durableSeq) callback();
+    else if (seq <= this.lastSeq) this.#waiters.push({ seq, callback });
+    else callback(this.fault ?? rolledBack());
+  }
+
+  /** Ends the log after the last transaction added, and continues with the next log. */
+  rotate(next: Promise<PreparedLog>): Promise<void> {
+    if (this.fault !== undefined) return Promise.reject(this.fault);
+    return new Promise((resolve, reject) => {
+      this.#rotation = { lastSeq: this.lastSeq, next, resolve, reject };
+      this.#start();
     });
   }
 
-  async function run(): Promise<void> {
-    try {
-      while (writer.fault === undefined) {
-        if (turn?.cut === writer.durableSeq) await change(turn);
-        const batch = take();
-        if (batch.length > 0) await write(batch);
-        else if (turn === undefined) break;
-      }
-    } catch (error) {
-      // What nothing here expects must not let anyone wait for ever.
-      fail(error);
-    } finally {
-      // In the same turn as the last look at the queue: who adds next starts.
-      running = undefined;
-    }
+  /** Resolves when nothing is being written. */
+  async idle(): Promise<void> {
+    while (this.#running !== undefined) await this.#running;
   }
 
-  /** What the next write takes: never beyond the end of the log. */
-  function take(): Pending[] {
+  #start(): void {
+    if (this.fault !== undefined) return;
+    // Deferred, so that all that is added in this turn of the event loop shares a batch.
+    this.#running ??= new Promise((resolve) => {
+      setImmediate(() => resolve(this.#run()));
+    });
+  }
+
+  async #run(): Promise<void> {
+    while (this.fault === undefined && this.#hasWork()) {
+      try {
+        await this.#writeNext();
+      } catch (error) {
+        this.#rollBackAll(error);
+      }
+    }
+    // In the same turn as the last look at the queue: a later `add` starts again.
+    this.#running = undefined;
+  }
+
+  #hasWork(): boolean {
+    return this.#queue.length > 0 || this.#rotation !== undefined;
+  }
+
+  async #writeNext(): Promise<void> {
+    if (this.#rotation?.lastSeq === this.durableSeq) {
+      await this.#rotate(this.#rotation);
+    }
+    const batch = this.#nextBatch();
+    if (batch.length > 0) await this.#write(batch);
+  }
+
+  /** Returns the transactions of the next write: none after the end of the log. */
+  #nextBatch(): Pending[] {
+    const lastSeq = this.#rotation?.lastSeq ?? Infinity;
     let bytes = 0;
     let count = 0;
-    for (const pending of queue) {
-      if (turn !== undefined && pending.seq > turn.cut) break;
-      if (count > 0 && bytes + pending.bytes > batchBytes) break;
+    for (const pending of this.#queue) {
       bytes += pending.bytes;
+      const fits = count === 0 || bytes <= this.#options.maxBatchBytes;
+      if (!fits || pending.seq > lastSeq) break;
       count++;
     }
-    return queue.slice(0, count);
+    return this.#queue.slice(0, count);
   }
 
-  async function write(batch: readonly Pending[]): Promise<void> {
-    await ready();
-    const total = batch.reduce((sum, { bytes }) => sum + bytes, 0);
-    const buffer = total <= shared.length ? shared : Buffer.allocUnsafe(total);
-    const { durableSeq: durable, log: { seed } } = writer;
+  async #write(batch: readonly Pending[]): Promise<void> {
+    await this.#options.beforeWrite();
+    const bytes = batch.reduce((sum, pending) => sum + pending.bytes, 0);
+    const buffer = bytes <= this.#buffer.length
+      ? this.#buffer
+      : Buffer.allocUnsafe(bytes);
+    const { durableSeq: durable, log: { seed } } = this;
     const length = encodeEntries(buffer, batch, { durable, seed });
-    if (!await append(buffer.subarray(0, length))) return;
-    writer.durableSeq += batch.length;
-    queue.splice(0, batch.length);
-    writer.queuedBytes -= total;
-    wake();
-    advanced();
+    await this.#append(buffer.subarray(0, length));
+    this.durableSeq += batch.length;
+    this.#queue.splice(0, batch.length);
+    this.queuedBytes -= bytes;
+    this.#callWaiters();
+    this.#options.onAdvance();
   }
 
-  /** Whether the bytes are on the disk; if not, the consequences are drawn. */
-  async function append(bytes: Buffer): Promise<boolean> {
-    const { log, syncs } = writer;
-    try {
-      await writeAll(log.file, bytes, log.offset);
-    } catch (error) {
-      if (isNoSpaceError(error)) await cutBack(error);
-      else fail(error);
-      return false;
-    }
+  /** Appends to the log, durably; throws `disk-full` if the log was cut back instead. */
+  async #append(bytes: Buffer): Promise<void> {
+    const { file, offset } = this.log;
+    await writeAll(file, bytes, offset).catch((error) => {
+      if (!isNoSpaceError(error)) throw error;
+      return cutBack(file, offset, error);
+    });
     const start = performance.now();
-    try {
-      const [{ size, nlink }] = await Promise.all([
-        log.file.stat(),
-        log.file.datasync(),
-      ]);
-      if (size !== log.offset + bytes.length || nlink === 0) {
-        throw new Error("another process changed or removed the log");
-      }
-    } catch (error) {
-      fail(error);
-      return false;
+    const [{ size, nlink }] = await Promise.all([file.stat(), file.datasync()]);
+    if (size !== offset + bytes.length || nlink === 0) {
+      throw new Error("another process changed or removed the log");
     }
-    syncs.observe(performance.now() - start);
-    log.offset += bytes.length;
-    return true;
+    this.syncs.observe(performance.now() - start);
+    this.log.offset = size;
   }
 
-  async function cutBack(cause: unknown): Promise<void> {
-    const { file, offset } = writer.log;
-    try {
-      await file.truncate(offset);
-      await file.datasync();
-    } catch (error) {
-      fail(error);
-      return;
+  async #rotate({ lastSeq, next, resolve, reject }: Rotation): Promise<void> {
+    const { file, seed } = this.log;
+    const prepared = await next.catch(reject);
+    if (prepared !== undefined) {
+      const at = formatTime(this.#options.now());
+      await this.#append(encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed));
+      await prepared.publish();
+      this.log = prepared;
+      await file.close().catch(() => {}); // all of it is on the disk
+      resolve();
+      this.#options.onAdvance();
     }
-    const message = `Cannot write: there is no space (${errorText(cause)}); ` +
-      "nothing was changed";
-    takeAllBack(new StoreError("disk-full", message, { cause }));
+    // Without the next log nothing has happened yet: the old one continues.
+    this.#rotation = undefined;
   }
 
-  function fail(cause: unknown): void {
-    const message = `The disk failed (${errorText(cause)}): whether the ` +
-      "write is on it is not known until a restart";
-    writer.fault = new StoreError("outcome-unknown", message, { cause });
-    takeAllBack(writer.fault);
+  /** Rolls back all that is not durable. Every error but a full disk is a fault. */
+  #rollBackAll(error: unknown): void {
+    const isFault = !(error instanceof StoreError) ||
+      error.code !== "disk-full";
+    const reason = isFault ? unknownOutcome(error) : error;
+    if (isFault) this.fault = reason;
+    rollBack(this.#queue.flatMap(({ undo }) => undo));
+    this.#queue = [];
+    this.queuedBytes = 0;
+    this.#rotation?.reject(reason);
+    this.#rotation = undefined;
+    // Before anybody is called back, so that all see the same state.
+    this.#options.onRollback(reason);
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const { callback } of waiters) callback(reason);
   }
 
-  function takeAllBack(error: StoreError): void {
-    rollBack(queue.flatMap(({ undo }) => undo));
-    queue = [];
-    writer.queuedBytes = 0;
-    turn?.reject(error);
-    turn = undefined;
-    // Before anyone is told, so that all see the same state.
-    undone(error);
-    const told = waiters;
-    waiters = [];
-    for (const { settled } of told) settled(error);
+  #callWaiters(): void {
+    if (this.#waiters.length === 0) return;
+    const { durableSeq } = this;
+    const durable = this.#waiters.filter(({ seq }) => seq <= durableSeq);
+    this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);
+    for (const { callback } of durable) callback();
   }
-
-  function wake(): void {
-    if (waiters.length === 0) return;
-    const durable = writer.durableSeq;
-    const woken = waiters.filter(({ seq }) => seq <= durable);
-    waiters = waiters.filter(({ seq }) => seq > durable);
-    for (const { settled } of woken) settled();
-  }
-
-  async function change(
-    { cut, reject, resolve, ...ending }: Turn,
-  ): Promise<void> {
-    const old = writer.log;
-    let next: PreparedLog;
-    try {
-      next = await ending.next;
-    } catch (error) {
-      // Nothing happened yet: the old log goes on.
-      turn = undefined;
-      reject(error);
-      return;
-    }
-    const seal = `"seal":${cut},"at":"${new Date(now()).toISOString()}"}`;
-    if (!await append(encodeLine(seal, old.seed))) return;
-    try {
-      await next.publish();
-    } catch (error) {
-      fail(error);
-      return;
-    }
-    writer.log = next;
-    turn = undefined;
-    await old.file.close().catch(() => {}); // it is whole on the disk
-    resolve();
-    advanced();
-  }
-
-  return writer;
 }
 
-function takenBack(): StoreError {
-  const message = "What was asked for has been taken back";
-  return new StoreError("outcome-unknown", message);
+/** Cuts a log back to its durable end, and throws `disk-full` if that succeeds. */
+async function cutBack(
+  file: OpenFile,
+  offset: number,
+  cause: unknown,
+): Promise<never> {
+  await file.truncate(offset);
+  await file.datasync();
+  const message = `The disk is full (${errorText(cause)}); nothing was changed`;
+  throw new StoreError("disk-full", message, { cause });
+}
+
+function unknownOutcome(cause: unknown): StoreError {
+  const message = `The disk failed (${errorText(cause)}); a restart will ` +
+    "show whether the write is on it";
+  return new StoreError("outcome-unknown", message, { cause });
+}
+
+function rolledBack(): StoreError {
+  return new StoreError("outcome-unknown", "The write was rolled back");
 }

@@ -1,0 +1,109 @@
+/** Opens the store in a folder, or reads it without opening it. */
+
+import { randomBytes } from "node:crypto";
+import { resolve } from "node:path";
+import process from "node:process";
+import { errorCode, errorText, StoreError } from "./error.ts";
+import { Store } from "./file-store.ts";
+import { reopenWithReserve, Reserve } from "./full-disk.ts";
+import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
+import { acquireLock } from "./log/lock.ts";
+import { openMarker } from "./log/marker.ts";
+import type { Table } from "./memory/table.ts";
+import { defaultLimits, type StoreOptions } from "./options.ts";
+import { createStore, makeFolder } from "./recovery/folder.ts";
+import { type FolderScan, scanFolder } from "./recovery/scan.ts";
+
+/** Opens the store in a folder; creates both if they do not exist. */
+export async function openStore(options: StoreOptions): Promise<Store> {
+  const path = resolve(options.folder);
+  try {
+    return await openLocked(path, options);
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const code = isNoSpaceError(error) ? "disk-full" : "unusable";
+    const message = `Cannot open ${path}: ${errorText(error)}`;
+    throw new StoreError(code, message, { cause: error });
+  }
+}
+
+async function openLocked(path: string, options: StoreOptions): Promise<Store> {
+  const { files = realFiles, random = randomBytes, log = () => {} } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  if (process.env["UV_USE_IO_URING"] === "1") {
+    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
+  }
+  await makeFolder(files, path);
+  const timeoutMs = limits.lockTimeoutMs;
+  const release = await acquireLock(path, { files, random, timeoutMs });
+  const { now = Date.now, tables } = options;
+  const folder = { folder: path, files, now, random };
+  let marker: OpenFile | undefined;
+  try {
+    let scan = await scanFolder(path, { files, tables });
+    if (!scan.exists) {
+      await createStore(folder);
+      scan = await scanFolder(path, { files, tables });
+    }
+    if (scan.refusal !== undefined) throw scan.refusal;
+    const reserve = new Reserve(folder);
+    await reserve.open(limits);
+    marker = await openMarker(files, path);
+    const openLog = await reopenWithReserve(folder, scan, reserve);
+    const notices = noticesOf(scan);
+    for (const notice of notices) log("error", notice);
+    const context = { folder, limits, log, scan };
+    return new Store({
+      ...context,
+      notices,
+      openLog,
+      marker,
+      reserve,
+      release,
+    });
+  } catch (error) {
+    await marker?.close();
+    await release();
+    throw error;
+  }
+}
+
+/** The state of a data folder, read without a lock and without a change. */
+export type Reading =
+  & Pick<
+    FolderScan,
+    "exists" | "generation" | "seq" | "faults" | "torn" | "refusal"
+  >
+  & { readonly tables: readonly Table[] };
+
+/** Reads a data folder for a check or an export. */
+export async function readStore(
+  folder: string,
+  options: Partial<Pick<StoreOptions, "tables" | "files">> = {},
+): Promise<Reading> {
+  const { files = realFiles, tables = [] } = options;
+  for (let attempt = 1;; attempt++) {
+    try {
+      const scan = await scanFolder(folder, { files, tables, thorough: true });
+      return { ...scan, tables: [...scan.tables.values()] };
+    } catch (error) {
+      // A running server removes old generations: read those that are left.
+      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
+    }
+  }
+}
+
+/** Describes the damage that a start repairs. */
+function noticesOf({ torn, log, faults }: FolderScan): string[] {
+  const notices = faults.map(({ file, byte, line, message }) =>
+    `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
+    "passed over: the previous generation and the logs since are whole"
+  );
+  if (torn === undefined || log === undefined) return notices;
+  return [
+    ...notices,
+    `${torn.file} ended with a torn write at byte ${torn.byte}, line ` +
+    `${torn.line}: ${log.size - log.end} bytes that were never acknowledged ` +
+    "were cut off and saved beside it",
+  ];
+}
