@@ -7,13 +7,28 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { errorText, StoreError } from "./error.ts";
+import { closedError, errorText, StoreError } from "./error.ts";
 import { freezeTables } from "./log/snapshot.ts";
 import type { LogWriter } from "./log/writer.ts";
-import type { StoreContext } from "./options.ts";
-import { prepareLog, removeBefore, saveSnapshot } from "./recovery/folder.ts";
+import type { Logger, StoreLimits } from "./options.ts";
+import {
+  prepareLog,
+  removeBefore,
+  saveSnapshot,
+  type StoreFolder,
+} from "./recovery/folder.ts";
+import type { FolderScan } from "./recovery/scan.ts";
 
 const maxRetryMs = 300_000;
+
+/** What all parts of an open store share. */
+export interface StoreContext {
+  readonly folder: StoreFolder;
+  readonly limits: StoreLimits;
+  readonly log: Logger;
+  /** What the start found; its tables are the live ones. */
+  readonly scan: FolderScan;
+}
 
 /** Writes checkpoints. */
 export class Checkpointer {
@@ -52,9 +67,15 @@ export class Checkpointer {
     return Math.round(average * this.#countRecords());
   }
 
-  /** Returns whether the last attempt failed a short time ago. */
-  isBackingOff(): boolean {
-    return performance.now() < this.#retryAt;
+  /** Returns whether a checkpoint is possible at all. */
+  canRun(): boolean {
+    return !this.#isClosed && this.#writer.fault === undefined;
+  }
+
+  /** Returns whether a checkpoint would give back space, and may be tried now. */
+  isWorthwhile(hasDeleted: boolean): boolean {
+    const isHalf = this.expectedBytes() * 2 < this.#writer.log.offset;
+    return (hasDeleted || isHalf) && performance.now() >= this.#retryAt;
   }
 
   /** Begins a checkpoint if one is due. */
@@ -64,9 +85,9 @@ export class Checkpointer {
       this.#snapshotBytes,
       this.expectedBytes(),
     );
-    const isDue = this.#writer.log.offset > minBytes && !this.#isClosed;
-    // A failure is logged, and tried again later.
-    if (isDue && !this.isBackingOff()) this.run().catch(() => {});
+    const isDue = this.#writer.log.offset > minBytes &&
+      performance.now() >= this.#retryAt && this.canRun();
+    if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
 
   /** Writes a checkpoint now; joins one that is being written. */
@@ -85,7 +106,7 @@ export class Checkpointer {
 
   async #run(): Promise<void> {
     const { limits, log } = this.#context;
-    if (this.#isClosed) throw new StoreError("closed", "The store is closed");
+    if (this.#isClosed) throw closedError();
     try {
       await this.#write();
       this.#failures = 0;

@@ -69,6 +69,10 @@ export class StoreError extends Error {
   }
 }
 
+export function closedError(): StoreError {
+  return new StoreError("closed", "The store is closed");
+}
+
 /** The operating system's code of an error, such as `ENOSPC`; else "". */
 export function errorCode(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";

@@ -4,9 +4,9 @@
  */
 
 import { Buffer } from "node:buffer";
-import { Checkpointer } from "./checkpoint.ts";
-import { type DurableCallback, errorText, StoreError } from "./error.ts";
-import { FullDisk, type Reserve } from "./full-disk.ts";
+import { Checkpointer, type StoreContext } from "./checkpoint.ts";
+import { closedError, type DurableCallback, StoreError } from "./error.ts";
+import type { FullDisk } from "./full-disk.ts";
 import type { Histogram } from "./histogram.ts";
 import type { OpenFile } from "./log/files.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
@@ -15,10 +15,11 @@ import { LogWriter } from "./log/writer.ts";
 import {
   rollBack,
   type Table,
+  type Tables,
   type Undo,
   type WritableTable,
 } from "./memory/table.ts";
-import type { CommitOptions, StoreContext } from "./options.ts";
+import type { CommitOptions } from "./options.ts";
 import type { OpenLog, StoreFolder } from "./recovery/folder.ts";
 
 /** The end of a transaction in a log. */
@@ -43,7 +44,7 @@ export interface StoreParts extends StoreContext {
   readonly notices: readonly string[];
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
-  readonly reserve: Reserve;
+  readonly disk: FullDisk;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
 }
@@ -60,37 +61,33 @@ export class Store {
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
   readonly #checkpoints: Checkpointer;
-  readonly #disk: FullDisk;
   readonly #watchers = new Set<StoreWatcher>();
   #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, reserve } = parts;
-    const writer = new LogWriter(parts.openLog, scan.seq, {
+    const { folder, limits, log, scan, disk } = parts;
+    this.#parts = parts;
+    this.notices = parts.notices;
+    this.folder = folder;
+    this.#writer = new LogWriter(parts.openLog, scan.seq, {
       maxBatchBytes: limits.maxBatchBytes,
       now: folder.now,
       // A write that finds no space in spite of it reports that itself.
       beforeWrite: () =>
-        reserve.isDiskFull ? reserve.release().catch(() => {}) : undefined,
+        disk.isFull ? disk.release().catch(() => {}) : undefined,
       onAdvance: () => this.#onAdvance(),
       onRollback: (error) => this.#onRollback(error),
     });
-    const checkpoints = new Checkpointer(parts, writer);
-    this.notices = parts.notices;
-    this.folder = folder;
-    this.syncs = writer.syncs;
-    this.#parts = parts;
-    this.#writer = writer;
-    this.#checkpoints = checkpoints;
-    this.#disk = new FullDisk({ ...parts, writer, checkpoints });
+    this.syncs = this.#writer.syncs;
     this.#marker = new MarkerWriter(parts.marker, {
       store: scan.store,
       turn: scan.marker?.turn ?? 0,
       delayMs: limits.markerDelayMs,
       position: () => this.position,
-      onError: (error) =>
-        log("error", `Cannot write the mark: ${errorText(error)}`),
+      log,
     });
+    this.#checkpoints = new Checkpointer(parts, this.#writer);
+    disk.start(this.#checkpoints);
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -111,7 +108,7 @@ export class Store {
 
   /** True while the disk is full: only deletes are accepted. */
   get isDiskFull(): boolean {
-    return this.#parts.reserve.isDiskFull;
+    return this.#parts.disk.isFull;
   }
 
   /** The end of the durable part of the log. */
@@ -120,20 +117,7 @@ export class Store {
     return { generation, seed, offset, seq: durableSeq };
   }
 
-  /** The generation of the log being written. */
-  get generation(): number {
-    return this.#writer.log.generation;
-  }
-
-  /** The size of that log. */
-  get logBytes(): number {
-    return this.#writer.log.offset;
-  }
-
-  /**
-   * The bytes that other users of the disk must leave free: for a log as long
-   * as a snapshot, and the next snapshot.
-   */
+  /** The bytes that others must leave free: for a log as long as a snapshot, and the next snapshot. */
   get headroom(): number {
     if (this.isDiskFull) return Infinity;
     const { reserveBytes } = this.#parts.limits;
@@ -142,13 +126,12 @@ export class Store {
 
   /** Returns a table; throws if its name is neither declared nor on the disk. */
   table(name: string): Table {
-    return this.#table(name);
+    return findTable(this.#parts.scan.tables, name);
   }
 
   /**
-   * Applies all operations in memory and returns their sequence, which
-   * {@linkcode Store.durable} waits for. `by` is the user's id, 0 for the
-   * server itself. Throws, with nothing applied, if they are not accepted.
+   * Applies operations in memory and returns their sequence. `by` is the user's
+   * id, 0 for the server itself. Throws, with nothing applied, if refused.
    */
   apply(
     operations: readonly Mutation[],
@@ -158,15 +141,13 @@ export class Store {
     return this.transact(by, (apply) => operations.forEach(apply), options);
   }
 
-  /**
-   * Applies operations that are created one by one, each after those before it
-   * were applied. If `run` throws, all of them are rolled back.
-   */
+  /** Applies operations one by one, as `run` creates them; if it throws, rolls them back. */
   transact(
     by: number,
     run: (apply: (operation: Mutation) => void) => void,
     { allowWhenFull = false }: CommitOptions = {},
   ): number {
+    const { scan: { tables }, disk, limits } = this.#parts;
     const seq = this.seq + 1;
     const operations: Mutation[] = [];
     const undo: Undo[] = [];
@@ -176,7 +157,7 @@ export class Store {
     try {
       run((operation) => {
         const [kind, name, target] = operation;
-        const table = this.#table(name);
+        const table = findTable(tables, name);
         if (kind === "put") puts++;
         operations.push(operation);
         undo.push(
@@ -186,7 +167,9 @@ export class Store {
       if (operations.length === 0) return this.seq;
       text = JSON.stringify(operations);
       bytes = Buffer.byteLength(text) + lineOverhead;
-      this.#admit(bytes, puts, allowWhenFull);
+      if (this.#closing !== undefined) throw closedError();
+      throwUnlessWritable(this.#writer, bytes, limits.maxQueueBytes);
+      if (disk.isFull) disk.admit(bytes, { puts, allowWhenFull });
     } catch (error) {
       rollBack(undo);
       throw error;
@@ -198,9 +181,8 @@ export class Store {
   }
 
   /**
-   * Applies all operations and resolves when they are durable. Throws as
-   * `apply` does. Rejects with `disk-full` if they were rolled back, or with
-   * `outcome-unknown`.
+   * Applies operations and resolves when they are durable. Throws as `apply`
+   * does; rejects with `disk-full` (rolled back) or `outcome-unknown`.
    */
   commit(
     operations: readonly Mutation[],
@@ -212,10 +194,9 @@ export class Store {
   }
 
   /**
-   * Returns undefined if everything up to `seq` is durable, else a promise
-   * that resolves when it is. It rejects if that is rolled back: read again
-   * after `disk-full`, give up after `outcome-unknown`. To be called in the
-   * same turn of the event loop in which the record was read.
+   * Returns undefined if all up to `seq` is durable, else a promise of that; if
+   * it rejects with `disk-full`, read again. To be called in the turn of the
+   * event loop in which the record was read.
    */
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
@@ -224,11 +205,7 @@ export class Store {
     });
   }
 
-  /**
-   * Calls back when everything up to `seq` is durable, at once if it is
-   * already. The callback must not throw. Saves a response the three promises
-   * that `durable` costs.
-   */
+  /** Calls back when all up to `seq` is durable, at once if it is; saves a response three promises. */
   onDurable(seq: number, callback: DurableCallback): void {
     this.#writer.onDurable(seq, callback);
   }
@@ -249,31 +226,6 @@ export class Store {
     return this.#closing;
   }
 
-  #table(name: string): WritableTable {
-    const table = this.#parts.scan.tables.get(name);
-    if (table !== undefined) return table;
-    throw new StoreError("unknown-table", `There is no table "${name}"`);
-  }
-
-  /** Throws if a transaction of so many bytes and puts is not accepted. */
-  #admit(bytes: number, puts: number, allowWhenFull: boolean): void {
-    const { fault, queuedBytes } = this.#writer;
-    if (this.#closing !== undefined) {
-      throw new StoreError("closed", "The store is closed");
-    }
-    if (fault !== undefined) {
-      const message = "The store is read-only after a disk fault";
-      throw new StoreError("read-only", message, { cause: fault });
-    }
-    if (this.isDiskFull) this.#disk.admit({ bytes, puts, allowWhenFull });
-    // A transaction that is larger than the whole queue is accepted alone.
-    const { maxQueueBytes } = this.#parts.limits;
-    if (queuedBytes > 0 && queuedBytes + bytes > maxQueueBytes) {
-      const message = "Too many writes are waiting; nothing was changed";
-      throw new StoreError("overloaded", message);
-    }
-  }
-
   #onAdvance(): void {
     for (const { onAdvance } of this.#watchers) onAdvance();
     this.#marker.touch();
@@ -282,14 +234,14 @@ export class Store {
 
   #onRollback(error: StoreError): void {
     this.#parts.log("error", error.message);
-    if (error.code === "disk-full") this.#disk.enterFullMode();
+    if (error.code === "disk-full") this.#parts.disk.enterFullMode();
   }
 
   async #close(): Promise<void> {
     try {
       await Promise.all([
-        this.#disk.close(),
         this.#checkpoints.close(),
+        this.#parts.disk.close(),
         ...Array.from(this.#watchers, ({ close }) => close()),
       ]);
       await this.#writer.idle();
@@ -299,4 +251,27 @@ export class Store {
       await this.#parts.release();
     }
   }
+}
+
+/** Throws if nothing, or not so much, can be written now. */
+function throwUnlessWritable(
+  { fault, queuedBytes }: LogWriter,
+  bytes: number,
+  maxQueueBytes: number,
+): void {
+  if (fault !== undefined) {
+    const message = "The store is read-only after a disk fault";
+    throw new StoreError("read-only", message, { cause: fault });
+  }
+  // A transaction that is larger than the whole queue is accepted alone.
+  if (queuedBytes > 0 && queuedBytes + bytes > maxQueueBytes) {
+    const message = "Too many writes are waiting; nothing was changed";
+    throw new StoreError("overloaded", message);
+  }
+}
+
+function findTable(tables: Tables, name: string): WritableTable {
+  const table = tables.get(name);
+  if (table !== undefined) return table;
+  throw new StoreError("unknown-table", `There is no table "${name}"`);
 }

@@ -17,210 +17,172 @@
 
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
-import type { Checkpointer } from "./checkpoint.ts";
+import type { Checkpointer, StoreContext } from "./checkpoint.ts";
 import { errorCode, errorText, StoreError } from "./error.ts";
-import { isNoSpaceError, withFile, writeAll } from "./log/files.ts";
-import type { LogWriter } from "./log/writer.ts";
-import type { StoreContext, StoreLimits } from "./options.ts";
 import {
-  type OpenLog,
-  removeBefore,
-  reopenLog,
-  type StoreFolder,
-} from "./recovery/folder.ts";
-import type { FolderScan } from "./recovery/scan.ts";
-
-/** A file that only takes space, and whether the disk is full. */
-export class Reserve {
-  isDiskFull = true;
-  readonly #folder: StoreFolder;
-  readonly #path: string;
-  #bytes = 0;
-  #last: Promise<unknown> = Promise.resolve();
-
-  constructor(folder: StoreFolder) {
-    this.#folder = folder;
-    this.#path = join(folder.folder, "reserve");
-  }
-
-  /** Chooses the size, at most half of what a small disk has left, and allocates it. */
-  async open({ reserveBytes, maxBatchBytes }: StoreLimits): Promise<void> {
-    const allocated = await this.#size();
-    const half = Math.floor((await this.#free() + allocated) / 2);
-    this.#bytes = Math.max(allocated, Math.min(reserveBytes, half));
-    await this.allocate(maxBatchBytes);
-  }
-
-  /** Allocates the file, if that leaves `spare` bytes: the disk is not full then. */
-  allocate(spare: number): Promise<void> {
-    return this.#exclusively(async () => {
-      const missing = Math.max(0, this.#bytes - await this.#size());
-      if (await this.#free() < missing + spare) return;
-      if (missing === 0 || await this.#write()) this.isDiskFull = false;
-    });
-  }
-
-  /** On a full disk, leaves the space to the next write. */
-  release(): Promise<void> {
-    return this.#exclusively(async () => {
-      if (this.isDiskFull) await this.#folder.files.remove(this.#path);
-    });
-  }
-
-  #free(): Promise<number> {
-    return this.#folder.files.free(this.#folder.folder);
-  }
-
-  async #size(): Promise<number> {
-    try {
-      const stat = withFile(
-        this.#folder.files,
-        this.#path,
-        (file) => file.stat(),
-      );
-      return (await stat).size;
-    } catch (error) {
-      if (errorCode(error) === "ENOENT") return 0;
-      throw error;
-    }
-  }
-
-  /** Returns whether there was space for the file. */
-  async #write(): Promise<boolean> {
-    const { files } = this.#folder;
-    const zeros = Buffer.alloc(Math.min(this.#bytes, 1 << 20));
-    const file = await files.open(this.#path, "create");
-    try {
-      for (let at = 0; at < this.#bytes; at += zeros.length) {
-        await writeAll(file, zeros, at);
-      }
-      return true;
-    } catch (error) {
-      await files.remove(this.#path);
-      if (isNoSpaceError(error)) return false;
-      throw error;
-    } finally {
-      await file.close();
-    }
-  }
-
-  /** Runs one operation on the file after the other, as each acts on what it finds. */
-  #exclusively(work: () => Promise<void>): Promise<void> {
-    const done = this.#last.then(work);
-    this.#last = done.catch(() => {});
-    return done;
-  }
-}
-
-/** Reopens the log; if there is no space for that, frees some first. */
-export async function reopenWithReserve(
-  folder: StoreFolder,
-  scan: FolderScan,
-  reserve: Reserve,
-): Promise<OpenLog> {
-  try {
-    return await reopenLog(folder, scan);
-  } catch (error) {
-    if (!isNoSpaceError(error)) throw error;
-    // The name of a newer snapshot must be on the disk before an older one goes.
-    await folder.files.syncFolder(folder.folder);
-    await removeBefore(folder, scan.baseGeneration);
-    reserve.isDiskFull = true;
-    await reserve.release();
-    return await reopenLog(folder, scan);
-  }
-}
-
-/** A transaction that asks to be accepted. */
-interface Admission {
-  readonly bytes: number;
-  readonly puts: number;
-  readonly allowWhenFull: boolean;
-}
-
-/** The parts of a store that a full disk concerns. */
-export interface FullDiskOptions extends StoreContext {
-  readonly reserve: Reserve;
-  readonly writer: LogWriter;
-  readonly checkpoints: Checkpointer;
-}
+  type FileSystem,
+  isNoSpaceError,
+  withFile,
+  writeAll,
+} from "./log/files.ts";
+import { type OpenLog, removeBefore, reopenLog } from "./recovery/folder.ts";
 
 /** Decides what is accepted while the disk is full, and tries to recover. */
 export class FullDisk {
-  readonly #options: FullDiskOptions;
+  isFull = true;
+  readonly #context: StoreContext;
+  readonly #path: string;
+  #reserveBytes = 0;
+  #lastOperation: Promise<unknown> = Promise.resolve();
+  #checkpoints: Checkpointer | undefined;
   #hasDeletedSinceFull = false;
   #exemptBytes = 0;
   #timer: NodeJS.Timeout | undefined;
   #recovery: Promise<void> | undefined;
-  #isClosed = false;
 
-  constructor(options: FullDiskOptions) {
-    this.#options = options;
-    if (options.reserve.isDiskFull) this.enterFullMode();
+  constructor(context: StoreContext) {
+    this.#context = context;
+    this.#path = join(context.folder.folder, "reserve");
   }
 
-  /** Throws `disk-full` unless a transaction is accepted on a full disk. */
-  admit({ bytes, puts, allowWhenFull }: Admission): void {
+  /** Reserves at most half of what a small disk has left, and reopens the log. */
+  async open(): Promise<OpenLog> {
+    const { folder, limits, scan } = this.#context;
+    const { files, folder: path } = folder;
+    const size = await sizeOf(files, this.#path);
+    const half = Math.floor((await files.free(path) + size) / 2);
+    this.#reserveBytes = Math.max(size, Math.min(limits.reserveBytes, half));
+    await this.#allocate();
+    try {
+      return await reopenLog(folder, scan);
+    } catch (error) {
+      if (!isNoSpaceError(error)) throw error;
+      // The name of a newer snapshot must be on the disk before an older one goes.
+      await files.syncFolder(path);
+      await removeBefore(folder, scan.baseGeneration);
+      this.isFull = true;
+      await this.release();
+      return await reopenLog(folder, scan);
+    }
+  }
+
+  /** Recovers with these checkpoints from now on. */
+  start(checkpoints: Checkpointer): void {
+    this.#checkpoints = checkpoints;
+    if (this.isFull) this.enterFullMode();
+  }
+
+  /** Throws `disk-full` unless a full disk accepts a transaction. */
+  admit(
+    bytes: number,
+    { puts, allowWhenFull }: { puts: number; allowWhenFull: boolean },
+  ): void {
     if (puts === 0) {
       this.#hasDeletedSinceFull = true;
       return;
     }
     const exemptBytes = this.#exemptBytes + bytes;
     // The rest of the reserve is left to deletes.
-    const maxExemptBytes = this.#options.limits.reserveBytes / 4;
+    const maxExemptBytes = this.#context.limits.reserveBytes / 4;
     if (!allowWhenFull || exemptBytes > maxExemptBytes) {
       throw new StoreError("disk-full", "The disk is full");
     }
     this.#exemptBytes = exemptBytes;
   }
 
-  /** Marks the disk as full until a recovery succeeds. */
-  enterFullMode(): void {
-    const { reserve, limits, writer } = this.#options;
-    reserve.isDiskFull = true;
-    if (this.#isClosed) return;
-    this.#timer ??= setTimeout(async () => {
-      this.#recovery = this.#recover();
-      await this.#recovery;
-      this.#timer = undefined;
-      if (reserve.isDiskFull && writer.fault === undefined) {
-        this.enterFullMode();
-      }
-    }, limits.retryMs).unref();
+  /** On a full disk, leaves the space of the reserve to the next write. */
+  release(): Promise<void> {
+    return this.#exclusively(async () => {
+      if (this.isFull) await this.#context.folder.files.remove(this.#path);
+    });
   }
 
-  /** Ends the attempts to recover. */
+  /** Marks the disk as full until a recovery succeeds. */
+  enterFullMode(): void {
+    this.isFull = true;
+    const checkpoints = this.#checkpoints;
+    if (!checkpoints?.canRun()) return;
+    this.#timer ??= setTimeout(async () => {
+      this.#recovery = this.#recover(checkpoints);
+      await this.#recovery;
+      this.#timer = undefined;
+      if (this.isFull) this.enterFullMode();
+    }, this.#context.limits.retryMs).unref();
+  }
+
+  /** Waits for the attempt to recover that is running; those to come have ended with the checkpoints. */
   async close(): Promise<void> {
-    this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#recovery;
   }
 
-  async #recover(): Promise<void> {
-    const { reserve, limits, log } = this.#options;
+  async #recover(checkpoints: Checkpointer): Promise<void> {
+    const { folder, log } = this.#context;
     try {
-      await reserve.allocate(limits.maxBatchBytes);
-      if (reserve.isDiskFull) await this.#reclaim();
-      else {
+      await this.#allocate();
+      if (!this.isFull) {
         this.#hasDeletedSinceFull = false;
         this.#exemptBytes = 0;
         log("info", "There is space on the disk again");
+      } else if (checkpoints.isWorthwhile(this.#hasDeletedSinceFull)) {
+        await removeBefore(folder, checkpoints.generation);
+        await this.release();
+        await checkpoints.run();
+        await removeBefore(folder, checkpoints.generation);
+        this.#hasDeletedSinceFull = false;
       }
     } catch (error) {
       log("error", `Cannot free disk space: ${errorText(error)}`);
     }
   }
 
-  /** Writes a snapshot without the records that were deleted or replaced. */
-  async #reclaim(): Promise<void> {
-    const { folder, reserve, writer, checkpoints } = this.#options;
-    const isWorthwhile = this.#hasDeletedSinceFull ||
-      checkpoints.expectedBytes() * 2 < writer.log.offset;
-    if (!isWorthwhile || checkpoints.isBackingOff()) return;
-    await removeBefore(folder, checkpoints.generation);
-    await reserve.release();
-    await checkpoints.run();
-    await removeBefore(folder, checkpoints.generation);
-    this.#hasDeletedSinceFull = false;
+  /** Allocates the reserve, if that leaves space for a batch: the disk is not full then. */
+  #allocate(): Promise<void> {
+    return this.#exclusively(async () => {
+      const { limits, folder: { files, folder } } = this.#context;
+      const path = this.#path;
+      const bytes = this.#reserveBytes;
+      const missing = Math.max(0, bytes - await sizeOf(files, path));
+      if (await files.free(folder) < missing + limits.maxBatchBytes) return;
+      this.isFull = missing > 0 && !await writeZeros(files, path, bytes);
+    });
+  }
+
+  /** Runs one operation on the reserve after the other, as each acts on what it finds. */
+  #exclusively(work: () => Promise<void>): Promise<void> {
+    const done = this.#lastOperation.then(work);
+    this.#lastOperation = done.catch(() => {});
+    return done;
+  }
+}
+
+async function sizeOf(files: FileSystem, path: string): Promise<number> {
+  try {
+    return (await withFile(files, path, (file) => file.stat())).size;
+  } catch (error) {
+    if (errorCode(error) === "ENOENT") return 0;
+    throw error;
+  }
+}
+
+/** Writes a file of zeros; returns whether there was space for it. */
+async function writeZeros(
+  files: FileSystem,
+  path: string,
+  bytes: number,
+): Promise<boolean> {
+  const zeros = Buffer.alloc(Math.min(bytes, 1 << 20));
+  const file = await files.open(path, "create");
+  try {
+    for (let at = 0; at < bytes; at += zeros.length) {
+      await writeAll(file, zeros, at);
+    }
+    return true;
+  } catch (error) {
+    await files.remove(path);
+    if (isNoSpaceError(error)) return false;
+    throw error;
+  } finally {
+    await file.close();
   }
 }

@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { errorCode, errorText, StoreError } from "./error.ts";
 import { Store } from "./file-store.ts";
-import { reopenWithReserve, Reserve } from "./full-disk.ts";
+import { FullDisk } from "./full-disk.ts";
 import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
 import { acquireLock } from "./log/lock.ts";
 import { openMarker } from "./log/marker.ts";
@@ -46,21 +46,13 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
       scan = await scanFolder(path, { files, tables });
     }
     if (scan.refusal !== undefined) throw scan.refusal;
-    const reserve = new Reserve(folder);
-    await reserve.open(limits);
     marker = await openMarker(files, path);
-    const openLog = await reopenWithReserve(folder, scan, reserve);
+    const context = { folder, limits, log, scan };
+    const disk = new FullDisk(context);
+    const openLog = await disk.open();
     const notices = noticesOf(scan);
     for (const notice of notices) log("error", notice);
-    const context = { folder, limits, log, scan };
-    return new Store({
-      ...context,
-      notices,
-      openLog,
-      marker,
-      reserve,
-      release,
-    });
+    return new Store({ ...context, notices, openLog, marker, disk, release });
   } catch (error) {
     await marker?.close();
     await release();

@@ -1,10 +1,8 @@
-/** How a store is opened, and what its parts share. */
+/** How a store is opened, and how a transaction is accepted. */
 
 import type { FileSystem } from "./log/files.ts";
 import type { Json } from "./memory/row.ts";
 import type { TableDeclaration } from "./memory/table.ts";
-import type { StoreFolder } from "./recovery/folder.ts";
-import type { FolderScan } from "./recovery/scan.ts";
 
 /** For a machine of any size; tests make them small. */
 export const defaultLimits = {
@@ -50,13 +48,4 @@ export interface StoreOptions {
 export interface CommitOptions {
   /** Accepted on a full disk too: a sign-in, without which nobody could delete. */
   readonly allowWhenFull?: boolean;
-}
-
-/** What all parts of an open store share. */
-export interface StoreContext {
-  readonly folder: StoreFolder;
-  readonly limits: StoreLimits;
-  readonly log: Logger;
-  /** What the start found; its tables are the live ones. */
-  readonly scan: FolderScan;
 }

@@ -66,7 +66,10 @@ describe("the metrics", () => {
     assert.equal(sample(text, 'zoo_api_records{collection="zoos"}'), 1);
     assert.equal(sample(text, "zoo_api_store_seq"), store.seq);
     assert.equal(sample(text, "zoo_api_store_durable_seq"), store.seq);
-    assert.equal(sample(text, "zoo_api_store_log_bytes"), store.logBytes);
+    assert.equal(
+      sample(text, "zoo_api_store_log_bytes"),
+      store.position.offset,
+    );
     assert.equal(sample(text, "zoo_api_store_writable"), 1);
     assert.equal(sample(text, "zoo_api_store_full"), 0);
     const syncs = "zoo_api_store_sync_duration_seconds_count";

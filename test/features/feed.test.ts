@@ -110,7 +110,7 @@ test("a listener that is cut a hundred times has each transaction once, over rot
       }
     }));
     await following;
-    generation = store.generation;
+    generation = store.position.generation;
     await store.close();
   }
   assert.ok(cuts >= 100, `${cuts} cuts`);

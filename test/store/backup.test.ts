@@ -33,7 +33,7 @@ test("a backup taken under load is a good store with all that was acknowledged b
       assert.deepEqual(ids, Array.from({ length: records }, (_, at) => at + 1));
       await copy.close();
     }
-    assert.ok(store.generation > 1, "no new log was begun meanwhile");
+    assert.ok(store.position.generation > 1, "no new log was begun meanwhile");
   } finally {
     stop = true;
     await writing;

@@ -112,7 +112,7 @@ test("the log is ended by snapshots while writes go on, and jq can read all of i
     }));
   }
   await store.close();
-  const generation = store.generation;
+  const generation = store.position.generation;
   assert.ok(generation > 3, `only ${generation} generations`);
   const names = (await readdir(folder)).filter((name) => /\d/.test(name));
   assert.deepEqual(names.sort(), [
@@ -252,7 +252,7 @@ test("a check of a store that is being written finds no fault, generation after 
       await store.commit([["put", "zoos", { id: key, text }]], 0);
     }
   });
-  for (let round = 0; round < 60 || store.generation < 4; round++) {
+  for (let round = 0; round < 60 || store.position.generation < 4; round++) {
     const before = store.durableSeq;
     const reading = await readStore(folder, { tables });
     assert.deepEqual(reading.faults, []);

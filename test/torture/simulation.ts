@@ -152,7 +152,7 @@ async function work(
   // What is in memory is right too, whatever the disk did.
   const before = copyHistory(history);
   if (!store.isWritable || store.seq === store.durableSeq) judge(read, before);
-  report.rotations += store.generation - 1;
+  report.rotations += store.position.generation - 1;
 }
 
 /** How many faults of each kind were injected, by step and error. */

@@ -63,7 +63,7 @@ async function rotateThrice(scene: Scene): Promise<number> {
       ]);
       await look(store, scene.history, 1);
     }
-    return store.generation;
+    return store.position.generation;
   } finally {
     await store.close();
   }

@@ -84,7 +84,7 @@ export class Metrics {
       [
         "zoo_api_store_log_bytes",
         "Length of the write-ahead log.",
-        store.logBytes,
+        store.position.offset,
       ],
       ["zoo_api_store_seq", "The last sequence in memory.", store.seq],
       ["zoo_api_store_durable_seq", "The last on the disk.", store.durableSeq],

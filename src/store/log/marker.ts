@@ -9,6 +9,8 @@
 
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
+import { errorText } from "../error.ts";
+import type { Logger } from "../options.ts";
 import {
   type FileSystem,
   type OpenFile,
@@ -77,7 +79,7 @@ export interface MarkerOptions {
     DurabilityMarker,
     "generation" | "seq" | "offset"
   >;
-  readonly onError: (error: unknown) => void;
+  readonly log: Logger;
 }
 
 /** Writes the mark now and then; a failure is told and does no harm. */
@@ -111,7 +113,7 @@ export class MarkerWriter {
   }
 
   async #write(clean: boolean): Promise<void> {
-    const { store, position, onError } = this.#options;
+    const { store, position, log } = this.#options;
     const turn = ++this.#turn;
     const mark: DurabilityMarker = { store, turn, ...position(), clean };
     // 18 bytes of CRC come before it, a newline behind.
@@ -120,7 +122,7 @@ export class MarkerWriter {
       await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
       await this.#file.datasync();
     } catch (error) {
-      onError(error);
+      log("error", `Cannot write the mark: ${errorText(error)}`);
     }
   }
 }
