@@ -137,7 +137,7 @@ export class QueryPlanner {
           matches(readValue(document, each.property), each)
         ),
       use: (order) => use(pageOf(order, plan, query)),
-      check,
+      throwIfAborted: check,
     });
   }
 

@@ -1,85 +1,83 @@
 /**
- * Rows in order: by the values of some properties, then by id. A B+tree that
- * knows how many rows are below each node, so that the place of a value, the
- * row at a place and the number of rows between two values each take a few
- * steps, however many rows there are. It holds references to rows, about ten
- * bytes for each, and no copy of anything.
+ * A B+tree of rows, sorted by some columns and then by id: a sorted index.
+ * Each node counts the rows of its subtree (an order-statistics tree), so
+ * that the rank of a value, the row at a rank (select) and the number of rows
+ * in a range are found in O(log n). It holds references to rows, about ten
+ * bytes for each, and no copies.
  */
 
 import type { Document, Json, Row } from "../memory/row.ts";
+import { rowsPerStep } from "./costs.ts";
+import type { Steps } from "./job-queue.ts";
 import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
 import { sort } from "./sorting.ts";
 
-/** How many entries a node has at most: a balance of moving and searching. */
-const most = 64;
-
-/** How many rows are looked at between two yields. */
-const chunk = 128;
+/** The most entries of a node: larger nodes are slower to change, smaller ones slower to search. */
+const maxEntries = 64;
 
 class Node {
-  /** Of a leaf: its rows. */
+  /**
+   * The rows of a leaf. In a branch the separators between its children: no
+   * row of child `i` is after `rows[i]`, and all rows of child `i + 1` are.
+   */
   readonly rows: Row[];
-  /** Of a branch: what is below it; undefined in a leaf. */
+  /** The children of a branch; undefined in a leaf. */
   readonly children: Node[] | undefined;
-  /** Not above any row in it, and above all rows before it. Unused in the first of its branch. */
-  low: Row | undefined;
-  /** How many rows are below it. */
+  /** The number of rows in its subtree. */
   count: number;
 
   constructor(rows: Row[], children?: Node[]) {
     this.rows = rows;
     this.children = children;
-    this.low = children === undefined ? rows[0] : children[0]?.low;
-    this.count = children === undefined ? rows.length : sum(children);
+    this.count = children === undefined ? rows.length : 0;
+    for (const child of children ?? []) this.count += child.count;
   }
 }
 
-/** Rows in one order, for reading. */
+/** A sorted index, for reading. */
 export type SortedIndex = Pick<BPlusTree, "size" | "rank" | "slice">;
 
-/** Rows in one order. */
 export class BPlusTree {
-  readonly #order: RowComparator;
+  readonly #comparator: RowComparator;
   readonly #where: ((document: Document) => boolean) | undefined;
   #root = new Node([]);
 
-  /** @param where which rows it holds; all, where it is left out */
+  /** @param where selects the rows of a partial index; without it all rows are indexed */
   constructor(
     columns: readonly Column[],
     where?: (document: Document) => boolean,
   ) {
-    this.#order = new RowComparator(columns);
+    this.#comparator = new RowComparator(columns);
     this.#where = where;
   }
 
-  /** How many rows it holds. */
+  /** The number of rows in the index. */
   get size(): number {
     return this.#root.count;
   }
 
   /**
-   * How many rows are before this place: before the row with these values and
-   * this id. Fewer values than columns stand for all rows that begin with
-   * them; the id must then be -Infinity, before them, or Infinity, behind them.
+   * Returns the number of rows before a position: that of the row with these
+   * values and this id. Fewer values than columns are a prefix; the id must
+   * then be -Infinity, for the position before all rows with this prefix, or
+   * Infinity, for the one after them.
    */
   rank(values: readonly Json[], id: number): number {
-    if (values.length === 0 && !Number.isFinite(id)) {
-      return id < 0 ? 0 : this.size;
-    }
     const bound = { values, id };
     let node = this.#root;
+    let at = this.#comparator.lowerBound(node.rows, bound);
     let rank = 0;
     while (node.children !== undefined) {
-      const at = this.#childFor(node.children, bound);
       for (let before = 0; before < at; before++) {
         rank += node.children[before]?.count ?? 0;
       }
       node = node.children[at] ?? node;
+      at = this.#comparator.lowerBound(node.rows, bound);
     }
-    return rank + this.#placeIn(node.rows, bound);
+    return rank + at;
   }
 
-  /** The rows from one rank up to before another. */
+  /** Returns the rows from one rank up to, but not including, another. */
   slice(from: number, to: number): Row[] {
     const rows: Row[] = [];
     collect(this.#root, { from, to, rows });
@@ -87,186 +85,181 @@ export class BPlusTree {
   }
 
   /**
-   * Takes rows in any order into an index that is empty: far faster than one
-   * by one. It yields after each little while. A row may come twice.
+   * Fills the empty index with rows in any order: several times as fast as to
+   * insert them one by one. A row may occur twice.
+   *
+   * @param isOutdated returns whether the row with an id is to be left out,
+   * because it has changed since it was read from `rows`
    */
-  *fill(rows: Iterable<Row>): Generator<undefined> {
-    const found: Row[] = [];
+  *bulkLoad(
+    rows: Iterable<Row>,
+    isOutdated: (id: number) => boolean = () => false,
+  ): Steps {
+    const matching: Row[] = [];
     let count = 0;
     for (const row of rows) {
-      if (this.#where?.(row.document) ?? true) found.push(row);
-      if (++count % chunk === 0) yield;
+      if (this.#where?.(row.document) ?? true) matching.push(row);
+      if (++count % rowsPerStep === 0) yield;
     }
     let nodes: Node[] = [];
     let leaf: Row[] = [];
-    let last: Row | undefined;
-    for (const at of yield* sort(found, this.#order)) {
-      const row = found[at];
-      if (row === undefined || row.document.id === last?.document.id) continue;
-      if (leaf.length === most) {
+    let lastId: number | undefined;
+    for (const at of yield* sort(matching, this.#comparator)) {
+      const row = matching[at];
+      if (row === undefined) continue;
+      const { id } = row.document;
+      if (id === lastId || isOutdated(id)) continue;
+      if (leaf.length === maxEntries) {
         nodes.push(new Node(leaf));
         leaf = [];
         yield;
       }
-      leaf.push(last = row);
+      leaf.push(row);
+      lastId = id;
     }
     nodes.push(new Node(leaf));
     while (nodes.length > 1) {
-      const below = nodes;
-      const branches = Math.ceil(below.length / most);
-      nodes = Array.from(
-        { length: branches },
-        (_, at) => new Node([], below.slice(at * most, (at + 1) * most)),
-      );
+      const parents: Node[] = [];
+      for (let at = 0; at < nodes.length; at += maxEntries) {
+        const children = nodes.slice(at, at + maxEntries);
+        const separators = children.slice(0, -1).flatMap(lastRow);
+        parents.push(new Node(separators, children));
+      }
+      nodes = parents;
     }
     this.#root = nodes[0] ?? this.#root;
   }
 
-  /** Takes what a change made of a row; either may be undefined, or held or missing already. */
-  move(before: Row | undefined, after: Row | undefined): void {
-    const stays = after !== undefined && (this.#where?.(after.document) ?? true)
+  /**
+   * Replaces one version of a row by the next; either may be undefined. An old
+   * version that is not in the index is ignored.
+   */
+  replace(before: Row | undefined, after: Row | undefined): void {
+    const row = after !== undefined && (this.#where?.(after.document) ?? true)
       ? after
       : undefined;
-    const next = stays && this.#order.boundOf(stays);
+    const bound = row && this.#comparator.boundOf(row);
     if (before !== undefined) {
-      const same = next !== undefined &&
-        this.#order.compareTo(before, next) === 0;
-      if (!same) this.#delete(this.#root, this.#order.boundOf(before));
+      const staysInPlace = bound !== undefined &&
+        this.#comparator.compareTo(before, bound) === 0;
+      if (!staysInPlace) {
+        this.#delete(this.#root, this.#comparator.boundOf(before));
+      }
     }
-    if (stays !== undefined && next !== undefined) this.#insert(stays, next);
+    if (row !== undefined && bound !== undefined) {
+      this.#insert(this.#root, row, bound);
+      if (entryCount(this.#root) > maxEntries) {
+        this.#root = new Node([], [this.#root]);
+        splitChild(this.#root, 0, row);
+      }
+    }
     while (this.#root.children?.length === 1) {
       this.#root = this.#root.children[0] ?? this.#root;
     }
   }
 
-  #insert(row: Row, bound: Bound): void {
-    const right = this.#insertInto(this.#root, row, bound);
-    if (right !== undefined) this.#root = new Node([], [this.#root, right]);
-  }
-
-  /** Puts a row in its place, or in that of an earlier version of itself; returns the node that was split off. */
-  #insertInto(node: Node, row: Row, bound: Bound): Node | undefined {
+  /** Inserts a row, or replaces the version of it at the same position. */
+  #insert(node: Node, row: Row, bound: Bound): void {
     const { rows, children } = node;
+    const at = this.#comparator.lowerBound(rows, bound);
+    const exists = this.#isAt(rows[at], bound);
+    // A separator too, so that the old version can be garbage-collected.
+    if (exists) rows[at] = row;
     if (children === undefined) {
-      const at = this.#placeIn(rows, bound);
-      const found = rows[at];
-      if (found !== undefined && found.document.id === row.document.id) {
-        rows[at] = row;
-        if (node.low === found) node.low = row; // lets go of the earlier one
-        return undefined;
-      }
+      if (exists) return;
       if (at === rows.length) rows.push(row);
       else rows.splice(at, 0, row);
       node.count++;
-      if (rows.length <= most) return undefined;
-      // What comes in order leaves full nodes behind.
-      const right = rows.splice(at === most ? most : most / 2);
-      node.count -= right.length;
-      return new Node(right);
+      return;
     }
-    const at = this.#childFor(children, bound);
     const child = children[at] ?? node;
-    const before = child.count;
-    const split = this.#insertInto(child, row, bound);
-    node.count += child.count - before;
-    if (split === undefined) return undefined;
-    children.splice(at + 1, 0, split);
-    node.count += split.count;
-    if (children.length <= most) return undefined;
-    const right = new Node(
-      [],
-      children.splice(at === most - 1 ? most : most / 2),
-    );
-    node.count -= right.count;
-    return right;
+    node.count -= child.count;
+    this.#insert(child, row, bound);
+    node.count += child.count;
+    if (entryCount(child) > maxEntries) splitChild(node, at, row);
   }
 
   #delete(node: Node, bound: Bound): void {
     const { rows, children } = node;
+    const at = this.#comparator.lowerBound(rows, bound);
     if (children === undefined) {
-      const at = this.#placeIn(rows, bound);
-      if (rows[at]?.document.id !== bound.id) return;
-      if (this.#order.compareTo(rows[at], bound) !== 0) return;
+      if (!this.#isAt(rows[at], bound)) return;
       rows.splice(at, 1);
       node.count--;
       return;
     }
-    const at = this.#childFor(children, bound);
     const child = children[at] ?? node;
     node.count -= child.count;
     this.#delete(child, bound);
     node.count += child.count;
-    if (entries(child) >= most / 4) return;
-    if (!join(children, at)) join(children, at - 1);
+    if (entryCount(child) >= maxEntries / 4) return;
+    if (!mergeWithNext(node, at)) mergeWithNext(node, at - 1);
   }
 
-  /** The last child whose rows may be at or behind the bound's place. */
-  #childFor(children: readonly Node[], bound: Bound): number {
-    let low = 1;
-    let high = children.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const row = children[middle]?.low;
-      if (row !== undefined && this.#order.compareTo(row, bound) <= 0) {
-        low = middle + 1;
-      } else high = middle;
-    }
-    return low - 1;
-  }
-
-  /** How many of the rows are before the bound. */
-  #placeIn(rows: readonly Row[], bound: Bound): number {
-    let low = 0;
-    let high = rows.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const row = rows[middle];
-      if (row !== undefined && this.#order.compareTo(row, bound) < 0) {
-        low = middle + 1;
-      } else high = middle;
-    }
-    return low;
+  #isAt(row: Row | undefined, bound: Bound): boolean {
+    return row !== undefined && row.document.id === bound.id &&
+      this.#comparator.compareTo(row, bound) === 0;
   }
 }
 
-function sum(nodes: readonly Node[]): number {
-  return nodes.reduce((total, { count }) => total + count, 0);
-}
-
-function entries({ rows, children }: Node): number {
+function entryCount({ rows, children }: Node): number {
   return (children ?? rows).length;
 }
 
-/** Makes one of a child and the next where that is not too large. */
-function join(children: Node[], at: number): boolean {
-  const left = children[at];
-  const right = children[at + 1];
+/** Returns the last row of a subtree, in a list. */
+function lastRow({ rows, children }: Node): Row[] {
+  return children === undefined
+    ? rows.slice(-1)
+    : children.slice(-1).flatMap(lastRow);
+}
+
+/** Splits a child with too many entries after a row was inserted. */
+function splitChild(node: Node, at: number, inserted: Row): void {
+  const left = node.children?.[at];
+  if (left === undefined) return;
+  // Rows that are inserted in ascending order leave full nodes.
+  const [last] = lastRow(left);
+  const size = last === inserted ? maxEntries : maxEntries / 2;
+  const right = new Node(left.rows.splice(size), left.children?.splice(size));
+  left.count -= right.count;
+  const separator = left.rows.slice(-1);
+  if (left.children !== undefined) left.rows.pop();
+  node.rows.splice(at, 0, ...separator);
+  node.children?.splice(at + 1, 0, right);
+}
+
+/** Merges a child with the next one if they fit into one node; returns whether they did. */
+function mergeWithNext(node: Node, at: number): boolean {
+  const left = node.children?.[at];
+  const right = node.children?.[at + 1];
   if (left === undefined || right === undefined) return false;
-  if (entries(left) + entries(right) > most) return false;
+  if (entryCount(left) + entryCount(right) > maxEntries) return false;
+  const separator = node.rows.splice(at, 1);
+  if (left.children !== undefined) left.rows.push(...separator);
   left.rows.push(...right.rows);
   left.children?.push(...right.children ?? []);
   left.count += right.count;
-  children.splice(at + 1, 1);
+  node.children?.splice(at + 1, 1);
   return true;
 }
 
-/** Adds the rows below a node from one rank to another, both counted from its first row. */
+/** Adds the rows of a subtree from one rank to another, both counted from its first row. */
 function collect(
   { rows, children }: Node,
-  part: { readonly from: number; readonly to: number; readonly rows: Row[] },
+  range: { readonly from: number; readonly to: number; readonly rows: Row[] },
 ): void {
-  let { from, to } = part;
+  let { from, to } = range;
   if (children === undefined) {
     const end = Math.min(to, rows.length);
     for (let at = Math.max(from, 0); at < end; at++) {
       const row = rows[at];
-      if (row !== undefined) part.rows.push(row);
+      if (row !== undefined) range.rows.push(row);
     }
     return;
   }
   for (const child of children) {
     if (to <= 0) return;
-    if (from < child.count) collect(child, { from, to, rows: part.rows });
+    if (from < child.count) collect(child, { from, to, rows: range.rows });
     from -= child.count;
     to -= child.count;
   }

@@ -1,293 +1,263 @@
 /**
- * The orders of one table that readers asked for. Each is built when it is
- * first asked for (where few rows are in question, once looking through those
- * has cost enough), in slices that let others through. From then on changes are
- * noted, and made up for when it is asked for again: a write does not wait for
- * orders, and of a row that changes again and again only the last time costs.
- * Those that have long not been asked for go.
+ * The sorted indexes of one table: built on demand, evicted when least
+ * recently used. See costs.ts for what is built when.
  *
- * Building needs no copy of the table and no stop of writes: what changes
- * meanwhile is noted and done to the index at its end. Then a row is in it as
- * the last change left it, whichever of its states was met in the table: the
- * change that made that state finds it there already, and each change takes
- * away what it replaced.
+ * A write only notes which row has changed, in a map per index; the changes
+ * are applied the next time the index is used. So writes do not wait for
+ * indexes, and of a row that changes repeatedly only the last version costs.
+ *
+ * An index is built while rows change, without a copy of the table: the rows
+ * that change meanwhile are noted in the same way, left out of the bulk load
+ * (which may have read any of their versions), and then applied like others.
  */
 
-import { StoreError } from "../error.ts";
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
+import {
+  awaitedBuildShare,
+  backgroundBuildShare,
+  maxCachedIndexes,
+  maxImmediateRows,
+  maxPendingShare,
+  maxScanCounters,
+  maxScannedRows,
+  minPendingChanges,
+  rowsPerChange,
+  rowsPerStep,
+} from "./costs.ts";
+import { type JobOptions, JobQueue, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
 
-/** At a million records each takes 10 to 13 MB. */
-const mostKept = 8;
+// Separate queues, so that shorter jobs do not wait for longer ones.
+const searches = new JobQueue();
+const catchUps = new JobQueue();
+const builds = new JobQueue();
 
-/** How many changes are made up for at once: less than a few milliseconds of work. */
-const fewChanges = 256;
-
-/** How many changes an order may be behind: of a large table a part of its rows, where to build it anew takes not much longer. */
-const mostBehind = { least: 1000, part: 1 / 8 };
-
-/** How long a slice may take, in ms: an answer can wait for two of them. */
-const sliceTime = 1.5;
-
-/** How many rows are taken, or changes made up for, at once. */
-const chunk = 128;
-
-/** How many searches, and how many orders to be built, may wait for their turn. */
-const mostWaiting = 32;
-
-/** What takes less than about a millisecond is done at once. */
-const fewRows = 1000;
-
-/** How many rows are looked through again and again where there is no order, until an order pays. */
-const mostLooked = 10_000;
-
-/** Of how many orders it is counted what they would have saved. */
-const mostCounted = 1000;
-
-/** Rows to look through. */
+/** The candidate rows of a search. */
 export interface RowSource {
-  /** How many there are. */
   readonly count: number;
-  /** May be outdated by later changes. */
+  /** May yield versions that have been replaced since. */
   readonly rows: () => Iterable<Row>;
 }
 
-/** An order that is being built. */
+/** An index that is being built or caught up. */
 interface Building {
   readonly promise: Promise<SortedIndex>;
-  /** Those of all who wait for it. */
-  readonly checks: (() => void)[];
+  /** The `throwIfAborted` of each caller that waits for it. */
+  readonly waiters: (() => void)[];
 }
 
-/** An order, and which rows have changed since it was last asked for. */
-class CachedIndex implements ChangeListener {
-  readonly index: BPlusTree;
+/** A B+tree and the changes of the table that it lacks. */
+class MaintainedIndex implements ChangeListener {
+  readonly tree: BPlusTree;
   readonly #table: Table;
-  readonly #leave: () => void;
-  /** What the index has of them, by id. */
+  readonly #onOutdated: () => void;
+  /** The version of each changed row that the tree may hold, by id. */
   readonly #changed = new Map<number, Row | undefined>();
 
-  /** @param leave called when it is too far behind to be kept */
-  constructor(index: BPlusTree, table: Table, leave: () => void) {
-    this.index = index;
+  /** @param onOutdated called when it lacks so many changes that it should be dropped */
+  constructor(table: Table, tree: BPlusTree, onOutdated = () => {}) {
+    this.tree = tree;
     this.#table = table;
-    this.#leave = leave;
+    this.#onOutdated = onOutdated;
   }
 
-  /** How many rows have changed. */
-  get pendingChanges(): number {
-    return this.#changed.size;
+  /** The cost of applying the pending changes, in rows. */
+  get pendingCost(): number {
+    return this.#changed.size * rowsPerChange;
   }
 
   onChange(before: Row | undefined, after: Row | undefined): void {
     const id = (before ?? after)?.document.id;
     if (id === undefined || this.#changed.has(id)) return;
     this.#changed.set(id, before);
-    const { least, part } = mostBehind;
-    const most = Math.max(least, this.#table.size * part);
-    if (this.#changed.size > most) this.#leave();
+    const share = this.#table.size * maxPendingShare;
+    if (this.#changed.size > Math.max(minPendingChanges, share)) {
+      this.#onOutdated();
+    }
   }
 
-  /** Makes up for what has changed, and for what changes meanwhile; yields after each little while. */
-  *catchUp(): Generator<undefined> {
-    yield* makeUp(this.#changed, () => this.pendingChanges, ([id, before]) => {
+  /** Loads rows of the table, then applies all that changed meanwhile. */
+  *build(rows: () => Iterable<Row>): Steps {
+    this.#table.addListener(this);
+    try {
+      yield* this.tree.bulkLoad(rows(), (id) => this.#changed.has(id));
+      yield* this.catchUp();
+    } finally {
+      this.#table.removeListener(this);
+    }
+  }
+
+  /** Applies all changes, and those that are made meanwhile. */
+  *catchUp(): Steps {
+    let remaining = rowsPerStep;
+    for (const [id, before] of this.#changed) {
       this.#changed.delete(id);
-      this.index.move(before, this.#table.get(id));
-    });
+      this.tree.replace(before, this.#table.get(id));
+      if (--remaining > 0) continue;
+      const { size } = this.#changed;
+      yield;
+      // Twice the number of changes made meanwhile: else it might never end.
+      remaining = Math.max(rowsPerStep, 2 * (this.#changed.size - size));
+    }
   }
 }
 
-/** The orders of one table. */
 export class IndexCache {
   readonly #table: Table;
-  /** The one asked for last at the end. */
-  readonly #kept = new Map<string, CachedIndex>();
+  /** By name, the least recently used first. */
+  readonly #cached = new Map<string, MaintainedIndex>();
   readonly #building = new Map<string, Building>();
-  /** How many rows were looked through instead of building an order. */
-  readonly #looked = new Map<string, number>();
+  /** The number of rows scanned so far for want of each index. */
+  readonly #scannedRows = new Map<string, number>();
 
   constructor(table: Table) {
     this.#table = table;
   }
 
-  /** All rows, by ascending id. */
+  /** Returns all rows of the table, in ascending order of id. */
   all(): RowSource {
     const { size, byId } = this.#table;
     return { count: size, rows: () => ascending(byId) };
   }
 
-  /** All rows by some columns, then by id, where they are there in this order by now, or nearly. To be used in the turn in which it is got. */
+  /**
+   * Returns the index of some columns if it is cached and lacks few changes,
+   * which are then applied. It is current until the next write: use it before
+   * any `await`.
+   */
   cached(columns: readonly Column[]): SortedIndex | undefined {
     if (columns.length === 0) return this.#table.byId;
     const name = nameOf(columns);
-    const kept = this.#kept.get(name);
-    if (kept === undefined || kept.pendingChanges > fewChanges) {
+    const index = this.#cached.get(name);
+    if (index === undefined || index.pendingCost > maxImmediateRows) {
       return undefined;
     }
-    for (const _ of kept.catchUp()); // to its end, without a pause
-    this.#kept.delete(name);
-    this.#kept.set(name, kept);
-    return kept.index;
+    for (const _ of index.catchUp()); // without a pause
+    this.#cached.delete(name);
+    this.#cached.set(name, index);
+    return index.tree;
   }
 
   /**
-   * The same; a promise where the order is to be built first, or much is to be
-   * made up for: then it is to be asked for again.
+   * Returns the index of some columns, building it or catching it up if
+   * necessary. If that takes a while it returns a promise; call it again once
+   * the promise is fulfilled, since more may have changed by then.
    *
-   * @param check called now and then where it takes a while; where it throws
-   * for all who asked, the order is not built
+   * @param throwIfAborted called now and then; the work ends if it throws for
+   * everybody who waits for this index
    * @throws {StoreError} `overloaded`
    */
   getOrBuild(
     columns: readonly Column[],
-    check: () => void = () => {},
+    throwIfAborted: () => void = () => {},
   ): SortedIndex | Promise<SortedIndex> {
-    const kept = this.cached(columns);
-    if (kept !== undefined) return kept;
+    const cached = this.cached(columns);
+    if (cached !== undefined) return cached;
     const name = nameOf(columns);
     const building = this.#building.get(name);
     if (building !== undefined) {
-      building.checks.push(check);
+      building.waiters.push(throwIfAborted);
       return building.promise;
     }
-    const checks = [check];
-    const checking = { check: () => checkAny(checks) };
-    const known = this.#kept.get(name);
-    const index = known?.index ?? new BPlusTree(columns);
-    const built = known === undefined
-      ? this.#build(index, this.all(), builds, {
-        done: () => this.#keep(name, index),
-        ...checking,
-      })
-      : catchUps.run(() =>
-        inSlices(known.catchUp(), { done: () => index, ...checking })
-      );
-    if (!(built instanceof Promise)) return built;
-    const promise = built.finally(() => this.#building.delete(name));
-    this.#building.set(name, { promise, checks });
+    const waiters = [throwIfAborted];
+    const whileWaiting = { throwIfAborted: () => throwIfAllAborted(waiters) };
+    const outdated = this.#cached.get(name);
+    const result = outdated === undefined
+      ? this.#build(columns, whileWaiting)
+      : catchUps.run(outdated.catchUp(), {
+        cost: outdated.pendingCost,
+        finish: () => outdated.tree,
+        ...whileWaiting,
+      });
+    if (!(result instanceof Promise)) return result;
+    const promise = result.finally(() => this.#building.delete(name));
+    this.#building.set(name, { promise, waiters });
     return promise;
   }
 
   /**
-   * The same; undefined where it is better to look through so many rows. What
-   * was looked through pays for the order in the end: beyond an eighth of the
-   * table it is built beside that, and beyond a quarter it is waited for, as
-   * those who look leave little time for building it.
+   * Does the same as `getOrBuild` if the index pays; returns undefined if it is
+   * better to scan `count` candidates now. Each scan is counted in favor of
+   * the index: it is built in the background, and at last waited for.
    *
    * @throws {StoreError} `overloaded`
    */
   getBuildOrScan(
     columns: readonly Column[],
-    rows: number,
-    check: () => void,
+    count: number,
+    throwIfAborted: () => void,
   ): SortedIndex | Promise<SortedIndex> | undefined {
-    if (rows > mostLooked) return this.getOrBuild(columns, check);
+    if (count > maxScannedRows) return this.getOrBuild(columns, throwIfAborted);
     const name = nameOf(columns);
-    const looked = (this.#looked.get(name) ?? 0) + rows;
-    const share = looked / this.#table.size;
-    if (share > 1 / 4) return this.getOrBuild(columns, check);
-    if (this.#looked.size === mostCounted) this.#looked.clear();
-    this.#looked.set(name, looked);
-    if (share < 1 / 8 || builds.full) return undefined;
-    const order = this.getOrBuild(columns);
-    if (!(order instanceof Promise)) return order;
-    order.catch(() => {}); // who waits for it is told
+    const scannedRows = (this.#scannedRows.get(name) ?? 0) + count;
+    const share = scannedRows / this.#table.size;
+    if (share > awaitedBuildShare) {
+      return this.getOrBuild(columns, throwIfAborted);
+    }
+    if (this.#scannedRows.size === maxScanCounters) this.#scannedRows.clear();
+    this.#scannedRows.set(name, scannedRows);
+    if (share < backgroundBuildShare || builds.isFull) return undefined;
+    const index = this.getOrBuild(columns);
+    if (!(index instanceof Promise)) return index;
+    index.catch(() => {}); // reported to those who wait for it
     return undefined;
   }
 
   /**
-   * What is made of those rows of a source that fulfil a condition, by some
-   * columns, then by id. All of it is of the moment in which `use` is called,
-   * whatever was written while the rows were looked through.
+   * Sorts those rows of a source that match a condition, and returns the result
+   * of `use`. All rows are of the moment in which `use` is called, whatever was
+   * written during the scan.
    *
    * @throws {StoreError} `overloaded`
    */
   scan<T>(
-    source: RowSource,
-    { columns, where, use, check }: {
+    { count, rows }: RowSource,
+    { columns, where, use, throwIfAborted = () => {} }: {
       readonly columns: readonly Column[];
       readonly where: (document: Document) => boolean;
       readonly use: (found: SortedIndex) => T;
-      /** Called now and then where it takes a while; may end it by throwing. */
-      readonly check?: () => void;
+      readonly throwIfAborted?: () => void;
     },
   ): T | Promise<T> {
-    const index = new BPlusTree(columns, where);
-    const done = () => use(index);
-    return this.#build(index, source, searches, { done, check });
+    const tree = new BPlusTree(columns, where);
+    const index = new MaintainedIndex(this.#table, tree);
+    return searches.run(index.build(rows), {
+      cost: count,
+      finish: () => use(tree),
+      throwIfAborted,
+    });
   }
 
-  #keep(name: string, index: BPlusTree): BPlusTree {
-    this.#looked.delete(name);
-    const leave = () => this.#drop(name);
-    const kept = new CachedIndex(index, this.#table, leave);
-    this.#kept.set(name, kept);
-    this.#table.addListener(kept);
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > mostKept && oldest !== undefined) this.#drop(oldest);
-    return index;
+  #build(
+    columns: readonly Column[],
+    whileWaiting: Pick<JobOptions<unknown>, "throwIfAborted">,
+  ): BPlusTree | Promise<BPlusTree> {
+    const name = nameOf(columns);
+    const tree = new BPlusTree(columns);
+    const drop = () => this.#drop(name);
+    const index = new MaintainedIndex(this.#table, tree, drop);
+    const finish = () => {
+      this.#scannedRows.delete(name);
+      this.#cached.set(name, index);
+      this.#table.addListener(index);
+      const [oldest = name] = this.#cached.keys();
+      if (this.#cached.size > maxCachedIndexes) this.#drop(oldest);
+      return tree;
+    };
+    const { count, rows } = this.all();
+    return builds.run(index.build(rows), {
+      cost: count,
+      finish,
+      ...whileWaiting,
+    });
   }
 
   #drop(name: string): void {
-    const kept = this.#kept.get(name);
-    if (kept !== undefined) this.#table.removeListener(kept);
-    this.#kept.delete(name);
-  }
-
-  /** Fills an index from a source; returns what `done` makes of it while it is as the table is. */
-  #build<T>(
-    index: BPlusTree,
-    source: RowSource,
-    queue: Queue,
-    { done, check = () => {} }: {
-      readonly done: () => T;
-      readonly check?: (() => void) | undefined;
-    },
-  ): T | Promise<T> {
-    const steps = this.#fill(index, source.rows);
-    if (source.count > fewRows) {
-      return queue.run(() => inSlices(steps, { done, check }));
-    }
-    for (const _ of steps); // to its end, without a pause
-    return done();
-  }
-
-  /** Yields after each little while. */
-  *#fill(
-    index: BPlusTree,
-    rows: () => Iterable<Row>,
-  ): Generator<undefined> {
-    const moves: Parameters<ChangeListener["onChange"]>[] = [];
-    const recorder: ChangeListener = {
-      onChange: (...rows) => void moves.push(rows),
-    };
-    this.#table.addListener(recorder);
-    try {
-      yield* index.fill(rows());
-      yield* makeUp(moves, () => moves.length, (move) => index.move(...move));
-    } finally {
-      this.#table.removeListener(recorder);
-    }
-  }
-}
-
-/** Goes through changes that grow more meanwhile; yields after each little while. */
-function* makeUp<T>(
-  changes: Iterable<T>,
-  size: () => number,
-  make: (change: T) => void,
-): Generator<undefined> {
-  let count = 0;
-  let least = 0;
-  for (const change of changes) {
-    make(change);
-    if (++count % chunk !== 0 || count < least) continue;
-    const before = size();
-    yield;
-    // Twice as many as have come meanwhile: else it could have no end.
-    least = count + 2 * (size() - before);
+    const index = this.#cached.get(name);
+    if (index !== undefined) this.#table.removeListener(index);
+    this.#cached.delete(name);
   }
 }
 
@@ -299,12 +269,12 @@ function nameOf(columns: readonly Column[]): string {
   return all;
 }
 
-/** All rows of an order by id; it looks anew after each few of them. */
+/** Yields all rows in ascending order of id, a few at a time, while the table may change. */
 function* ascending(byId: SortedIndex): Generator<Row> {
   let next = 0;
   while (true) {
     const from = byId.rank([], next);
-    const rows = byId.slice(from, from + chunk);
+    const rows = byId.slice(from, from + rowsPerStep);
     yield* rows;
     const last = rows.at(-1);
     if (last === undefined) return;
@@ -312,61 +282,14 @@ function* ascending(byId: SortedIndex): Generator<Row> {
   }
 }
 
-/** Takes steps, with a pause after each slice of time, and with the last of them is done; `check` may end it by throwing. */
-async function inSlices<T>(
-  steps: Iterable<undefined>,
-  { done, check }: { readonly done: () => T; readonly check: () => void },
-): Promise<T> {
-  check();
-  let until = performance.now() + sliceTime;
-  for (const _ of steps) {
-    if (performance.now() < until) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    check();
-    until = performance.now() + sliceTime;
-  }
-  return done();
-}
-
-/** Throws where all of them throw, and forgets those that do. */
-function checkAny(checks: (() => void)[]): void {
+/** Throws if all of them throw; removes those that do. */
+function throwIfAllAborted(waiters: (() => void)[]): void {
   while (true) {
     try {
-      return checks[0]?.();
+      return waiters[0]?.();
     } catch (error) {
-      checks.shift();
-      if (checks.length === 0) throw error;
+      waiters.shift();
+      if (waiters.length === 0) throw error;
     }
   }
 }
-
-/** Long work is done one after the other, so that all of it together takes no more than a slice of each turn. */
-class Queue {
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
-
-  get full(): boolean {
-    return this.#waiting === mostWaiting;
-  }
-
-  run<T>(work: () => Promise<T>): Promise<T> {
-    if (this.full) {
-      throw new StoreError(
-        "overloaded",
-        "Too many searches are waiting; try again later.",
-      );
-    }
-    this.#waiting++;
-    const done = this.#last.then(() => {
-      this.#waiting--;
-      return work();
-    });
-    this.#last = done.catch(() => {});
-    return done;
-  }
-}
-
-// Three, so that what takes less need not wait for what takes more.
-const searches = new Queue();
-const catchUps = new Queue();
-const builds = new Queue();

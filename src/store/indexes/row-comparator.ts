@@ -1,22 +1,26 @@
-/** How rows and values are ordered: by the values of some properties, then by id. */
+/**
+ * The sort order of rows and of values. Rows are sorted by the values of some
+ * columns, then by id, so that no two are equal. Numbers are sorted by size,
+ * strings by Unicode code point, false before true, and null after all else.
+ */
 
 import type { Document, Json, Row } from "../memory/row.ts";
 
-/** A property that decides the order, and its value where a record has none. */
+/** A property that rows are sorted by, and its value in rows that lack it. */
 export interface Column {
   readonly name: string;
   readonly default: Json;
-  /** Texts are ordered as {@linkcode caseFold} makes them. */
+  /** Whether strings are compared as {@linkcode caseFold} returns them. */
   readonly caseFolded?: boolean;
 }
 
-/** A place in an order: of a row, or of all rows whose values begin so. */
+/** A position in a sorted index: that of a row, or before or after all rows with a prefix of values. */
 export interface Bound {
   readonly values: readonly Json[];
   readonly id: number;
 }
 
-/** The order of rows by some columns, then by id. */
+/** Compares rows by some columns, then by id. */
 export class RowComparator {
   readonly #columns: readonly Column[];
 
@@ -24,13 +28,13 @@ export class RowComparator {
     this.#columns = columns;
   }
 
-  /** The place of a row. */
+  /** Returns the position of a row. */
   boundOf({ document }: Row): Bound {
     const values = this.#columns.map((column) => valueOf(document, column));
     return { values, id: document.id };
   }
 
-  /** Below 0 for a row before the place, 0 for the one at it, above 0 for one behind it. */
+  /** Returns a number below 0 for a row before the position, 0 for the one at it, above 0 for one after it. */
   compareTo({ document }: Row, { values, id }: Bound): number {
     for (let at = 0; at < values.length; at++) {
       const column = this.#columns[at];
@@ -42,34 +46,45 @@ export class RowComparator {
     return document.id - id;
   }
 
-  /** What decides a row's place nearly always, to sort it by. */
-  keyOf({ document }: Row): Json {
+  /** Returns the index of the first row at or after a position in a sorted list. */
+  lowerBound(rows: readonly Row[], bound: Bound): number {
+    let low = 0;
+    let high = rows.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const row = rows[middle];
+      if (row !== undefined && this.compareTo(row, bound) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Returns the value of the first column, which nearly always decides, in a form for {@linkcode compare}. */
+  sortKeyOf({ document }: Row): Json {
     const [column] = this.#columns;
     const key = column === undefined ? document.id : valueOf(document, column);
-    return typeof key === "string" ? sortable(key) : key;
+    return typeof key === "string" ? toCodePointOrder(key) : key;
   }
 
-  /** The order of two rows, with their keys. */
-  compare(key: Json, other: Json, row: Row, another: Row): number {
-    if (key !== other) {
-      if (typeof key === "string" && typeof other === "string") {
-        return key < other ? -1 : 1; // twice as fast as compareCodePoints
+  /** Compares two rows by their sort keys, then by the other columns and id. */
+  compare(key: Json, otherKey: Json, row: Row, otherRow: Row): number {
+    if (key !== otherKey) {
+      if (typeof key === "string" && typeof otherKey === "string") {
+        return key < otherKey ? -1 : 1; // twice as fast as compareCodePoints
       }
-      const order = compareValues(key, other);
+      const order = compareValues(key, otherKey);
       if (order !== 0) return order;
     }
-    return this.#compareRest(row.document, another.document);
-  }
-
-  #compareRest(one: Document, other: Document): number {
+    const { document } = row;
+    const { document: other } = otherRow;
     for (let at = 1; at < this.#columns.length; at++) {
       const column = this.#columns[at];
       if (column === undefined) break;
-      const value = valueOf(one, column);
+      const value = valueOf(document, column);
       const order = compareValues(value, valueOf(other, column));
       if (order !== 0) return order;
     }
-    return one.id - other.id;
+    return document.id - other.id;
   }
 }
 
@@ -81,57 +96,57 @@ function valueOf(document: Document, column: Column): Json {
 }
 
 /**
- * A text in the form in which case makes no difference. A Greek word's last
- * sigma is one with any other: else a text would not begin with its own
- * beginning.
+ * Folds a string for comparison without regard to case. The final form of the
+ * Greek sigma becomes the usual one: else a word in capital letters would not
+ * start with its own first letters.
  */
 export function caseFold(text: string): string {
   return text.toLowerCase().replaceAll("\u03c2", "\u03c3");
 }
 
-/** The text, as nearly always, or one instead of it that JavaScript's own order puts where that of code points has the text. */
-function sortable(text: string): string {
-  if (!/[\ud800-\uffff]/.test(text)) return text;
-  return text.replace(/[\ud800-\uffff]/g, (unit) => {
-    const code = unit.charCodeAt(0);
-    return String.fromCharCode(code < 0xe000 ? code + 0x2000 : code - 0x800);
-  });
-}
-
 /**
- * The order of two values: below 0, 0 or above 0. Numbers by size, texts by
- * Unicode code point, false before true; null is the last. Values of different
- * types, which only a changed declaration can bring together, have an order
- * too, as a tree can hold nothing without.
+ * Compares two values; returns a number below 0, 0 or above 0. Values of
+ * different types, which meet only if a declaration was changed, have an order
+ * too, because a tree needs one.
  */
 export function compareValues(a: Json, b: Json): number {
   if (typeof a === "string" && typeof b === "string") {
     return compareCodePoints(a, b);
   }
   if (typeof a === "number" && typeof b === "number") return a - b;
-  const order = typeOrder(a) - typeOrder(b);
+  const order = typeRank(a) - typeRank(b);
   return order === 0 && typeof a === "boolean" ? Number(a) - Number(b) : order;
 }
 
-function typeOrder(value: Json): number {
-  if (value === null) return 4;
-  if (typeof value === "string") return 2;
-  return typeof value === "number" ? 1 : typeof value === "boolean" ? 0 : 3;
+const types: readonly string[] = ["boolean", "number", "string", "object"];
+
+function typeRank(value: Json): number {
+  return value === null ? types.length : types.indexOf(typeof value);
 }
 
-/** Orders texts by Unicode code point; JavaScript's own order is by UTF-16 unit, which puts U+10000 before U+FFFD. */
+/** Compares strings by code point. JavaScript's own operators compare UTF-16 units, which puts U+10000 before U+FFFD. */
 function compareCodePoints(a: string, b: string): number {
   if (a === b) return 0;
-  const shorter = Math.min(a.length, b.length);
-  for (let at = 0; at < shorter; at++) {
+  const length = Math.min(a.length, b.length);
+  for (let at = 0; at < length; at++) {
     const unitA = a.charCodeAt(at);
     const unitB = b.charCodeAt(at);
-    if (unitA === unitB) continue;
-    // Surrogates stand for code points above all other units.
-    const surrogateA = (unitA & 0xf800) === 0xd800;
-    const surrogateB = (unitB & 0xf800) === 0xd800;
-    if (surrogateA !== surrogateB) return surrogateA ? 1 : -1;
-    return unitA - unitB;
+    if (unitA !== unitB) return unitRank(unitA) - unitRank(unitB);
   }
   return a.length - b.length;
+}
+
+/** Returns a number that sorts a UTF-16 unit by code point: surrogates, which stand for code points from U+10000 on, after all other units. */
+function unitRank(unit: number): number {
+  if (unit < 0xd800) return unit;
+  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
+}
+
+/** Returns a string that JavaScript's own operators compare as the given one is by code point: nearly always the string itself. */
+function toCodePointOrder(text: string): string {
+  if (!/[\ud800-\uffff]/.test(text)) return text;
+  return text.replace(
+    /[\ud800-\uffff]/g,
+    (unit) => String.fromCharCode(unitRank(unit.charCodeAt(0))),
+  );
 }

@@ -1,48 +1,49 @@
 /**
- * Sorts many rows without stopping all else for long: small runs by JavaScript's
- * own sort, then runs merged, two by two. What is sorted are the numbers of the
- * rows, so that no row is moved, or looked into again for its key.
+ * Sorts many rows in steps, by merge sort: short runs by JavaScript's own sort,
+ * then merged two by two. The list that is sorted holds the positions of the
+ * rows, so that no row is moved, and each is read only once for its sort key.
  */
 
 import type { Json, Row } from "../memory/row.ts";
+import type { Steps } from "./job-queue.ts";
 import type { RowComparator } from "./row-comparator.ts";
 
-/** How many rows are sorted, or merged, at once: less than a millisecond. */
-const few = 512;
+/** The number of rows in a run, and in a step: less than a millisecond. */
+const runLength = 512;
 
-/** Sorts rows; yields after each little while. */
+/** Sorts rows; returns their positions in sorted order. */
 export function* sort(
   rows: readonly Row[],
-  order: RowComparator,
-): Generator<undefined, Uint32Array> {
+  comparator: RowComparator,
+): Steps<Uint32Array> {
   const { length } = rows;
   const keys: Json[] = [];
   for (const row of rows) {
-    if (keys.push(order.keyOf(row)) % few === 0) yield;
+    if (keys.push(comparator.sortKeyOf(row)) % runLength === 0) yield;
   }
   const compare = (a: number, b: number) =>
-    order.compare(
+    comparator.compare(
       keys[a] ?? null,
       keys[b] ?? null,
-      rows[a] as Row, // there are as many
+      rows[a] as Row, // both positions are below rows.length
       rows[b] as Row,
     );
   let sorted = Uint32Array.from(rows.keys());
-  for (let from = 0; from < length; from += few) {
-    sorted.subarray(from, from + few).sort(compare);
+  for (let from = 0; from < length; from += runLength) {
+    sorted.subarray(from, from + runLength).sort(compare);
     yield;
   }
-  for (let width = few; width < length; width *= 2) {
+  for (let width = runLength; width < length; width *= 2) {
     const merged = new Uint32Array(length);
     for (let from = 0; from < length; from += 2 * width) {
       const middle = Math.min(from + width, length);
       const end = Math.min(middle + width, length);
       let [left, right] = [from, middle];
       for (let at = from; at < end; at++) {
-        const first = right === end || (left < middle &&
+        const takesLeft = right === end || (left < middle &&
           compare(sorted[left] ?? 0, sorted[right] ?? 0) <= 0);
-        merged[at] = sorted[first ? left++ : right++] ?? 0;
-        if (at % few === 0) yield;
+        merged[at] = sorted[takesLeft ? left++ : right++] ?? 0;
+        if (at % runLength === 0) yield;
       }
     }
     sorted = merged;

@@ -1,6 +1,10 @@
-/** What a record is in memory. */
+/**
+ * A record in memory. What the API calls a record is a {@linkcode Document} to
+ * the store: its id and properties, as written to the log. A {@linkcode Row} is
+ * the in-memory holder of one version of a document.
+ */
 
-/** What JSON can say. */
+/** Any JSON value. */
 export type Json =
   | null
   | boolean
@@ -14,17 +18,14 @@ export type Document = { readonly id: number } & {
   readonly [property: string]: Json;
 };
 
-/** A record in memory. A class and no literal: every row has the same shape from its birth. */
+/** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
 export class Row {
   readonly document: Document;
-  /**
-   * The log sequence of its last change; of a record that was read from a
-   * snapshot, the snapshot's.
-   */
+  /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
-  /** Where the API keeps the record's text; the store never looks at it. */
+  /** Where the API caches the record's JSON text; the store does not use it. */
   text: string | undefined = undefined;
-  /** Likewise for the header fields by which caches know it. */
+  /** Likewise for the record's ETag and Last-Modified fields. */
   validators: readonly string[] | undefined = undefined;
 
   constructor(document: Document, seq: number) {

@@ -1,34 +1,35 @@
 /**
- * The records of one collection in memory, with their indexes. A change makes
- * a new row and leaves the old one as it was, so whoever holds a row (a reader
- * that waits, a snapshot being written, the undo of a failed write) holds a
- * state that was once true.
+ * The records of one collection in memory, with their indexes. A change creates
+ * a new row and leaves the old one as it was, so a reference to a row (held by
+ * a waiting reader, a snapshot being written, the undo of a failed write) is a
+ * consistent version of the record.
  */
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
+import { RowComparator } from "../indexes/row-comparator.ts";
 import { type Document, type Json, Row } from "./row.ts";
 import { Rows } from "./rows.ts";
 
-/** Folds a value to the key under which it is found; null is not indexed. */
+/** Returns the key under which a hash index holds a value; null for a value that is not indexed. */
 export type ToIndexKey = (value: Json) => string | number | null;
 
-/** What the store must know of a table before it reads the disk. */
+/** The part of a collection's declaration that the store needs before it reads the disk. */
 export interface TableDeclaration {
   readonly name: string;
   /** Properties that are looked up by equality. */
   readonly indexes?: Readonly<Record<string, ToIndexKey>>;
 }
 
-/** Takes what a change made of a row: undefined where it was not there, or is no more. */
+/** Is notified of each change of a table: `before` is undefined for a new row, `after` for a deleted one. */
 export interface ChangeListener {
   onChange(before: Row | undefined, after: Row | undefined): void;
 }
 
-/** The rows by one property. */
-class Index {
+/** A hash index: the rows by the value of one property. */
+class HashIndex {
   readonly property: string;
   readonly #keyOf: ToIndexKey;
-  /** One row stands for itself, so that a unique property costs no list for each record; some are by ascending id. */
+  /** The rows of a key in ascending order of id. A single row is stored without a list, which saves one per record for a unique property. */
   readonly #groups = new Map<string | number, Row | Row[]>();
 
   constructor(property: string, keyOf: ToIndexKey) {
@@ -36,7 +37,7 @@ class Index {
     this.#keyOf = keyOf;
   }
 
-  /** The rows of this moment. */
+  /** Returns a copy of the rows with a key. */
   find(key: string | number): readonly Row[] {
     const group = this.#groups.get(key) ?? [];
     return Array.isArray(group) ? group.slice() : [group];
@@ -47,11 +48,11 @@ class Index {
     return Array.isArray(group) ? group.length : 1;
   }
 
-  move(before: Row | undefined, after: Row | undefined): void {
+  replace(before: Row | undefined, after: Row | undefined): void {
     const from = this.#keyFor(before);
     const to = this.#keyFor(after);
     if (before !== undefined && from !== null && from !== to) {
-      this.#remove(from, before);
+      this.#delete(from, before);
     }
     if (after !== undefined && to !== null) this.#put(to, after);
   }
@@ -61,13 +62,13 @@ class Index {
     return value === undefined ? null : this.#keyOf(value);
   }
 
-  /** Puts a row in its place, or in that of an earlier version of itself. */
+  /** Inserts a row, or replaces the previous version of it. */
   #put(key: string | number, row: Row): void {
     const { id } = row.document;
     const group = this.#groups.get(key);
     if (Array.isArray(group)) {
-      const at = placeOf(group, id);
-      if (at === group.length) group.push(row); // far faster
+      const at = indexOf(group, id);
+      if (at === group.length) group.push(row); // far faster than splice
       else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
     } else if (group === undefined || group.document.id === id) {
       this.#groups.set(key, row);
@@ -77,10 +78,10 @@ class Index {
     }
   }
 
-  #remove(key: string | number, { document: { id } }: Row): void {
+  #delete(key: string | number, { document: { id } }: Row): void {
     const group = this.#groups.get(key);
     if (Array.isArray(group)) {
-      const at = placeOf(group, id);
+      const at = indexOf(group, id);
       if (group[at]?.document.id === id) group.splice(at, 1);
       if (group.length > 0) return;
     } else if (group?.document.id !== id) return;
@@ -88,21 +89,15 @@ class Index {
   }
 }
 
-/** Where a row is in a list by ascending id, or where it goes. */
-function placeOf(rows: readonly Row[], id: number): number {
-  let low = 0;
-  let high = rows.length;
-  if ((rows[high - 1]?.document.id ?? 0) < id) return high; // a new one
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const row = rows[middle];
-    if (row !== undefined && row.document.id < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+const byId = new RowComparator([]);
+
+/** Returns the index of a row, or the index to insert it at, in a list sorted by id. */
+function indexOf(rows: readonly Row[], id: number): number {
+  if ((rows.at(-1)?.document.id ?? 0) < id) return rows.length; // a new record
+  return byId.lowerBound(rows, { values: [], id });
 }
 
-/** What a change replaced, so that it can be taken back. */
+/** The state of one record, and of its table's counters, before a change. */
 export interface Undo {
   readonly table: WritableTable;
   readonly id: number;
@@ -111,7 +106,7 @@ export interface Undo {
   readonly lastSeq: number;
 }
 
-/** Takes changes back, the newest first. */
+/** Rolls back changes, the newest first. */
 export function rollBack(undo: readonly Undo[]): void {
   for (const each of undo.toReversed()) each.table.restore(each);
 }
@@ -119,30 +114,30 @@ export function rollBack(undo: readonly Undo[]): void {
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
-  "put" | "load" | "delete" | "restore" | "raise"
+  "put" | "load" | "delete" | "restore" | "advanceCounters"
 >;
 
 /** The records of one collection. */
 export class WritableTable {
   readonly name: string;
-  /** All rows by id, with nothing before it. */
+  /** The primary index: all rows by id, always current. */
   readonly byId = new BPlusTree([]);
   readonly #rows = new Rows();
-  readonly #indexes: readonly Index[];
-  readonly #followers = new Set<ChangeListener>();
-  /** The highest id ever given. */
+  readonly #indexes: readonly HashIndex[];
+  readonly #listeners = new Set<ChangeListener>();
+  /** The highest id ever assigned. */
   lastId = 0;
-  /** The log sequence of the last change of any record in it. */
+  /** The sequence number of the last change of any of its records. */
   lastSeq = 0;
 
-  constructor(declaration: TableDeclaration) {
-    this.name = declaration.name;
-    this.#indexes = Object.entries(declaration.indexes ?? {}).map(
-      ([property, keyOf]) => new Index(property, keyOf),
+  constructor({ name, indexes = {} }: TableDeclaration) {
+    this.name = name;
+    this.#indexes = Object.entries(indexes).map(
+      ([property, keyOf]) => new HashIndex(property, keyOf),
     );
   }
 
-  /** How many records there are. */
+  /** The number of records. */
   get size(): number {
     return this.#rows.size;
   }
@@ -151,59 +146,58 @@ export class WritableTable {
     return this.#rows.get(id);
   }
 
-  /** All rows of this moment, ascending by id. */
+  /** Returns a copy of all rows, in ascending order of id. */
   rows(): readonly Row[] {
     return this.byId.slice(0, this.byId.size);
   }
 
-  /** Tells of every change from now on, until {@linkcode removeListener}. */
-  addListener(follower: ChangeListener): void {
-    this.#followers.add(follower);
+  addListener(listener: ChangeListener): void {
+    this.#listeners.add(listener);
   }
 
-  removeListener(follower: ChangeListener): void {
-    this.#followers.delete(follower);
+  removeListener(listener: ChangeListener): void {
+    this.#listeners.delete(listener);
   }
 
-  /** The rows with this key of a declared index, in no order of meaning. */
+  /** Returns the rows with a key of a declared index, in an order not to be relied on. */
   find(property: string, key: string | number): readonly Row[] {
     return this.#index(property).find(key);
   }
 
-  /** How many rows have this key of a declared index. */
+  /** Returns the number of rows with a key of a declared index. */
   count(property: string, key: string | number): number {
     return this.#index(property).count(key);
   }
 
-  /** Stores a document and returns what takes that back. */
+  /** Stores a document; returns its undo. */
   put(document: Document, seq: number): Undo {
     const undo = this.#undo(document.id);
-    this.#place(document.id, new Row(document, seq));
+    this.load(document, seq);
     this.advanceCounters(document.id, seq);
     return undo;
   }
 
-  /** Takes a document from a snapshot, which tells the table's numbers itself. */
+  /** Stores a document without advancing the counters, as a snapshot has its own. */
   load(document: Document, seq: number): void {
-    this.#place(document.id, new Row(document, seq));
+    this.#replace(document.id, new Row(document, seq));
   }
 
-  /** Deletes a record, if it is there, and returns what takes that back. */
+  /** Deletes a record if it exists; returns the undo. */
   delete(id: number, seq: number): Undo {
     const undo = this.#undo(id);
-    this.#place(id, undefined);
+    this.#replace(id, undefined);
     this.advanceCounters(0, seq);
     return undo;
   }
 
-  /** Takes one change back; the newest must go first. */
-  restore(undo: Undo): void {
-    this.#place(undo.id, undo.row);
-    this.lastId = undo.lastId;
-    this.lastSeq = undo.lastSeq;
+  /** Rolls back one change; a newer one must be rolled back before. */
+  restore({ id, row, lastId, lastSeq }: Undo): void {
+    this.#replace(id, row);
+    this.lastId = lastId;
+    this.lastSeq = lastSeq;
   }
 
-  /** Never lowers either number. */
+  /** Raises the counters; never lowers either of them. */
   advanceCounters(lastId: number, lastSeq: number): void {
     this.lastId = Math.max(this.lastId, lastId);
     this.lastSeq = Math.max(this.lastSeq, lastSeq);
@@ -211,17 +205,17 @@ export class WritableTable {
 
   #undo(id: number): Undo {
     const { lastId, lastSeq } = this;
-    return { table: this, id, row: this.#rows.get(id), lastId, lastSeq };
+    return { table: this, id, row: this.get(id), lastId, lastSeq };
   }
 
-  #place(id: number, row: Row | undefined): void {
-    const before = row ? this.#rows.set(row) : this.#rows.delete(id);
-    for (const index of this.#indexes) index.move(before, row);
-    this.byId.move(before, row);
-    for (const follower of this.#followers) follower.onChange(before, row);
+  #replace(id: number, row: Row | undefined): void {
+    const before = this.#rows.replace(id, row);
+    for (const index of this.#indexes) index.replace(before, row);
+    this.byId.replace(before, row);
+    for (const listener of this.#listeners) listener.onChange(before, row);
   }
 
-  #index(property: string): Index {
+  #index(property: string): HashIndex {
     const found = this.#indexes.find((index) => index.property === property);
     if (found === undefined) {
       throw new Error(`Cannot look up "${property}": it has no index`);
@@ -230,15 +224,14 @@ export class WritableTable {
   }
 }
 
-/** All tables by name: those declared, and those found on the disk. */
+/** All tables by name: those declared, and those found on disk. */
 export type Tables = Map<string, WritableTable>;
 
-/** Empty tables. */
-export function makeTables(declared: readonly TableDeclaration[]): Tables {
+export function createTables(declared: readonly TableDeclaration[]): Tables {
   return new Map(declared.map((each) => [each.name, new WritableTable(each)]));
 }
 
-/** A table that the disk names; its records are kept though undeclared. */
+/** Returns a table that is named on disk; its records are retained even if it is not declared. */
 export function getOrCreateTable(tables: Tables, name: string): WritableTable {
   const table = tables.get(name) ?? new WritableTable({ name });
   tables.set(name, table);

@@ -36,8 +36,8 @@ import {
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
 import {
+  createTables,
   getOrCreateTable,
-  makeTables,
   type TableDeclaration,
   type Tables,
 } from "../memory/table.ts";
@@ -180,7 +180,7 @@ export async function scanFolder(
   const readState = async (base: number) => {
     survey.baseGeneration = base;
     survey.seq = 0;
-    survey.tables = makeTables(options.tables);
+    survey.tables = createTables(options.tables);
     survey.log = survey.torn = undefined;
     let end = 0;
     const first = Math.max(base, 1);

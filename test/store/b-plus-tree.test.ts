@@ -57,7 +57,7 @@ for (const seed of [1, 2, 3]) {
       const after = below(10) < (growing ? 8 : 2)
         ? rowOf(id, { name, ...(below(9) > 0 && { zoo_id: 1 + below(4) }) })
         : undefined;
-      index.move(before, after);
+      index.replace(before, after);
       if (after) rows.set(id, after);
       else rows.delete(id);
       if (step % 500 > 0) continue;
@@ -83,7 +83,7 @@ for (const seed of [1, 2, 3]) {
         }
       }
     }
-    for (const row of rows.values()) index.move(row, undefined);
+    for (const row of rows.values()) index.replace(row, undefined);
     assert.equal(index.size, 0);
     assert.deepEqual(index.slice(0, 1), []);
   });
@@ -101,16 +101,16 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
     const twice = [...rows, ...rows.filter(() => below(10) === 0)];
     const mixed = twice.map((row) => ({ row, at: below(1e9) }))
       .sort((a, b) => a.at - b.at).map(({ row }) => row);
-    for (const _ of index.fill(mixed));
+    for (const _ of index.bulkLoad(mixed));
     const sorted = rows.filter(({ document: { id } }) => id % 7 > 0)
       .sort(compareRows);
     assert.equal(index.size, sorted.length);
     assert.deepEqual(index.slice(0, Infinity), sorted);
     const [from, to] = [below(count + 1), below(count + 1)];
     assert.deepEqual(index.slice(from, to), sorted.slice(from, to));
-    for (const row of rows) index.move(row, undefined);
+    for (const row of rows) index.replace(row, undefined);
     assert.equal(index.size, 0);
-    for (const row of rows.slice(0, 1000)) index.move(undefined, row);
+    for (const row of rows.slice(0, 1000)) index.replace(undefined, row);
     const some = sorted.filter(({ document: { id } }) => id <= 1000);
     assert.deepEqual(index.slice(0, Infinity), some);
   });
@@ -119,7 +119,7 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
 test("one row that comes many times counts once", () => {
   const index = new BPlusTree(columns);
   const row = rowOf(7, { name: "a" });
-  for (const _ of index.fill(Array.from({ length: 5000 }, () => row)));
+  for (const _ of index.bulkLoad(Array.from({ length: 5000 }, () => row)));
   assert.deepEqual(index.slice(0, 9), [row]);
 });
 
@@ -129,11 +129,11 @@ test("a folded column orders texts by their lower case", () => {
   const inserted = new BPlusTree([
     { name: "name", default: null, caseFolded: true },
   ]);
-  for (const row of rows) inserted.move(undefined, row);
+  for (const row of rows) inserted.replace(undefined, row);
   const filled = new BPlusTree([
     { name: "name", default: null, caseFolded: true },
   ]);
-  for (const _ of filled.fill(rows));
+  for (const _ of filled.bulkLoad(rows));
   for (const index of [inserted, filled]) {
     const ids = index.slice(0, Infinity).map(({ document: { id } }) => id);
     assert.deepEqual(ids, [3, 7, 1, 2, 8, 5, 4, 6]);
@@ -147,13 +147,13 @@ test("rows in order, in reverse and from the middle are found again", () => {
   const inwards = ids.map((id) => id % 2 ? id : 5002 - id);
   for (const order of [ids, ids.toReversed(), inwards]) {
     const index = new BPlusTree([]);
-    for (const id of order) index.move(undefined, rowOf(id));
+    for (const id of order) index.replace(undefined, rowOf(id));
     const found = index.slice(0, 5000).map(({ document }) => document.id);
     assert.deepEqual(found, ids);
     for (const id of [1, 64, 65, 2500, 5000]) {
       assert.equal(index.rank([], id), id - 1);
     }
-    for (const id of order) index.move(rowOf(id), undefined);
+    for (const id of order) index.replace(rowOf(id), undefined);
     assert.equal(index.size, 0);
   }
 });
@@ -162,13 +162,13 @@ test("a row that comes twice or leaves twice counts once", () => {
   const index = new BPlusTree(columns);
   const first = rowOf(7, { name: "a" });
   const second = rowOf(7, { name: "a", sex: "male" });
-  index.move(undefined, first);
-  index.move(undefined, second);
+  index.replace(undefined, first);
+  index.replace(undefined, second);
   assert.deepEqual(index.slice(0, 9), [second]);
-  index.move(rowOf(7, { name: "b" }), undefined);
+  index.replace(rowOf(7, { name: "b" }), undefined);
   assert.equal(index.size, 1);
-  index.move(second, undefined);
-  index.move(second, undefined);
+  index.replace(second, undefined);
+  index.replace(second, undefined);
   assert.equal(index.size, 0);
 });
 
@@ -178,8 +178,8 @@ test("versions of rows that were replaced are let go", async () => {
   const ids = Array.from({ length: 10_000 }, (_, place) => place + 1);
   (() => {
     const rows = ids.map((id) => rowOf(id));
-    for (const row of rows) index.move(undefined, row);
-    for (const row of rows) index.move(row, rowOf(row.document.id));
+    for (const row of rows) index.replace(undefined, row);
+    for (const row of rows) index.replace(row, rowOf(row.document.id));
     replaced.push(...rows.map((row) => new WeakRef(row)));
   })();
   setFlagsFromString("--expose-gc");
@@ -195,10 +195,10 @@ test("versions of rows that were replaced are let go", async () => {
 test("a condition keeps out and throws out what does not fulfil it", () => {
   const index = new BPlusTree(columns, ({ sex }) => sex === "female");
   const before = rowOf(1, { name: "a", sex: "female" });
-  index.move(undefined, before);
-  index.move(undefined, rowOf(2, { name: "b", sex: "male" }));
+  index.replace(undefined, before);
+  index.replace(undefined, rowOf(2, { name: "b", sex: "male" }));
   assert.equal(index.size, 1);
-  index.move(before, rowOf(1, { name: "a", sex: "male" }));
+  index.replace(before, rowOf(1, { name: "a", sex: "male" }));
   assert.equal(index.size, 0);
 });
 

@@ -214,7 +214,7 @@ test("work that waits is refused beyond a bound, and ends where it is told to", 
       columns,
       where: () => true,
       use: ({ size }) => size,
-      ...(check && { check }),
+      ...(check && { throwIfAborted: check }),
     });
   const gone = () => {
     throw new Error("nobody waits");

@@ -1,0 +1,69 @@
+/**
+ * Runs long jobs (searching many rows, building an index) one after another
+ * in slices of time. Between two slices the event loop handles other requests,
+ * so that all jobs of a queue together take one slice of each of its turns.
+ */
+
+import { StoreError } from "../error.ts";
+import { maxImmediateRows, maxWaitingJobs, sliceMs } from "./costs.ts";
+
+/** A job in steps of less than a millisecond; it yields after each. */
+export type Steps<T = void> = Generator<undefined, T>;
+
+export interface JobOptions<T> {
+  /** The number of rows that the job processes. */
+  readonly cost: number;
+  /** Returns the job's result; runs in the same turn of the event loop as the last step. */
+  readonly finish: () => T;
+  /** Called between slices; throws if nobody waits for the result any more. */
+  readonly throwIfAborted: () => void;
+}
+
+export class JobQueue {
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+
+  get isFull(): boolean {
+    return this.#waiting === maxWaitingJobs;
+  }
+
+  /**
+   * Runs a job: a small one at once, a larger one after those that wait.
+   *
+   * @throws {StoreError} `overloaded` if too many jobs are waiting
+   */
+  run<T>(steps: Steps, options: JobOptions<T>): T | Promise<T> {
+    if (options.cost <= maxImmediateRows) {
+      for (const _ of steps); // without a pause
+      return options.finish();
+    }
+    if (this.isFull) {
+      throw new StoreError(
+        "overloaded",
+        "Too many searches are waiting; try again later.",
+      );
+    }
+    this.#waiting++;
+    const result = this.#last.then(() => {
+      this.#waiting--;
+      return runInSlices(steps, options);
+    });
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+async function runInSlices<T>(
+  steps: Steps,
+  { finish, throwIfAborted }: JobOptions<T>,
+): Promise<T> {
+  throwIfAborted();
+  let end = performance.now() + sliceMs;
+  for (const _ of steps) {
+    if (performance.now() < end) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    throwIfAborted();
+    end = performance.now() + sliceMs;
+  }
+  return finish();
+}
