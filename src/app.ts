@@ -92,12 +92,12 @@ export class Application {
   #activeExports = 0;
 
   constructor(options: ApplicationOptions) {
-    const { store, signer, now, features, requireIfMatch = false } = options;
+    const { features, requireIfMatch = false } = options;
     this.#options = options;
     const built = buildRoutes({ ...options, requireIfMatch }, features);
     this.#router = built.router;
     this.#features = built.hooks;
-    this.#authentication = new Authentication(store, signer, now);
+    this.#authentication = new Authentication(options);
   }
 
   /** Resumes unfinished work; to be called before the first request. */

@@ -21,7 +21,7 @@ test("a signature is checked once, all else at each request, and few tokens are 
     return verify(token, now);
   };
   let now = 1_000_000;
-  const authentication = new Authentication(store, signer, () => now);
+  const authentication = new Authentication({ store, signer, now: () => now });
   await store.commit([
     ["put", "users", { id: 1, role: "keeper" }],
     ["put", "authorizations", { id: 1, user_id: 1 }],
@@ -63,7 +63,6 @@ test("a signature is checked once, all else at each request, and few tokens are 
   const reauthenticate = (expiresAt: number) =>
     authentication.reauthenticate({
       id: 1,
-      role: "admin",
       authorizationId: 2,
       expiresAt,
     });

@@ -1,7 +1,7 @@
 /**
- * Who is asking: from an Authorization field to a user that is in the store
- * now. A token alone proves nothing; its authorization must not have been
- * ended, and the role is the one that the user has at this moment.
+ * Authentication: from an Authorization field to the user as the store has it
+ * now. A valid token is not enough: its authorization must still exist, and the
+ * role is the user's current one.
  */
 
 import {
@@ -11,11 +11,10 @@ import {
   type Role,
   roles,
 } from "../../auth/access.ts";
-
-import { type Claims, TokenError, type TokenSigner } from "../../auth/jwt.ts";
+import { TokenError, type TokenSigner } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import type { Store, Table } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
 
 /** A signed-in user. */
 export interface Caller {
@@ -27,140 +26,129 @@ export interface Caller {
   readonly expiresAt: number;
 }
 
-/** How many verified tokens are kept, and how long their fields may be, in characters. */
-const mostVerified = 1000;
-const longestKept = 500;
+/** The claims of a token: all of a caller that does not change during its life. */
+type Identity = Omit<Caller, "role">;
 
-const challenge = 'Bearer realm="zoo-api"';
+/** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
+const maxCachedTokens = 1000;
+const maxCachedLength = 500; // characters
 
-/** A 401 to a request without credentials (RFC 6750 section 3: no error code then). */
-function unauthenticated(message?: string): ApiError {
-  return new ApiError(40100, message, {
-    headers: ["WWW-Authenticate", challenge],
-  });
-}
-
-/** A 401 to a token (RFC 6750 section 3.1). */
-function invalidToken(code: ErrorCode, message?: string): ApiError {
+/**
+ * Returns an error of status 401. Its challenge has an error code only if the
+ * request had a token (RFC 6750 section 3).
+ */
+export function unauthorized(code: ErrorCode, message?: string): ApiError {
+  const error = code > 40101 ? ', error="invalid_token"' : "";
   return new ApiError(code, message, {
-    headers: ["WWW-Authenticate", `${challenge}, error="invalid_token"`],
+    headers: ["WWW-Authenticate", `Bearer realm="zoo-api"${error}`],
   });
 }
 
-/** A user's role, undefined where the stored one is none that we know. */
-export function roleOf(role: unknown): Role | undefined {
-  return roles.find((known) => known === role);
+/** Returns the role that a stored value names; undefined if there is no such role. */
+export function roleOf(value: unknown): Role | undefined {
+  return roles.find((role) => role === value);
 }
 
-/** Finds out who is asking. */
-export class Authentication {
-  readonly #users: Table;
-  readonly #authorizations: Table;
-  readonly #signer: TokenSigner;
-  readonly #now: () => number;
-  /** What fields whose token was found good say, the oldest first. */
-  readonly #verified = new Map<string, Claims>();
+/** The dependencies of authentication and of signing in. */
+export interface AccountOptions {
+  readonly store: Store;
+  readonly signer: TokenSigner;
+  /** Returns milliseconds since 1970. */
+  readonly now: () => number;
+}
 
-  /** @param now milliseconds since 1970 */
-  constructor(store: Store, signer: TokenSigner, now: () => number) {
-    this.#users = store.table("users");
-    this.#authorizations = store.table("authorizations");
-    this.#signer = signer;
-    this.#now = now;
+/** Authenticates requests. */
+export class Authentication {
+  readonly #options: AccountOptions;
+  /** By Authorization field, the oldest first. */
+  readonly #verified = new Map<string, Identity>();
+
+  constructor(options: AccountOptions) {
+    this.#options = options;
   }
 
   /**
-   * The caller that an Authorization field names; undefined without one.
+   * Returns the caller that an Authorization field identifies; undefined without
+   * a field. A valid signature stays valid, so it is verified once (a quarter of
+   * the cost of a small write); all else is checked each time.
    *
-   * @throws {ApiError} 40100 on another scheme, 40102 on a token that is not
-   * valid, 40103 on an expired one, 40104 on one whose authorization has ended
+   * @throws {ApiError} 40100 on another scheme, 40102 on an invalid token, 40103
+   * on an expired one, 40104 on one whose authorization was deleted
    */
   authenticate(authorization: string | undefined): Caller | undefined {
     if (authorization === undefined) return undefined;
-    const { sub, jti, exp } = this.#known(authorization) ??
-      this.#verify(authorization);
-    return this.#look(sub, jti, exp);
+    return this.reauthenticate(
+      this.#verified.get(authorization) ?? this.#verify(authorization),
+    );
   }
 
-  /**
-   * What a token says that was found good before. A good signature stays good,
-   * so it is checked once (a quarter of what a small write costs); expiry, like
-   * all that the store knows of an authorization, is looked at each time.
-   */
-  #known(authorization: string): Claims | undefined {
-    const claims = this.#verified.get(authorization);
-    if (claims === undefined || this.#now() / 1000 < claims.exp) return claims;
-    this.#verified.delete(authorization);
-    return undefined;
-  }
-
-  /** What a token says. */
-  #verify(authorization: string): Claims {
+  /** Verifies the token of an Authorization field and caches its claims. */
+  #verify(authorization: string): Identity {
     const token = bearerToken(authorization);
     if (token === undefined) {
       const [scheme = ""] = authorization.split(" ");
-      throw unauthenticated(
+      throw unauthorized(
+        40100,
         `The authentication scheme "${
           excerpt(scheme)
-        }" is not known here: send "Authorization: Bearer <token>" with a token of POST /v1/authorizations.`,
+        }" is not supported: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.`,
       );
     }
+    const { signer, now } = this.#options;
     try {
-      const claims = this.#signer.verify(token, this.#now() / 1000);
-      const [oldest] = this.#verified.keys();
-      if (this.#verified.size >= mostVerified && oldest !== undefined) {
-        this.#verified.delete(oldest);
+      const { sub, jti, exp } = signer.verify(token, now() / 1000);
+      const identity = { id: sub, authorizationId: jti, expiresAt: exp };
+      if (authorization.length < maxCachedLength) {
+        const [oldest = ""] = this.#verified.keys();
+        if (this.#verified.size >= maxCachedTokens) {
+          this.#verified.delete(oldest);
+        }
+        this.#verified.set(authorization, identity);
       }
-      // A field that is padded with spaces would cost more memory than it's worth.
-      if (authorization.length < longestKept) {
-        this.#verified.set(authorization, claims);
-      }
-      return claims;
+      return identity;
     } catch (error) {
       if (!(error instanceof TokenError)) throw error;
-      throw invalidToken(
-        error.code === "expired" ? 40103 : 40102,
-        error.message,
-      );
+      const code = error.code === "expired" ? 40103 : 40102;
+      throw unauthorized(code, error.message);
     }
   }
 
   /**
-   * The same caller as of now: bodies arrive slowly and passwords are hashed
-   * slowly, and meanwhile the authorization may have ended or the role changed.
+   * Returns the same caller as of now. After a slow body or the hashing of a
+   * password the authorization may have ended, or the role may have changed.
    *
-   * @throws {ApiError} 40104, 40103, 40102
+   * @throws {ApiError} 40102, 40103, 40104
    */
-  reauthenticate(caller: Caller | undefined): Caller | undefined {
+  reauthenticate(caller: Identity | undefined): Caller | undefined {
     if (caller === undefined) return undefined;
+    const { store, now } = this.#options;
     const { id, authorizationId, expiresAt } = caller;
-    if (this.#now() / 1000 >= expiresAt) throw invalidToken(40103);
-    return this.#look(id, authorizationId, expiresAt);
-  }
-
-  #look(sub: number, jti: number, expiresAt: number): Caller {
-    const known = this.#authorizations.get(jti);
-    if (known === undefined) {
-      throw jti <= this.#authorizations.lastId
-        ? invalidToken(40104)
-        : invalidToken(40102, "The token is not valid: jti: it is not known.");
+    if (now() / 1000 >= expiresAt) throw unauthorized(40103);
+    const authorizations = store.table("authorizations");
+    const authorization = authorizations.get(authorizationId);
+    if (authorization === undefined) {
+      throw authorizationId <= authorizations.lastId
+        ? unauthorized(40104)
+        : unauthorized(
+          40102,
+          "The token is not valid: its jti was never issued.",
+        );
     }
-    const user = this.#users.get(sub);
-    const role = roleOf(user?.document["role"]);
-    if (known.document["user_id"] !== sub || role === undefined) {
-      throw invalidToken(
+    const role = roleOf(store.table("users").get(id)?.document["role"]);
+    if (authorization.document["user_id"] !== id || role === undefined) {
+      throw unauthorized(
         40102,
-        "The token is not valid: sub: it does not own the jti.",
+        "The token is not valid: its sub does not own its jti.",
       );
     }
-    return { id: sub, role, authorizationId: jti, expiresAt };
+    return { id, role, authorizationId, expiresAt };
   }
 }
 
 /**
- * Refuses a caller that may not what an operation demands.
+ * Checks that a caller has the access that an operation requires.
  *
- * @throws {ApiError} 40100 without a caller, 40300 where the role is too low
+ * @throws {ApiError} 40100 without a caller, 40300 if the role is too low
  */
 export function requireAccess(
   caller: Caller | undefined,
@@ -168,12 +156,13 @@ export function requireAccess(
 ): void {
   if (mayAccess(caller?.role, access)) return;
   if (caller === undefined) {
-    throw unauthenticated(
-      'This needs authentication: send "Authorization: Bearer <token>" with a token of POST /v1/authorizations.',
+    throw unauthorized(
+      40100,
+      'Authentication is required: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.',
     );
   }
   throw new ApiError(
     40300,
-    `This needs the role ${access}; yours is ${caller.role}.`,
+    `This requires the role ${access}; yours is ${caller.role}.`,
   );
 }

@@ -1,18 +1,10 @@
 /**
- * Authorizations: signing in makes one, deleting it signs out. Each is a
- * record, so a token can be ended before it expires.
+ * Authorizations: signing in creates one, deleting it signs out. Each is a
+ * stored record, so that a token can be revoked before it expires.
  */
 
-import type { TokenSigner } from "../../auth/jwt.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
-import { ApiError } from "../../http/errors.ts";
-import {
-  type Document,
-  formatTime,
-  type Mutation,
-  type Store,
-} from "../../store/store.ts";
-import { roleOf } from "./authentication.ts";
+import { type Document, formatTime } from "../../store/store.ts";
 import { collection, deriveCollection } from "../declaration/declaration.ts";
 import {
   anyString,
@@ -24,14 +16,15 @@ import {
   string,
   timestamp,
 } from "../declaration/properties.ts";
-import type { Records } from "../records/records.ts";
-import type { RequestContext, Result } from "../request-context.ts";
-import { recordSchema } from "../representation.ts";
 import { type Body, validate } from "../declaration/validation.ts";
+import type { Records } from "../records/records.ts";
+import { recordSchema } from "../representation.ts";
+import type { RequestContext, Result } from "../request-context.ts";
+import { type AccountOptions, roleOf, unauthorized } from "./authentication.ts";
 
-const day = 24 * 60 * 60; // seconds
+const hour = 60 * 60; // in seconds
 
-/** What is stored, beside `user_id`. */
+/** The stored properties, besides `user_id`. */
 export const authorizations = collection({
   name: "authorizations",
   singular: "authorization",
@@ -44,7 +37,7 @@ export const authorizations = collection({
   },
 });
 
-/** What is sent: any two strings are tried, as which are possible is not for validation to tell. */
+/** The body of a sign-in. Any two strings are accepted, so that validation does not reveal which usernames or passwords are possible. */
 export const signInForm = collection({
   name: "authorizations",
   singular: "authorization",
@@ -52,38 +45,30 @@ export const signInForm = collection({
   properties: {
     username: anyString(),
     password: anyString(),
-    expires_in: optional(integer({ minimum: 60, maximum: 30 * day }), 60 * 60),
+    expires_in: optional(
+      integer({ minimum: 60, maximum: 30 * 24 * hour }),
+      hour,
+    ),
     note: authorizations.properties.note,
   },
 });
 
-/** What is shown only once. */
+const form = deriveCollection(signInForm);
+
+/** The schemas of the properties that only the response to a sign-in has. */
 export const tokenSchemas = {
   token: { type: "string", readOnly: true },
   token_type: { type: "string", readOnly: true, const: "Bearer" },
 };
 
-/** Signs in and out. */
+/** Signs users in. */
 export class Authorizations {
   readonly #records: Records;
-  readonly #store: Store;
-  readonly #signer: TokenSigner;
-  readonly #now: () => number;
-  readonly #form = deriveCollection(signInForm);
+  readonly #options: AccountOptions;
 
-  /** @param now milliseconds since 1970 */
-  constructor(
-    records: Records,
-    { store, signer, now }: {
-      readonly store: Store;
-      readonly signer: TokenSigner;
-      readonly now: () => number;
-    },
-  ) {
+  constructor(records: Records, options: AccountOptions) {
     this.#records = records;
-    this.#store = store;
-    this.#signer = signer;
-    this.#now = now;
+    this.#options = options;
   }
 
   /** The names that a body may have, for OPTIONS. */
@@ -91,17 +76,16 @@ export class Authorizations {
     return Object.keys(signInForm.properties);
   }
 
-  /** The JSON Schema of what is sent and of what is answered, for OPTIONS. */
+  /** The JSON Schema of request and response in one, for OPTIONS. */
   get schema(): JsonSchema {
     const record = recordSchema(this.#records.collection);
-    const sent = Object.entries(signInForm.properties)
-      .filter(([name]) => name !== "note")
-      .map(([name, { schema }]) => [name, { ...schema, writeOnly: true }]);
+    const sent = form.properties
+      .map(({ name, schema }) => [name, { ...schema, writeOnly: true }]);
     return {
       ...record,
       properties: {
         ...Object.fromEntries(sent),
-        ...(record["properties"] as JsonSchema), // an object, made above
+        ...(record["properties"] as JsonSchema), // also of the note
         ...tokenSchemas,
       },
       required: ["username", "password"],
@@ -109,50 +93,56 @@ export class Authorizations {
   }
 
   /**
-   * Makes an authorization for who knows a password, and its token. The
-   * expired ones of the same user go in the same transaction.
+   * Creates an authorization and its token for a user who supplies the right
+   * password. The user's expired authorizations are deleted in the same
+   * transaction.
    *
-   * @throws {ApiError} 42200; 40101 where name or password is wrong, which
-   * cannot be told apart
+   * @throws {ApiError} 42200; 40101 on a wrong name or password, which cannot be
+   * told apart
    */
-  async signIn(call: RequestContext, body: Body): Promise<Result> {
-    const values = validate(this.#form, body, {
+  async signIn(context: RequestContext, body: Body): Promise<Result> {
+    const values = validate(form, body, {
       previous: undefined,
       partial: false,
       valuesFromUrl: {},
       exists: () => true,
       isDuplicate: () => false,
     });
-    const user = await this.#checkPassword(values, call.abortSignal());
-    const now = this.#now();
+    const user = await this.#checkPassword(values, context.abortSignal());
+    const now = this.#options.now();
     const iat = Math.floor(now / 1000);
     const exp = iat + Number(values["expires_in"]);
+    const id = this.#records.nextId();
     const document: Document = {
-      id: this.#records.nextId(),
+      id,
       user_id: user.id,
       note: values["note"] ?? null,
       expires_at: formatTime(exp * 1000),
       created_at: formatTime(now),
     };
-    const expired = Array.from(
-      this.#records.table.find("user_id", user.id),
-    ).filter(({ document: { expires_at } }) => isPast(expires_at, now));
-    const token = this.#signer.sign({
-      sub: user.id,
-      jti: document.id,
-      iat,
-      exp,
+    const claims = { sub: user.id, jti: id, iat, exp };
+    const token = this.#options.signer.sign(claims);
+    const mutations = [this.#records.putMutation(document)];
+    for (const row of this.#records.table.find("user_id", user.id)) {
+      const { id, expires_at } = row.document;
+      if (isPast(expires_at, now)) {
+        mutations.push(["del", "authorizations", id]);
+      }
+    }
+    return this.#records.commit(context, {
+      mutations,
+      response: this.#respond(document, token),
+      by: user.id,
+      allowWhenFull: true, // as a user must sign in to delete records
     });
+  }
+
+  #respond(document: Document, token: string) {
     const { representation } = this.#records;
-    const mutations = [
-      this.#records.putMutation(document),
-      ...expired.map(({ document: { id } }): Mutation => [
-        "del",
-        "authorizations",
-        id,
-      ]),
-    ];
-    const response = {
+    const record = representation.asStandalone(
+      representation.serialize(document),
+    );
+    return {
       status: 201,
       headers: [
         "Location",
@@ -161,51 +151,41 @@ export class Authorizations {
         "no-store", // RFC 6749 section 5.1
       ],
       body: JSON.stringify({
-        ...JSON.parse(
-          representation.asStandalone(representation.serialize(document)),
-        ),
+        ...JSON.parse(record),
         token,
         token_type: "Bearer",
       }),
     };
-    // On a full disk too: who deletes must sign in first.
-    const options = { by: user.id, allowWhenFull: true };
-    return this.#records.commit(call, { mutations, response, ...options });
   }
 
   async #checkPassword(
     { username, password }: Readonly<Record<string, Json>>,
-    abandoned: AbortSignal,
+    signal: AbortSignal,
   ): Promise<Document> {
-    const find = () => {
-      const [row] = this.#store.table("users").find(
-        "username",
-        String(username),
-      );
+    const findUser = () => {
+      const users = this.#options.store.table("users");
+      const [row] = users.find("username", String(username));
       return row?.document;
     };
-    const before = find();
-    const stored = before?.["password"];
-    const right = await verifyPassword(
+    const stored = findUser()?.["password"];
+    const isRight = await verifyPassword(
       String(password),
       typeof stored === "string" ? stored : undefined,
-      abandoned,
+      signal,
     );
-    // While scrypt ran, the user may have been deleted or got a new password.
-    const user = find();
+    // While scrypt ran, the user may have been deleted or changed the password.
+    const user = findUser();
     if (
-      !right || user === undefined || user["password"] !== stored ||
+      !isRight || user === undefined || user["password"] !== stored ||
       roleOf(user["role"]) === undefined
     ) {
-      throw new ApiError(40101, undefined, {
-        headers: ["WWW-Authenticate", 'Bearer realm="zoo-api"'],
-      });
+      throw unauthorized(40101);
     }
     return user;
   }
 }
 
-/** Whether a moment, as records have it, is over. */
-export function isPast(moment: Json | undefined, now: number): boolean {
-  return Date.parse(String(moment)) <= now;
+/** Returns whether a time of a record is past. */
+export function isPast(time: Json | undefined, now: number): boolean {
+  return Date.parse(String(time)) <= now;
 }

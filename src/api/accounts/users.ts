@@ -1,6 +1,6 @@
 /**
  * Users: a collection like the declared ones, with two rules of its own. There
- * is always an admin, and who gets a new password is signed out everywhere.
+ * is always an admin, and a new password ends all sign-ins of its user.
  */
 
 import { roles } from "../../auth/access.ts";
@@ -33,34 +33,34 @@ export const users = collection({
   },
 });
 
-/** What follows from a change to a user. */
+/** Returns the rules of users: the last admin stays, and a new password ends all authorizations of its user. */
 export function userRules(store: Store): RecordRules {
-  function isLastAdmin(id: number): boolean {
-    for (const { document } of store.table("users").rows()) {
-      if (document["role"] === "admin" && document.id !== id) return false;
-    }
-    return true;
-  }
-
   function sideEffects({ previous, next }: RecordChange): readonly Mutation[] {
     if (previous === undefined) return [];
+    const { id, role, password } = previous;
     if (
-      previous["role"] === "admin" && next?.["role"] !== "admin" &&
-      isLastAdmin(previous.id)
+      role === "admin" && next?.["role"] !== "admin" && isLastAdmin(store, id)
     ) {
       const change = next === undefined ? "deleted" : "given another role";
       throw new ApiError(
         40901,
-        `The user ${previous.id} is the last admin and cannot be ${change}: make another admin first.`,
+        `The user ${id} is the last admin and cannot be ${change}: make another user an admin first.`,
       );
     }
-    if (next?.["password"] === previous["password"]) return [];
-    const ended = store.table("authorizations").find("user_id", previous.id);
+    // Also when the user is deleted: then there is no next password.
+    if (next?.["password"] === password) return [];
     return Array.from(
-      ended,
+      store.table("authorizations").find("user_id", id),
       ({ document }): Mutation => ["del", "authorizations", document.id],
     );
   }
 
   return { sideEffects };
+}
+
+function isLastAdmin(store: Store, id: number): boolean {
+  for (const { document } of store.table("users").rows()) {
+    if (document["role"] === "admin" && document.id !== id) return false;
+  }
+  return true;
 }

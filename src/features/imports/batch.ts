@@ -113,7 +113,10 @@ function importLine(
     const body = parseJsonObject(bytes, "line");
     const { lastId } = records.table;
     errors.push(...checkId(body, lastId));
-    const draft = records.buildRecord(body, { valuesFromUrl: given, id: lastId + 1 });
+    const draft = records.buildRecord(body, {
+      valuesFromUrl: given,
+      id: lastId + 1,
+    });
     if (errors.length > 0) return errors;
     apply(records.putMutation({ ...draft, ...importedFields(body, now) }));
     return errors;
