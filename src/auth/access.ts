@@ -1,15 +1,15 @@
 /**
- * Who may do what: four levels of access in a row, each of which may all that
- * the ones before it may.
+ * Access levels: three roles, and anyone without a role. Each level has all the
+ * rights of the previous one.
  */
 
-/** The roles that a user can have, from the least to the most. */
+/** The roles that a user can have, in ascending order of their rights. */
 export const roles = ["viewer", "keeper", "admin"] as const;
 
 /** A user's role. */
 export type Role = (typeof roles)[number];
 
-/** What an operation demands of its caller: a role, or nothing at all. */
+/** The role that an operation requires of its caller, or `anyone` for no role. */
 export type Access = Role | "anyone";
 
 const ranks: Readonly<Record<Access, number>> = {
@@ -19,17 +19,16 @@ const ranks: Readonly<Record<Access, number>> = {
   admin: 3,
 };
 
-/** Whether a caller (undefined: not signed in) may what demands `access`. */
+/** Returns whether a caller's role (undefined if not signed in) includes the required access. */
 export function mayAccess(role: Role | undefined, access: Access): boolean {
   return ranks[role ?? "anyone"] >= ranks[access];
 }
 
 /**
- * The token of an Authorization field (RFC 6750 section 2.1; the scheme is
- * compared without case, RFC 9110 section 11.1), or undefined where the field
- * holds another scheme.
+ * Returns the token of an Authorization field (RFC 6750 section 2.1), or undefined if
+ * the field has another scheme. Schemes are case-insensitive (RFC 9110 section 11.1).
  */
 export function bearerToken(authorization: string): string | undefined {
-  const found = /^bearer(?: +(.*))?$/i.exec(authorization);
-  return found ? found[1] ?? "" : undefined;
+  const match = /^bearer(?: +(.*))?$/i.exec(authorization);
+  return match ? match[1] ?? "" : undefined;
 }

@@ -1,14 +1,14 @@
 /**
- * JSON Web Tokens (RFC 7519) signed with HMAC-SHA-256, and nothing else of the
- * standard: one algorithm, fixed by us and never chosen by the token (RFC 8725
- * sections 2.1 and 3.1). Bytes are verified first, then parsed, then the
- * claims are checked one by one.
+ * Signs and verifies JSON Web Tokens (RFC 7519). The only algorithm is HMAC-SHA-256,
+ * which a token cannot change (RFC 8725 sections 2.1 and 3.1). The header is parsed
+ * to find the key, then the signature is verified, and only then are the claims
+ * parsed and checked one by one.
  */
 
 import { Buffer } from "node:buffer";
 import { createHmac, timingSafeEqual } from "node:crypto";
 
-/** What a token of ours says (RFC 7519 section 4.1). */
+/** The claims of a token (RFC 7519 section 4.1), besides its constant issuer. */
 export interface Claims {
   /** The user's id. */
   readonly sub: number;
@@ -19,11 +19,11 @@ export interface Claims {
   readonly exp: number;
 }
 
-/** Why a token is refused: `invalid`, or `expired` where nothing else is wrong. */
+/** The token is `invalid`, or `expired` if it is valid otherwise. */
 export class TokenError extends Error {
   override readonly name = "TokenError";
   readonly code: "invalid" | "expired";
-  /** The header parameter or claim that failed, or the part of the token. */
+  /** The header parameter or claim that is invalid, or the part of the token. */
   readonly part: string;
 
   constructor(code: "invalid" | "expired", part: string, message: string) {
@@ -35,37 +35,36 @@ export class TokenError extends Error {
 
 const issuer = "zoo-api";
 
-/** One secret with the id that a token's header names it by. */
-interface Key {
-  readonly kid: string;
-  readonly secret: Buffer;
-}
+type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Signs tokens with the first of its secrets and verifies with all of them. */
+/** Signs tokens with the first of its secrets; verifies them with any. */
 export class TokenSigner {
-  readonly #keys: ReadonlyMap<string, Key>;
-  readonly #signing: Key;
+  /** By key id, the header parameter `kid`. */
+  readonly #secrets: ReadonlyMap<string, Buffer>;
+  readonly #signingKey: readonly [kid: string, secret: Buffer];
 
   /** @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2) */
   constructor(secrets: readonly string[]) {
-    const keys = secrets.map((text): Key => {
+    const keys = secrets.map((text): [string, Buffer] => {
       const secret = Buffer.from(text);
       if (secret.length < 32) {
-        throw new RangeError("Cannot sign with a secret of under 32 bytes");
+        throw new RangeError("Cannot sign with a secret shorter than 32 bytes");
       }
-      // The id tells nothing of the secret, and is the same at every start.
-      const kid = hmac(secret, "zoo-api key id").subarray(0, 9);
-      return { kid: kid.toString("base64url"), secret };
+      // The id reveals nothing about the secret, and is the same at every start.
+      const kid = hmac(secret, "zoo-api key id").slice(0, 12);
+      return [kid, secret];
     });
-    const [signing] = keys;
-    if (signing === undefined) throw new RangeError("Cannot sign: no secret");
-    this.#signing = signing;
-    this.#keys = new Map(keys.map((key) => [key.kid, key]));
+    const [signingKey] = keys;
+    if (signingKey === undefined) {
+      throw new RangeError("Cannot sign: no secret");
+    }
+    this.#signingKey = signingKey;
+    this.#secrets = new Map(keys);
   }
 
-  /** The compact serialization of a token (RFC 7515 section 3.1). */
+  /** Returns the compact serialization of a token (RFC 7515 section 3.1). */
   sign({ sub, jti, iat, exp }: Claims): string {
-    const { kid, secret } = this.#signing;
+    const [kid, secret] = this.#signingKey;
     const header = encode({ alg: "HS256", typ: "JWT", kid });
     const claims = encode({
       iss: issuer,
@@ -75,55 +74,54 @@ export class TokenSigner {
       jti: String(jti),
     });
     const input = `${header}.${claims}`;
-    return `${input}.${hmac(secret, input).toString("base64url")}`;
+    return `${input}.${hmac(secret, input)}`;
   }
 
   /**
    * Verifies a token and returns its claims.
    *
    * @param now seconds since 1970
-   * @throws {TokenError} saying which part failed
+   * @throws {TokenError} with the part that is invalid
    */
   verify(token: string, now: number): Claims {
-    const [header, claims, signature, more] = token.split(".");
-    if (!header || !claims || !signature || more !== undefined) {
+    const [header, claims, signature, rest] = token.split(".");
+    if (!header || !claims || !signature || rest !== undefined) {
       throw invalid("token", "it must have three parts");
     }
-    const key = this.#key(parse(header, "header"));
-    const sent = decode(signature, "signature");
-    const made = hmac(key.secret, `${header}.${claims}`);
-    // A wrong length cannot be compared; ours is public (RFC 8725 section 3.3).
-    if (sent.length !== made.length || !timingSafeEqual(sent, made)) {
+    const secret = this.#findSecret(parseObject(header, "header"));
+    // Compared as text, so that only its canonical base64url is accepted.
+    const actual = Buffer.from(signature);
+    const expected = Buffer.from(hmac(secret, `${header}.${claims}`));
+    // timingSafeEqual throws if the lengths differ; the length is no secret.
+    if (
+      actual.length !== expected.length || !timingSafeEqual(actual, expected)
+    ) {
       throw invalid("signature", "it does not match");
     }
-    return checkClaims(parse(claims, "claims"), now);
+    return checkClaims(parseObject(claims, "claims"), now);
   }
 
-  #key(header: Readonly<Record<string, unknown>>): Key {
+  #findSecret(header: JsonObject): Buffer {
     if (header["alg"] !== "HS256") throw invalid("alg", "it must be HS256");
     if (header["typ"] !== "JWT") throw invalid("typ", "it must be JWT");
-    // Extensions that must be understood are not (RFC 7515 section 4.1.11).
-    if ("crit" in header) throw invalid("crit", "no extension is known");
+    // Unsupported critical extensions must be rejected (RFC 7515 section 4.1.11).
+    if ("crit" in header) throw invalid("crit", "no extension is supported");
     const { kid } = header;
-    const key = typeof kid === "string" ? this.#keys.get(kid) : undefined;
-    if (key === undefined) throw invalid("kid", "no such key is known");
-    return key;
+    const secret = typeof kid === "string" ? this.#secrets.get(kid) : undefined;
+    if (secret === undefined) throw invalid("kid", "there is no such key");
+    return secret;
   }
 }
 
-/** RFC 7519 section 4.1: each claim is there and of its type; expiry is looked at last. */
-function checkClaims(
-  claims: Readonly<Record<string, unknown>>,
-  now: number,
-): Claims {
-  const { iss, iat, exp, nbf } = claims;
-  if (iss !== issuer) throw invalid("iss", `it must be ${issuer}`);
+/** Checks that each claim exists and has its type (RFC 7519 section 4.1), and last that the token has not expired. */
+function checkClaims(claims: JsonObject, now: number): Claims {
+  if (claims["iss"] !== issuer) throw invalid("iss", `it must be ${issuer}`);
   const sub = idClaim(claims, "sub");
   const jti = idClaim(claims, "jti");
-  if (!isTime(iat)) throw invalid("iat", "it must be a time");
-  if (!isTime(exp)) throw invalid("exp", "it must be a time");
-  // We never set it; who shares a secret with us might (section 4.1.5).
-  if (nbf !== undefined && !(isTime(nbf) && nbf <= now)) {
+  const iat = timeClaim(claims, "iat");
+  const exp = timeClaim(claims, "exp");
+  // Our tokens have no nbf, but another server with the same secret might set it.
+  if ("nbf" in claims && timeClaim(claims, "nbf") > now) {
     throw invalid("nbf", "it must be a time in the past");
   }
   if (now >= exp) {
@@ -132,19 +130,19 @@ function checkClaims(
   return { sub, jti, iat, exp };
 }
 
-function idClaim(
-  claims: Readonly<Record<string, unknown>>,
-  name: "sub" | "jti",
-): number {
+function idClaim(claims: JsonObject, name: "sub" | "jti"): number {
   const value = claims[name];
-  if (typeof value === "string" && /^[1-9]\d{0,15}$/.test(value)) {
-    return Number(value);
-  }
+  const id = Number(value);
+  if (Number.isSafeInteger(id) && id > 0 && String(id) === value) return id;
   throw invalid(name, "it must be an id as a string");
 }
 
-function isTime(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+function timeClaim(claims: JsonObject, name: "iat" | "exp" | "nbf"): number {
+  const value = claims[name];
+  if (typeof value === "number" && Number.isFinite(value) && value >= 0) {
+    return value;
+  }
+  throw invalid(name, "it must be a time");
 }
 
 function invalid(part: string, reason: string): TokenError {
@@ -155,30 +153,28 @@ function invalid(part: string, reason: string): TokenError {
   );
 }
 
-function hmac(secret: Buffer, text: string): Buffer {
-  return createHmac("sha256", secret).update(text).digest();
+function hmac(secret: Buffer, text: string): string {
+  return createHmac("sha256", secret).update(text).digest("base64url");
 }
 
 function encode(value: unknown): string {
   return Buffer.from(JSON.stringify(value)).toString("base64url");
 }
 
-/** Only the one canonical spelling: no padding, no other alphabet, no stray bits (RFC 7515 section 2). */
-function decode(text: string, part: string): Buffer {
+/**
+ * Parses a part of a token. Its base64url must be canonical: no padding, no other
+ * alphabet, no stray bits (RFC 7515 section 2).
+ */
+function parseObject(text: string, part: string): JsonObject {
   const bytes = Buffer.from(text, "base64url");
   if (bytes.toString("base64url") !== text) {
     throw invalid(part, "it is not canonical base64url");
   }
-  return bytes;
-}
-
-function parse(text: string, part: string): Readonly<Record<string, unknown>> {
-  const bytes = decode(text, part);
   try {
     const value: unknown = JSON.parse(bytes.toString());
     if (typeof value === "object" && value !== null) return { ...value };
   } catch {
-    // falls through to the same refusal
+    // It is not JSON: reported below.
   }
   throw invalid(part, "it is not a JSON object");
 }

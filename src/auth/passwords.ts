@@ -1,21 +1,28 @@
 /**
- * Passwords as scrypt hashes (RFC 7914), each with its parameters beside it, so
- * that they can be raised later without asking anyone for a new password.
- * Hashing is slow and takes memory on purpose: at most two run at a time, the
- * others wait.
+ * Hashes passwords with scrypt (RFC 7914). The parameters are stored with each hash,
+ * so that they can be raised later without asking anyone for a new password. Hashing
+ * is slow and uses much memory on purpose: at most two hashes are computed at a time,
+ * a few more wait, and any further one is refused.
  */
 
 import { Buffer } from "node:buffer";
-import { randomBytes, scrypt, timingSafeEqual } from "node:crypto";
+import {
+  randomBytes,
+  scrypt,
+  type ScryptOptions,
+  timingSafeEqual,
+} from "node:crypto";
 
-/** Cost, block size, parallelization: 16 MiB of memory a hash, OWASP's choice for small machines. */
+/** Cost, block size and parallelization: 16 MiB of memory a hash, as OWASP recommends for small machines. */
 const parameters = { N: 16384, r: 8, p: 5 };
-const keyLength = 32; // bytes
-const saltLength = 16; // bytes
-const atOnce = 2;
+const keyBytes = 32;
+const saltBytes = 16;
 
-/** How many may wait for their turn, so that nobody's sign-in waits longer than some seconds. */
-const maxWaiting = 16;
+/** Two of Node's four worker threads stay free for the file system. */
+const maxConcurrentHashes = 2;
+
+/** Limits how long a sign-in can wait, to some seconds. */
+const maxWaitingHashes = 16;
 
 /** Too many passwords are waiting to be hashed; nothing was done. */
 export class BusyError extends Error {
@@ -25,26 +32,25 @@ export class BusyError extends Error {
 /**
  * Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts.
  *
- * @param signal ends the wait for a turn; its reason is thrown
+ * @param signal ends the wait for a free slot; its reason is thrown
  * @throws {BusyError}
  */
 export async function hashPassword(
   password: string,
   signal?: AbortSignal,
 ): Promise<string> {
-  const { N, r, p } = parameters;
-  const salt = randomBytes(saltLength);
-  const hash = await derive(password, { salt, cost: parameters, signal });
-  const parts = [N, r, p, salt.toString("base64url"), toText(hash)];
-  return `scrypt$${parts.join("$")}`;
+  const salt = randomBytes(saltBytes);
+  const key = await deriveKey(password, { salt, parameters, signal });
+  return formatHash(salt, key);
 }
 
 /**
- * Whether a password fits a stored hash. Without a hash (no such user) it takes
- * as long and says no, so that time does not tell which names exist.
+ * Returns whether a password matches a stored hash. Without a hash (no such user) it
+ * takes as long and returns false, so that the time does not reveal which usernames
+ * exist.
  *
- * @param signal ends the wait for a turn; its reason is thrown
- * @throws {Error} where the stored hash is not one of ours
+ * @param signal ends the wait for a free slot; its reason is thrown
+ * @throws {Error} if the stored hash is malformed
  * @throws {BusyError}
  */
 export async function verifyPassword(
@@ -52,76 +58,79 @@ export async function verifyPassword(
   stored: string | undefined,
   signal?: AbortSignal,
 ): Promise<boolean> {
-  if (stored === undefined) {
-    const salt = Buffer.alloc(saltLength);
-    await derive(password, { salt, cost: parameters, signal });
-    return false;
-  }
-  const [kind, N, r, p, salt = "", hash = ""] = stored.split("$");
+  const parts = (stored ?? dummyHash).split("$");
+  const [kind, N, r, p, salt = "", hash = ""] = parts;
   const expected = Buffer.from(hash, "base64url");
-  if (kind !== "scrypt" || expected.length !== keyLength) {
+  if (kind !== "scrypt" || expected.length !== keyBytes) {
     throw new Error("Cannot verify a password: its stored hash is malformed");
   }
-  const found = await derive(password, {
+  const key = await deriveKey(password, {
     salt: Buffer.from(salt, "base64url"),
-    cost: { N: Number(N), r: Number(r), p: Number(p) },
+    parameters: { N: Number(N), r: Number(r), p: Number(p) },
     signal,
   });
-  return timingSafeEqual(found, expected);
+  return timingSafeEqual(key, expected) && stored !== undefined;
 }
 
-function toText(bytes: Buffer): string {
-  return bytes.toString("base64url");
+function formatHash(salt: Buffer, key: Buffer): string {
+  const { N, r, p } = parameters;
+  const parts = [salt, key].map((bytes) => bytes.toString("base64url"));
+  return ["scrypt", N, r, p, ...parts].join("$");
 }
 
-let running = 0;
-/** Those that wait for a turn, in the order in which they came. */
-const waiting = new Set<() => void>();
+/** Costs as much to verify as the hash of a user. */
+const dummyHash = formatHash(Buffer.alloc(saltBytes), Buffer.alloc(keyBytes));
 
-async function derive(
+async function deriveKey(
   password: string,
-  { salt, cost, signal }: {
+  { salt, parameters, signal }: {
     readonly salt: Buffer;
-    readonly cost: {
-      readonly N: number;
-      readonly r: number;
-      readonly p: number;
-    };
+    readonly parameters: ScryptOptions;
     readonly signal: AbortSignal | undefined;
   },
 ): Promise<Buffer> {
-  await takeTurn(signal);
+  await acquireSlot(signal);
   try {
     return await new Promise((resolve, reject) => {
-      scrypt(password, salt, keyLength, cost, (error, key) => {
+      scrypt(password, salt, keyBytes, parameters, (error, key) => {
         if (error) reject(error);
         else resolve(key);
       });
     });
   } finally {
-    const [next] = waiting; // its turn begins where this one ends
-    if (next === undefined) running--;
-    else {
-      waiting.delete(next);
-      next();
-    }
+    releaseSlot();
   }
 }
 
-/** Waits until one of the hashes at a time is free to be made. */
-async function takeTurn(signal: AbortSignal | undefined): Promise<void> {
+let usedSlots = 0;
+/** The functions that pass a slot to those who wait for one, in their order. */
+const waiters = new Set<() => void>();
+
+/** Waits until fewer than {@linkcode maxConcurrentHashes} are computed. */
+async function acquireSlot(signal: AbortSignal | undefined): Promise<void> {
   signal?.throwIfAborted();
-  if (running < atOnce) {
-    running++;
+  if (usedSlots < maxConcurrentHashes) {
+    usedSlots++;
     return;
   }
-  if (waiting.size >= maxWaiting) throw new BusyError();
+  if (waiters.size >= maxWaitingHashes) throw new BusyError();
   await new Promise<void>((resolve, reject) => {
-    waiting.add(resolve);
+    waiters.add(resolve);
     signal?.addEventListener("abort", () => {
-      // Aborted later, its turn has begun, and this does nothing.
-      waiting.delete(resolve);
+      // This has no effect once the slot is acquired.
+      waiters.delete(resolve);
       reject(signal.reason);
     }, { once: true });
   });
+}
+
+/** Passes the slot to the next waiter, or frees it. */
+function releaseSlot(): void {
+  const [next] = waiters;
+  if (next === undefined) {
+    usedSlots--;
+  } else {
+    waiters.delete(next);
+    next();
+  }
 }
