@@ -50,9 +50,9 @@ function filesWith(
       const file = await realFiles.open(path, how);
       if (!path.includes(part)) return file;
       const write = file.write.bind(file);
-      file.write = async (buffer, offset, length, position) => {
-        await before(length);
-        return await write(buffer, offset, length, position);
+      file.write = async (bytes, position) => {
+        await before(bytes.length);
+        return await write(bytes, position);
       };
       return file;
     },

@@ -119,10 +119,10 @@ function withUncountedWrites(
     let end = 0;
     return {
       ...handle(file),
-      write: async (bytes, offset, length, position) => {
-        const whole = () => file.write(bytes, offset, length, position);
+      write: async (bytes, position) => {
+        const whole = () => file.write(bytes, position);
         if (!log.test(name())) return await whole();
-        const bytesWritten = await write(whole, length);
+        const bytesWritten = await write(whole, bytes.length);
         end = position + bytesWritten;
         return { bytesWritten };
       },
@@ -237,8 +237,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     faults: true,
     files: insteadOfCopy((old) => ({
       ...handle(old),
-      write: (_bytes, _offset, bytesWritten) =>
-        Promise.resolve({ bytesWritten }),
+      write: ({ length }) => Promise.resolve({ bytesWritten: length }),
       datasync: () => Promise.resolve(),
     })),
     caught: lost,
@@ -248,15 +247,14 @@ export const defects: Readonly<Record<string, Defect>> = {
       const parts: { bytes: Uint8Array; position: number }[] = [];
       return {
         ...handle(old),
-        write: (bytes, offset, length, position) => {
-          const part = bytes.slice(offset, offset + length);
-          parts.push({ bytes: part, position });
-          return Promise.resolve({ bytesWritten: length });
+        write: (bytes, position) => {
+          parts.push({ bytes: bytes.slice(), position });
+          return Promise.resolve({ bytesWritten: bytes.length });
         },
         datasync: async () => {
           await old.truncate(0);
           for (const { bytes, position } of parts) {
-            await old.write(bytes, 0, bytes.length, position);
+            await old.write(bytes, position);
           }
           await old.datasync();
         },

@@ -291,18 +291,19 @@ export class Disk implements FileSystem {
     };
     return {
       fd: -1,
-      read: async (into, offset, length, position) => {
+      read: async (into, position) => {
         let bytesRead = 0;
         await this.#step("read", nameNow(), () => {
-          const part = node.cache.subarray(position, position + length);
-          into.set(part, offset);
+          const part = node.cache.subarray(position, position + into.length);
+          into.set(part);
           bytesRead = part.length;
         });
         return { bytesRead };
       },
-      write: async (bytes, offset, length, position) => {
+      write: async (bytes, position) => {
+        const { length } = bytes;
         // Taken at once: what the caller does to its buffer later is a defect.
-        const whole = Buffer.from(bytes.subarray(offset, offset + length));
+        const whole = Buffer.from(bytes);
         let taken = length;
         await this.#step("write", nameNow(), (fate) => {
           const grown = Math.max(0, position + length - node.cache.length);

@@ -5,16 +5,8 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants, fstatSync, type Stats, write } from "node:fs";
-import {
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  statfs,
-  unlink,
-} from "node:fs/promises";
+import { constants, fstatSync, write } from "node:fs";
+import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { errorCode, errorText } from "../error.ts";
@@ -22,19 +14,16 @@ import { errorCode, errorText } from "../error.ts";
 /** An open file: what the store uses of Node's FileHandle. */
 export interface OpenFile {
   readonly fd: number;
+  /** Fills a buffer from a position on, as far as the file goes. */
   read(
     into: Uint8Array,
-    offset: number,
-    length: number,
     position: number,
   ): Promise<{ readonly bytesRead: number }>;
   write(
     bytes: Uint8Array,
-    offset: number,
-    length: number,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
-  /** Returns once what was written, and the size, is on the disk. */
+  /** Resolves once the written bytes, and the size, are on the disk. */
   datasync(): Promise<void>;
   truncate(size: number): Promise<void>;
   stat(): Promise<{ readonly size: number; readonly nlink: number }>;
@@ -43,17 +32,17 @@ export interface OpenFile {
 
 /** Where the store keeps its files. */
 export interface FileSystem {
-  /** `create` empties a file that is there; the other two need one. */
-  open(path: string, how: "read" | "write" | "create"): Promise<OpenFile>;
+  /** `create` empties an existing file; the other two need one. */
+  open(path: string, mode: "read" | "write" | "create"): Promise<OpenFile>;
   rename(from: string, to: string): Promise<void>;
-  /** A file that is not there is no error. */
+  /** Removes a file, if it exists. */
   remove(path: string): Promise<void>;
   list(folder: string): Promise<string[]>;
-  /** Makes a folder and those above it; returns the first one made. */
+  /** Creates a folder and its parents; returns the first one created. */
   makeFolder(path: string): Promise<string | undefined>;
-  /** Returns once the folder's entries are on the disk. */
+  /** Resolves once the folder's entries are on the disk. */
   syncFolder(folder: string): Promise<void>;
-  /** How many bytes may still be written. */
+  /** Returns how many bytes may still be written. */
   free(folder: string): Promise<number>;
 }
 
@@ -66,48 +55,23 @@ const flags = {
 const writeBytes = promisify(write);
 
 /**
- * A file of the machine. Writes go past FileHandle, whose own way costs a tenth
- * of a transaction that is alone in its batch; fstat has to wait for no disk.
+ * The machine's own files. Writes bypass FileHandle, which costs a tenth of a
+ * transaction that is alone in its batch; fstat waits for no disk, so it need
+ * not leave the thread.
  */
-class MachineFile implements OpenFile {
-  readonly fd: number;
-  readonly #handle: FileHandle;
-
-  constructor(handle: FileHandle) {
-    this.fd = handle.fd;
-    this.#handle = handle;
-  }
-
-  read(into: Uint8Array, offset: number, length: number, position: number) {
-    return this.#handle.read(into, offset, length, position);
-  }
-
-  write(bytes: Uint8Array, offset: number, length: number, position: number) {
-    return writeBytes(this.#handle.fd, bytes, offset, length, position);
-  }
-
-  datasync() {
-    return this.#handle.datasync(); // the permission model allows no other
-  }
-
-  truncate(size: number) {
-    return this.#handle.truncate(size);
-  }
-
-  stat() {
-    const { fd } = this.#handle; // -1 once it is closed
-    return new Promise<Stats>((resolve) => resolve(fstatSync(fd)));
-  }
-
-  close() {
-    return this.#handle.close();
-  }
-}
-
-/** The machine's own files. */
 export const realFiles: FileSystem = {
-  async open(path, how) {
-    return new MachineFile(await open(path, flags[how], 0o600));
+  async open(path, mode) {
+    const handle = await open(path, flags[mode], 0o600);
+    return {
+      fd: handle.fd,
+      read: (into, position) => handle.read(into, 0, into.length, position),
+      write: (bytes, position) =>
+        writeBytes(handle.fd, bytes, 0, bytes.length, position),
+      datasync: () => handle.datasync(), // the permission model allows no other
+      truncate: (size) => handle.truncate(size),
+      stat: async () => fstatSync(handle.fd),
+      close: () => handle.close(),
+    };
   },
   rename,
   async remove(path) {
@@ -127,12 +91,12 @@ export const realFiles: FileSystem = {
   },
 };
 
-/** Whether an error says that there is no more space to write to. */
+/** Returns whether an error means that there is no space left to write to. */
 export function isNoSpaceError(error: unknown): boolean {
   return ["ENOSPC", "EDQUOT", "EFBIG", "ESHORT"].includes(errorCode(error));
 }
 
-/** Opens a file for as long as `use` takes. */
+/** Opens a file for reading while `use` runs. */
 export async function withFile<Result>(
   files: FileSystem,
   path: string,
@@ -148,19 +112,18 @@ export async function writeAll(
   bytes: Uint8Array,
   position: number,
 ): Promise<void> {
-  const { length } = bytes;
-  // libuv goes on after a short write and may still return a short count
+  // libuv continues after a short write, and may still return a short count
   // without an error.
-  const { bytesWritten } = await file.write(bytes, 0, length, position);
-  if (bytesWritten === length) return;
-  const error = new Error(`only ${bytesWritten} of ${length} bytes were taken`);
-  throw Object.assign(error, { code: "ESHORT" });
+  const { bytesWritten } = await file.write(bytes, position);
+  if (bytesWritten === bytes.length) return;
+  const message = `only ${bytesWritten} of ${bytes.length} bytes were written`;
+  throw Object.assign(new Error(message), { code: "ESHORT" });
 }
 
 /**
- * Writes a file so that its name never stands for anything but the whole:
- * another name first, onto the disk, then the rename and the folder. What was
- * begun is removed when it fails.
+ * Writes a file so that its name never stands for a part of it: under another
+ * name first, onto the disk, then the rename and the folder. If it fails, the
+ * part is removed.
  */
 export async function writeAtomically(
   files: FileSystem,
@@ -179,36 +142,32 @@ export async function writeAtomically(
   await files.syncFolder(dirname(path));
 }
 
-/** Copies the bytes of one file from `start` to `end` into another. */
+/** Copies the bytes from `start` to `end` into another file. */
 export async function copyBytes(
   from: OpenFile,
   to: OpenFile,
-  range: { readonly start: number; readonly end: number },
+  { start, end }: { readonly start: number; readonly end: number },
 ): Promise<void> {
   const buffer = Buffer.allocUnsafe(1 << 20);
-  for (let at = range.start; at < range.end;) {
-    const length = Math.min(buffer.length, range.end - at);
-    const { bytesRead } = await from.read(buffer, 0, length, at);
+  for (let at = start; at < end;) {
+    const { bytesRead } = await from.read(buffer.subarray(0, end - at), at);
     if (bytesRead === 0) throw new Error("the file became shorter");
-    await writeAll(to, buffer.subarray(0, bytesRead), at - range.start);
+    await writeAll(to, buffer.subarray(0, bytesRead), at - start);
     at += bytesRead;
   }
 }
 
-/** A small file whole; undefined when it is missing. */
+/** Reads a small file; returns undefined if it does not exist. */
 export async function readSmallFile(
   files: FileSystem,
   folder: string,
   name: string,
 ): Promise<Buffer | undefined> {
-  const buffer = Buffer.alloc(65_536);
+  const bytes = Buffer.alloc(65_536);
   try {
-    const { bytesRead } = await withFile(
-      files,
-      join(folder, name),
-      (file) => file.read(buffer, 0, buffer.length, 0),
-    );
-    return buffer.subarray(0, bytesRead);
+    const path = join(folder, name);
+    const result = await withFile(files, path, (file) => file.read(bytes, 0));
+    return bytes.subarray(0, result.bytesRead);
   } catch (error) {
     if (errorCode(error) === "ENOENT") return undefined;
     throw error;
@@ -230,80 +189,82 @@ export class ReadError extends Error {
 export interface Line {
   /** Without the newline. */
   readonly bytes: Buffer;
-  /** Where it begins in the file. */
+  /** Its offset in the file. */
   readonly byte: number;
   /** Counted from 1. */
   readonly line: number;
-  /** Only the last line of a file may lack its newline. */
+  /** False only for an unfinished last line. */
   readonly hasNewline: boolean;
 }
 
 /** Which lines of a file to read, and how. */
 export interface LineRange {
-  /** Where the first line begins, and where the last one ends. */
+  /** The offset of the first line, and the end of the last one. */
   readonly start?: number;
   readonly end?: number;
   /** How many bytes to read at a time. */
   readonly chunkBytes?: number;
-  /** Of a line longer than this, the beginning is dropped, never its end. */
+  /** A longer line loses its beginning, never its end. */
   readonly maxLineBytes?: number;
 }
 
-/** Reads a file by parts of whole lines, of 64 KB or a little more; while one is looked at, the next is read. */
+/**
+ * Reads a file in chunks of complete lines, of 64 KB or a little more. The next
+ * chunk is read while the caller works on one.
+ */
 export async function* readLines(
   file: OpenFile,
   range: LineRange = {},
 ): AsyncGenerator<Line[]> {
-  const { start = 0, chunkBytes: least = 1 << 16 } = range;
-  const { end: limit = Infinity, maxLineBytes = Infinity } = range;
-  const read = async (position: number, length: number) => {
-    const size = Math.min(length, limit - position);
-    const buffer = Buffer.allocUnsafe(size);
-    try {
-      const { bytesRead } = await file.read(buffer, 0, size, position);
-      return buffer.subarray(0, bytesRead);
-    } catch (error) {
-      throw new ReadError(position, error);
-    }
-  };
+  const { chunkBytes = 1 << 16, maxLineBytes = Infinity } = range;
+  let { start: position = 0 } = range;
   let rest = Buffer.alloc(0);
-  let position = start;
   let line = 0;
-  let next = read(position, least);
+  const readNext = () => {
+    // A line longer than a chunk: the chunks grow, so that joining stays cheap.
+    const bytes = Math.max(chunkBytes, rest.length);
+    const { end = Infinity } = range;
+    return readChunk(file, position, Math.min(bytes, end - position));
+  };
+  let next = readNext();
   while (true) {
-    const bytes = await next;
-    const { length: bytesRead } = bytes;
+    const chunk = await next;
     const offset = position - rest.length;
-    const part = Buffer.concat([rest, bytes]);
+    const bytes = Buffer.concat([rest, chunk]);
     const lines: Line[] = [];
+    const add = (begin: number, end: number, hasNewline: boolean) => {
+      const byte = offset + begin;
+      line++;
+      lines.push({ bytes: bytes.subarray(begin, end), byte, line, hasNewline });
+    };
     let begin = 0;
-    for (let end; (end = part.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
-      const bytes = part.subarray(begin, end);
-      lines.push({
-        bytes,
-        byte: offset + begin,
-        line: ++line,
-        hasNewline: true,
-      });
+    for (let end; (end = bytes.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
+      add(begin, end, true);
     }
-    rest = part.subarray(begin);
+    const isEnd = chunk.length === 0;
+    if (isEnd && begin < bytes.length) add(begin, bytes.length, false);
+    rest = bytes.subarray(begin);
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);
-    position += bytesRead;
-    if (bytesRead === 0) {
-      if (rest.length > 0) {
-        lines.push({
-          bytes: rest,
-          byte: offset,
-          line: ++line,
-          hasNewline: false,
-        });
-      }
-      yield lines;
-      return;
+    position += chunk.length;
+    if (!isEnd) {
+      next = readNext();
+      next.catch(() => {}); // a caller that stops reading is not notified
     }
-    // A line longer than a part: the parts grow, so that joining stays cheap.
-    next = read(position, Math.max(least, rest.length));
-    next.catch(() => {}); // who looks no further is not told
     yield lines;
+    if (isEnd) return;
+  }
+}
+
+async function readChunk(
+  file: OpenFile,
+  position: number,
+  length: number,
+): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(length);
+  try {
+    const { bytesRead } = await file.read(buffer, position);
+    return buffer.subarray(0, bytesRead);
+  } catch (error) {
+    throw new ReadError(position, error);
   }
 }

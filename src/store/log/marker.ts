@@ -1,10 +1,10 @@
 /**
- * The mark: how far the log was known to be on the disk, and whether the last
- * stop was clean. It is never needed to start; it makes a loss at the very end
- * of the log provable, and tells when the log need not be copied.
+ * The mark: how much of the log was known to be on the disk, and whether the
+ * last stop was clean. A start does not need it, but with it can prove that the
+ * end of the log was lost, and knows when the log need not be copied.
  *
- * The file has two slots of 512 bytes, written in turn, each one line of JSON
- * that a sector holds: a torn write leaves the other slot as it was.
+ * The file has two slots of 512 bytes, written in turn. Each is one line of
+ * JSON that fits in a sector: a torn write leaves the other slot as it was.
  */
 
 import { Buffer } from "node:buffer";
@@ -20,61 +20,58 @@ import {
 } from "./files.ts";
 import { checkLine, encodeLine } from "./format.ts";
 
-/** What a slot says. */
+/** The contents of a slot. */
 export interface DurabilityMarker {
   readonly store: string;
-  /** Counts the marks; the highest counts. */
+  /** Counts the writes: the slot with the higher number is the newer one. */
   readonly turn: number;
   readonly generation: number;
   /** The highest sequence that was on the disk. */
   readonly seq: number;
-  /** Where its line ended in the log. */
+  /** The end of its line in the log. */
   readonly offset: number;
-  /** Whether the store was closed behind it. */
+  /** True if the store was closed after it. */
   readonly clean: boolean;
 }
 
-const slotLength = 512;
+const slotBytes = 512;
 const fileName = "mark";
 
-/** Reads the newer of the two slots, if either is whole. */
+/** Returns the newer of the two slots, if one of them can be read. */
 export async function readMarker(
   files: FileSystem,
   folder: string,
 ): Promise<DurabilityMarker | undefined> {
-  // It is never needed: one that cannot be read proves nothing.
-  const bytes = await readSmallFile(files, folder, fileName).catch(() => {}) ??
-    Buffer.alloc(0);
-  const marks = [0, slotLength].flatMap((begin) => {
-    const line = bytes.subarray(begin, begin + slotLength - 1);
-    return checkLine(line)
-      ? [JSON.parse(line.toString()) as DurabilityMarker]
-      : [];
+  // An unreadable mark proves nothing, and is not needed.
+  const bytes = await readSmallFile(files, folder, fileName).catch(() => {});
+  const markers = [0, slotBytes].flatMap((start): DurabilityMarker[] => {
+    const line = bytes?.subarray(start, start + slotBytes - 1);
+    return line && checkLine(line) ? [JSON.parse(line.toString())] : [];
   });
-  return marks.sort((one, other) => other.turn - one.turn)[0];
+  return markers.sort((one, other) => other.turn - one.turn)[0];
 }
 
-/** Opens the mark for writing; both slots take their space when it is made. */
+/** Opens the mark for writing; a new one gets the space of both slots. */
 export async function openMarker(
   files: FileSystem,
   folder: string,
 ): Promise<OpenFile> {
   const path = join(folder, fileName);
   if (!(await files.list(folder)).includes(fileName)) {
-    const blank = Buffer.alloc(2 * slotLength, " ");
+    const blank = Buffer.alloc(2 * slotBytes, " ");
     await writeAtomically(files, path, (file) => writeAll(file, blank, 0));
   }
   return await files.open(path, "write");
 }
 
-/** What the keeper of the mark must be told. */
+/** What a mark is written of, and when. */
 export interface MarkerOptions {
   readonly store: string;
-  /** The turn of the last mark that was read. */
+  /** The turn of the last mark. */
   readonly turn: number;
-  /** How long after a change it is written, in milliseconds. */
+  /** How long after a change it is written. */
   readonly delayMs: number;
-  /** How far the log is on the disk. */
+  /** Returns the end of the durable part of the log. */
   readonly position: () => Pick<
     DurabilityMarker,
     "generation" | "seq" | "offset"
@@ -82,7 +79,7 @@ export interface MarkerOptions {
   readonly log: Logger;
 }
 
-/** Writes the mark now and then; a failure is told and does no harm. */
+/** Writes the mark now and then; a failure is logged and does no harm. */
 export class MarkerWriter {
   readonly #file: OpenFile;
   readonly #options: MarkerOptions;
@@ -96,7 +93,7 @@ export class MarkerWriter {
     this.#turn = options.turn;
   }
 
-  /** More is on the disk. */
+  /** Schedules a write, as more is on the disk. */
   touch(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
@@ -104,7 +101,7 @@ export class MarkerWriter {
     }, this.#options.delayMs).unref();
   }
 
-  /** Writes the last mark. */
+  /** Writes the last mark and closes the file. */
   async close(clean: boolean): Promise<void> {
     clearTimeout(this.#timer);
     await this.#writing;
@@ -115,11 +112,12 @@ export class MarkerWriter {
   async #write(clean: boolean): Promise<void> {
     const { store, position, log } = this.#options;
     const turn = ++this.#turn;
-    const mark: DurabilityMarker = { store, turn, ...position(), clean };
-    // 18 bytes of CRC come before it, a newline behind.
-    const rest = JSON.stringify(mark).slice(1).padEnd(slotLength - 19);
+    const { generation, seq, offset } = position();
+    const marker = { store, turn, generation, seq, offset, clean };
+    // 18 bytes of CRC come before it and a newline after it.
+    const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);
     try {
-      await writeAll(this.#file, encodeLine(rest), (turn % 2) * slotLength);
+      await writeAll(this.#file, encodeLine(text), turn % 2 * slotBytes);
       await this.#file.datasync();
     } catch (error) {
       log("error", `Cannot write the mark: ${errorText(error)}`);
