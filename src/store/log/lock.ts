@@ -1,25 +1,27 @@
 /**
- * One process a folder: a unix socket in the folder itself, which the kernel
- * closes with its process, however that ends. Nothing stale stays that a
- * person must delete, no child process is started, and network namespaces and
- * containers that share the folder meet in it. (Machines that share a folder
- * over the network do not.)
+ * One process per folder: each listens on a unix socket in the folder itself,
+ * which the kernel closes with its process, however that ends. So nothing stale
+ * is left that a person must delete, and network namespaces and containers that
+ * share the folder see each other. (Machines that share it over a network do
+ * not.) The usual way would be flock, which Node does not have without a child
+ * process; a file with a process id would need that person, and trusts the
+ * wrong process in another container.
  *
- * A starter listens under a fresh temporary name, only then renames the socket
- * to its published name `lock-<random>.sock`, and then looks at the others:
+ * A process listens under a temporary name, then renames the socket to its
+ * published name `lock-<random>.sock`, and then connects to all others:
  *
- * - Safe. Names are never used again and a published socket listens until its
- *   owner withdraws or dies, so a refused connection means dead, and only such
- *   names are removed by others. Of two that publish, the later one lists the
- *   folder after the earlier one is in it, hence sees it as long as it lives.
- *   Nobody becomes owner while it sees another alive, whatever that one
- *   answers. So the later one cannot become owner beside the earlier one, and
+ * - Safe. Names are never reused, and a published socket listens until its
+ *   process withdraws or dies. So a refused connection means a dead process,
+ *   and others remove only such names. Of two that publish, the later one lists
+ *   the folder when the earlier one is in it, so it sees it as long as that
+ *   lives. Nobody becomes owner while it sees another alive, whatever that one
+ *   responds. So the later one cannot become owner beside the earlier one; and
  *   the earlier one, once owner, stays published.
- * - Live. Nobody publishes while it sees a living candidate, so those who
- *   compete are few and their number only falls; the one with the smallest
- *   name never retreats from them, the others do, and it goes on when they are
- *   gone. A socket that is alive but silent (a stopped process) counts as
- *   owner: better to give up than to share.
+ * - Live. Nobody publishes while it sees a living candidate, so the candidates
+ *   are few and become fewer. The one with the smallest name never withdraws
+ *   for another; the others do, and it continues when they are gone. A socket
+ *   that is alive but silent (a stopped process) counts as the owner: better to
+ *   give up than to share.
  */
 
 import { Buffer } from "node:buffer";
@@ -31,39 +33,42 @@ import { errorCode, StoreError } from "../error.ts";
 import type { FileSystem } from "./files.ts";
 import { randomName } from "../recovery/folder.ts";
 
-/** What the lock needs besides its folder. */
+// 107 on Linux, 103 elsewhere.
+const maxSocketPathBytes = 103;
+
+/** What a lock needs besides its folder. */
 export interface LockOptions {
   readonly files: FileSystem;
   readonly random: (bytes: number) => Uint8Array;
-  /** How long another process may take to answer, in milliseconds. */
+  /** How long another process may take to respond. */
   readonly timeoutMs: number;
 }
 
-/** Holds a folder; rejects with `in-use` when another does. Returns the release. */
+/** Locks a folder, and returns the function that releases it; rejects with `in-use` if another process has it. */
 export async function acquireLock(
   folder: string,
   options: LockOptions,
 ): Promise<() => Promise<void>> {
   const handle = await options.files.open(folder, "read");
-  const candidacy = new FolderLock(folder, handle.fd, options);
+  const lock = new FolderLock(folder, handle.fd, options);
   const release = async () => {
-    await candidacy.withdraw();
+    await lock.withdraw();
     await handle.close();
   };
-  await candidacy.win().catch(async (error) => {
+  await lock.acquire().catch(async (error) => {
     await release();
     throw error;
   });
   return release;
 }
 
-type State = "candidate" | "owner";
+type Role = "candidate" | "owner";
 
 class FolderLock {
   readonly #folder: string;
   readonly #descriptor: number;
   readonly #options: LockOptions;
-  #state: State = "candidate";
+  #role: Role = "candidate";
   #name = "";
   #server: Server | undefined;
 
@@ -73,9 +78,9 @@ class FolderLock {
     this.#options = options;
   }
 
-  async win(): Promise<void> {
+  async acquire(): Promise<void> {
     while (true) {
-      const rivals = await this.#living(".sock");
+      const rivals = await this.#findLiving(".sock");
       if (rivals.length > 0) {
         if (rivals.some((name) => name < this.#name)) await this.withdraw();
         await delay(10 + Math.random() * 20);
@@ -85,8 +90,8 @@ class FolderLock {
         break;
       }
     }
-    this.#state = "owner";
-    await this.#living(".new"); // what died before it could publish goes
+    this.#role = "owner";
+    await this.#findLiving(".new"); // removes those that died before they could publish
   }
 
   async withdraw(): Promise<void> {
@@ -102,10 +107,11 @@ class FolderLock {
     const server = createServer((socket) => {
       socket.unref();
       socket.on("error", () => {});
-      // Not left half open: a stopped asker would keep the release waiting.
-      socket.end(this.#state, () => socket.destroy());
+      // Not half open: a client that has been stopped would delay the release.
+      socket.end(this.#role, () => socket.destroy());
     });
-    const path = this.#path(`${base}.new`);
+    const draft = `${base}.new`;
+    const path = this.#socketPath(draft);
     await new Promise<void>((resolve, reject) => {
       server.once("error", reject);
       server.listen({ path, exclusive: true }, resolve);
@@ -113,68 +119,67 @@ class FolderLock {
     server.unref();
     this.#server = server;
     this.#name = `${base}.sock`;
-    const from = join(this.#folder, `${base}.new`);
+    const from = join(this.#folder, draft);
     const to = join(this.#folder, this.#name);
     await this.#options.files.rename(from, to).catch(async (error) => {
-      // A new owner may have swept the draft away: look again.
+      // A new owner may have removed the draft: start again.
       if (errorCode(error) !== "ENOENT") throw error;
       await this.withdraw();
     });
   }
 
-  /** The sockets of other living candidates; those of the dead are removed. */
-  async #living(ending: ".sock" | ".new"): Promise<string[]> {
+  /** Returns the other living candidates, and removes the dead ones; throws if there is an owner. */
+  async #findLiving(suffix: ".sock" | ".new"): Promise<string[]> {
+    const { files } = this.#options;
     const living: string[] = [];
-    for (const name of await this.#options.files.list(this.#folder)) {
-      const other = name.startsWith("lock-") && name.endsWith(ending);
-      if (!other || name === this.#name) continue;
-      const answer = await this.#ask(name);
-      if (answer === "dead") {
-        await this.#options.files.remove(join(this.#folder, name));
-      } else if (answer === "candidate") {
+    for (const name of await files.list(this.#folder)) {
+      const isSocket = name.startsWith("lock-") && name.endsWith(suffix);
+      if (!isSocket || name === this.#name) continue;
+      const role = await this.#askRole(name);
+      if (role === "dead") {
+        await files.remove(join(this.#folder, name));
+      } else if (role === "candidate") {
         living.push(name);
-      } else if (this.#state === "candidate") {
-        throw new StoreError(
-          "in-use",
-          `Cannot open ${this.#folder}: another process, such as a running server, is using it`,
-        );
+      } else if (this.#role === "candidate") {
+        const message = `Cannot open ${this.#folder}: another process, such ` +
+          "as a running server, is using it";
+        throw new StoreError("in-use", message);
       }
     }
     return living;
   }
 
-  #ask(name: string): Promise<State | "dead"> {
+  #askRole(name: string): Promise<Role | "dead"> {
     return new Promise((resolve) => {
       let text = "";
-      const socket = connect({ path: this.#path(name) });
-      const decide = (answer: State | "dead") => {
+      const socket = connect({ path: this.#socketPath(name) });
+      const settle = (role: Role | "dead") => {
         clearTimeout(timer);
         socket.destroy();
-        resolve(answer);
+        resolve(role);
       };
-      const timer = setTimeout(decide, this.#options.timeoutMs, "owner");
+      const timer = setTimeout(settle, this.#options.timeoutMs, "owner");
       socket.setEncoding("latin1");
       socket.on("data", (part) => text += part);
-      // Refused: its process is gone. Missing: it withdrew. Reset or ended
-      // without an answer: it is about to, so ask again at the next look.
+      // Refused: its process has died. Missing: it has withdrawn. Reset, or
+      // ended without a response: it is withdrawing, so it is asked again.
       socket.on("error", (error) => {
         const code = errorCode(error);
-        const dead = code === "ECONNREFUSED" || code === "ENOENT";
-        decide(dead ? "dead" : code === "ECONNRESET" ? "candidate" : "owner");
+        const isDead = code === "ECONNREFUSED" || code === "ENOENT";
+        settle(isDead ? "dead" : code === "ECONNRESET" ? "candidate" : "owner");
       });
       socket.on("end", () => {
-        decide(text === "candidate" || text === "" ? "candidate" : "owner");
+        settle(text === "candidate" || text === "" ? "candidate" : "owner");
       });
     });
   }
 
-  #path(name: string): string {
+  #socketPath(name: string): string {
     const path = join(this.#folder, name);
-    // The system's limit is 107 bytes on Linux and 103 elsewhere.
-    if (Buffer.byteLength(path) <= 103) return path;
-    if (process.platform !== "linux") {
-      throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
+    if (Buffer.byteLength(path) <= maxSocketPathBytes) return path;
+    if (process.platform === "linux") {
+      return `/proc/self/fd/${this.#descriptor}/${name}`;
     }
-    return `/proc/self/fd/${this.#descriptor}/${name}`;
+    throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
   }
 }
