@@ -70,7 +70,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and served ag
   const repaired = await run(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
   assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
-  assert.match(repaired.stdout, /up to sequence 4 is kept; 3 later/);
+  assert.match(repaired.stdout, /up to sequence 4 was saved; 3 later/);
   const [copy = ""] = (await readdir(folder)).filter((name) =>
     name.startsWith("damaged-")
   );

@@ -1,16 +1,16 @@
 /**
- * A copy of a store that can be opened in its place. It is taken from the files
- * alone, without the lock, while a server may be writing them: the newest
- * snapshot and the logs from there on, up to the last whole line, are a state
- * that a power cut at this moment could have left, and so a good one. Spools
- * are left out: they would make the copy as large as what is being imported, and
- * work that names one that is not there is seen to have failed.
+ * The command `backup`: copies a store so that the copy can be opened in its
+ * place. It reads only the files, without the lock, while a server may be
+ * writing them: the newest snapshot and the logs since, up to the last complete
+ * line, are a state that a power cut at this moment could have left, and so a
+ * good one. Spools are left out, because they would make the copy as large as
+ * the imports in progress; a task whose spool is missing is reported as failed.
  */
 
+import { dirname, join } from "node:path";
 import { UsageError } from "../config.ts";
 import { print, withFolderError } from "../data-folder.ts";
-import { dirname, join } from "node:path";
-import { errorCode, type Fault, StoreError } from "../store/error.ts";
+import { errorCode, StoreError } from "../store/error.ts";
 import {
   copyBytes,
   type FileSystem,
@@ -21,9 +21,14 @@ import {
   writeAtomically,
 } from "../store/log/files.ts";
 import { makeFolder } from "../store/recovery/folder.ts";
-import { generationsOf, names, scanFolder } from "../store/recovery/scan.ts";
+import {
+  generationOf,
+  generationsOf,
+  names,
+  scanFolder,
+} from "../store/recovery/scan.ts";
 
-/** What a backup holds. */
+/** The content of a backup. */
 export interface Backup {
   readonly generation: number;
   readonly seq: number;
@@ -34,7 +39,7 @@ export interface Backup {
  * Copies the store of a folder into another, empty one, and reads the copy
  * back.
  *
- * @throws {StoreError} not-empty; damaged where the store, and so its copy, is;
+ * @throws {StoreError} not-empty; damaged if the store, and so its copy, is;
  * Error of the file system
  */
 export async function backupStore(
@@ -51,30 +56,25 @@ export async function backupStore(
       await copyFiles(folder, to, files);
       break;
     } catch (error) {
-      // The server has begun a new log and removed an old one: begin again.
+      // The server began a new log and removed an old one: begin again.
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
       for (const name of await files.list(to)) {
         await files.remove(join(to, name));
       }
     }
   }
-  const copy = await scanFolder(to, { files, tables: [] });
-  const fault = copy.refusal ?? (copy.exists ? undefined : noStore(folder));
-  if (fault !== undefined) throw fault;
+  const { exists, generation, refusal, seq, tables } = await scanFolder(to, {
+    files,
+    tables: [],
+  });
+  if (refusal !== undefined) throw refusal;
+  if (!exists) {
+    const message = `Cannot back up: there is no store in ${folder}`;
+    throw new StoreError("damaged", message);
+  }
   let records = 0;
-  for (const table of copy.tables.values()) records += table.size;
-  return { generation: copy.generation, seq: copy.seq, records };
-}
-
-function noStore(folder: string): StoreError {
-  const fault: Fault = {
-    file: names.meta,
-    byte: 0,
-    line: 0,
-    message: "it is missing",
-  };
-  const message = `Cannot back up: there is no store in ${folder}`;
-  return new StoreError("damaged", message, { fault });
+  for (const { size } of tables.values()) records += size;
+  return { generation, seq, records };
 }
 
 async function copyFiles(
@@ -84,18 +84,16 @@ async function copyFiles(
 ): Promise<void> {
   const present = await files.list(folder);
   const base = Math.max(0, ...generationsOf(present, "snapshot"));
-  const logs = generationsOf(present, "wal").filter((each) => each >= base);
   const chosen = [
-    ...(base > 0 ? [names.snapshot(base)] : []),
-    ...logs.map(names.log),
-    // The secret, so that tokens stay valid; meta last: now it is a store.
+    ...present.filter((name) => (generationOf(name) ?? -1) >= base),
+    // The secret, so that tokens stay valid; meta.json last: now it is a store.
     ...["secret", names.meta].filter((name) => present.includes(name)),
   ];
   for (const name of chosen) {
     await withFile(files, join(folder, name), async (from) => {
-      // What is behind the last whole line is just being written.
+      // After its last complete line a log may just be being written.
       const end = name.startsWith("wal-")
-        ? await wholeLines(from)
+        ? await completeBytes(from)
         : (await from.stat()).size;
       await writeAtomically(
         files,
@@ -107,8 +105,8 @@ async function copyFiles(
   await files.syncFolder(dirname(to));
 }
 
-/** Where the last whole line ends. */
-async function wholeLines(file: OpenFile): Promise<number> {
+/** Returns where the last complete line ends. */
+async function completeBytes(file: OpenFile): Promise<number> {
   let end = 0;
   for await (const lines of readLines(file)) {
     for (const { byte, bytes, hasNewline } of lines) {
@@ -131,8 +129,11 @@ export async function backupCommand(
   if (to === undefined) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
-  const done = await withFolderError(folder, () => backupStore(folder, to));
+  const { records, seq } = await withFolderError(
+    folder,
+    () => backupStore(folder, to),
+  );
   await print(
-    `copied ${done.records} records up to sequence ${done.seq} to ${to}, and read them back\n`,
+    `copied ${records} records up to sequence ${seq} to ${to}, and read them back\n`,
   );
 }

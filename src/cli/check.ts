@@ -4,35 +4,34 @@ import { print, readDataFolder } from "../data-folder.ts";
 import type { Fault } from "../store/store.ts";
 
 /**
- * Reads the whole data folder, and prints how many records there are and every
+ * Reads the whole data folder, and prints the size of each collection and every
  * fault. Changes nothing.
  *
- * @returns the exit code: 0 where all is well, 1 where only the last write is
- * torn, which the next start mends, 2 where there is damage
+ * @returns the exit code: 0 if all is well, 1 if only the last write is torn
+ * (the next start repairs that), 2 if there is damage
  */
 export async function check(folder: string): Promise<number> {
-  const found = await readDataFolder(folder);
-  for (const table of found.tables) {
-    await print(
-      `${table.name}: ${table.size} records, highest id ${table.lastId}\n`,
-    );
+  const { faults, generation, seq, tables, torn } = await readDataFolder(
+    folder,
+  );
+  for (const { lastId, name, size } of tables) {
+    await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
-  await print(`log: generation ${found.generation}, sequence ${found.seq}\n`);
-  const { torn, faults } = found;
+  await print(`log: generation ${generation}, sequence ${seq}\n`);
   if (torn) {
     await print(
-      `torn: ${
-        describe(torn)
-      }; it was never acknowledged, and the next start cuts it off\n`,
+      `torn: ${describeFault(torn)}; it was never acknowledged, and the ` +
+        "next start cuts it off\n",
     );
   }
-  for (const fault of faults) await print(`fault: ${describe(fault)}\n`);
+  for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
   if (faults.length > 0) return 2;
   if (torn) return 1;
   await print("no fault\n");
   return 0;
 }
 
-function describe({ file, byte, line, message }: Fault): string {
+/** Formats a fault as one line. */
+export function describeFault({ file, byte, line, message }: Fault): string {
   return `${file}, byte ${byte}, line ${line}: ${message}`;
 }

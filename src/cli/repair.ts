@@ -1,7 +1,7 @@
 /**
- * Making a damaged store usable again, with what can still be read. All files
- * as they were go into a folder of their own within the data folder: nothing
- * is thrown away.
+ * The command `repair`: makes a damaged store usable again with everything that
+ * can still be read. All files are moved as they were into a folder of their
+ * own within the data folder, so nothing is thrown away.
  */
 
 import { randomBytes } from "node:crypto";
@@ -10,13 +10,15 @@ import { print, withFolderError } from "../data-folder.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
+import { freezeTables } from "../store/log/snapshot.ts";
 import {
+  createLog,
   makeFolder,
   randomName,
-  saveState,
+  saveSnapshot,
+  type StoreFolder,
   writeMeta,
 } from "../store/recovery/folder.ts";
-import { freezeTables } from "../store/log/snapshot.ts";
 import {
   type FolderScan,
   generationOf,
@@ -24,18 +26,17 @@ import {
   names,
   scanFolder,
 } from "../store/recovery/scan.ts";
+import { describeFault } from "./check.ts";
 
-/** What a repair did. */
+/** The outcome of a repair. */
 export interface Repair {
-  /** False when there was nothing to repair, and nothing was changed. */
-  readonly repaired: boolean;
   /** Every fault that was found. */
   readonly faults: readonly Fault[];
-  /** The last sequence that was kept. */
+  /** The last sequence number that was saved. */
   readonly seq: number;
-  /** The highest sequence that any readable line or the mark has: what is between is lost. */
+  /** The highest sequence number in any readable line or the marker: those after `seq` are lost. */
   readonly highest: number;
-  /** Where the old files are now. */
+  /** Where the old files are now; undefined if there was nothing to repair. */
   readonly backupFolder: string | undefined;
 }
 
@@ -48,102 +49,92 @@ export async function repairStore(
   const place = { folder, files, random, now: Date.now };
   const release = await acquireLock(folder, { files, random, timeoutMs: 5000 });
   try {
-    const found = await scanFolder(folder, {
-      files,
-      tables: [],
-      thorough: true,
-    });
-    const { faults, refusal } = found;
+    const options = { files, tables: [], thorough: true };
+    const { faults, refusal, seq } = await scanFolder(folder, options);
     if (refusal === undefined) {
-      const { seq } = found;
-      return {
-        repaired: false,
-        faults,
-        seq,
-        highest: seq,
-        backupFolder: undefined,
-      };
+      return { faults, seq, highest: seq, backupFolder: undefined };
     }
     if (refusal.code === "format") throw refusal;
     const best = await salvage(folder, files);
-    const generation = found.generation + 1;
-    const store = best.store === "" ? randomName(place) : best.store;
-    const tables = freezeTables(best.tables);
-    const state = { store, generation, seq: best.seq, tables };
-    const old = (await files.list(folder)).filter((name) =>
-      generationOf(name) !== undefined || name === "mark" ||
-      name === names.meta
-    );
-    const kept = join(folder, `damaged-${Date.now()}`);
-    await makeFolder(files, kept);
-    const keep = (name: string) =>
-      files.rename(join(folder, name), join(kept, name));
-    // First: without it the folder is refused, so whatever interrupts this, no
-    // start passes the damage over, and a repair can begin again.
-    if (old.includes(names.meta)) await keep(names.meta);
-    await files.syncFolder(kept);
-    await files.syncFolder(folder);
-    await saveState(place, state);
-    for (const name of old) {
-      if (name !== names.meta) await keep(name);
-    }
-    await files.syncFolder(kept);
-    await files.syncFolder(folder);
-    await writeMeta(place, store);
+    const backupFolder = await replaceFiles(place, best);
     const after = await scanFolder(folder, { files, tables: [] });
     if (after.refusal !== undefined) throw after.refusal;
-    const highest = Math.max(
-      best.seq,
-      best.log?.highestSeq ?? 0,
-      best.marker?.seq ?? 0,
-    );
-    return {
-      repaired: true,
-      faults,
-      seq: best.seq,
-      highest,
-      backupFolder: kept,
-    };
+    const { log, marker } = best;
+    const highest = Math.max(best.seq, log?.highestSeq ?? 0, marker?.seq ?? 0);
+    return { faults, seq: best.seq, highest, backupFolder };
   } finally {
     await release();
   }
 }
 
-/** What leads furthest of all snapshots, each with the logs behind it; of two that lead as far, the sounder one. */
+/** Reads as far as possible from each snapshot; prefers the highest sequence number, then the fewest faults. */
 async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
-  const bases = generationsOf(await files.list(folder), "snapshot");
-  const read = (base: number) =>
-    scanFolder(folder, { files, tables: [], salvageFrom: base });
+  const read = (salvageFrom: number) =>
+    scanFolder(folder, { files, tables: [], salvageFrom });
   let best = await read(0);
-  for (const base of bases) {
-    const found = await read(base);
-    const further = found.seq - best.seq ||
-      best.faults.length - found.faults.length;
-    if (further > 0) best = found;
+  for (const base of generationsOf(best.present, "snapshot")) {
+    const scan = await read(base);
+    const gain = scan.seq - best.seq ||
+      best.faults.length - scan.faults.length;
+    if (gain > 0) best = scan;
   }
   return best;
 }
 
+/** Moves the old files away and writes the saved state; returns where they are now. */
+async function replaceFiles(
+  place: StoreFolder,
+  { generation, present, seq, store, tables }: FolderScan,
+): Promise<string> {
+  const { files, folder } = place;
+  const backupFolder = join(folder, `damaged-${place.now()}`);
+  await makeFolder(files, backupFolder);
+  const moveAll = async (moved: readonly string[]) => {
+    for (const name of moved) {
+      await files.rename(join(folder, name), join(backupFolder, name));
+    }
+    await files.syncFolder(backupFolder);
+    await files.syncFolder(folder);
+  };
+  // First: without it the folder is refused, so that after an interruption no
+  // start overlooks the damage, and a repair can begin again.
+  await moveAll(present.filter((name) => name === names.meta));
+  const start = {
+    store: store || randomName(place),
+    generation: generation + 1,
+    seq,
+  };
+  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
+  await createLog(place, start);
+  await moveAll(
+    present.filter((name) =>
+      generationOf(name) !== undefined || name === "mark"
+    ),
+  );
+  await writeMeta(place);
+  return backupFolder;
+}
+
 /**
- * Makes a damaged folder usable again, and prints what was lost. All files as
- * they were are kept.
+ * Makes a damaged folder usable again, and prints the losses.
  *
  * @throws {StoreError} in-use, format, damaged where nothing is readable
  */
 export async function repairCommand(folder: string): Promise<void> {
-  const done = await withFolderError(folder, () => repairStore(folder));
-  if (!done.repaired) return await print("there was nothing to repair\n");
-  for (const fault of done.faults) await print(`fault: ${describe(fault)}\n`);
-  const lost = done.highest - done.seq;
+  const { backupFolder, faults, highest, seq } = await withFolderError(
+    folder,
+    () => repairStore(folder),
+  );
+  if (backupFolder === undefined) {
+    return await print("there was nothing to repair\n");
+  }
+  for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
+  const lost = highest - seq;
   await print(
-    `repaired: all up to sequence ${done.seq} is kept; ` +
+    `repaired: everything up to sequence ${seq} was saved; ` +
       (lost > 0
         ? `${lost} later transactions are lost\n`
         : "no later transaction was readable\n") +
-      `the files as they were are in ${done.backupFolder}\n`,
+      `the original files are in ${backupFolder}\n`,
   );
-}
-
-function describe({ file, byte, line, message }: Fault): string {
-  return `${file}, byte ${byte}, line ${line}: ${message}`;
 }

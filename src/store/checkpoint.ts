@@ -138,8 +138,8 @@ export class Checkpointer {
       await next.then(({ discard }) => discard(), () => {});
       throw error;
     });
-    const stopped = () => this.#isClosed;
-    const bytes = await saveSnapshot(folder, { ...start, tables, stopped });
+    const isStopped = () => this.#isClosed;
+    const bytes = await saveSnapshot(folder, { ...start, tables, isStopped });
     const previous = this.generation;
     this.generation = generation;
     this.#snapshotBytes = this.#writtenBytes = bytes;

@@ -28,7 +28,7 @@ test("a torn last write is cut off, kept beside the log, and told", async (t) =>
   await fill(folder, 5);
   const log = join(folder, "wal-1.jsonl");
   const whole = await readFile(log);
-  await appendFile(log, '{"crc":"00000000","seq":6,"dur":5,"at":"20');
+  await appendFile(log, '{"crc":"00000000","seq":6,"durable":5,"at":"20');
   const reading = await readStore(folder);
   assert.deepEqual(reading.faults, []);
   assert.equal(reading.torn?.byte, whole.length);
@@ -99,7 +99,7 @@ test("a newer format is refused with its number and changes no byte", async (t) 
   await fill(folder, 2);
   const meta = join(folder, "meta.json");
   const text = await readFile(meta, "utf8");
-  await writeFile(meta, text.replace('"format":1', '"format":7'));
+  await writeFile(meta, text.replace('"format":2', '"format":7'));
   const error = await refused(folder);
   assert.equal(error.code, "format");
   assert.match(error.message, /format 7/);
@@ -177,7 +177,10 @@ async function lineFor(log: string, rest: string): Promise<Buffer> {
 
 for (
   const [what, rest] of [
-    ["operation", '"seq":6,"dur":5,"at":"","by":0,"tx":[["move","zoos",1]]}'],
+    [
+      "operation",
+      '"seq":6,"durable":5,"at":"","by":0,"tx":[["move","zoos",1]]}',
+    ],
     ["kind of line", '"seq":6,"note":"hello"}'],
   ] as const
 ) {
@@ -216,8 +219,8 @@ test("lines behind a sector that never reached the disk are cut with it, acknowl
   const log = join(folder, "wal-1.jsonl");
   const whole = await readFile(log);
   const zeros = Buffer.alloc(1536);
-  const line = (dur: number) =>
-    lineFor(log, `"seq":9,"dur":${dur},"at":"","by":0,"tx":[]}`);
+  const line = (durable: number) =>
+    lineFor(log, `"seq":9,"durable":${durable},"at":"","by":0,"tx":[]}`);
   await writeFile(
     log,
     Buffer.concat([whole, zeros, Buffer.from("\n"), await line(2)]),

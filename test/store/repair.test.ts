@@ -24,7 +24,7 @@ test("a repair cuts at the damage, keeps every old file, and says what is lost",
   await damage(join(folder, "wal-1.jsonl"), "Zoo 4");
   const before = await contents(folder);
   const repair = await repairStore(folder);
-  assert.equal(repair.repaired, true);
+  assert.notEqual(repair.backupFolder, undefined);
   assert.equal(repair.seq, 3);
   assert.equal(repair.highest, 6);
   assert.deepEqual(repair.faults.map(({ line }) => line), [5]);
@@ -74,7 +74,7 @@ test("a sound store is not touched by a repair, one in use is refused", async (t
   const folder = await folderFor(t);
   await fill(folder, 3);
   const before = await contents(folder);
-  assert.equal((await repairStore(folder)).repaired, false);
+  assert.equal((await repairStore(folder)).backupFolder, undefined);
   assert.deepEqual(await contents(folder), before);
   const store = await openFor(t, folder);
   await assert.rejects(repairStore(folder), { code: "in-use" });
@@ -218,7 +218,7 @@ test("a flipped bit in a snapshot's format is damage, not a newer format", async
   await store.close();
   const path = join(folder, "snapshot-2.jsonl");
   const bytes = await readFile(path);
-  bytes.set(Buffer.from("3"), bytes.indexOf('"format":1') + 9);
+  bytes.set(Buffer.from("3"), bytes.indexOf('"format":2') + 9);
   await writeFile(path, bytes);
   const opened = await openFor(t, folder);
   assert.equal(opened.table("zoos").size, 5);

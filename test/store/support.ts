@@ -57,8 +57,9 @@ export function documents(table: Table): unknown[] {
 /** Every file of a folder with its bytes. */
 export async function contents(folder: string): Promise<Map<string, Buffer>> {
   const found = new Map<string, Buffer>();
-  for (const name of (await readdir(folder)).sort()) {
-    if (name.startsWith("lock-")) continue;
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const { name } = entry;
+    if (!entry.isFile()) continue; // such as the socket of the lock
     found.set(name, await readFile(join(folder, name)));
   }
   return found;

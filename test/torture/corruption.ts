@@ -228,7 +228,10 @@ function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   const whole = linesOf(specimen.files.get(file)).filter((line) =>
     line !== "" && left.has(line)
   );
-  return Math.max(0, ...whole.map((line) => Number(JSON.parse(line).dur ?? 0)));
+  return Math.max(
+    0,
+    ...whole.map((line) => Number(JSON.parse(line).durable ?? 0)),
+  );
 }
 
 /** Whether only the last newline is gone, or white space came in the frame. */

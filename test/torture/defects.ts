@@ -178,9 +178,9 @@ function either(...patterns: readonly RegExp[]): RegExp {
 /** What was acknowledged is gone: by the books, or by the store's own word. */
 const lost = either(
   /a later one was acknowledged/,
-  /the mark proves/,
+  /the marker proves/,
   /wal-\d+\.jsonl is damaged \(byte \d+, line \d+: its checksum/,
-  /wal-\d+\.jsonl is damaged \(byte \d+: it ends without a seal/,
+  /wal-\d+\.jsonl is damaged \(byte \d+: it does not end with a valid seal/,
 );
 const headless = /it has no header|its header's checksum/;
 

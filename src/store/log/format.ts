@@ -1,23 +1,24 @@
 /**
- * The write-ahead log: one line a transaction, readable with `jq`.
+ * The write-ahead log: a transaction is one line, readable with `jq`.
  *
  * ```
- * {"crc":"8d5c0af1","format":1,"store":"…","generation":3,"salt":"…","seq":200,"at":"…"}
- * {"crc":"eadecc66","seq":201,"dur":200,"at":"…","by":3,"tx":[["put","animals",{"id":7,…}],["del","zoos",4]]}
+ * {"crc":"8d5c0af1","format":2,"store":"…","generation":3,"salt":"…","seq":200,"at":"…"}
+ * {"crc":"eadecc66","seq":201,"durable":200,"at":"…","by":3,"tx":[["put","animals",{"id":7,…}],["del","zoos",4]]}
  * {"crc":"5b0f6a3e","seal":201,"at":"…"}
  * ```
  *
- * The first line is the header; its `seq` is the one before the first
- * transaction. `seq` has no gaps. `dur` is the highest seq that was on the
- * disk when the line was written: a later line with `dur` ≥ n proves that n
- * was acknowledged. A seal ends a finished log. The CRC covers all bytes of
- * its line after itself, without the newline; of every line but the first it
- * begins with the header's random salt, so that no stale block of another file
- * passes for a line of this one.
+ * The first line is the header; its `seq` is the sequence number before the
+ * first transaction. `seq` has no gaps. `durable` is the highest sequence
+ * number that was on the disk when the line was written: a line with `durable`
+ * ≥ n proves that n was acknowledged. A seal ends a finished log.
  *
- * What an honest power cut leaves of the last write: any of its blocks, the
- * others zeros or beyond the end of the file. JSON has no zero byte, so such
- * damage can be told from rot.
+ * The CRC covers every byte of its line that follows it, without the newline.
+ * Except in the header it starts from the header's random salt, so that a stale
+ * block of another file never passes for a line of this one.
+ *
+ * A power cut during the last write can leave any of its blocks; the others
+ * are zeros or beyond the end of the file. JSON has no zero byte, so a torn
+ * write can be told from other damage.
  */
 
 import { Buffer } from "node:buffer";
@@ -26,52 +27,52 @@ import { type Fault, StoreError } from "../error.ts";
 import { type Line, type OpenFile, readLines } from "./files.ts";
 import type { Document } from "../memory/row.ts";
 
-/** The version of the files that this store writes and reads. */
-export const format = 1;
+/** The version of the files that this store writes. It also reads version 1. */
+export const format = 2;
 
 /** A change of one record. */
 export type Mutation =
   | readonly ["put", string, Document]
   | readonly ["del", string, number];
 
-/** What begins a log. */
+/** Identifies a log and the state at its start. */
 export interface LogStart {
   readonly store: string;
   readonly generation: number;
-  /** The sequence before the log's first transaction. */
+  /** The sequence number before the log's first transaction. */
   readonly seq: number;
 }
 
 /** The first line of a log. */
 export interface LogHeader extends LogStart {
   readonly format: number;
-  /** Random, in hexadecimal; goes into the CRC of all other lines. */
+  /** Random, in hexadecimal; the CRC of all other lines starts from it. */
   readonly salt: string;
   readonly at: string;
-  /** Of a snapshot: of each table the highest id and the last sequence. */
+  /** In a snapshot: the highest id and the last sequence number of each table. */
   readonly last?: Readonly<Record<string, readonly [id: number, seq: number]>>;
 }
 
-/** A transaction as it waits to be written. */
+/** A transaction to be written. */
 export interface Entry {
   readonly seq: number;
   readonly at: string;
-  /** The id of the user who caused it; 0 is the server itself. */
+  /** The id of the user who made it; 0 is the server itself. */
   readonly by: number;
-  /** The operations as JSON. */
+  /** The mutations as JSON. */
   readonly text: string;
   /** An upper bound of the length of its line. */
   readonly bytes: number;
 }
 
-/** All of a line but its operations, at most. */
+/** The bytes of a line besides its mutations, at most. */
 export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
-const sector = 512;
+const sectorBytes = 512;
 
 let formatted = { time: NaN, text: "" };
 
-/** A time in milliseconds as RFC 3339 writes it, in UTC. Many a millisecond has more than one write. */
+/** Formats a time in milliseconds as RFC 3339, in UTC. Cached, because many writes share a millisecond. */
 export function formatTime(time: number): string {
   if (time !== formatted.time) {
     formatted = { time, text: new Date(time).toISOString() };
@@ -79,8 +80,8 @@ export function formatTime(time: number): string {
   return formatted.text;
 }
 
-/** A CRC as the files write it. */
-export function hexadecimal(crc: number): string {
+/** Formats a CRC as the files hold it. */
+export function formatCrc(crc: number): string {
   return crc.toString(16).padStart(8, "0");
 }
 
@@ -88,20 +89,20 @@ export function hexadecimal(crc: number): string {
 function writeLine(into: Buffer, at: number, rest: string, seed: number) {
   const begin = at + crcLength;
   const end = begin + into.write(rest, begin);
-  const crc = hexadecimal(crc32(into.subarray(begin, end), seed));
+  const crc = formatCrc(crc32(into.subarray(begin, end), seed));
   into.write(`{"crc":"${crc}",`, at, "latin1");
   into[end] = 0x0a;
   return end + 1;
 }
 
-/** A line of its own; `rest` is what follows the CRC. */
+/** Encodes one line; `rest` is its JSON after the CRC. */
 export function encodeLine(rest: string, seed = 0): Buffer {
   const into = Buffer.alloc(crcLength + Buffer.byteLength(rest) + 1);
   writeLine(into, 0, rest, seed);
   return into;
 }
 
-/** The first line, and where the CRC of all others begins. */
+/** Encodes the header, and derives the seed of the CRC of all other lines. */
 export function encodeHeader(
   header: Omit<LogHeader, "format">,
 ): { readonly line: Buffer; readonly seed: number } {
@@ -109,7 +110,7 @@ export function encodeHeader(
   return { line: encodeLine(text), seed: crc32(header.salt) };
 }
 
-/** Writes transactions into a buffer that is large enough; returns the length. */
+/** Writes transactions into a buffer that is large enough, and returns their length. */
 export function encodeEntries(
   into: Buffer,
   entries: readonly Entry[],
@@ -118,25 +119,26 @@ export function encodeEntries(
   let end = 0;
   for (const { seq, at, by, text } of entries) {
     const rest =
-      `"seq":${seq},"dur":${log.durable},"at":"${at}","by":${by},"tx":${text}}`;
+      `"seq":${seq},"durable":${log.durable},"at":"${at}","by":${by},"tx":${text}}`;
     end = writeLine(into, end, rest, log.seed);
   }
   return end;
 }
 
-/** Whether a line's bytes (without the newline) agree with their CRC. */
+/** Returns whether a line (without its newline) matches its CRC. */
 export function checkLine(line: Buffer, seed = 0): boolean {
   if (line.length <= crcLength) return false;
-  const crc = hexadecimal(crc32(line.subarray(crcLength), seed));
+  const crc = formatCrc(crc32(line.subarray(crcLength), seed));
   return line.toString("latin1", 0, crcLength) === `{"crc":"${crc}",`;
 }
 
-/** What a log says from its first byte to its last. */
+/** The findings of reading a log, or a snapshot, from its first byte to its last. */
 export class LogScan {
+  readonly name: string;
   header: LogHeader | undefined;
-  /** Where the CRC of its lines begins. */
+  /** The seed of the CRC of its lines. */
   seed = 0;
-  /** The last sequence before the first bad line. */
+  /** The last sequence number before the first bad line. */
   seq = 0;
   /** Where the good part ends. */
   end = 0;
@@ -144,114 +146,127 @@ export class LogScan {
   /** How many lines of records there were. */
   parts = 0;
   isSealed = false;
-  /** The last good line lacks only its newline. */
+  /** The last good line is complete except for its newline. */
   lacksNewline = false;
-  /** Every line that cannot be what was written there. */
   readonly faults: Fault[] = [];
-  /** Whether a power cut during the last write explains all of them. */
+  /** Whether a power cut during the last write explains all faults. */
   isTorn = true;
-  /** What lines behind the first bad one prove to have been durable. */
+  /** The highest sequence number that lines after the first bad one prove durable. */
   provenSeq = 0;
-  /** The highest sequence in any line. */
+  /** The highest sequence number in any line. */
   highestSeq = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  addFault({ byte, line }: Line, message: string, isTorn = false): void {
+    this.faults.push({ file: this.name, byte, line, message });
+    this.isTorn &&= isTorn;
+  }
 }
 
-/** Takes the good lines of a log, in order, with their sequence. */
+/** Receives the good lines of a log, in order, with their sequence number. */
 export type ApplyLine = (line: LogLine, seq: number) => void;
 
-/** A line behind the header: a transaction, some records, or the end. */
+/** A line after the header: a transaction, some records, or the seal. */
 export interface LogLine {
   readonly seq?: number;
+  readonly durable?: number;
+  /** The name of `durable` in format 1. */
   readonly dur?: number;
   readonly tx?: readonly Mutation[];
   readonly of?: string;
   readonly rows?: readonly Document[];
-  /** Of a line of records its number; of the end how many there are. */
+  /** The number of this line of records; in the seal, how many there are. */
   readonly parts?: number;
   readonly seal?: number;
 }
 
-/** Reads a log, applies its good part, and judges every line of it. */
+/** Reads a log, applies its good part, and checks every line of it. */
 export async function scanLog(
   file: OpenFile,
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
-  const scan = new LogScan();
-  const blame = ({ byte, line }: Line, message: string, torn = false) => {
-    scan.faults.push({ file: name, byte, line, message });
-    scan.isTorn &&= torn;
-  };
-  const judge = (line: Line): string | undefined => {
-    const parsed = JSON.parse(line.bytes.toString()) as LogLine;
-    const { seq, seal, tx, rows, parts } = parsed;
-    if (rows !== undefined) {
-      // What a damaged snapshot has behind the damage can be saved.
-      if (!scan.isSealed) apply(parsed, scan.seq);
-      const good = parts === ++scan.parts && !scan.isSealed;
-      return good ? undefined : `it is not part ${scan.parts}`;
-    }
-    const last = seq ?? seal;
-    if (last === undefined || (seal === undefined) === (tx === undefined)) {
-      throw unknown(name, `line ${line.line} is of a kind`);
-    }
-    if (scan.parts !== (parts ?? 0)) return `it is not behind part ${parts}`;
-    const before = scan.highestSeq;
-    scan.highestSeq = Math.max(scan.highestSeq, last);
-    const expected = tx === undefined ? scan.seq : scan.seq + 1;
-    const good = last === expected && !scan.isSealed;
-    if (scan.faults.length > 0 || !good) {
-      scan.provenSeq = Math.max(scan.provenSeq, seal ?? parsed.dur ?? 0);
-      if (scan.isSealed) return "it follows the line that ends the log";
-      // Behind a torn line a whole one is honest if it leaves a gap for it.
-      const beyond = scan.faults.length > 0 && last > expected && last > before;
-      return beyond ? undefined : `its sequence is ${last}, not ${expected}`;
-    }
-    if (tx === undefined) scan.isSealed = true;
-    else apply(parsed, last);
-    scan.seq = last;
-    scan.end = line.byte + line.bytes.length + (line.hasNewline ? 1 : 0);
-    scan.lacksNewline = !line.hasNewline;
-    return undefined;
-  };
+  const scan = new LogScan(name);
   for await (const lines of readLines(file)) {
     for (const line of lines) {
-      scan.size = line.byte + line.bytes.length + (line.hasNewline ? 1 : 0);
-      if (line.line === 1) {
-        // Written whole before the file got its name: it cannot be torn.
-        if (!line.hasNewline || !checkLine(line.bytes)) {
-          blame(line, "its header's checksum does not match");
-          continue;
-        }
-        const header = JSON.parse(line.bytes.toString()) as LogHeader;
-        refuseNewer(name, header.format);
-        scan.header = header;
-        scan.seed = crc32(header.salt);
-        scan.seq = scan.highestSeq = header.seq;
-        scan.end = scan.size;
-      } else if (scan.header === undefined) {
-        continue; // without the salt nothing can be judged
-      } else if (checkLine(line.bytes, scan.seed)) {
-        const message = judge(line);
-        if (message !== undefined) blame(line, message);
-      } else {
-        const torn = !line.hasNewline || holdsLostSector(line, scan.end);
-        blame(line, "its checksum does not match", torn);
+      scan.size = line.byte + line.bytes.length;
+      if (line.hasNewline) scan.size++;
+      if (line.line === 1) readHeader(scan, line);
+      else if (scan.header === undefined) continue; // no salt, no checksums
+      else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
+      else {
+        const isTorn = !line.hasNewline || holdsLostSector(line, scan.end);
+        scan.addFault(line, "its checksum does not match", isTorn);
       }
     }
   }
   return scan;
 }
 
+/** Reads the header. It was on the disk before the file got its name, so it is never torn. */
+function readHeader(scan: LogScan, line: Line): void {
+  if (!line.hasNewline || !checkLine(line.bytes)) {
+    scan.addFault(line, "its header's checksum does not match");
+    return;
+  }
+  const header = JSON.parse(line.bytes.toString()) as LogHeader;
+  checkFormat(scan.name, header.format);
+  scan.header = header;
+  scan.seed = crc32(header.salt);
+  scan.seq = scan.highestSeq = header.seq;
+  scan.end = scan.size;
+}
+
+/** Reads a line whose checksum matches. */
+function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
+  const parsed = JSON.parse(line.bytes.toString()) as LogLine;
+  const { seq, seal, tx, rows, parts = 0 } = parsed;
+  if (rows !== undefined) {
+    // Records after a bad line are applied too: a repair saves them.
+    if (!scan.isSealed) apply(parsed, scan.seq);
+    const isNext = parts === ++scan.parts && !scan.isSealed;
+    if (!isNext) scan.addFault(line, `it is not part ${scan.parts}`);
+    return;
+  }
+  const last = seq ?? seal;
+  if (last === undefined || (seal === undefined) === (tx === undefined)) {
+    throw unknown(scan.name, `line ${line.line} is of a kind`);
+  }
+  const expected = tx === undefined ? scan.seq : scan.seq + 1;
+  const isNext = last === expected && parts === scan.parts && !scan.isSealed;
+  if (isNext && scan.faults.length === 0) {
+    if (tx === undefined) scan.isSealed = true;
+    else apply(parsed, last);
+    scan.seq = last;
+    scan.end = scan.size;
+    scan.lacksNewline = !line.hasNewline;
+  } else {
+    const durable = seal ?? parsed.durable ?? parsed.dur ?? 0;
+    scan.provenSeq = Math.max(scan.provenSeq, durable);
+    // An intact line after a torn one is honest if it leaves a gap for it.
+    const leavesGap = scan.faults.length > 0 && !scan.isSealed &&
+      last > Math.max(expected, scan.highestSeq);
+    if (!leavesGap) {
+      scan.addFault(line, `it does not follow sequence ${scan.seq}`);
+    }
+  }
+  scan.highestSeq = Math.max(scan.highestSeq, last);
+}
+
 /**
- * Whether a sector of 512 bytes within a line is all zeros, so that it never
- * reached the disk. Of the sector in which the good part ended, what is behind
- * that end counts: the part before it is from an earlier write.
+ * Returns whether a sector of 512 bytes within a line is all zeros, so that it
+ * never reached the disk. In the sector where the good part ended, only the
+ * bytes after that end count: an earlier write put those before it there.
  */
 function holdsLostSector({ bytes, byte }: Line, goodEnd: number): boolean {
-  const first = byte === goodEnd ? byte : Math.ceil(byte / sector) * sector;
-  for (let begin = first; begin < byte + bytes.length;) {
-    const end = (Math.floor(begin / sector) + 1) * sector;
+  let begin = byte === goodEnd
+    ? byte
+    : Math.ceil(byte / sectorBytes) * sectorBytes;
+  while (begin < byte + bytes.length) {
+    const end = (Math.floor(begin / sectorBytes) + 1) * sectorBytes;
     const part = bytes.subarray(begin - byte, end - byte);
     if (part.length === end - begin && part.every((each) => each === 0)) {
       return true;
@@ -261,12 +276,13 @@ function holdsLostSector({ bytes, byte }: Line, goodEnd: number): boolean {
   return false;
 }
 
-/** Throws on files of a version that is not known here. */
-export function refuseNewer(name: string, found: unknown): void {
-  if (found !== format) throw unknown(name, `format ${String(found)} is one`);
+/** Throws unless this version can read files of a format. */
+export function checkFormat(name: string, found: unknown): void {
+  if (found === 1 || found === format) return;
+  throw unknown(name, `format ${String(found)} is one`);
 }
 
-/** Something that only a later version can have written. */
+/** Describes something that only a later version can have written. */
 export function unknown(name: string, what: string): StoreError {
   return new StoreError(
     "format",

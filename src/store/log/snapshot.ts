@@ -1,17 +1,17 @@
 /**
- * The snapshot: all records at the start of the log of the same generation. It
- * is a log too, of lines with some records each, between a header and a seal:
- * what reads and judges the one reads and judges the other.
+ * The snapshot: all records as they were at the start of the log of the same
+ * generation. It is a log itself, with lines of several records each between a
+ * header and a seal, so the log's reader reads and checks it.
  *
  * ```
- * {"crc":"…","format":1,"store":"…","generation":2,"salt":"…","seq":1234,"at":"…","last":{"zoos":[12,1200]}}
+ * {"crc":"…","format":2,"store":"…","generation":2,"salt":"…","seq":1234,"at":"…","last":{"zoos":[12,1200]}}
  * {"crc":"…","parts":1,"of":"zoos","rows":[{"id":1,…},{"id":4,…}]}
  * {"crc":"…","parts":1,"seal":1234,"at":"…"}
  * ```
  *
- * `last` has the highest id ever given in each table, and the sequence of its
- * last change. The file gets its name only when all of it is on the disk, so a
- * snapshot is never torn: any fault in it is damage.
+ * `last` holds, for each table, the highest id ever assigned and the sequence
+ * number of its last change. The file gets its name only once all of it is on
+ * the disk, so a snapshot is never torn: any fault in it is damage.
  */
 
 import { Buffer } from "node:buffer";
@@ -28,13 +28,11 @@ interface FrozenTable {
   readonly rows: readonly Row[];
 }
 
-// What damage takes along in a repair; and well under a millisecond of work.
-const lineLength = 8192;
+// A repair loses a damaged line whole. One takes well under a millisecond.
+const lineChars = 8192;
+const linesPerWrite = 16;
 
-/** How many lines are written at once. */
-const atOnce = 16;
-
-/** Takes references to all rows, in one step. */
+/** References all rows of this moment, in one step. */
 export function freezeTables(tables: Tables): FrozenTable[] {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
@@ -43,17 +41,17 @@ export function freezeTables(tables: Tables): FrozenTable[] {
   }));
 }
 
-/** What goes into a snapshot. */
+/** The state that a snapshot holds. */
 export interface StoreState extends LogStart {
   readonly tables: readonly FrozenTable[];
-  /** Looked at between slices: once true, the writing ends with an error. */
-  readonly stopped?: () => boolean;
+  /** Checked between writes: once it returns true, writing ends with an error. */
+  readonly isStopped?: () => boolean;
 }
 
-/** Writes a snapshot in slices and returns its length. */
+/** Writes a snapshot in small slices, and returns its length. */
 export async function writeSnapshot(
   file: OpenFile,
-  { tables, stopped, ...start }: StoreState & {
+  { tables, isStopped, ...start }: StoreState & {
     readonly at: string;
     readonly salt: string;
   },
@@ -61,9 +59,9 @@ export async function writeSnapshot(
   let length = 0;
   let parts = 0;
   let waiting: Uint8Array[] = [];
-  const write = async (line: Uint8Array, most = atOnce) => {
-    if (waiting.push(line) < most) return;
-    if (stopped?.()) throw new StoreError("closed", "the store was closed");
+  const write = async (line: Uint8Array, minLines = linesPerWrite) => {
+    if (waiting.push(line) < minLines) return;
+    if (isStopped?.()) throw new StoreError("closed", "the store was closed");
     const bytes = Buffer.concat(waiting);
     waiting = [];
     await writeAll(file, bytes, length);
@@ -76,7 +74,7 @@ export async function writeSnapshot(
     let text = "";
     for (const [at, { document }] of rows.entries()) {
       text += (text && ",") + JSON.stringify(document);
-      if (text.length < lineLength && at < rows.length - 1) continue;
+      if (text.length < lineChars && at < rows.length - 1) continue;
       const part = `"parts":${++parts},"of":${JSON.stringify(name)}`;
       await write(encodeLine(`${part},"rows":[${text}]}`, seed));
       text = "";

@@ -1,11 +1,15 @@
 /**
- * Making a data folder ready to be written: a new one from nothing, or the one
- * that a survey found good.
+ * Prepares a data folder for writing: creates a new one, or reopens the one
+ * that a scan found good, after upgrading it to the current format.
  *
- * After an unclean stop the pages that a restart reads may not be on the disk,
- * and appending to such a file has lost acknowledged data. So, unless the mark
- * tells that the stop was clean, the good part of the log goes to a new file
- * (copy, fsync, rename, fsync of the folder) before anything is served.
+ * After an unclean stop a restart may read pages that never reached the disk,
+ * and appending to such a file has lost acknowledged data. So unless the marker
+ * says that the stop was clean, the good part of the log is copied to a new
+ * file (copy, fsync, rename, fsync of the folder) before anything is served.
+ *
+ * An upgrade is an ordinary rotation: seal the last log, begin the next, write
+ * a snapshot. After a crash at any step the scan reads the folder, old files
+ * and new, and the upgrade starts again; `meta.json` comes last and ends it.
  */
 
 import { Buffer } from "node:buffer";
@@ -20,14 +24,20 @@ import {
 } from "../log/files.ts";
 import {
   encodeHeader,
+  encodeLine,
   format,
   formatTime,
+  type LogScan,
   type LogStart,
 } from "../log/format.ts";
-import { type StoreState, writeSnapshot } from "../log/snapshot.ts";
+import {
+  freezeTables,
+  type StoreState,
+  writeSnapshot,
+} from "../log/snapshot.ts";
 import { type FolderScan, generationOf, names } from "./scan.ts";
 
-/** Where a store lives and what it lives on. */
+/** Where a store's files are, and what it uses of the system. */
 export interface StoreFolder {
   readonly folder: string;
   readonly files: FileSystem;
@@ -35,29 +45,29 @@ export interface StoreFolder {
   readonly random: (bytes: number) => Uint8Array;
 }
 
-/** The log that is being written. */
+/** A log that is open for writing. */
 export interface OpenLog {
   readonly file: OpenFile;
   readonly generation: number;
-  /** Where the CRC of its lines begins. */
+  /** The seed of the CRC of its lines. */
   readonly seed: number;
-  /** Where the next line goes; all before is on the disk. */
+  /** Where the next line goes; everything before it is on the disk. */
   offset: number;
 }
 
-/** A log that is on the disk under another name. */
+/** A log that is on the disk under a temporary name. */
 export interface PreparedLog extends OpenLog {
-  /** Gives it its name, on the disk. */
+  /** Gives the file its name, durably. */
   publish(): Promise<void>;
   discard(): Promise<void>;
 }
 
-/** A random name in hexadecimal. */
+/** Returns a random name in hexadecimal. */
 export function randomName(place: Pick<StoreFolder, "random">): string {
   return Buffer.from(place.random(8)).toString("hex");
 }
 
-/** Makes a folder, private to the user, so that its name is on the disk. */
+/** Creates a folder, private to the user, durably. */
 export async function makeFolder(
   files: FileSystem,
   folder: string,
@@ -69,42 +79,40 @@ export async function makeFolder(
   }
 }
 
-/** Writes the file that makes a folder a store: the last of all. */
-export async function writeMeta(
-  place: StoreFolder,
-  store: string,
-): Promise<void> {
-  const meta = Buffer.from(`${JSON.stringify({ format, store })}\n`);
-  const path = join(place.folder, names.meta);
-  await writeAtomically(place.files, path, (file) => writeAll(file, meta, 0));
+/**
+ * Writes the file that marks a store as complete, after everything else. The
+ * store never needs its content, but earlier versions refuse the folder by it.
+ */
+export async function writeMeta({ files, folder }: StoreFolder): Promise<void> {
+  const meta = Buffer.from(`${JSON.stringify({ format })}\n`);
+  const path = join(folder, names.meta);
+  await writeAtomically(files, path, (file) => writeAll(file, meta, 0));
 }
 
-/** Makes a new store. */
+/** Creates a new store. */
 export async function createStore(place: StoreFolder): Promise<void> {
-  const store = randomName(place);
-  await createLog(place, { store, generation: 1, seq: 0 });
-  await writeMeta(place, store);
+  await createLog(place, { store: randomName(place), generation: 1, seq: 0 });
+  await writeMeta(place);
 }
 
-/** Makes an empty log under a temporary name. */
+/** Creates an empty log under a temporary name. */
 export async function prepareLog(
   place: StoreFolder,
-  start: LogStart,
+  { store, generation, seq }: LogStart,
 ): Promise<PreparedLog> {
   const { files, folder } = place;
-  const path = join(folder, names.log(start.generation));
+  const path = join(folder, names.log(generation));
   const draft = `${path}.tmp`;
-  const { store, generation, seq } = start;
   const salt = randomName(place);
   const at = formatTime(place.now());
-  const header = encodeHeader({ store, generation, salt, seq, at });
+  const { line, seed } = encodeHeader({ store, generation, salt, seq, at });
   const file = await files.open(draft, "create");
   const discard = async () => {
     await file.close().catch(() => {});
     await files.remove(draft).catch(() => {});
   };
   try {
-    await writeAll(file, header.line, 0);
+    await writeAll(file, line, 0);
     await file.datasync();
   } catch (error) {
     await discard();
@@ -119,35 +127,29 @@ export async function prepareLog(
       throw error;
     }
   };
-  const { seed, line: { length: offset } } = header;
-  return { file, generation, seed, offset, publish, discard };
+  return { file, generation, seed, offset: line.length, publish, discard };
 }
 
-/** Writes a snapshot whole; returns its length. */
+/** Writes a snapshot durably, and returns its length. */
 export async function saveSnapshot(
   place: StoreFolder,
   state: StoreState,
 ): Promise<number> {
   const { files, folder, now } = place;
   const path = join(folder, names.snapshot(state.generation));
-  const more = { at: formatTime(now()), salt: randomName(place) };
+  const header = { at: formatTime(now()), salt: randomName(place) };
   let length = 0;
   await writeAtomically(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...state, ...more });
+    length = await writeSnapshot(file, { ...state, ...header });
   });
   return length;
 }
 
-/** Writes a state as a snapshot with an empty log behind it. */
-export async function saveState(
+/** Creates an empty log durably. */
+export async function createLog(
   place: StoreFolder,
-  state: StoreState,
+  start: LogStart,
 ): Promise<void> {
-  await saveSnapshot(place, state);
-  await createLog(place, state);
-}
-
-async function createLog(place: StoreFolder, start: LogStart): Promise<void> {
   const log = await prepareLog(place, start);
   await log.publish();
   await log.file.close();
@@ -160,51 +162,75 @@ export async function removeBefore(
 ): Promise<void> {
   const { files, folder } = place;
   for (const name of await files.list(folder)) {
-    const older = (generationOf(name) ?? generation) < generation;
-    if (older) await files.remove(join(folder, name));
+    const isOlder = (generationOf(name) ?? generation) < generation;
+    if (isOlder) await files.remove(join(folder, name));
   }
 }
 
-/** Makes the last log of a good folder ready to be written on. */
+/** Prepares the last log of a good folder for writing, and upgrades the folder if it must. */
 export async function reopenLog(
   place: StoreFolder,
-  survey: FolderScan,
+  scan: FolderScan,
 ): Promise<OpenLog> {
-  const { files, folder, now } = place;
-  const { log, generation, store, seq } = survey;
+  const { files, folder } = place;
+  const { generation, isOutdated, log } = scan;
   if (log === undefined) throw new Error(`Cannot open ${folder}: no log`);
-  const path = join(folder, names.log(generation));
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
   }
-  await withFile(files, path, async (from) => {
-    const good = { start: 0, end: log.end };
-    const rest = { start: log.end, end: log.size };
-    if (survey.torn !== undefined) {
-      const kept = `${path}.torn-${now()}`;
-      await writeAtomically(files, kept, (to) => copyBytes(from, to, rest));
-    }
-    if (isClean(survey)) return;
-    await writeAtomically(files, path, async (to) => {
-      await copyBytes(from, to, good);
-      if (log.lacksNewline) await writeAll(to, Buffer.from("\n"), log.end);
-    });
-  });
+  await copyLog(place, scan, log);
   await files.syncFolder(folder);
-  if (log.isSealed) {
-    const start = { store, generation: generation + 1, seq };
-    const next = await prepareLog(place, start);
-    await next.publish();
-    return next;
+  if (!log.isSealed && !isOutdated) {
+    const path = join(folder, names.log(generation));
+    const file = await files.open(path, "write");
+    const offset = log.end + (log.lacksNewline ? 1 : 0);
+    return { file, generation, seed: log.seed, offset };
   }
-  const file = await files.open(path, "write");
-  const offset = log.end + (log.lacksNewline ? 1 : 0);
-  return { file, generation, seed: log.seed, offset };
+  const { store, seq, tables } = scan;
+  const start = { store, generation: generation + 1, seq };
+  const next = await prepareLog(place, start);
+  await next.publish();
+  if (isOutdated) {
+    const state = { ...start, tables: freezeTables(tables) };
+    scan.baseBytes = await saveSnapshot(place, state);
+    await writeMeta(place);
+    scan.baseGeneration = next.generation;
+  }
+  return next;
 }
 
-/** Whether the last stop left everything on the disk. */
-function isClean({ marker, store, generation, seq, log }: FolderScan): boolean {
+/** Saves the torn end of a log under another name, and copies the good part. */
+async function copyLog(
+  { files, folder, now }: StoreFolder,
+  scan: FolderScan,
+  log: LogScan,
+): Promise<void> {
+  const path = join(folder, names.log(scan.generation));
+  const good = { start: 0, end: log.end };
+  const rest = { start: log.end, end: log.size };
+  const isUpgraded = scan.isOutdated && !log.isSealed;
+  const seal = `"seal":${scan.seq},"at":"${formatTime(now())}"}`;
+  await withFile(files, path, async (from) => {
+    if (scan.torn !== undefined) {
+      const saved = `${path}.torn-${now()}`;
+      await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
+    }
+    if (isClean(scan, log) && !isUpgraded) return;
+    await writeAtomically(files, path, async (to) => {
+      await copyBytes(from, to, good);
+      const end = Buffer.concat([
+        Buffer.from(log.lacksNewline ? "\n" : ""),
+        isUpgraded ? encodeLine(seal, log.seed) : Buffer.alloc(0),
+      ]);
+      await writeAll(to, end, log.end);
+    });
+  });
+}
+
+/** Returns whether the last stop left the whole log on the disk. */
+function isClean(scan: FolderScan, log: LogScan): boolean {
+  const { marker, store, generation, seq } = scan;
   return marker !== undefined && marker.clean && marker.store === store &&
     marker.generation === generation && marker.seq === seq &&
-    marker.offset === log?.end && marker.offset === log.size;
+    marker.offset === log.end && marker.offset === log.size;
 }

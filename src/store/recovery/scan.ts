@@ -1,36 +1,36 @@
 /**
- * Reading a data folder: which files count, what they say, and whether that
- * can be believed. Nothing here changes a byte.
+ * Reads a data folder and decides whether its content can be believed. Changes
+ * nothing.
  *
- * The state is the newest snapshot, then its log and any later log. At the
- * first bad line after the good sequence k of a log:
+ * The state is the newest snapshot, then its log and every later log. At the
+ * first bad line of a log, after the last good sequence number k:
  *
- * 1. the log has a successor, or bytes follow its seal: refused;
- * 2. the mark or a later whole line proves that more than k was durable:
- *    acknowledged writes are lost: refused;
- * 3. a last line that is whole by its CRC and lacks only its newline is kept;
- * 4. every bad line up to the end is one that a power cut leaves: it was never
- *    acknowledged, and is cut off (its bytes are kept beside the log);
- * 5. else refused.
+ * 1. If another log follows, or the bad line is after the seal, the folder is
+ *    refused: only the end of the last log can be torn.
+ * 2. If the marker or a later intact line proves that more than k was durable,
+ *    it is refused: acknowledged writes are lost.
+ * 3. A last line that matches its CRC and lacks only its newline is good.
+ * 4. If a power cut explains every bad line up to the end, they were never
+ *    acknowledged: they are cut off, and their bytes saved beside the log.
+ * 5. Anything else is refused.
  *
- * A damaged snapshot is passed over for the one before it only when the chain
- * of logs from there is whole.
+ * A damaged snapshot is skipped in favor of the one before it, but only if
+ * every log since that one is good.
  */
 
 import { join } from "node:path";
 import { errorCode, errorText, type Fault, StoreError } from "../error.ts";
 import {
   type FileSystem,
-  type OpenFile,
   ReadError,
   readSmallFile,
   withFile,
 } from "../log/files.ts";
 import {
   type ApplyLine,
+  checkFormat,
+  format,
   type LogScan,
-  type LogStart,
-  refuseNewer,
   scanLog,
   unknown,
 } from "../log/format.ts";
@@ -41,6 +41,7 @@ import {
   type TableDeclaration,
   type Tables,
 } from "../memory/table.ts";
+import { scanFormat1Snapshot } from "./format-1.ts";
 
 /** The names of the files of a data folder. */
 export const names = {
@@ -49,13 +50,13 @@ export const names = {
   snapshot: (generation: number): string => `snapshot-${generation}.jsonl`,
 };
 
-/** The generation of a log or snapshot, by its file's name. */
+/** Returns the generation of a log or snapshot (in format 1 a `.json`), by its file's name. */
 export function generationOf(name: string): number | undefined {
-  const found = /^(?:wal|snapshot)-(\d+)\.jsonl$/.exec(name);
-  return found === null ? undefined : Number(found[1]);
+  const match = /^(?:wal|snapshot)-(\d+)\.jsonl?$/.exec(name);
+  return match === null ? undefined : Number(match[1]);
 }
 
-/** The generations of all snapshots or logs among some names, ascending. */
+/** Returns the generations of all snapshots or logs among some names, ascending. */
 export function generationsOf(
   names: Iterable<string>,
   kind: "snapshot" | "wal",
@@ -65,251 +66,267 @@ export function generationsOf(
     .sort((one, other) => one - other);
 }
 
-/** What a data folder says. */
+/** A data folder that is being read, and the findings in it. */
 export class FolderScan {
-  /** False when the folder holds no store, or one that was never finished. */
+  readonly folder: string;
+  readonly options: FolderScanOptions;
+  /** The names of its files, and of the logs and snapshots that were read. */
+  readonly present: readonly string[];
+  readonly read = new Set<string>();
+  /** False if the folder holds no store. */
   exists = false;
+  /** Whether {@linkcode reopenLog} must write the state anew, in the current format. */
+  isOutdated = true;
   /** The store's id. */
   store = "";
   tables: Tables = new Map();
-  /** The last good sequence. */
+  /** The last good sequence number. */
   seq = 0;
-  /** The snapshot from which the state was read; 0 when from the first log. */
+  /** The generation of the snapshot that the state begins with; 0 if it begins with the first log. */
   baseGeneration = 0;
-  /** How long that snapshot is. */
+  /** The length of that snapshot. */
   baseBytes = 0;
-  /** The last log, and what it says. */
+  /** The generation of the last log, and its findings. */
   generation = 0;
   log: LogScan | undefined;
   marker: DurabilityMarker | undefined;
-  /** What a power cut left of the last write: it would be cut off. */
+  /** The remains of a write that a power cut interrupted. */
   torn: Fault | undefined;
   readonly faults: Fault[] = [];
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
+
+  constructor(
+    folder: string,
+    options: FolderScanOptions,
+    present: readonly string[],
+  ) {
+    this.folder = folder;
+    this.options = options;
+    this.present = present;
+  }
 }
 
 /** How to read a folder. */
 export interface FolderScanOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
-  /** Also looks for faults where the state does not come from. */
+  /** Also checks the files that the state does not need. */
   readonly thorough?: boolean;
-  /** Goes on from this snapshot although something is damaged. */
+  /** Reads from this snapshot, and past damage in it. */
   readonly salvageFrom?: number;
 }
 
-/** Reads a data folder without changing anything in it. */
+/** Reads a data folder. */
 export async function scanFolder(
   folder: string,
   options: FolderScanOptions,
 ): Promise<FolderScan> {
-  const { files } = options;
-  const present = new Set(await files.list(folder));
-  const generations = [...present].flatMap((name) => generationOf(name) ?? []);
-  const survey = new FolderScan();
-  survey.exists = present.has(names.meta);
-  survey.generation = Math.max(0, ...generations);
-  survey.marker = await readMarker(files, folder);
-  const read = new Set<string>();
-
-  const refuse = (fault: Fault): never => {
-    if (!survey.faults.includes(fault)) survey.faults.push(fault);
-    throw damaged(folder, fault, survey.seq);
-  };
-
-  const readLog = (
-    name: string,
-    apply: ApplyLine = () => {},
-  ): Promise<LogScan> => {
-    if (!present.has(name)) return refuse(whole(name, "it is missing"));
-    read.add(name);
-    const scan = (file: OpenFile) => scanLog(file, name, apply);
-    return withFile(files, join(folder, name), scan)
-      .catch((error) => unreadable(name, error));
-  };
-  /** A file that cannot be read is damaged; one that has gone may be looked for again. */
-  const unreadable = (file: string, error: unknown): never => {
-    if (error instanceof StoreError || errorCode(error) === "ENOENT") {
-      throw error;
-    }
-    const byte = error instanceof ReadError ? error.byte : 0;
-    return refuse({ file, byte, line: 0, message: errorText(error) });
-  };
-
-  /** Whether what a file says of itself continues what was read so far. */
-  const fits = (start: LogStart, generation: number, seq: number) => {
-    if (survey.store === "") survey.store = start.store;
-    return start.store === survey.store && start.generation === generation &&
-      start.seq === seq;
-  };
-
-  /** The sequence that the mark proves to have been acknowledged. */
-  const marked = () =>
-    survey.marker?.store === survey.store ? survey.marker.seq : 0;
-
-  const readMeta = async () => {
-    const bytes = await readSmallFile(files, folder, names.meta)
-      .catch((error) => unreadable(names.meta, error));
-    if (bytes === undefined) {
-      const marked = survey.marker !== undefined && survey.marker.seq > 0;
-      if (survey.generation === 0 && !marked) return;
-      // The first log is made before: one without a transaction is no store.
-      const first = survey.generation === 1
-        ? await readLog(names.log(1))
-        : null;
-      if (
-        first?.header !== undefined && first.size === first.end &&
-        first.seq === 0 && !marked
-      ) return;
-      survey.exists = true;
-      refuse(whole(names.meta, "it is missing"));
-      return;
-    }
-    let meta: { readonly format?: unknown; readonly store?: unknown } = {};
-    try {
-      meta = JSON.parse(bytes.toString()) ?? {};
-    } catch {
-      refuse(whole(names.meta, "it is not JSON"));
-    }
-    refuseNewer(names.meta, meta.format);
-    if (typeof meta.store === "string") survey.store = meta.store;
-    else refuse(whole(names.meta, "it does not name the store"));
-  };
-
-  const readState = async (base: number) => {
-    survey.baseGeneration = base;
-    survey.seq = 0;
-    survey.tables = createTables(options.tables);
-    survey.log = survey.torn = undefined;
-    let end = 0;
-    const first = Math.max(base, 1);
-    const length = Math.max(survey.generation - first + 1, 1);
-    const logs = Array.from({ length }, (_, at) => names.log(first + at));
-    for (const name of base > 0 ? [names.snapshot(base), ...logs] : logs) {
-      const scan = await readLog(
-        name,
-        ({ tx = [], of = "", rows = [] }, seq) => {
-          const table = (name: string) => getOrCreateTable(survey.tables, name);
-          for (const document of rows) table(of).load(document, seq);
-          for (const [kind, of, target] of tx) {
-            if (kind === "put") table(of).put(target, seq);
-            else if (kind === "del") table(of).delete(target, seq);
-            else throw unknown(name, `operation "${kind}" is one`);
-          }
-        },
-      );
-      judge(name, scan);
-      end = scan.end;
-    }
-    if (marked() > survey.seq) {
-      const message =
-        `it ends at sequence ${survey.seq}, but the mark proves ` +
-        `that ${marked()} was acknowledged`;
-      refuse({
-        file: names.log(survey.generation),
-        byte: end,
-        line: 0,
-        message,
-      });
-    }
-  };
-
-  /** The rules of the head of this file; rule 3 is kept by the scan itself. */
-  const judge = (file: string, scan: LogScan) => {
-    const generation = generationOf(file) ?? 0;
-    const begins = file === names.snapshot(generation);
-    const last = file === names.log(survey.generation);
-    const { header, faults } = last ? scan : sound(file, scan);
-    const [fault] = faults;
-    const seq = begins ? header?.seq ?? 0 : survey.seq;
-    if (header === undefined || !fits(header, generation, seq)) {
-      return refuse(
-        fault ?? whole(file, "its header does not continue what is before it"),
-      );
-    }
-    survey.seq = scan.seq;
-    if (begins) survey.baseBytes = scan.size;
-    else survey.log = scan;
-    for (const [each, last] of Object.entries(header.last ?? {})) {
-      getOrCreateTable(survey.tables, each).advanceCounters(...last);
-    }
-    if (fault === undefined) return;
-    const known = Math.max(scan.provenSeq, marked());
-    if (last && !scan.isSealed && scan.isTorn && known <= scan.seq) {
-      survey.torn = fault;
-    } else {
-      survey.faults.push(...faults);
-      if (!begins || options.salvageFrom === undefined) refuse(fault);
-    }
-  };
-
-  /** Looks for faults in a file from which the state does not come. */
-  const readSpare = async (file: string) => {
-    const scan = await readLog(file);
-    const last = file === names.log(survey.generation);
-    const { faults } = last ? scan : sound(file, scan);
-    survey.faults.push(...faults);
-  };
-
-  const attempt = async (work: () => Promise<void>) => {
-    try {
-      await work();
-      return undefined;
-    } catch (error) {
-      if (error instanceof StoreError) return error;
-      throw error;
-    }
-  };
-
-  survey.refusal = await attempt(readMeta);
-  if (!survey.exists || survey.refusal?.code === "format") return survey;
-  const snapshots = generations.filter((each) =>
-    present.has(names.snapshot(each))
+  const { files, thorough } = options;
+  const present = await files.list(folder);
+  const scan = new FolderScan(folder, options, present);
+  scan.generation = Math.max(
+    0,
+    ...present.map((name) => generationOf(name) ?? 0),
   );
-  const bases = [...new Set(snapshots)].sort((one, other) => other - one);
-  // Without a snapshot the first log alone can begin a state: the empty one.
-  if (present.has(names.log(1)) || bases.length === 0) bases.push(0);
-  const { salvageFrom } = options;
-  let first: StoreError | undefined;
-  for (const base of salvageFrom === undefined ? bases : [salvageFrom]) {
-    const refusal = await attempt(() => readState(base));
-    first ??= refusal;
-    // Only a damaged snapshot may be passed over, never a damaged log.
-    if (refusal === undefined) first = undefined;
-    if (!refusal?.fault?.file.startsWith("snapshot-")) break;
-  }
-  survey.refusal ??= first;
-  for (const file of options.thorough ? present : []) {
-    if (generationOf(file) === undefined || read.has(file)) continue;
-    const error = await attempt(() => readSpare(file));
-    if (error !== undefined) survey.faults.push(whole(file, error.message));
-  }
-  return survey;
+  scan.marker = await readMarker(files, folder);
+  const isMarked = (scan.marker?.seq ?? 0) > 0;
+  scan.exists = scan.generation > 0 || isMarked || present.includes(names.meta);
+  scan.refusal = await refusalOf(readMeta(scan, isMarked));
+  if (!scan.exists || scan.refusal?.code === "format") return scan;
+  const refusal = await readNewestState(scan);
+  scan.refusal ??= refusal;
+  if (thorough) await readSpareFiles(scan);
+  return scan;
 }
 
-function damaged(folder: string, fault: Fault, seq: number): StoreError {
+/** Reads the file that says that creating a store, or repairing one, was finished. */
+async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
+  const { folder, options } = scan;
+  const { meta } = names;
+  const bytes = await readSmallFile(options.files, folder, meta)
+    .catch((error) => refuseUnreadable(scan, meta, error));
+  if (bytes === undefined) {
+    // Only the first log is created before it.
+    if (isMarked || scan.generation > 1) {
+      refuse(scan, wholeFile(meta, "it is missing"));
+    }
+    return;
+  }
+  const [, digits] = /^\{"format":(\d+)/.exec(bytes.toString()) ?? [];
+  if (digits === undefined) {
+    return refuse(scan, wholeFile(meta, "it does not name the format"));
+  }
+  checkFormat(meta, Number(digits));
+  scan.isOutdated = digits !== `${format}`;
+}
+
+/** Reads the state from the newest good snapshot; returns why it cannot be used. */
+async function readNewestState(
+  scan: FolderScan,
+): Promise<StoreError | undefined> {
+  const { options: { salvageFrom }, present } = scan;
+  const bases = generationsOf(present, "snapshot").reverse();
+  // Without a snapshot the state begins with the first log.
+  if (present.includes(names.log(1)) || bases.length === 0) bases.push(0);
+  let first: StoreError | undefined;
+  for (const base of salvageFrom === undefined ? bases : [salvageFrom]) {
+    const refusal = await refusalOf(readState(scan, base));
+    if (refusal === undefined) return undefined;
+    first ??= refusal;
+    // Only a damaged snapshot may be skipped, never a damaged log.
+    if (!refusal.fault?.file.startsWith("snapshot-")) break;
+  }
+  return first;
+}
+
+/** Reads the state from one snapshot and all logs since. */
+async function readState(scan: FolderScan, base: number): Promise<void> {
+  const { options, present } = scan;
+  scan.baseGeneration = base;
+  scan.seq = 0;
+  scan.tables = createTables(options.tables);
+  scan.log = scan.torn = undefined;
+  const isBase = (name: string) =>
+    name.startsWith("snapshot-") && generationOf(name) === base;
+  const chain = present.filter(isBase);
+  let generation = Math.max(base, 1);
+  do chain.push(names.log(generation)); while (generation++ < scan.generation);
+  let end = 0;
+  for (const name of chain) ({ end } = await readPart(scan, name));
+  const marked = markedSeq(scan);
+  if (marked > scan.seq) {
+    const message = `it ends at sequence ${scan.seq}, but the marker proves ` +
+      `that ${marked} was acknowledged`;
+    const file = names.log(scan.generation);
+    refuse(scan, { file, byte: end, line: 0, message });
+  }
+}
+
+/** Reads a snapshot or log into the tables, by the rules at the head of this file. */
+async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
+  const log = await readFile(scan, name, applyTo(scan.tables, name));
+  const { header, faults: [fault] } = log;
+  const isSnapshot = name.startsWith("snapshot-");
+  scan.store ||= header?.store ?? "";
+  if (
+    header?.store !== scan.store || header.generation !== generationOf(name) ||
+    !isSnapshot && header.seq !== scan.seq
+  ) {
+    const message = "its header does not continue the file before it";
+    return refuse(scan, fault ?? wholeFile(name, message));
+  }
+  scan.seq = log.seq;
+  if (isSnapshot) scan.baseBytes = log.size;
+  else scan.log = log;
+  for (const [each, last] of Object.entries(header.last ?? {})) {
+    getOrCreateTable(scan.tables, each).advanceCounters(...last);
+  }
+  if (fault === undefined) return log;
+  const durable = Math.max(log.provenSeq, markedSeq(scan));
+  const isEnd = name === names.log(scan.generation) && !log.isSealed;
+  if (isEnd && log.isTorn && durable <= log.seq) {
+    scan.torn = fault;
+  } else {
+    scan.faults.push(...log.faults);
+    if (!isSnapshot || scan.options.salvageFrom === undefined) {
+      refuse(scan, fault);
+    }
+  }
+  return log;
+}
+
+/** Checks the files that the state does not need. */
+async function readSpareFiles(scan: FolderScan): Promise<void> {
+  const { present, read } = scan;
+  for (const name of present) {
+    if (generationOf(name) === undefined || read.has(name)) continue;
+    const reading = readFile(scan, name, () => {});
+    const error = await refusalOf(
+      reading.then(({ faults }) => void scan.faults.push(...faults)),
+    );
+    if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
+  }
+}
+
+/** Reads a snapshot or log. All but the last log must end with a seal. */
+async function readFile(
+  scan: FolderScan,
+  name: string,
+  apply: ApplyLine,
+): Promise<LogScan> {
+  const { folder, options, present, read } = scan;
+  if (!present.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
+  read.add(name);
+  const scanFile = name.endsWith(".json") ? scanFormat1Snapshot : scanLog;
+  const log = await withFile(
+    options.files,
+    join(folder, name),
+    (file) => scanFile(file, name, apply),
+  ).catch((error) => refuseUnreadable(scan, name, error));
+  const mustEnd = name !== names.log(scan.generation) && !log.isSealed;
+  if (mustEnd && log.faults.length === 0) {
+    const message = "it does not end with a valid seal";
+    log.faults.push({ file: name, byte: log.end, line: 0, message });
+  }
+  return log;
+}
+
+function applyTo(tables: Tables, name: string): ApplyLine {
+  return ({ tx = [], of = "", rows = [] }, seq) => {
+    for (const document of rows) {
+      getOrCreateTable(tables, of).load(document, seq);
+    }
+    for (const [kind, of, target] of tx) {
+      const table = getOrCreateTable(tables, of);
+      if (kind === "put") table.put(target, seq);
+      else if (kind === "del") table.delete(target, seq);
+      else throw unknown(name, `operation "${kind}" is one`);
+    }
+  };
+}
+
+/** Returns the sequence number that the marker proves to have been acknowledged. */
+function markedSeq({ marker, store }: FolderScan): number {
+  return marker?.store === store ? marker.seq : 0;
+}
+
+/** Refuses a file that cannot be read; one that is gone may be tried again. */
+function refuseUnreadable(
+  scan: FolderScan,
+  file: string,
+  error: unknown,
+): never {
+  if (error instanceof StoreError || errorCode(error) === "ENOENT") throw error;
+  const byte = error instanceof ReadError ? error.byte : 0;
+  refuse(scan, { file, byte, line: 0, message: errorText(error) });
+}
+
+function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
+  if (!faults.includes(fault)) faults.push(fault);
   const { file, byte, line, message } = fault;
   const place = line === 0 ? `byte ${byte}` : `byte ${byte}, line ${line}`;
-  return new StoreError(
+  throw new StoreError(
     "damaged",
     `Cannot open ${folder}: ${file} is damaged (${place}: ${message}); the ` +
-      `last good sequence is ${seq}. Nothing was changed. The command ` +
-      `"repair" keeps a copy of all that it cuts off`,
+      `last good sequence is ${seq}. Nothing was changed. "zoo-api check" ` +
+      `lists all damage; "zoo-api repair" makes the store usable again and ` +
+      "keeps a copy of every file",
     { fault, seq },
   );
 }
 
-/** What must end with a seal: a snapshot, and a log that has a successor. */
-function sound(file: string, scan: LogScan): LogScan {
-  if (scan.faults.length === 0 && !scan.isSealed) {
-    const message = "it ends without a seal, though another log follows";
-    scan.faults.push({ file, byte: scan.end, line: 0, message });
+async function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
+  try {
+    await work;
+    return undefined;
+  } catch (error) {
+    if (error instanceof StoreError) return error;
+    throw error;
   }
-  return scan;
 }
 
-/** A fault of a whole file. */
-function whole(file: string, message: string): Fault {
+/** Describes a fault of a whole file. */
+function wholeFile(file: string, message: string): Fault {
   return { file, byte: 0, line: 0, message };
 }

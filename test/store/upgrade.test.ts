@@ -1,0 +1,311 @@
+/**
+ * Folders that the last version with file format 1 left behind are opened by
+ * this one. Each of format-1/ is the real folder of a real stop: its files as
+ * they were, compressed, and in expected.json the records that version read.
+ */
+
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { backupStore } from "../../src/cli/backup.ts";
+import { repairStore } from "../../src/cli/repair.ts";
+import {
+  openStore,
+  readStore,
+  type Store,
+  StoreError,
+  type StoreOptions,
+  type Table,
+} from "../../src/store/store.ts";
+import { start } from "../harness.ts";
+import { Disk, type Fate } from "../torture/disk.ts";
+import { Random } from "../torture/random.ts";
+import { contents, folderFor, openFor } from "./support.ts";
+
+interface TableState {
+  readonly lastId: number;
+  readonly lastSeq: number;
+  readonly rows: readonly (readonly [seq: number, document: unknown])[];
+}
+
+interface State {
+  readonly seq: number;
+  readonly tables: Readonly<Record<string, TableState>>;
+}
+
+interface Specimen {
+  readonly files: Map<string, Buffer>;
+  readonly expected: State & { readonly refused?: unknown };
+}
+
+const goodSpecimens = [
+  "clean-stop",
+  "first-log",
+  "killed",
+  "torn",
+  "damaged-snapshot",
+  "server",
+];
+const limits = { reserveBytes: 0, markDelayMs: 60_000 };
+
+async function readSpecimen(name: string): Promise<Specimen> {
+  const folder = join(import.meta.dirname, "format-1", name);
+  const files = new Map<string, Buffer>();
+  for (const entry of await readdir(folder, { recursive: true })) {
+    if (!entry.endsWith(".gz")) continue;
+    const bytes = gunzipSync(await readFile(join(folder, entry)));
+    files.set(entry.replace(/\.gz$/, ""), bytes);
+  }
+  const expected = JSON.parse(String(files.get("expected.json")));
+  files.delete("expected.json");
+  return { files, expected };
+}
+
+/** A real folder with a specimen's files. */
+async function unpack(folder: string, { files }: Specimen): Promise<string> {
+  for (const [name, bytes] of files) {
+    const path = join(folder, name);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, bytes);
+  }
+  return folder;
+}
+
+function stateOf(seq: number, tables: readonly Table[]): State {
+  const states = tables.map((table): [string, TableState] => {
+    const { lastId, lastSeq } = table;
+    const rows = table.rows().map(({ seq, document }) =>
+      [seq, document] as const
+    );
+    return [table.name, { lastId, lastSeq, rows }];
+  });
+  return { seq, tables: Object.fromEntries(states) };
+}
+
+/** The state of an open store; a snapshot does not hold each record's sequence. */
+function stateIn(store: Store, { tables }: State, seqs = false): State {
+  const names = Object.keys(tables);
+  const state = stateOf(store.seq, names.map((name) => store.table(name)));
+  return seqs ? state : withoutSeqs(state);
+}
+
+function withoutSeqs({ seq, tables }: State): State {
+  const entries = Object.entries(tables).map(
+    ([name, table]): [string, TableState] => [
+      name,
+      { ...table, rows: table.rows.map(([, row]) => [0, row]) },
+    ],
+  );
+  return { seq, tables: Object.fromEntries(entries) };
+}
+
+function formatOf(bytes: Buffer | undefined): number {
+  return JSON.parse(String(bytes).split("\n")[0] ?? "").format;
+}
+
+for (const name of goodSpecimens) {
+  test(`a folder of format 1 (${name}) is upgraded with all its records, ids and sequences`, async (t) => {
+    const specimen = await readSpecimen(name);
+    const { expected } = specimen;
+    const folder = await unpack(await folderFor(t), specimen);
+    const top = async () =>
+      [...(await contents(folder)).keys()].filter((each) => each !== "reserve");
+    const reading = await readStore(folder);
+    assert.equal(reading.refusal, undefined);
+    assert.deepEqual(stateOf(reading.seq, reading.tables), expected);
+    const store = await openFor(t, folder, { tables: [], limits });
+    assert.deepEqual(stateIn(store, expected, true), expected);
+    const torn = (await top()).filter((each) => each.includes(".torn-"));
+    assert.equal(torn.length, name === "torn" ? 1 : 0);
+    const skipped = name === "damaged-snapshot" ? 1 : 0;
+    assert.equal(store.notices.length, torn.length + skipped);
+    await store.close();
+    const { generation } = store.position;
+    const files = await contents(folder);
+    for (const each of ["meta.json", `wal-${generation}.jsonl`]) {
+      assert.equal(formatOf(files.get(each)), 2);
+    }
+
+    const again = await openFor(t, folder, { tables: [], limits });
+    assert.deepEqual(stateIn(again, expected), withoutSeqs(expected));
+    assert.equal(again.position.generation, generation, "it was upgraded twice");
+    const [table = ""] = Object.keys(expected.tables);
+    await again.commit([["put", table, { id: 1_000_000 }]], 0);
+    await again.checkpoint();
+    await again.close();
+    const { faults, seq } = await readStore(folder);
+    assert.deepEqual(faults, []);
+    assert.equal(seq, expected.seq + 1);
+    for (const each of await top()) {
+      if (/^(wal|snapshot)-\d+\./.test(each) && !each.includes(".torn-")) {
+        const bytes = (await contents(folder)).get(each);
+        assert.equal(formatOf(bytes), 2, `${each} is left`);
+      }
+    }
+  });
+}
+
+test("a damaged folder of format 1 is refused unchanged, and can be repaired", async (t) => {
+  const specimen = await readSpecimen("damaged");
+  const folder = await unpack(await folderFor(t), specimen);
+  const before = await contents(folder);
+  await assert.rejects(openStore({ folder, tables: [], limits }), (error) => {
+    assert.ok(error instanceof StoreError);
+    assert.deepEqual(error.fault, specimen.expected.refused);
+    return true;
+  });
+  assert.deepEqual(await contents(folder), before);
+  assert.equal((await repairStore(folder)).seq, 10);
+  const store = await openFor(t, folder, { tables: [], limits });
+  assert.equal(store.table("zoos").get(9)?.document["name"], "zoos 9");
+  assert.equal(store.table("zoos").lastId, 9);
+});
+
+test("a folder of format 1 whose files are damaged anywhere is refused unchanged, or nothing is missing", async (t) => {
+  const { files, expected } = await readSpecimen("clean-stop");
+  const folder = await folderFor(t);
+  for (const [name, bytes] of files) {
+    for (let byte = 0; byte < bytes.length; byte += 17) {
+      const damaged = Buffer.from(bytes);
+      damaged[byte] = (damaged[byte] ?? 0) ^ 1;
+      const disk = Disk.of(folder, new Map([...files, [name, damaged]]));
+      const before = disk.contents();
+      const store = await openOn(disk).catch((error) => {
+        assert.ok(error instanceof StoreError, `${name} ${byte}: ${error}`);
+        assert.deepEqual(disk.contents(), before);
+      });
+      if (store === undefined) continue;
+      assert.deepEqual(stateIn(store, expected), withoutSeqs(expected));
+      await store.close();
+    }
+  }
+});
+
+function openOn(disk: Disk, more: Partial<StoreOptions> = {}): Promise<Store> {
+  const { folder } = disk;
+  return openStore({ folder, files: disk, tables: [], limits, ...more });
+}
+
+/** Opens what is on a disk, twice, and compares it. */
+async function check(disk: Disk, expected: State): Promise<void> {
+  for (let time = 0; time < 2; time++) {
+    const store = await openOn(disk);
+    const state = stateIn(store, expected);
+    await store.close();
+    assert.deepEqual(state, withoutSeqs(expected));
+    assert.equal(formatOf(disk.contents().get("meta.json")), 2);
+  }
+}
+
+/** The specimens on a disk; the last as a power cut leaves it within a rotation. */
+async function onDisk(): Promise<[string, Specimen][]> {
+  const specimens: [string, Specimen][] = [];
+  for (const name of goodSpecimens.slice(0, -1)) {
+    specimens.push([name, await readSpecimen(name)]);
+  }
+  const { files, expected } = await readSpecimen("clean-stop");
+  for (const name of ["snapshot-3.json", "mark"]) files.delete(name);
+  specimens.push(["without its snapshot", { files, expected }]);
+  return specimens;
+}
+
+test("a crash at any step of an upgrade loses nothing", async (t) => {
+  const random = new Random(1);
+  const folder = await folderFor(t);
+  let states = 0;
+  for (const [name, { files, expected }] of await onDisk()) {
+    for (const half of [false, true]) {
+      for (let number = 1, ended = false; !ended; number++) {
+        const disk = Disk.of(folder, files);
+        disk.fate = (step): Fate => {
+          if (step.number < number) return undefined;
+          if (step.number > number || !half) disk.kill();
+          return half ? { error: "EIO", half: true } : undefined;
+        };
+        const store = await openOn(disk).catch(() => undefined);
+        ended = disk.steps < number;
+        disk.kill();
+        await store?.close().catch(() => {});
+        const left = [disk.copy(folder)];
+        for (let state = 0; state < 2; state++) {
+          left.push(disk.crash(folder, random));
+        }
+        for (const each of left) {
+          const where = `${name}, ${half ? "within" : "before"} step ${number}`;
+          await check(each, expected).catch((error) => {
+            throw new Error(`${where}: ${error.stack}`);
+          });
+          states++;
+        }
+      }
+    }
+  }
+  assert.ok(states > 500, `only ${states} states`);
+});
+
+test("an upgrade any operation of which fails is refused, and succeeds the next time", async (t) => {
+  const folder = await folderFor(t);
+  for (const [name, { files, expected }] of await onDisk()) {
+    for (let number = 1, ended = false; !ended; number++) {
+      const disk = Disk.of(folder, files);
+      const error = number % 2 === 0 ? "EIO" : "ENOSPC";
+      disk.fate = (step) => step.number === number ? { error } : undefined;
+      const store = await openOn(disk).catch((error) => {
+        assert.ok(error instanceof StoreError, `${name} ${number}: ${error}`);
+      });
+      ended = disk.steps < number;
+      await store?.close();
+      disk.fate = () => undefined;
+      await check(disk, expected).catch((failed) => {
+        const last = disk.trace.find((each) => each.startsWith(`${number} `));
+        throw new Error(`${name}, ${last}: ${failed.stack}`);
+      });
+    }
+  }
+});
+
+test("a backup of a folder of format 1 is a copy that can be upgraded", async (t) => {
+  const specimen = await readSpecimen("killed");
+  const folder = await folderFor(t);
+  await unpack(join(folder, "store"), specimen);
+  const to = join(folder, "copy");
+  const { seq } = await backupStore(join(folder, "store"), to);
+  assert.equal(seq, specimen.expected.seq);
+  const store = await openFor(t, to, { tables: [], limits });
+  const { expected } = specimen;
+  assert.deepEqual(stateIn(store, expected), withoutSeqs(expected));
+});
+
+test("a server finishes the import that it was killed in before the upgrade", async (t) => {
+  const folder = await unpack(await folderFor(t), await readSpecimen("server"));
+  const server = await start({ folder });
+  try {
+    const token = await server.signIn("admin", "a long enough one");
+    let task;
+    do {
+      task = (await server.request("GET", "/v1/tasks/1", { token })).body;
+    } while (task.status === "running" || task.status === "queued");
+    assert.equal(task.status, "succeeded", JSON.stringify(task));
+    assert.equal(task.lines, 6000);
+    assert.equal(task.imported + task.rejected, 6000);
+    const headers = { accept: "application/x-ndjson" };
+    const path = "/v1/zoos/2/animals";
+    const { text } = await server.request("GET", path, { headers });
+    const found = text.match(/"name":"Line \d+"/g) ?? [];
+    assert.equal(found.length, task.imported, "a line is missing or doubled");
+    assert.equal(new Set(found).size, task.imported);
+    await server.signIn("kim", "a long enough one");
+    const retry = await server.request("POST", "/v1/zoos", {
+      token,
+      headers: { "idempotency-key": '"first-key"' },
+      json: { name: "Zoo <N>", city: "Nice", country: "FR" },
+    });
+    assert.equal(retry.status, 201, retry.text);
+    assert.equal(retry.body.id, 17);
+  } finally {
+    await server.stop();
+  }
+});
