@@ -7,11 +7,8 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import {
-  ChangeFeed,
-  type Feed,
-  type Transaction,
-} from "../../src/features/events/feed.ts";
+import { ChangeFeed, type Feed } from "../../src/features/events/feed.ts";
+import type { Transaction } from "../../src/features/events/log-reader.ts";
 import {
   type FileSystem,
   type Mutation,

@@ -1,80 +1,82 @@
 /**
- * What changes, as server-sent events (HTML standard section 9.2). Each
- * listener has a place in the log and takes what follows it when its connection
- * has taken what went before: who is slow costs no memory, and who does not
- * read at all is cut off. What a transaction tells is written once for all
- * whose role lets them read the same.
+ * Events: changes of records as server-sent events (HTML standard section 9.2).
+ *
+ * Each client has a cursor into the log and reads on when its connection has
+ * taken what was written before, so a slow client costs no memory, and one that
+ * does not read at all is disconnected. The events of a transaction are encoded
+ * once for all clients of the same role.
  */
 
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { mayAccess, type Role } from "../../auth/access.ts";
+import { errorText } from "../../store/error.ts";
 import type { Mutation, Store } from "../../store/store.ts";
-import { ChangeFeed, type Reset, type Transaction } from "./feed.ts";
+import { ChangeFeed, type Feed, type Reset } from "./feed.ts";
+import type { Transaction } from "./log-reader.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
-import {
-  noParameters,
-  type Operation as Method,
-  type Route,
-  route,
-} from "../../api/operations.ts";
-import type { Feature } from "../../api/feature.ts";
+import { noParameters, route } from "../../api/operations.ts";
+import type { Api, Feature } from "../../api/feature.ts";
 
-/** The time between two signs of life, in milliseconds. Who takes nothing for two of them is cut off. */
-const heartbeat = 15_000;
+/** The time between two heartbeats. A client that reads nothing for two of them is disconnected. */
+const heartbeatMs = 15_000;
 
-/** So many bytes are written at once where there is more. */
-const enough = 1 << 14;
+/** How many bytes are collected into one write to a client that is behind. */
+const maxBatchBytes = 1 << 14;
 
 /**
- * What follows within so many milliseconds is written together: with a thousand
- * listeners and a hundred changes a second, these then take 4 ms instead of 25.
+ * Changes within this time are written together: with a thousand clients and a
+ * hundred changes a second, these then take 4 ms instead of 25.
  */
-const pace = 50;
+const flushIntervalMs = 50;
 
-/** Who follows. */
-interface Listener {
-  readonly to: Writable;
+/** A client that follows the changes. */
+interface Client {
+  readonly output: Writable;
   readonly role: Role;
-  /** Whether it is still signed in, and with that role. */
-  readonly isValid: () => boolean;
-  readonly end: () => void;
-  /** The last sequence that was looked at, and the last that the client knows of. */
+  /** Returns whether it is still signed in, with the same role. */
+  readonly isAuthorized: () => boolean;
+  readonly feed: Feed;
+  /** Called when the connection has taken what was written, or is closed. */
+  resume: () => void;
+  /** The last sequence number that was processed. */
   seq: number;
-  told: number;
-  /** Whether it took nothing since the last sign of life. */
-  stalled: boolean;
+  /** The last sequence number that the client was sent. */
+  sentSeq: number;
+  /** Whether it has read nothing since the last heartbeat. */
+  isStalled: boolean;
 }
 
-/** Lets clients follow what is written. */
-export class Events {
+/** Sends each client the changes that it may read. */
+class Events {
   readonly #store: Store;
   readonly #feed: ChangeFeed;
   readonly #records: ReadonlyMap<string, Records>;
-  readonly #listeners = new Set<Listener>();
-  readonly #texts = new WeakMap<Transaction, Map<Role, Uint8Array>>();
+  readonly #clients = new Set<Client>();
+  /** The encoded events of each transaction, by role. */
+  readonly #encoded = new WeakMap<Transaction, Map<Role, Uint8Array>>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param records what is told of, to those who may read it */
-  constructor(store: Store, feed: ChangeFeed, records: readonly Records[]) {
+  constructor({ store, served, log }: Api) {
     this.#store = store;
-    this.#feed = feed;
+    this.#feed = new ChangeFeed(store, (error) => {
+      log("error", `Cannot read the log: ${errorText(error)}`);
+    });
     this.#records = new Map(
-      records.map((records) => [records.collection.name, records]),
+      served.map((records) => [records.collection.name, records]),
     );
   }
 
-  /** Follows from behind the event that the client saw last, else from now on. */
+  /** Follows from after the event that the client saw last, or from now on. */
   open({ headers, caller, reauthenticate }: RequestContext): Result {
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
-    const { durableSeq } = this.#store;
-    const seen = headers["last-event-id"];
-    const seq = seen === undefined ? durableSeq : parseSequence(seen);
-    const told = seen === undefined ? -1 : seq;
-    const isValid = () => {
+    const lastEventId = headers["last-event-id"];
+    const isNew = lastEventId === undefined;
+    const seq = isNew ? this.#store.durableSeq : parseSequence(lastEventId);
+    const isAuthorized = () => {
       try {
         return reauthenticate()?.role === role;
       } catch {
@@ -83,149 +85,149 @@ export class Events {
     };
     return {
       status: 200,
-      // The last is for proxies of nginx's kind, which collect what they pass on.
+      // The last one keeps proxies such as nginx from buffering the events.
       headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
       body: undefined,
       type: "text/event-stream",
-      live: (to) => this.#follow({ to, role, isValid, seq, told }),
-      seq: 0, // what is not on the disk is not in the feed
+      live: (output) =>
+        this.#follow({
+          output,
+          role,
+          isAuthorized,
+          feed: this.#feed.changes(seq),
+          resume: () => {},
+          seq,
+          sentSeq: isNew ? -1 : seq,
+          isStalled: false,
+        }),
+      seq: 0, // the feed has only what is durable
     };
   }
 
-  async #follow(who: Omit<Listener, "end" | "stalled">): Promise<void> {
-    const { to, role, isValid, seq } = who;
-    const feed = this.#feed.changes(seq);
-    let goOn = () => {};
-    const end = () => {
-      this.#remove(listener);
-      feed.return();
-      goOn();
-      // Who has not taken what there is does not take an end either.
-      if (to.writableNeedDrain) to.destroy();
-      else to.end();
-    };
-    const listener: Listener = { ...who, end, stalled: false };
-    to.on("drain", () => {
-      listener.stalled = false;
-      goOn();
+  async #follow(client: Client): Promise<void> {
+    const { output, role, isAuthorized, feed } = client;
+    output.on("drain", () => {
+      client.isStalled = false;
+      client.resume();
     });
-    to.on("close", end);
-    this.#listeners.add(listener);
-    this.#timer ??= setInterval(() => this.#beat(), heartbeat);
-    // A place to go on from, also for who is cut off before the first event.
-    to.write(`retry: 1000\n${signOfLife(listener)}`);
-    let texts: Uint8Array[] = [];
+    output.on("close", () => this.#disconnect(client));
+    this.#clients.add(client);
+    this.#timer ??= setInterval(() => this.#sendHeartbeats(), heartbeatMs);
+    // An id to resume from, even if the connection breaks before any event.
+    output.write(`retry: 1000\n${heartbeatComment(client)}`);
+    let batch: Uint8Array[] = [];
     let length = 0;
     for await (const item of feed) {
-      if (!isValid()) break;
+      if (!isAuthorized()) break;
       const seq = "reset" in item ? item.reset : item.seq;
-      const text = this.#text(item, role);
-      if (text.length > 0) texts.push(text);
-      length += text.length;
-      if (length === 0) listener.seq = seq;
-      // A write costs far more than what is in it.
-      const more = seq < this.#store.durableSeq && length < enough;
-      if (more || length === 0) continue;
-      listener.seq = seq;
-      listener.told = seq;
-      to.write(texts.length === 1 ? texts[0] : Buffer.concat(texts, length));
-      texts = [];
+      const bytes = this.#encode(item, role);
+      if (bytes.length > 0) batch.push(bytes);
+      length += bytes.length;
+      if (length === 0) client.seq = seq;
+      // A write costs far more than the bytes in it.
+      const isBehind = seq < this.#store.durableSeq;
+      if (length === 0 || (isBehind && length < maxBatchBytes)) continue;
+      client.seq = client.sentSeq = seq;
+      output.write(
+        batch.length === 1 ? batch[0] : Buffer.concat(batch, length),
+      );
+      batch = [];
       length = 0;
-      if (to.writableNeedDrain) {
-        await new Promise<void>((resolve) => goOn = resolve);
-      } else if (seq === this.#store.durableSeq) await delay(pace);
+      if (output.writableNeedDrain) {
+        await new Promise<void>((resolve) => client.resume = resolve);
+      } else if (seq === this.#store.durableSeq) await delay(flushIntervalMs);
     }
-    end();
+    this.#disconnect(client);
   }
 
-  #remove(listener: Listener): void {
-    this.#listeners.delete(listener);
-    if (this.#listeners.size > 0) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
+  #disconnect(client: Client): void {
+    const { output, feed, resume } = client;
+    this.#clients.delete(client);
+    if (this.#clients.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
+    feed.return();
+    resume();
+    // A client that has not read the last write would not read an end.
+    if (output.writableNeedDrain) output.destroy();
+    else output.end();
   }
 
-  #beat(): void {
-    for (const listener of this.#listeners) {
-      const { to, isValid, end, stalled } = listener;
-      if (stalled || !isValid()) end();
-      else if (to.writableNeedDrain) listener.stalled = true;
-      else to.write(signOfLife(listener));
+  #sendHeartbeats(): void {
+    for (const client of this.#clients) {
+      const { output, isAuthorized, isStalled } = client;
+      if (isStalled || !isAuthorized()) this.#disconnect(client);
+      else if (output.writableNeedDrain) client.isStalled = true;
+      else output.write(heartbeatComment(client));
     }
   }
 
-  /** All that a role may know of a transaction. */
-  #text(item: Transaction | Reset, role: Role): Uint8Array {
+  /** Returns the events of a transaction that a role may read, as bytes that all connections share. */
+  #encode(item: Transaction | Reset, role: Role): Uint8Array {
     if ("reset" in item) {
       return Buffer.from(`id: ${item.reset}\nevent: reset\ndata: {}\n\n`);
     }
-    const { seq, operations } = item;
-    const made = this.#texts.get(item) ?? new Map<Role, Uint8Array>();
-    const known = made.get(role);
-    if (known !== undefined) return known;
-    const events = operations.flatMap((operation) =>
+    const byRole = this.#encoded.get(item) ?? new Map<Role, Uint8Array>();
+    const cached = byRole.get(role);
+    if (cached !== undefined) return cached;
+    const events = item.operations.flatMap((operation) =>
       this.#event(operation, role) ?? []
     );
-    // Going on from any but the last would miss those behind it.
+    // Resuming from any event but the last would miss those after it.
     const last = events.pop();
-    if (last !== undefined) events.push(`id: ${seq}\n${last}`);
-    // Bytes, as all connections can share them.
-    const text = Buffer.from(events.join(""));
-    this.#texts.set(item, made.set(role, text));
-    return text;
+    if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
+    const bytes = Buffer.from(events.join(""));
+    this.#encoded.set(item, byRole.set(role, bytes));
+    return bytes;
   }
 
-  #event([kind, name, what]: Mutation, role: Role): string | undefined {
+  #event([kind, name, target]: Mutation, role: Role): string | undefined {
     const records = this.#records.get(name);
     if (!records || !mayAccess(role, records.collection.access.read)) {
       return undefined;
     }
     if (kind === "del") {
-      return `event: ${name}.deleted\ndata: {"id":${what}}\n\n`;
+      return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
     }
-    const { created_at, updated_at = created_at } = what;
+    const { created_at, updated_at = created_at } = target;
     const change = updated_at === created_at ? "created" : "updated";
-    // JSON has no line breaks but those in strings, which are escaped.
-    const data = records.representation.serialize(what);
+    // JSON has no line breaks except in strings, where they are escaped.
+    const data = records.representation.serialize(target);
     return `event: ${name}.${change}\ndata: ${data}\n\n`;
   }
 }
 
-/** A comment; with what was passed over, which an id without data tells without an event. */
-function signOfLife(listener: Listener): string {
-  const { seq, told } = listener;
-  listener.told = seq;
-  return seq > told ? `:\nid: ${seq}\n\n` : ":\n\n";
+/** Returns a comment, with the id of the last change if the client was not sent it. */
+function heartbeatComment(client: Client): string {
+  const { seq, sentSeq } = client;
+  client.sentSeq = seq;
+  return seq > sentSeq ? `:\nid: ${seq}\n\n` : ":\n\n";
 }
 
-/** A sequence as `id` tells it; what is none is before all that is kept. */
+/** Parses a sequence number; returns one that is too old if it is invalid. */
 function parseSequence(text: string): number {
   return /^(?:0|[1-9]\d{0,15})$/.test(text) ? Number(text) : -1;
 }
 
-function eventsRoute(events: Events): Route {
-  const get: Method = {
-    summary: "What changes, from now or from the last event on",
-    access: "viewer",
-    produces: ["text/event-stream"],
-    parse: noParameters,
-    docs: {
-      responses: {
-        200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
-      },
-    },
-    run: (call) => events.open(call),
-  };
-  return route({ GET: get }, { tag: "events" });
-}
-
-/** What changes, to whoever listens. */
+/** Changes of records as server-sent events. */
 export const feature: Feature = {
-  open({ add, store, served, log }) {
-    const feed = new ChangeFeed(store, (error) => {
-      const text = error instanceof Error ? error.message : String(error);
-      log("error", `Cannot read the log back: ${text}`);
-    });
-    add("events", eventsRoute(new Events(store, feed, served)), "events_url");
+  open(api) {
+    const events = new Events(api);
+    const path = route({
+      GET: {
+        summary: "Changes as server-sent events, from now or the last event on",
+        access: "viewer",
+        produces: ["text/event-stream"],
+        parse: noParameters,
+        docs: {
+          responses: {
+            200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+          },
+        },
+        run: (call) => events.open(call),
+      },
+    }, { tag: "events" });
+    api.add("events", path, "events_url");
   },
 };

@@ -1,344 +1,182 @@
 /**
- * The change feed: every transaction in order, each exactly once, and never
- * one that is not on the disk.
+ * The change feed: every transaction in order, each exactly once, and only
+ * once it is durable.
  *
- * All of it is read from the logs: each listener has a cursor into them, and
- * nobody reads beyond what the writer says is durable, so between reading what
- * was and following what comes there is no gap. The transactions read last are
- * kept for all, so a thousand listeners who are up to date share one read and
- * one decoded transaction; who is behind has them read again, by one reader
- * that all take turns at. A listener that does not ask costs a cursor.
+ * Each subscriber has a cursor into the logs and never reads past what the
+ * writer reports as durable, so there is no gap between catching up and
+ * following the tail. The transactions read last are cached for all: a thousand
+ * subscribers at the tail share one read and one decoded transaction. Those
+ * that are behind read again, one at a time. A subscriber that asks for nothing
+ * costs a cursor.
  *
- * The logs hold the earlier generation and the one that is written. Who wants
- * more, or whose log is removed while he reads, is told so (a reset) and goes
- * on from now.
+ * The logs hold the earlier generation and the current one. A subscriber whose
+ * cursor is older, or whose log is removed while it reads, gets a reset and
+ * continues from the tail.
  */
 
-import { join } from "node:path";
-import { crc32 } from "node:zlib";
+import { setImmediate as nextTick } from "node:timers/promises";
+import type { LogPosition } from "../../store/file-store.ts";
 import { errorCode } from "../../store/error.ts";
+import type { Store } from "../../store/store.ts";
 import {
-  type Line,
-  type OpenFile,
-  readLines,
-  withFile,
-} from "../../store/log/files.ts";
-import {
-  checkLine,
-  type LogHeader,
-  type Mutation,
-} from "../../store/log/format.ts";
-import type { LogPosition, Store } from "../../store/file-store.ts";
-import { generationsOf, names } from "../../store/recovery/scan.ts";
+  type DurableLogs,
+  findPosition,
+  readTransactions,
+  type Transaction,
+} from "./log-reader.ts";
 
-/** What was written as one: all of it, or nothing. */
-export interface Transaction {
-  readonly seq: number;
-  readonly at: string;
-  /** The id of the user who caused it; 0 is the server itself. */
-  readonly by: number;
-  readonly operations: readonly Mutation[];
-}
-
-/** What was asked for is not kept any more: it goes on behind this sequence. */
+/** The cursor is too old or unknown: the feed continues after this sequence number. */
 export interface Reset {
   readonly reset: number;
 }
 
-/** Transactions as they come; ends when it is returned or the store closes. */
+/** Transactions as they become durable, until it is returned or the store closes. */
 export interface Feed extends AsyncIterableIterator<Transaction | Reset> {
-  /** Ends it, also while a `next` waits. */
+  /** Ends the feed, even while a `next` is waiting. */
   return(): Promise<IteratorResult<Transaction | Reset>>;
 }
 
-/** Where in the logs the transaction `seq` ends. */
-type Cursor = LogPosition;
-
-/** Any line of a log. */
-type Logged =
-  | LogHeader
-  | Omit<Transaction, "operations"> & { readonly tx: Mutation[] }
-  | { readonly seal: number };
-
-interface Kept {
-  readonly transaction: Transaction;
-  readonly bytes: number;
-  readonly end: Cursor;
-}
-
-interface Listener {
-  ended: boolean;
+interface Subscriber {
+  isEnded: boolean;
   wake: () => void;
 }
 
-const keptTransactions = 1000;
-const keptBytes = 1 << 20;
-// Decoded within a millisecond or so, and a fraction of what is kept.
-const part = 1 << 16;
-// So many are given before the event loop goes on.
-const turnLength = 512;
+const maxCachedTransactions = 1000;
+const maxCachedBytes = 1 << 20;
+/** How many transactions are delivered before the event loop continues. */
+const maxDeliveriesPerTick = 512;
 
-/** Lets any number of listeners follow one store. */
+/** Lets any number of subscribers follow one store. */
 export class ChangeFeed {
-  readonly #store: Store;
-  readonly #failed: (error: unknown) => void;
-  readonly #listeners = new Set<Listener>();
-  /** What was read last, by sequence, the oldest read first. */
-  readonly #kept = new Map<number, Kept>();
-  #keptBytes = 0;
-  #given = 0;
+  readonly #logs: DurableLogs;
+  readonly #onError: (error: unknown) => void;
+  readonly #subscribers = new Set<Subscriber>();
+  /** The transactions read last, by sequence number, the oldest read first. */
+  readonly #cache = new Map<number, Transaction>();
+  #cachedBytes = 0;
+  #deliveries = 0;
+  /** Pending while the event loop handles other events. */
   #pause: Promise<void> | undefined;
-  /** The end of what is durable. */
-  #head: Cursor;
-  #turn: Promise<unknown> = Promise.resolve();
-  #closed = false;
+  /** Settles when no read is in progress. */
+  #lastRead: Promise<unknown> = Promise.resolve();
+  #isClosed = false;
 
-  /** @param failed called with the error when a log cannot be read back */
-  constructor(store: Store, failed: (error: unknown) => void = () => {}) {
-    this.#store = store;
-    this.#head = store.position;
-    this.#failed = failed;
+  /** @param onError called with the error when a log cannot be read */
+  constructor(store: Store, onError: (error: unknown) => void = () => {}) {
+    this.#logs = { folder: store.folder, head: store.position };
+    this.#onError = onError;
+    const wakeAll = () => {
+      this.#logs.head = store.position;
+      for (const { wake } of this.#subscribers) wake();
+    };
     store.watch({
-      onAdvance: () => this.#advance(),
-      close: () => this.#close(),
+      onAdvance: wakeAll,
+      close: async () => {
+        this.#isClosed = true;
+        wakeAll();
+        await this.#lastRead;
+      },
     });
   }
 
-  #advance(): void {
-    this.#head = this.#store.position;
-    for (const listener of this.#listeners) listener.wake();
-  }
-
+  /** Follows the store from after a sequence number, or from the tail. */
   changes(after?: number): Feed {
-    const listener = { ended: false, wake: () => {} };
-    const items = this.#follow(listener, after ?? this.#head);
-    return {
-      [Symbol.asyncIterator]() {
-        return this;
-      },
-      next: () => items.next(),
+    const subscriber: Subscriber = { isEnded: false, wake: () => {} };
+    const items = this.#follow(subscriber, after ?? this.#logs.head);
+    const end = items.return.bind(items);
+    return Object.assign(items, {
       return: () => {
-        listener.ended = true;
-        listener.wake();
-        return items.return(undefined);
+        subscriber.isEnded = true;
+        subscriber.wake();
+        return end(undefined);
       },
-    };
-  }
-
-  /** Ends all feeds. */
-  async #close(): Promise<void> {
-    this.#closed = true;
-    for (const listener of this.#listeners) listener.wake();
-    await this.#turn;
+    });
   }
 
   async *#follow(
-    listener: Listener,
-    from: number | Cursor,
+    subscriber: Subscriber,
+    from: number | LogPosition,
   ): AsyncGenerator<Transaction | Reset, undefined> {
-    this.#listeners.add(listener);
+    this.#subscribers.add(subscriber);
     try {
-      let at = typeof from === "number"
-        ? await this.#alone(() => this.#find(from))
-        : from;
-      while (!listener.ended && !this.#closed) {
-        if (at === undefined) {
-          at = this.#head;
-          yield { reset: at.seq };
-        } else if (at.seq === this.#head.seq) {
-          at = this.#head; // its log may be removed, the head's never is
-          await new Promise<void>((resolve) => listener.wake = resolve);
+      let cursor = typeof from === "number" ? await this.#find(from) : from;
+      while (!subscriber.isEnded && !this.#isClosed) {
+        if (cursor === undefined) {
+          cursor = this.#logs.head;
+          yield { reset: cursor.seq };
+        } else if (cursor.seq === this.#logs.head.seq) {
+          cursor = this.#logs.head; // its log may be removed, the head's never is
+          await new Promise<void>((resolve) => subscriber.wake = resolve);
         } else {
-          const kept: Kept | undefined = this.#kept.get(at.seq + 1) ??
-            await this.#readBehind(at);
-          at = kept?.end;
-          await this.#giveWay();
-          if (kept !== undefined) yield kept.transaction;
+          const next: Transaction | undefined =
+            this.#cache.get(cursor.seq + 1) ?? await this.#read(cursor);
+          cursor = next?.end;
+          this.#countDelivery();
+          while (this.#pause !== undefined) await this.#pause;
+          if (next !== undefined) yield next;
         }
       }
     } finally {
-      this.#listeners.delete(listener);
-      if (this.#listeners.size === 0) {
-        this.#kept.clear();
-        this.#keptBytes = 0;
+      this.#subscribers.delete(subscriber);
+      if (this.#subscribers.size === 0) {
+        this.#cache.clear();
+        this.#cachedBytes = 0;
       }
     }
   }
 
-  /** What another read in the meantime need not be read again. */
-  #readBehind(at: Cursor): Promise<Kept | undefined> {
-    return this.#alone(async () =>
-      this.#kept.get(at.seq + 1) ?? await this.#read(at)
-    );
+  /** Pauses all subscribers from time to time, so that other work is not delayed. */
+  #countDelivery(): void {
+    if (++this.#deliveries % maxDeliveriesPerTick > 0) return;
+    this.#pause = nextTick().then(() => this.#pause = undefined);
   }
 
-  /** Lets others in now and then, when many listeners have much to take. */
-  async #giveWay(): Promise<void> {
-    if (++this.#given % turnLength === 0) {
-      this.#pause = new Promise((resolve) => {
-        setImmediate(() => {
-          this.#pause = undefined;
-          resolve();
-        });
-      });
-    }
-    while (this.#pause !== undefined) await this.#pause;
+  /** Returns the position after a transaction; undefined if it is not in the logs. */
+  #find(seq: number): Promise<LogPosition | undefined> {
+    return this.#serialize(() => {
+      if (seq === this.#logs.head.seq) return this.#logs.head;
+      return this.#cache.get(seq)?.end ?? findPosition(this.#logs, seq);
+    });
   }
 
-  /** One reader for all; undefined when it found that something has gone. */
-  #alone<Result>(
-    work: () => Promise<Result | undefined>,
+  /** Reads the transaction at a cursor, unless another read has cached it meanwhile. */
+  #read(cursor: LogPosition): Promise<Transaction | undefined> {
+    return this.#serialize(async () => {
+      const cached = this.#cache.get(cursor.seq + 1);
+      if (cached !== undefined) return cached;
+      const found = await readTransactions(this.#logs, cursor);
+      for (const transaction of found) this.#addToCache(transaction);
+      return found[0];
+    });
+  }
+
+  /** Runs one read at a time. Returns undefined if the log is gone, damaged or closed. */
+  #serialize<Result>(
+    read: () => Promise<Result> | Result,
   ): Promise<Result | undefined> {
-    const done = this.#turn.then(() => this.#closed ? undefined : work())
+    const result = this.#lastRead
+      .then(() => this.#isClosed ? undefined : read())
       .catch((error) => {
-        if (errorCode(error) !== "ENOENT") this.#failed(error);
+        if (errorCode(error) !== "ENOENT") this.#onError(error);
         return undefined;
       });
-    this.#turn = done;
-    return done;
+    this.#lastRead = result;
+    return result;
   }
 
-  /** Reads the transaction behind a cursor, and those near it. */
-  async #read(at: Cursor): Promise<Kept> {
-    let { generation, seed, offset, seq } = at;
-    while (true) {
-      const name = names.log(generation);
-      let first: Kept | undefined;
-      const take = ({ bytes, byte }: Line) => {
-        if (!checkLine(bytes, byte === 0 ? 0 : seed)) {
-          throw new Error(`${name} is damaged at byte ${byte}`);
-        }
-        const parsed = JSON.parse(bytes.toString()) as Logged;
-        if ("seal" in parsed) return;
-        if (parsed.seq !== ("salt" in parsed ? seq : seq + 1)) {
-          throw new Error(`${name} does not continue sequence ${seq}`);
-        }
-        seq = parsed.seq;
-        offset = byte + bytes.length + 1;
-        if ("salt" in parsed) {
-          seed = crc32(parsed.salt);
-          return;
-        }
-        const { at, by, tx: operations } = parsed;
-        const transaction = { seq, at, by, operations };
-        const end = { generation, seed, offset, seq };
-        const kept = { transaction, bytes: bytes.length, end };
-        this.#keep(kept);
-        first ??= kept;
-      };
-      const end = this.#endOf(generation);
-      await this.#withLog(generation, async (file) => {
-        for await (
-          const lines of readLines(file, {
-            start: offset,
-            end,
-            chunkBytes: part,
-          })
-        ) {
-          lines.forEach(take);
-          if (first !== undefined) return;
-        }
-      });
-      if (first !== undefined) return first;
-      // Behind the seal: it goes on in the next log.
-      generation++;
-      offset = 0;
-    }
-  }
-
-  #keep(kept: Kept): void {
-    const { seq } = kept.end;
-    if (this.#kept.has(seq)) return;
-    this.#kept.set(seq, kept);
-    this.#keptBytes += kept.bytes;
-    for (const [old, { bytes }] of this.#kept) {
-      const { size } = this.#kept;
-      const fits = size <= keptTransactions && this.#keptBytes <= keptBytes;
+  /** Caches a transaction, and evicts the oldest ones beyond the limits. */
+  #addToCache(transaction: Transaction): void {
+    const { seq } = transaction;
+    if (this.#cache.has(seq)) return;
+    this.#cache.set(seq, transaction);
+    this.#cachedBytes += transaction.bytes;
+    for (const [oldest, { bytes }] of this.#cache) {
+      const { size } = this.#cache;
+      const fits = size <= maxCachedTransactions &&
+        this.#cachedBytes <= maxCachedBytes;
       if (fits || size === 1) break;
-      this.#kept.delete(old);
-      this.#keptBytes -= bytes;
+      this.#cache.delete(oldest);
+      this.#cachedBytes -= bytes;
     }
   }
-
-  /** The cursor behind a transaction; undefined when that is not kept. */
-  async #find(after: number): Promise<Cursor | undefined> {
-    const head = this.#head;
-    const kept = this.#kept.get(after);
-    if (after === head.seq) return head;
-    if (kept !== undefined || after > head.seq) return kept?.end;
-    const { files, folder } = this.#store.folder;
-    const present = await files.list(folder);
-    for (const generation of generationsOf(present, "wal").reverse()) {
-      if (generation > head.generation) continue;
-      const found = await this.#withLog(
-        generation,
-        (file) => this.#search(file, generation, after),
-      );
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  }
-
-  /** Finds a transaction's end by halving: every line tells its sequence. */
-  async #search(
-    file: OpenFile,
-    generation: number,
-    after: number,
-  ): Promise<Cursor | undefined> {
-    const end = Math.min(this.#endOf(generation), (await file.stat()).size);
-    const [first] = await nextLines(file, 0, end);
-    if (first === undefined) return undefined;
-    const { salt, seq } = JSON.parse(first.bytes.toString()) as LogHeader;
-    if (seq > after) return undefined;
-    let low = first.bytes.length + 1;
-    for (let high = end; high - low > part;) {
-      const middle = Math.floor((low + high) / 2);
-      // The first is the rest of the line that the middle is in.
-      const [, line] = await nextLines(file, middle, end);
-      if (line === undefined || seqOf(line) > after) high = middle;
-      else low = line.byte;
-    }
-    for await (
-      const lines of readLines(file, { start: low, end, chunkBytes: part })
-    ) {
-      const next = lines.find((line) => seqOf(line) > after);
-      if (next === undefined) continue;
-      return { generation, seed: crc32(salt), offset: next.byte, seq: after };
-    }
-    return undefined;
-  }
-
-  /** Where the durable part of a log ends; one that is not written on is whole. */
-  #endOf(generation: number): number {
-    const head = this.#head;
-    return generation === head.generation ? head.offset : Infinity;
-  }
-
-  #withLog<Result>(
-    generation: number,
-    use: (file: OpenFile) => Promise<Result>,
-  ): Promise<Result> {
-    const { files, folder } = this.#store.folder;
-    return withFile(files, join(folder, names.log(generation)), use);
-  }
-}
-
-/** The next two lines from a place on. */
-async function nextLines(
-  file: OpenFile,
-  start: number,
-  end: number,
-): Promise<Line[]> {
-  const found: Line[] = [];
-  for await (const lines of readLines(file, { start, end, chunkBytes: 4096 })) {
-    found.push(...lines.slice(0, 2));
-    if (found.length > 1) break;
-  }
-  return found;
-}
-
-/** The sequence of a transaction's line; a seal is behind all. */
-function seqOf({ bytes }: Line): number {
-  const begin = bytes.toString("latin1", 0, 64);
-  return Number(/^\{"crc":"\w{8}","seq":(\d+),/.exec(begin)?.[1] ?? Infinity);
 }

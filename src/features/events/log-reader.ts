@@ -1,0 +1,172 @@
+/**
+ * Reads transactions back from the logs. Only the earlier log and the current
+ * one exist; a reader that needs an older one fails with ENOENT.
+ */
+
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import type { LogPosition } from "../../store/file-store.ts";
+import {
+  type Line,
+  type OpenFile,
+  readLines,
+  withFile,
+} from "../../store/log/files.ts";
+import {
+  checkLine,
+  type LogHeader,
+  type Mutation,
+} from "../../store/log/format.ts";
+import type { StoreFolder } from "../../store/recovery/folder.ts";
+import { generationsOf, names } from "../../store/recovery/scan.ts";
+
+/** A committed transaction. */
+export interface Transaction {
+  readonly seq: number;
+  readonly at: string;
+  /** The id of the user who caused it; 0 is the server itself. */
+  readonly by: number;
+  readonly operations: readonly Mutation[];
+  /** The length of its line in the log. */
+  readonly bytes: number;
+  /** The position after it. */
+  readonly end: LogPosition;
+}
+
+/** Any line of a log. */
+type ParsedLine =
+  | LogHeader
+  | Pick<Transaction, "seq" | "at" | "by"> & { readonly tx: Mutation[] }
+  | { readonly seal: number };
+
+/** A search that has come this close reads the rest from beginning to end. */
+const searchBytes = 1 << 16;
+
+/** The logs up to the end of what is durable. */
+export interface DurableLogs {
+  readonly folder: StoreFolder;
+  head: LogPosition;
+}
+
+/**
+ * Reads the transaction at a position and those in the same part of the file.
+ *
+ * @throws an ENOENT error if the log is gone; an Error if it is damaged
+ */
+export async function readTransactions(
+  logs: DurableLogs,
+  start: LogPosition,
+): Promise<Transaction[]> {
+  const found: Transaction[] = [];
+  let { generation, seed, offset, seq } = start;
+  const parse = ({ bytes: line, byte }: Line) => {
+    const name = names.log(generation);
+    if (!checkLine(line, byte === 0 ? 0 : seed)) {
+      throw new Error(`${name} is damaged at byte ${byte}`);
+    }
+    const parsed = JSON.parse(line.toString()) as ParsedLine;
+    if ("seal" in parsed) return;
+    const isHeader = "salt" in parsed;
+    if (parsed.seq !== (isHeader ? seq : seq + 1)) {
+      throw new Error(`${name} does not continue sequence ${seq}`);
+    }
+    const bytes = line.length;
+    seq = parsed.seq;
+    offset = byte + bytes + 1;
+    if (isHeader) {
+      seed = crc32(parsed.salt);
+      return;
+    }
+    const { at, by, tx: operations } = parsed;
+    const end = { generation, seed, offset, seq };
+    found.push({ seq, at, by, operations, bytes, end });
+  };
+  while (true) {
+    await withLog(logs, generation, async (file, end) => {
+      for await (const lines of readLines(file, { start: offset, end })) {
+        lines.forEach(parse);
+        if (found.length > 0) return;
+      }
+    });
+    if (found.length > 0) return found;
+    // The log is sealed: the next one continues it.
+    generation++;
+    offset = 0;
+  }
+}
+
+/** Returns the position after a transaction; undefined if no log has it. */
+export async function findPosition(
+  logs: DurableLogs,
+  seq: number,
+): Promise<LogPosition | undefined> {
+  const { folder: { files, folder }, head } = logs;
+  if (seq > head.seq) return undefined;
+  const present = await files.list(folder);
+  for (const generation of generationsOf(present, "wal").reverse()) {
+    if (generation > head.generation) continue;
+    const found = await withLog(
+      logs,
+      generation,
+      (file, end) => searchLog(file, end, seq),
+    );
+    if (found !== undefined) return { generation, ...found, seq };
+  }
+  return undefined;
+}
+
+/** Finds the line after a sequence number by binary search. */
+async function searchLog(
+  file: OpenFile,
+  end: number,
+  seq: number,
+): Promise<Pick<LogPosition, "seed" | "offset"> | undefined> {
+  const [first] = await readTwoLines(file, 0, end);
+  if (first === undefined) return undefined;
+  const header = JSON.parse(first.bytes.toString()) as LogHeader;
+  if (header.seq > seq) return undefined;
+  let low = first.bytes.length + 1;
+  for (let high = end; high - low > searchBytes;) {
+    const middle = Math.floor((low + high) / 2);
+    // The first line is the rest of the one that the middle is in.
+    const [, line] = await readTwoLines(file, middle, end);
+    if (line === undefined || seqOf(line) > seq) high = middle;
+    else low = line.byte;
+  }
+  for await (const lines of readLines(file, { start: low, end })) {
+    const next = lines.find((line) => seqOf(line) > seq);
+    if (next) return { seed: crc32(header.salt), offset: next.byte };
+  }
+  return undefined;
+}
+
+async function readTwoLines(
+  file: OpenFile,
+  start: number,
+  end: number,
+): Promise<Line[]> {
+  const found: Line[] = [];
+  for await (const lines of readLines(file, { start, end, chunkBytes: 4096 })) {
+    found.push(...lines.slice(0, 2));
+    if (found.length > 1) break;
+  }
+  return found;
+}
+
+/** Returns the sequence number of a transaction; a seal is after all of them. */
+function seqOf({ bytes }: Line): number {
+  const begin = bytes.toString("latin1", 0, 64);
+  return Number(/^\{"crc":"\w{8}","seq":(\d+),/.exec(begin)?.[1] ?? Infinity);
+}
+
+/** Opens a log with the offset at which its durable part ends. */
+function withLog<Result>(
+  { folder: { files, folder }, head }: DurableLogs,
+  generation: number,
+  use: (file: OpenFile, end: number) => Promise<Result>,
+): Promise<Result> {
+  return withFile(files, join(folder, names.log(generation)), async (file) => {
+    const isCurrent = generation === head.generation;
+    return use(file, isCurrent ? head.offset : (await file.stat()).size);
+  });
+}
