@@ -27,7 +27,7 @@ const feeds = new WeakMap<Store, ChangeFeed>();
 
 /** Returns the one change feed of a store. */
 function feedOf(store: Store): ChangeFeed {
-  const feed = feeds.get(store) ?? new ChangeFeed(store);
+  const feed = feeds.get(store) ?? new ChangeFeed(store, () => {});
   feeds.set(store, feed);
   return feed;
 }

@@ -62,7 +62,7 @@ export class ChangeFeed {
   #isClosed = false;
 
   /** @param onError called with the error when a log cannot be read */
-  constructor(store: Store, onError: (error: unknown) => void = () => {}) {
+  constructor(store: Store, onError: (error: unknown) => void) {
     this.#logs = { folder: store.folder, head: store.position };
     this.#onError = onError;
     const wakeAll = () => {
@@ -134,7 +134,8 @@ export class ChangeFeed {
   /** Returns the position after a transaction; undefined if it is not in the logs. */
   #find(seq: number): Promise<LogPosition | undefined> {
     return this.#serialize(() => {
-      if (seq === this.#logs.head.seq) return this.#logs.head;
+      const { head } = this.#logs;
+      if (seq >= head.seq) return seq === head.seq ? head : undefined;
       return this.#cache.get(seq)?.end ?? findPosition(this.#logs, seq);
     });
   }

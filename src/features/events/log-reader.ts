@@ -18,7 +18,7 @@ import {
   type Mutation,
 } from "../../store/log/format.ts";
 import type { StoreFolder } from "../../store/recovery/folder.ts";
-import { generationsOf, names } from "../../store/recovery/scan.ts";
+import { names } from "../../store/recovery/scan.ts";
 
 /** A committed transaction. */
 export interface Transaction {
@@ -38,9 +38,6 @@ type ParsedLine =
   | LogHeader
   | Pick<Transaction, "seq" | "at" | "by"> & { readonly tx: Mutation[] }
   | { readonly seal: number };
-
-/** A search that has come this close reads the rest from beginning to end. */
-const searchBytes = 1 << 16;
 
 /** The logs up to the end of what is durable. */
 export interface DurableLogs {
@@ -95,16 +92,16 @@ export async function readTransactions(
   }
 }
 
-/** Returns the position after a transaction; undefined if no log has it. */
+/**
+ * Returns the position after a transaction.
+ *
+ * @throws an ENOENT error if no log has it any more
+ */
 export async function findPosition(
   logs: DurableLogs,
   seq: number,
-): Promise<LogPosition | undefined> {
-  const { folder: { files, folder }, head } = logs;
-  if (seq > head.seq) return undefined;
-  const present = await files.list(folder);
-  for (const generation of generationsOf(present, "wal").reverse()) {
-    if (generation > head.generation) continue;
+): Promise<LogPosition> {
+  for (let { generation } = logs.head;; generation--) {
     const found = await withLog(
       logs,
       generation,
@@ -112,42 +109,43 @@ export async function findPosition(
     );
     if (found !== undefined) return { generation, ...found, seq };
   }
-  return undefined;
 }
 
-/** Finds the line after a sequence number by binary search. */
+/** Finds the first line after a sequence number by binary search. */
 async function searchLog(
   file: OpenFile,
   end: number,
   seq: number,
 ): Promise<Pick<LogPosition, "seed" | "offset"> | undefined> {
-  const [first] = await readTwoLines(file, 0, end);
+  const [first] = await readPart(file, 0, end);
   if (first === undefined) return undefined;
   const header = JSON.parse(first.bytes.toString()) as LogHeader;
   if (header.seq > seq) return undefined;
-  let low = first.bytes.length + 1;
-  for (let high = end; high - low > searchBytes;) {
+  let low = first.bytes.length;
+  for (let high = end; low < high;) {
     const middle = Math.floor((low + high) / 2);
     // The first line is the rest of the one that the middle is in.
-    const [, line] = await readTwoLines(file, middle, end);
-    if (line === undefined || seqOf(line) > seq) high = middle;
-    else low = line.byte;
-  }
-  for await (const lines of readLines(file, { start: low, end })) {
+    const [, ...lines] = await readPart(file, middle, end);
     const next = lines.find((line) => seqOf(line) > seq);
-    if (next) return { seed: crc32(header.salt), offset: next.byte };
+    if (next && (next !== lines[0] || middle === low)) {
+      return { seed: crc32(header.salt), offset: next.byte };
+    }
+    const last = lines.at(-1);
+    if (next || !last) high = middle;
+    else low = last.byte;
   }
   return undefined;
 }
 
-async function readTwoLines(
+/** Reads lines from an offset on: at least two, if there are so many. */
+async function readPart(
   file: OpenFile,
   start: number,
   end: number,
 ): Promise<Line[]> {
   const found: Line[] = [];
-  for await (const lines of readLines(file, { start, end, chunkBytes: 4096 })) {
-    found.push(...lines.slice(0, 2));
+  for await (const lines of readLines(file, { start, end })) {
+    found.push(...lines);
     if (found.length > 1) break;
   }
   return found;
