@@ -49,24 +49,24 @@ export class IncomingRequest extends IncomingMessage {
 /** The object that a response is sent through. */
 export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   /** Set before the request is handled. */
-  declare connectionState: ConnectionState;
+  declare connectionState: Connection;
   /** Its content while it waits for {@linkcode sendWaiting}. */
   content: string | undefined = undefined;
   /** Whether it lasts until the connection closes. */
   isLive = false;
 }
 
-/** An open connection. */
-interface ConnectionState {
+/** The state of an open connection. */
+class Connection {
   /** The response to the latest request. */
-  response: OutgoingResponse | undefined;
+  response: OutgoingResponse | undefined = undefined;
   /** How many requests wait for the response to an earlier one. */
-  waiting: number;
+  waiting = 0;
   /** Whether it closes after the response that is sent next. */
-  isClosing: boolean;
+  isClosing = false;
 }
 
-type Connections = Map<Duplex, ConnectionState>;
+type Connections = Map<Duplex, Connection>;
 
 /** A function that responds to a request. */
 type Handler = (request: IncomingRequest, response: OutgoingResponse) => void;
@@ -200,12 +200,12 @@ export async function listen(
   const connections: Connections = new Map();
   const server = createServer(serverOptions);
   server.on("connection", (socket: Socket) => {
-    connections.set(socket, newConnection());
+    connections.set(socket, new Connection());
     socket.on("close", () => connections.delete(socket));
   });
   server.on("request", (request, response) => {
     response.connectionState = connections.get(request.socket) ??
-      newConnection();
+      new Connection();
     handleInOrder(response, handle);
   });
   server.on("clientError", (error: ParseError, socket) => {
@@ -232,10 +232,6 @@ export async function listen(
       clearTimeout(timer);
     },
   };
-}
-
-function newConnection(): ConnectionState {
-  return { response: undefined, waiting: 0, isClosing: false };
 }
 
 /**
