@@ -9,7 +9,7 @@
  * (`/zoos/7/animals`).
  */
 
-import { collection, type Declaration } from "./api/declaration/declaration.ts";
+import { collection } from "./api/declaration/declaration.ts";
 import {
   choice,
   date,
@@ -70,4 +70,4 @@ export const employees = collection({
 });
 
 /** The collections in the order in which the root document lists them. */
-export const collections: readonly Declaration[] = [zoos, animals, employees];
+export const collections = [zoos, animals, employees];

@@ -100,7 +100,7 @@ test("the fourth collection is served, checked, filtered and linked like the oth
     const before = await readFile(file, "utf8");
     const list = "collections = [zoos, animals, employees";
     const served = before
-      .replace("/** All that is served", `${declaration}\n$&`)
+      .replace("/** The collections in the order", `${declaration}\n$&`)
       .replace(list, `${list}, visits`);
     assert.notEqual(served, before);
     await writeFile(file, served);

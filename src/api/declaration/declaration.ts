@@ -1,8 +1,8 @@
 /**
- * What follows from the declarations of collections. It is derived once, at
- * startup, because every request needs it (the names that a body may have, the
- * properties to show, the URLs of related records) and none can change it; and
- * so that a contradiction in a declaration stops the start instead of a request.
+ * Derives collections from their declarations: the properties that a client
+ * sees, the names that a body may have, the references between collections. That
+ * is done once, at startup, as every request needs them and none changes them;
+ * and so that a contradictory declaration stops the start, not a request.
  */
 
 import type { Access } from "../../auth/access.ts";
@@ -35,7 +35,9 @@ export interface Declaration {
 }
 
 /** Declares a collection; its only effect is on types. */
-export function collection<const D extends Declaration>(declaration: D): D {
+export function collection<const P extends Declaration["properties"]>(
+  declaration: Declaration & { readonly properties: P },
+) {
   return declaration;
 }
 

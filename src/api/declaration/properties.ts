@@ -54,11 +54,11 @@ export interface Property<T extends Json = Json> {
   readonly nullable: boolean;
   /** The value of an optional property that is left out. */
   readonly default: T | null;
-  /** Whether no two records may share a value, ignoring case. */
+  /** If true, no two records may share a value, ignoring case. */
   readonly unique: boolean;
   /** The collection whose ids are the values. */
   readonly references: string | undefined;
-  /** Whether only the server sets it. */
+  /** If true, only the server sets it. */
   readonly readOnly: boolean;
 }
 

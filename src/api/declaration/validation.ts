@@ -16,7 +16,7 @@ export type Body = Readonly<Record<string, unknown>>;
 export interface ValidationContext {
   /** The record before the change; undefined for a new one. */
   readonly previous: Document | undefined;
-  /** Whether omitted properties keep their value (RFC 7396) or get their default. */
+  /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
   readonly partial: boolean;
   /** Values that the URL provides where the body omits them. */
   readonly valuesFromUrl: Readonly<Record<string, Json>>;
