@@ -20,10 +20,9 @@ import {
   rejectUnknownParameters,
 } from "./query/parameters.ts";
 import type { Scope } from "./query/planner.ts";
-import { deleteRecord } from "./records/deleting.ts";
 import { listRecords, readRecord } from "./records/reading.ts";
 import type { Records } from "./records/records.ts";
-import { changeRecord, createRecord } from "./records/writing.ts";
+import { changeRecord, createRecord, deleteRecord } from "./records/writing.ts";
 import type {
   RequestContext,
   ResolveScope,

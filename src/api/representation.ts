@@ -156,9 +156,10 @@ export class Representation {
     const names = fields ?? this.#properties.map(({ name }) => name);
     let text = "";
     for (const row of rows) {
-      const { document } = row;
-      text += fields === undefined && this.#isShownAsStored(document)
-        ? `${JSON.stringify(document)}\n`
+      const isWhole = fields === undefined &&
+        this.#isShownAsStored(row.document);
+      text += isWhole
+        ? `${JSON.stringify(row.document)}\n`
         : `${this.serializeFields(row, names)}\n`;
       if (text.length < minPartLength) continue;
       yield text;
@@ -225,8 +226,9 @@ export class Representation {
 export function recordSchema(
   { singular, properties, visibleProperties, urlProperties }: Collection,
 ): JsonSchema {
-  const [id, ...others] = visibleProperties.values();
-  const schemas = [...(id ? [id] : []), ...properties, ...others]
+  const visible = [...visibleProperties.values()];
+  // id, the declared ones with their secrets, then the times: a repeated name keeps its first place.
+  const schemas = [...visible.slice(0, 1), ...properties, ...visible]
     .map(({ name, schema }): [string, JsonSchema] => [name, schema]);
   const url = { type: "string", format: "uri-reference", readOnly: true };
   for (const name of urlProperties) schemas.push([name, url]);

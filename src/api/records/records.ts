@@ -1,6 +1,6 @@
 /**
- * The records of one collection: the state that reading.ts, writing.ts and
- * deleting.ts work on, and the steps that they share with seeds, imports and
+ * The records of one collection: the state that reading.ts and writing.ts
+ * work on, and the steps that they share with seeds, imports and
  * sign-ins. A write is applied in memory at once; its result has the sequence
  * number that must be durable before the response is sent.
  */
@@ -95,7 +95,7 @@ export class Records {
     const table = store.table(target.name);
     return ({ method, ids: [id = 0] }) => {
       const row = table.get(id);
-      if (row === undefined) throw notFound(table, { id, of: target, method });
+      if (row === undefined) throw this.#notFound(method, target, id);
       return {
         property,
         value: id,
@@ -121,7 +121,7 @@ export class Records {
       throw new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
     }
     if (row && where?.(row.document) !== false) return row;
-    throw notFound(this.table, { id, of, method });
+    throw this.#notFound(method, of, id);
   }
 
   /**
@@ -224,18 +224,12 @@ export class Records {
     const all = [...mutations, ...storeResponse?.(response) ?? []];
     return { ...response, seq: this.options.store.apply(all, by, options) };
   }
-}
 
-/** Returns a 410 if a record is read that once existed, otherwise a 404. */
-function notFound(
-  table: Table,
-  { id, of, method }: {
-    readonly id: number;
-    readonly of: Collection;
-    readonly method: string;
-  },
-): ApiError {
-  return isReadMethod(method) && id <= table.lastId
-    ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
-    : new ApiError(40401, `There is no ${of.singular} ${id}.`);
+  /** Returns a 410 if a record is read that once existed, otherwise a 404. */
+  #notFound(method: string, of: Collection, id: number): ApiError {
+    const { lastId } = this.options.store.table(of.name);
+    return isReadMethod(method) && id <= lastId
+      ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
+      : new ApiError(40401, `There is no ${of.singular} ${id}.`);
+  }
 }

@@ -1,10 +1,13 @@
 /**
- * POST, PUT and PATCH: a change is planned without effect, then committed in
- * one transaction.
+ * POST, PUT, PATCH and DELETE. A change is planned without effect, then
+ * committed in one transaction with all that follows from it.
  */
 
+import { mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import type { Document, Row } from "../../store/store.ts";
+import { ApiError } from "../../http/errors.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
+import type { Collection } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 import type { Body } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
@@ -176,4 +179,94 @@ function commitWrite(
     ...records.sideEffects({ previous, next }),
   ];
   return records.commit(context, { mutations, response });
+}
+
+/**
+ * Deletes a record; with `cascade` also all records that refer to it, directly
+ * or through others, in one transaction.
+ *
+ * @throws {ApiError} 40401, 41200, 42800; 40900 if others refer to it; 40300
+ * if the caller may not delete those
+ */
+export function deleteRecord(
+  records: Records,
+  context: RequestContext,
+  cascade: boolean,
+): Result {
+  const row = records.find(context, context.resolveScope?.(context));
+  checkPreconditions(records, context, row);
+  const previous = row.document;
+  const { id } = previous;
+  if (!cascade) checkUnreferenced(records, id);
+  const mutations = cascade ? deleteDependents(records, context, id) : [];
+  mutations.push(
+    ["del", records.collection.name, id],
+    ...records.sideEffects({ previous, next: undefined }),
+  );
+  const response = { status: 204, headers: [], body: undefined };
+  return records.commit(context, { mutations, response });
+}
+
+/**
+ * Checks that no record refers to one. Counts them from the index: collecting
+ * them could take long.
+ *
+ * @throws {ApiError} 40900
+ */
+function checkUnreferenced(
+  { collection, options: { store } }: Records,
+  id: number,
+): void {
+  const counts: string[] = [];
+  for (const { source, property } of collection.children) {
+    const count = store.table(source.name).count(property, id);
+    if (count === 0) continue;
+    counts.push(`${count} ${count === 1 ? source.singular : source.name}`);
+  }
+  if (counts.length === 0) return;
+  throw new ApiError(
+    40900,
+    `The ${collection.singular} ${id} still has ${
+      counts.join(" and ")
+    }: delete them first, or all together with ?cascade=true.`,
+  );
+}
+
+/**
+ * Returns the mutations that delete all records which refer to one, directly or
+ * through others.
+ *
+ * @throws {ApiError} 40300
+ */
+function deleteDependents(
+  { collection, options: { store } }: Records,
+  { caller }: RequestContext,
+  id: number,
+): Mutation[] {
+  const found = new Map<Collection, Set<number>>();
+  const queue = [{ of: collection, id }];
+  for (const { of, id } of queue) { // until nothing is added any more
+    for (const { source, property } of of.children) {
+      const rows = store.table(source.name).find(property, id);
+      if (rows.length === 0) continue;
+      const { name, access, children } = source;
+      if (!mayAccess(caller?.role, access.delete)) {
+        throw new ApiError(
+          40300,
+          `Deleting the ${collection.singular} would also delete ${name}, which requires the role ${access.delete}.`,
+        );
+      }
+      const ids = found.get(source) ?? new Set();
+      found.set(source, ids);
+      for (const { document: { id } } of rows) {
+        if (ids.has(id)) continue;
+        ids.add(id);
+        if (children.length > 0) queue.push({ of: source, id });
+      }
+    }
+  }
+  return Array.from(found)
+    .flatMap(([{ name }, ids]) =>
+      Array.from(ids, (id): Mutation => ["del", name, id])
+    );
 }

@@ -3,9 +3,8 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
-import { deleteRecord } from "../../api/records/deleting.ts";
 import type { Records } from "../../api/records/records.ts";
-import { prepareCreate } from "../../api/records/writing.ts";
+import { deleteRecord, prepareCreate } from "../../api/records/writing.ts";
 import type {
   RequestContext,
   Result,
