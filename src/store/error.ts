@@ -1,20 +1,23 @@
-/** What the store refuses to do, and why, as a code with fields. */
+/**
+ * The errors of the store: a code, and fields that say more. The API decides
+ * what a client is sent for each code; nothing here knows HTTP.
+ */
 
 /**
- * Why the store refused.
+ * The reason why the store refused or failed.
  *
- * - `in-use`: another process holds the folder.
- * - `damaged`: what is on the disk contradicts itself; nothing was changed.
- * - `format`: written by a newer version; nothing was changed.
- * - `read-only`: a disk fault happened; only a restart makes it writable.
+ * - `in-use`: another process has locked the folder.
+ * - `damaged`: the files contradict each other; nothing was changed.
+ * - `format`: the files are from a newer version; nothing was changed.
+ * - `read-only`: after a disk fault, only a restart makes the store writable.
  * - `disk-full`: there was no space; nothing was changed.
- * - `overloaded`: too much waits, to be written or searched; nothing was changed.
- * - `outcome-unknown`: the disk failed while this was on its way to it.
- * - `closed`: the store was closed.
+ * - `overloaded`: too many writes or searches are waiting; nothing was changed.
+ * - `outcome-unknown`: the disk failed during the write.
+ * - `closed`: the store has been closed.
  * - `unknown-table`: no table of this name is declared or on the disk.
- * - `unknown-spool`: no spool of this name is there.
- * - `not-empty`: the folder for a backup already holds something.
- * - `unusable`: the system does not let the folder be used at all.
+ * - `unknown-spool`: no spool of this name exists.
+ * - `not-empty`: the folder for a backup is not empty.
+ * - `unusable`: the operating system denies the use of the folder.
  */
 export type StoreErrorCode =
   | "in-use"
@@ -30,27 +33,27 @@ export type StoreErrorCode =
   | "not-empty"
   | "unusable";
 
-/** A place in a file where something is wrong. */
+/** Damage in a file. */
 export interface Fault {
-  /** The file's name within the folder. */
+  /** The name of the file in the folder. */
   readonly file: string;
-  /** Where the bad part begins, counted from 0. */
+  /** The offset of the damage, counted from 0. */
   readonly byte: number;
-  /** The line, counted from 1; 0 where the whole file is meant. */
+  /** The line, counted from 1; 0 stands for the file as a whole. */
   readonly line: number;
-  /** What is wrong there, as a sentence without its full stop. */
+  /** The kind of damage, as a sentence without its full stop. */
   readonly message: string;
 }
 
-/** What a {@linkcode StoreError} may tell besides its code. */
+/** The fields of a {@linkcode StoreError} besides its code. */
 export interface StoreErrorFields {
   readonly fault?: Fault | undefined;
-  /** The last good log sequence before the fault. */
+  /** The last good sequence before the fault. */
   readonly seq?: number;
   readonly cause?: unknown;
 }
 
-/** The store refused; `code` says why. */
+/** An error of the store. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;
@@ -73,15 +76,15 @@ export function closedError(): StoreError {
   return new StoreError("closed", "The store is closed");
 }
 
-/** The operating system's code of an error, such as `ENOSPC`; else "". */
+/** Returns the operating system's code of an error, such as `ENOSPC`, or "". */
 export function errorCode(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
-/** An error as text for the log. */
+/** Returns the message of an error. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Called when what was waited for is durable; with an error where it was taken back. */
+/** Called when a write is durable, or with an error when it was rolled back. */
 export type DurableCallback = (error?: StoreError) => void;

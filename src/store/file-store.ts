@@ -72,9 +72,7 @@ export class Store {
     this.#writer = new LogWriter(parts.openLog, scan.seq, {
       maxBatchBytes: limits.maxBatchBytes,
       now: folder.now,
-      // A write that finds no space in spite of it reports that itself.
-      beforeWrite: () =>
-        disk.isFull ? disk.release().catch(() => {}) : undefined,
+      beforeWrite: () => disk.beforeWrite(),
       onAdvance: () => this.#onAdvance(),
       onRollback: (error) => this.#onRollback(error),
     });
@@ -194,9 +192,8 @@ export class Store {
   }
 
   /**
-   * Returns undefined if all up to `seq` is durable, else a promise of that; if
-   * it rejects with `disk-full`, read again. To be called in the turn of the
-   * event loop in which the record was read.
+   * Returns undefined if all up to `seq` is durable, else a promise of that. Call
+   * it in the turn in which the record was read; after `disk-full`, read again.
    */
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;

@@ -29,6 +29,7 @@ import { type OpenLog, removeBefore, reopenLog } from "./recovery/folder.ts";
 
 /** Decides what is accepted while the disk is full, and tries to recover. */
 export class FullDisk {
+  /** True from a write that found no space until the reserve is allocated again. */
   isFull = true;
   readonly #context: StoreContext;
   readonly #path: string;
@@ -36,6 +37,7 @@ export class FullDisk {
   #lastOperation: Promise<unknown> = Promise.resolve();
   #checkpoints: Checkpointer | undefined;
   #hasDeletedSinceFull = false;
+  /** The size of the transactions accepted as `allowWhenFull`. */
   #exemptBytes = 0;
   #timer: NodeJS.Timeout | undefined;
   #recovery: Promise<void> | undefined;
@@ -59,9 +61,8 @@ export class FullDisk {
       if (!isNoSpaceError(error)) throw error;
       // The name of a newer snapshot must be on the disk before an older one goes.
       await files.syncFolder(path);
-      await removeBefore(folder, scan.baseGeneration);
       this.isFull = true;
-      await this.release();
+      await this.#freeSpace(scan.baseGeneration);
       return await reopenLog(folder, scan);
     }
   }
@@ -90,8 +91,18 @@ export class FullDisk {
     this.#exemptBytes = exemptBytes;
   }
 
-  /** On a full disk, leaves the space of the reserve to the next write. */
-  release(): Promise<void> {
+  /** Frees the reserve for a write; if that finds no space in spite of it, it says so itself. */
+  beforeWrite(): Promise<void> | undefined {
+    return this.isFull ? this.#release().catch(() => {}) : undefined;
+  }
+
+  /** Frees the generations before `base`, and the reserve. */
+  async #freeSpace(base: number): Promise<void> {
+    await removeBefore(this.#context.folder, base);
+    await this.#release();
+  }
+
+  #release(): Promise<void> {
     return this.#exclusively(async () => {
       if (this.isFull) await this.#context.folder.files.remove(this.#path);
     });
@@ -110,7 +121,7 @@ export class FullDisk {
     }, this.#context.limits.retryMs).unref();
   }
 
-  /** Waits for the attempt to recover that is running; those to come have ended with the checkpoints. */
+  /** Ends the attempts to recover, once the checkpoints are closed. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     await this.#recovery;
@@ -125,8 +136,7 @@ export class FullDisk {
         this.#exemptBytes = 0;
         log("info", "There is space on the disk again");
       } else if (checkpoints.isWorthwhile(this.#hasDeletedSinceFull)) {
-        await removeBefore(folder, checkpoints.generation);
-        await this.release();
+        await this.#freeSpace(checkpoints.generation);
         await checkpoints.run();
         await removeBefore(folder, checkpoints.generation);
         this.#hasDeletedSinceFull = false;

@@ -1,12 +1,12 @@
-/** How long things take: counted in classes, as monitoring wants it. */
+/** Durations, counted in buckets as Prometheus expects. */
 
-/** Counts durations. */
+/** A histogram of durations. */
 export class Histogram {
-  /** The upper bounds of the classes, in seconds. */
+  /** The upper bounds of the buckets, in seconds. */
   readonly bounds: readonly number[];
-  /** How many fell into each class; the last is of all above the bounds. */
+  /** The number of durations in each bucket; the last has all above the bounds. */
   readonly counts: number[];
-  /** All durations together, in seconds. */
+  /** The sum of all durations, in seconds. */
   sum = 0;
 
   constructor(bounds: readonly number[]) {

@@ -89,7 +89,7 @@ export async function readStore(
 function noticesOf({ torn, log, faults }: FolderScan): string[] {
   const notices = faults.map(({ file, byte, line, message }) =>
     `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
-    "passed over: the previous generation and the logs since are whole"
+    "skipped: the previous generation and the logs since are complete"
   );
   if (torn === undefined || log === undefined) return notices;
   return [

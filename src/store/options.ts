@@ -14,7 +14,7 @@ export const defaultLimits = {
   maxBatchBytes: 1 << 20,
   /** The space that is reserved for a full disk. */
   reserveBytes: 16 << 20,
-  /** How long another process may take to answer the lock. */
+  /** How long another process may take to respond about the lock. */
   lockTimeoutMs: 5000,
   /** How long after a write the mark is written. */
   markerDelayMs: 1000,

@@ -5,7 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { constants, fstatSync, write } from "node:fs";
+import { constants, fstatSync, type Stats, write } from "node:fs";
 import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -69,7 +69,8 @@ export const realFiles: FileSystem = {
         writeBytes(handle.fd, bytes, 0, bytes.length, position),
       datasync: () => handle.datasync(), // the permission model allows no other
       truncate: (size) => handle.truncate(size),
-      stat: async () => fstatSync(handle.fd),
+      stat: () =>
+        new Promise<Stats>((resolve) => resolve(fstatSync(handle.fd))),
       close: () => handle.close(),
     };
   },
