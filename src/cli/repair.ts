@@ -69,8 +69,8 @@ export async function repairStore(
 
 /** Reads as far as possible from each snapshot; prefers the highest sequence number, then the fewest faults. */
 async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
-  const read = (salvageFrom: number) =>
-    scanFolder(folder, { files, tables: [], salvageFrom });
+  const read = (base: number) =>
+    scanFolder(folder, { files, tables: [], salvageFrom: [base] });
   let best = await read(0);
   for (const base of generationsOf(best.present, "snapshot")) {
     const scan = await read(base);

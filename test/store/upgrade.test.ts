@@ -131,7 +131,11 @@ for (const name of goodSpecimens) {
 
     const again = await openFor(t, folder, { tables: [], limits });
     assert.deepEqual(stateIn(again, expected), withoutSeqs(expected));
-    assert.equal(again.position.generation, generation, "it was upgraded twice");
+    assert.equal(
+      again.position.generation,
+      generation,
+      "it was upgraded twice",
+    );
     const [table = ""] = Object.keys(expected.tables);
     await again.commit([["put", table, { id: 1_000_000 }]], 0);
     await again.checkpoint();

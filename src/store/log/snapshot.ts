@@ -59,8 +59,7 @@ export async function writeSnapshot(
   let length = 0;
   let parts = 0;
   let waiting: Uint8Array[] = [];
-  const write = async (line: Uint8Array, minLines = linesPerWrite) => {
-    if (waiting.push(line) < minLines) return;
+  const write = async () => {
     if (isStopped?.()) throw new StoreError("closed", "the store was closed");
     const bytes = Buffer.concat(waiting);
     waiting = [];
@@ -69,19 +68,21 @@ export async function writeSnapshot(
   };
   const last = Object.fromEntries(tables.map(({ name, last }) => [name, last]));
   const { line, seed } = encodeHeader({ ...start, last });
-  await write(line);
+  waiting.push(line);
   for (const { name, rows } of tables) {
     let text = "";
     for (const [at, { document }] of rows.entries()) {
       text += (text && ",") + JSON.stringify(document);
       if (text.length < lineChars && at < rows.length - 1) continue;
       const part = `"parts":${++parts},"of":${JSON.stringify(name)}`;
-      await write(encodeLine(`${part},"rows":[${text}]}`, seed));
+      waiting.push(encodeLine(`${part},"rows":[${text}]}`, seed));
       text = "";
+      if (waiting.length === linesPerWrite) await write();
     }
   }
   const { seq, at } = start;
   const seal = `"parts":${parts},"seal":${seq},"at":"${at}"}`;
-  await write(encodeLine(seal, seed), 1);
+  waiting.push(encodeLine(seal, seed));
+  await write();
   return length;
 }

@@ -80,8 +80,9 @@ export async function makeFolder(
 }
 
 /**
- * Writes the file that marks a store as complete, after everything else. The
- * store never needs its content, but earlier versions refuse the folder by it.
+ * Writes the file that marks a store as complete, after everything else. By its
+ * format earlier versions refuse the folder: without it, they would take a
+ * store with only a first log for an unfinished one and create it anew.
  */
 export async function writeMeta({ files, folder }: StoreFolder): Promise<void> {
   const meta = Buffer.from(`${JSON.stringify({ format })}\n`);
@@ -208,21 +209,19 @@ async function copyLog(
   const path = join(folder, names.log(scan.generation));
   const good = { start: 0, end: log.end };
   const rest = { start: log.end, end: log.size };
-  const isUpgraded = scan.isOutdated && !log.isSealed;
+  const needsSeal = scan.isOutdated && !log.isSealed;
   const seal = `"seal":${scan.seq},"at":"${formatTime(now())}"}`;
   await withFile(files, path, async (from) => {
     if (scan.torn !== undefined) {
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
-    if (isClean(scan, log) && !isUpgraded) return;
+    if (isClean(scan, log) && !needsSeal) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
-      const end = Buffer.concat([
-        Buffer.from(log.lacksNewline ? "\n" : ""),
-        isUpgraded ? encodeLine(seal, log.seed) : Buffer.alloc(0),
-      ]);
-      await writeAll(to, end, log.end);
+      const newline = log.lacksNewline ? "\n" : "";
+      const end = newline + (needsSeal ? encodeLine(seal, log.seed) : "");
+      await writeAll(to, Buffer.from(end), log.end);
     });
   });
 }
@@ -230,7 +229,7 @@ async function copyLog(
 /** Returns whether the last stop left the whole log on the disk. */
 function isClean(scan: FolderScan, log: LogScan): boolean {
   const { marker, store, generation, seq } = scan;
-  return marker !== undefined && marker.clean && marker.store === store &&
+  return marker?.clean === true && marker.store === store &&
     marker.generation === generation && marker.seq === seq &&
     marker.offset === log.end && marker.offset === log.size;
 }

@@ -59,7 +59,7 @@ export async function scanFormat1Snapshot(
 
 function readHeader(text: string): LogHeader {
   const { last, changed, ...start } = JSON.parse(text.replace(/,[^,]*$/, "}"));
-  const tables = Object.keys(last);
-  const counters = tables.map((name) => [name, [last[name], changed[name]]]);
+  const counters = Object.entries(last)
+    .map(([name, id]) => [name, [id, changed[name]]]);
   return { ...start, salt: "", last: Object.fromEntries(counters) };
 }

@@ -71,7 +71,7 @@ export class FolderScan {
   readonly folder: string;
   readonly options: FolderScanOptions;
   /** The names of its files, and of the logs and snapshots that were read. */
-  readonly present: readonly string[];
+  present: readonly string[] = [];
   readonly read = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
@@ -96,14 +96,9 @@ export class FolderScan {
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
 
-  constructor(
-    folder: string,
-    options: FolderScanOptions,
-    present: readonly string[],
-  ) {
+  constructor(folder: string, options: FolderScanOptions) {
     this.folder = folder;
     this.options = options;
-    this.present = present;
   }
 }
 
@@ -113,8 +108,8 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Also checks the files that the state does not need. */
   readonly thorough?: boolean;
-  /** Reads from this snapshot, and past damage in it. */
-  readonly salvageFrom?: number;
+  /** Reads from this snapshot only, and past damage in it. */
+  readonly salvageFrom?: readonly [generation: number];
 }
 
 /** Reads a data folder. */
@@ -122,21 +117,18 @@ export async function scanFolder(
   folder: string,
   options: FolderScanOptions,
 ): Promise<FolderScan> {
-  const { files, thorough } = options;
-  const present = await files.list(folder);
-  const scan = new FolderScan(folder, options, present);
-  scan.generation = Math.max(
-    0,
-    ...present.map((name) => generationOf(name) ?? 0),
-  );
-  scan.marker = await readMarker(files, folder);
+  const scan = new FolderScan(folder, options);
+  const present = scan.present = await options.files.list(folder);
+  const generations = present.map((name) => generationOf(name) ?? 0);
+  scan.generation = Math.max(0, ...generations);
+  scan.marker = await readMarker(options.files, folder);
   const isMarked = (scan.marker?.seq ?? 0) > 0;
   scan.exists = scan.generation > 0 || isMarked || present.includes(names.meta);
   scan.refusal = await refusalOf(readMeta(scan, isMarked));
   if (!scan.exists || scan.refusal?.code === "format") return scan;
   const refusal = await readNewestState(scan);
   scan.refusal ??= refusal;
-  if (thorough) await readSpareFiles(scan);
+  if (options.thorough) await readSpareFiles(scan);
   return scan;
 }
 
@@ -165,12 +157,12 @@ async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
 async function readNewestState(
   scan: FolderScan,
 ): Promise<StoreError | undefined> {
-  const { options: { salvageFrom }, present } = scan;
+  const { options, present } = scan;
   const bases = generationsOf(present, "snapshot").reverse();
   // Without a snapshot the state begins with the first log.
   if (present.includes(names.log(1)) || bases.length === 0) bases.push(0);
   let first: StoreError | undefined;
-  for (const base of salvageFrom === undefined ? bases : [salvageFrom]) {
+  for (const base of options.salvageFrom ?? bases) {
     const refusal = await refusalOf(readState(scan, base));
     if (refusal === undefined) return undefined;
     first ??= refusal;
@@ -182,14 +174,14 @@ async function readNewestState(
 
 /** Reads the state from one snapshot and all logs since. */
 async function readState(scan: FolderScan, base: number): Promise<void> {
-  const { options, present } = scan;
   scan.baseGeneration = base;
+  scan.store = "";
   scan.seq = 0;
-  scan.tables = createTables(options.tables);
+  scan.tables = createTables(scan.options.tables);
   scan.log = scan.torn = undefined;
   const isBase = (name: string) =>
     name.startsWith("snapshot-") && generationOf(name) === base;
-  const chain = present.filter(isBase);
+  const chain = scan.present.filter(isBase);
   let generation = Math.max(base, 1);
   do chain.push(names.log(generation)); while (generation++ < scan.generation);
   let end = 0;
@@ -241,9 +233,9 @@ async function readSpareFiles(scan: FolderScan): Promise<void> {
   const { present, read } = scan;
   for (const name of present) {
     if (generationOf(name) === undefined || read.has(name)) continue;
-    const reading = readFile(scan, name, () => {});
     const error = await refusalOf(
-      reading.then(({ faults }) => void scan.faults.push(...faults)),
+      readFile(scan, name, () => {})
+        .then(({ faults }) => void scan.faults.push(...faults)),
     );
     if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
   }
