@@ -5,7 +5,7 @@ import { TokenSigner } from "../../src/auth/jwt.ts";
 import { openStore } from "../../src/store/store.ts";
 import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
 
-test("a signature is checked once, all else at each request, and few tokens are remembered", async (t) => {
+test("a signature is verified once, everything else at each request, and a thousand tokens are cached", async (t) => {
   const folder = await temporaryFolder();
   const tables = [{ name: "users" }, { name: "authorizations" }];
   const store = await openStore({ folder, tables });
@@ -14,10 +14,10 @@ test("a signature is checked once, all else at each request, and few tokens are 
     await removeFolder(folder);
   });
   const signer = new TokenSigner([jwtSecret]);
-  let checks = 0;
+  let verifications = 0;
   const verify = signer.verify.bind(signer);
   signer.verify = (token, now) => {
-    checks++;
+    verifications++;
     return verify(token, now);
   };
   let now = 1_000_000;
@@ -29,7 +29,7 @@ test("a signature is checked once, all else at each request, and few tokens are 
   ], 0);
   const tokenOf = (jti: number, exp: number) =>
     `Bearer ${signer.sign({ sub: 1, jti, iat: 0, exp })}`;
-  const refused = (code: number) => ({ name: "ApiError", code });
+  const errorWith = (code: number) => ({ name: "ApiError", code });
 
   const token = tokenOf(1, 2000);
   for (let time = 0; time < 3; time++) {
@@ -41,23 +41,23 @@ test("a signature is checked once, all else at each request, and few tokens are 
       expiresAt: 2000,
     });
   }
-  assert.equal(checks, 1);
+  assert.equal(verifications, 1);
   await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
   assert.equal(authentication.authenticate(token)?.role, "admin");
   const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
-  assert.throws(() => authentication.authenticate(other), refused(40102));
+  assert.throws(() => authentication.authenticate(other), errorWith(40102));
 
-  // After a thousand others it is a new one again.
+  // A thousand other tokens evict it from the cache.
   for (let exp = 3000; exp < 4000; exp++) {
     authentication.authenticate(tokenOf(2, exp));
   }
-  checks = 0;
+  verifications = 0;
   authentication.authenticate(token);
   authentication.authenticate(tokenOf(2, 3999));
-  assert.equal(checks, 1);
+  assert.equal(verifications, 1);
 
   await store.commit([["del", "authorizations", 1]], 0);
-  assert.throws(() => authentication.authenticate(token), refused(40104));
+  assert.throws(() => authentication.authenticate(token), errorWith(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);
   const reauthenticate = (expiresAt: number) =>
@@ -66,7 +66,7 @@ test("a signature is checked once, all else at each request, and few tokens are 
       authorizationId: 2,
       expiresAt,
     });
-  assert.throws(() => reauthenticate(3999), refused(40103));
+  assert.throws(() => reauthenticate(3999), errorWith(40103));
   assert.equal(reauthenticate(4000)?.expiresAt, 4000);
-  assert.throws(() => authentication.authenticate(late), refused(40103));
+  assert.throws(() => authentication.authenticate(late), errorWith(40103));
 });

@@ -1,4 +1,4 @@
-/** Authorizations as time goes by: the clock is the test's. */
+/** Authorizations over time, with a clock that the test sets. */
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
@@ -19,7 +19,7 @@ describe("an authorization", () => {
     });
   }
 
-  test("ends with its time: token, record and list", async () => {
+  test("expires as a token, as a record and in the list", async () => {
     const { body } = await signIn(60);
     const { token, url } = body;
     assert.equal(body.expires_at, "2026-05-05T12:01:00.000Z");
@@ -44,7 +44,7 @@ describe("an authorization", () => {
     assert.deepEqual(list.body.map(({ id }: { id: number }) => id), [1]);
   });
 
-  test("that has expired is removed at the next sign-in of the same user", async () => {
+  test("that has expired is deleted at the next sign-in of the same user", async () => {
     const table = app.store.table("authorizations");
     assert.equal(table.size, 2);
     await signIn(60);

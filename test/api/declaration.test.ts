@@ -22,7 +22,7 @@ function declaration(
   return { name, singular: "thing", access, properties };
 }
 
-test("a declaration that contradicts itself or another is refused by name", () => {
+test("a declaration that contradicts itself or another is rejected with a message that names it", () => {
   const name = string({ maxLength: 9 });
   const table: readonly [readonly Declaration[], RegExp][] = [
     [[declaration("Things")], /"Things"/],
@@ -54,7 +54,7 @@ test("a declaration that contradicts itself or another is refused by name", () =
   }
 });
 
-test("two relations that would have one address are refused", () => {
+test("two references with the same URL property are rejected", () => {
   const declarations = [
     declaration("bee", { hive_id: reference("hive") }),
     declaration("hive", { bee_id: reference("bee") }),
@@ -62,7 +62,7 @@ test("two relations that would have one address are refused", () => {
   assert.throws(() => deriveCollections(declarations), /both be "\w+_url"/);
 });
 
-test("relations lead both ways, and two to one collection make one address", () => {
+test("references lead both ways, and two to one collection share one sub-collection", () => {
   const derived = deriveCollections([
     ...collections,
     declaration("transfers", {
@@ -83,7 +83,7 @@ test("relations lead both ways, and two to one collection make one address", () 
   ]);
 });
 
-test("a stored null is the default where that is none, however a record is shown", async () => {
+test("a stored null is shown as the default of a property that is not nullable", async () => {
   const { sex } = animals.properties;
   assert.equal(sex.default, "unknown");
   const app = await startApplication();
@@ -95,7 +95,7 @@ test("a stored null is the default where that is none, however a record is shown
       animal_type_id: 1,
       name: "Otto",
       species: null,
-      sex: null, // as it may be from before the declaration had a default
+      sex: null, // stored before the declaration had a default
       born_on: null,
       weight_kg: null,
       created_at: at,
@@ -112,7 +112,7 @@ test("a stored null is the default where that is none, however a record is shown
   }
 });
 
-test("texts that differ in case only are the same key, a last sigma among them", () => {
+test("strings that differ only in case have the same key, also with a final sigma", () => {
   for (
     const [one, other] of [["Leo", "lEO"], ["\u0391\u03a3", "\u03b1\u03c3"]]
   ) {
@@ -121,7 +121,7 @@ test("texts that differ in case only are the same key, a last sigma among them",
   assert.notEqual(toIndexKey("a"), toIndexKey("\u00e4"));
 });
 
-test("a reference that an older record lacks is its default to a filter too", async () => {
+test("a filter sees the default of a reference that an older record lacks", async () => {
   const books = declaration("books", {
     author_id: optional(reference("authors"), 7),
   });
@@ -147,15 +147,15 @@ test("a reference that an older record lacks is its default to a filter too", as
   }
 });
 
-test("what is stored under a name that is no longer declared outlives every change", async (t) => {
+test("a stored property that is no longer declared survives every change", async (t) => {
   const app = await startApplication();
   t.after(() => app.stop());
   const { token } = app;
   const at = "2026-01-01T00:00:00.000Z";
-  const sent = { name: "Artis", city: "Amsterdam", country: "NL" };
+  const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
   const stored = {
     id: 1,
-    ...sent,
+    ...zoo,
     opened_on: null,
     website: null,
     motto: "Natura Artis Magistra",
@@ -164,16 +164,16 @@ test("what is stored under a name that is no longer declared outlives every chan
     updated_at: at,
   };
   app.store.apply([["put", "zoos", stored]], 0);
-  const json = { city: "Haarlem" };
-  for (const [method, body] of [["PATCH", json], ["PUT", sent]] as const) {
-    const answer = await app.request(method, "/v1/zoos/1", {
+  const patch = { city: "Haarlem" };
+  for (const [method, body] of [["PATCH", patch], ["PUT", zoo]] as const) {
+    const response = await app.request(method, "/v1/zoos/1", {
       token,
       json: body,
     });
-    assert.equal(answer.status, 201);
-    assert.equal(Object.hasOwn(answer.body, "motto"), false);
+    assert.equal(response.status, 201);
+    assert.equal(Object.hasOwn(response.body, "motto"), false);
     const { document } = app.store.table("zoos").get(1) ?? {};
-    assert.equal(document?.["city"], { ...sent, ...body }.city);
+    assert.equal(document?.["city"], { ...zoo, ...body }.city);
     assert.equal(document?.["motto"], stored.motto);
     assert.equal(document?.["rooms"], null);
   }

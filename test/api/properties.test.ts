@@ -18,7 +18,7 @@ import {
   url,
 } from "../../src/api/declaration/properties.ts";
 
-// What each kind makes of a value: a code, or undefined where it is allowed.
+// A property, a value, and the code of the failure; undefined if the value is allowed.
 const checks: readonly [Property, unknown, string | undefined][] = [
   [boolean(), true, undefined],
   [boolean(), "true", "type"],
@@ -76,14 +76,14 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [email(), "a b@example.org", "format"],
 ];
 
-test("each kind allows what it says and names what it does not", () => {
+test("each kind accepts its own values and has a code for all others", () => {
   for (const [property, value, code] of checks) {
     const message = `${property.kind} ${JSON.stringify(value)}`;
     assert.equal(property.check(value)?.code, code, message);
   }
 });
 
-test("a parameter's text becomes a value of the kind, or nothing", () => {
+test("each kind parses the parameters that spell one of its values", () => {
   const table: readonly [Property, string, unknown][] = [
     [boolean(), "true", true],
     [boolean(), "false", false],
@@ -115,7 +115,7 @@ test("a parameter's text becomes a value of the kind, or nothing", () => {
   }
 });
 
-test("optional, unique and read-only say so in the schema and keep the rest", () => {
+test("optional, unique and readOnly are visible in the property or its schema", () => {
   const nullable = optional(date());
   assert.deepEqual(nullable.schema, {
     type: ["string", "null"],
@@ -124,14 +124,28 @@ test("optional, unique and read-only say so in the schema and keep the rest", ()
   });
   assert.equal(nullable.nullable, true);
   assert.equal(nullable.required, false);
-  const otherwise = optional(choice("a", "b"), "a");
-  assert.deepEqual(otherwise.schema, {
+  const withDefault = optional(choice("a", "b"), "a");
+  assert.deepEqual(withDefault.schema, {
     type: "string",
     enum: ["a", "b"],
     default: "a",
   });
-  assert.equal(otherwise.nullable, false);
+  assert.equal(withDefault.nullable, false);
   assert.equal(unique(email()).unique, true);
   assert.equal(readOnly(timestamp()).schema["readOnly"], true);
   assert.equal(secret({ maxLength: 9 }).schema["writeOnly"], true);
+});
+
+test("the bounds of a number are in its schema and in its description", () => {
+  const maximum = Number.MAX_SAFE_INTEGER;
+  const id = integer({ minimum: 1 });
+  assert.deepEqual(id.schema, { type: "integer", minimum: 1, maximum });
+  assert.equal(id.expected, "an integer from 1 up to 2^53-1");
+  const weight = number({ exclusiveMinimum: 0, maximum: 20 });
+  assert.deepEqual(weight.schema, {
+    type: "number",
+    exclusiveMinimum: 0,
+    maximum: 20,
+  });
+  assert.equal(weight.expected, "a number above 0 up to 20");
 });

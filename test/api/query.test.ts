@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { parseForm, parseParameters } from "../../src/api/query/parameters.ts";
 
-test("a plus sign is a space in a form, and a plus sign in an address", () => {
+test("a plus sign is a space in a form, and a plus sign in a URL", () => {
   const table: readonly [string, [string, string][], [string, string][]?][] = [
     ["", []],
     ["&&", []],
@@ -20,7 +20,7 @@ test("a plus sign is a space in a form, and a plus sign in an address", () => {
   }
 });
 
-test("a form is refused as a query is", () => {
+test("a malformed form is rejected like a malformed query", () => {
   const table: readonly [string, number][] = [
     ["a=1&a=2", 40003],
     ["a+b=1&a%20b=2", 40003],
