@@ -1,5 +1,6 @@
 /** The command `export`. */
 
+import process from "node:process";
 import { users } from "../api/accounts/users.ts";
 import { deriveCollections } from "../api/declaration/declaration.ts";
 import { Representation } from "../api/representation.ts";
@@ -9,6 +10,7 @@ import {
   readUndamagedFolder,
   unknownCollection,
 } from "../data-folder.ts";
+import { showProgress } from "../progress.ts";
 
 /**
  * Prints the records of a collection as JSON lines, without the properties that
@@ -29,5 +31,19 @@ export async function exportCollection(
   const table = tables.find(({ name }) => name === collection.name);
   const rows = table?.rows() ?? [];
   const representation = new Representation(collection, "");
-  for await (const text of representation.toNdjson(rows)) await print(text);
+  let done = 0;
+  const countedRows = function* () {
+    for (const row of rows) {
+      done++;
+      yield row;
+    }
+  };
+  // On the terminal that shows the records there is no place for a bar.
+  const endProgress = process.stdout.isTTY
+    ? () => {}
+    : showProgress(() => done / rows.length);
+  for await (const text of representation.toNdjson(countedRows())) {
+    await print(text);
+  }
+  endProgress();
 }

@@ -1,10 +1,13 @@
 /** The `import` command: lines into a data folder, without a server. */
 
 import { strict as assert } from "node:assert";
+import { execFile, spawnSync } from "node:child_process";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { after, before, test } from "node:test";
-import { removeFolder, run, start, temporaryFolder } from "../harness.ts";
+import { promisify } from "node:util";
+import { removeFolder, root, run, start, temporaryFolder } from "../harness.ts";
 import { fromLines, sendLines, taskWhen, toLines } from "../lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -102,4 +105,27 @@ test("import also goes on with what a killed server left", async () => {
   const { stdout } = await command(["export", "animals"]);
   const left = fromLines(stdout).filter(({ name }) => name === "Left");
   assert.equal(left.length, 20_000);
+});
+
+test("import and export draw a progress bar on a terminal, and nowhere else", {
+  skip: spawnSync("script", ["--version"]).status !== 0,
+}, async () => {
+  const file = join(own, "more.jsonl");
+  await writeFile(file, toLines([zoo]));
+  const bar = `[${"#".repeat(40)}] 100 %`;
+  const main = `${process.execPath} --import tsx src/main.ts`;
+  const onTerminal = (line: string) =>
+    promisify(execFile)(
+      "script",
+      ["-qec", `${main} ${line} --data-dir ${folder}`, "/dev/null"],
+      { cwd: root },
+    );
+  const imported = await onTerminal(`import zoos ${file}`);
+  assert.ok(imported.stdout.includes(bar), imported.stdout);
+  assert.match(imported.stdout, /imported 1 zoos, rejected 0/);
+  const exported = await onTerminal("export zoos > /dev/null");
+  assert.ok(exported.stdout.includes(bar), exported.stdout);
+  const shown = await onTerminal("export zoos");
+  assert.match(shown.stdout, /^\{.*"name":"Artis".*\}/);
+  assert.ok(!shown.stdout.includes("#"), shown.stdout);
 });

@@ -482,6 +482,52 @@ test("an import that is killed again and again has each good line in once", asyn
   }
 });
 
+test("an import that waits while the feature is off finishes when it is on again", async () => {
+  const count = 20_000;
+  const records = Array.from({ length: count }, (_, at) => ({
+    ...zoo,
+    name: `N${at}`,
+  }));
+  let server = await start();
+  const { folder } = server;
+  try {
+    let token = await server.signIn();
+    const raw = toLines(records);
+    const { body } = await sendLines(server, "/v1/zoos", { token, raw });
+    const { url } = body;
+    const until = ({ imported }: { imported: number }) => imported > 0;
+    await taskWhen(server, { url, token, until });
+    await server.end();
+    const countZoos = async () => {
+      const { headers } = await server.request("GET", "/v1/zoos?limit=1");
+      return Number(headers.get("x-total-count"));
+    };
+
+    server = await start({ folder, env: { FEATURES: "none" } });
+    token = await server.signIn();
+    const hidden = await server.request("GET", url, { token });
+    assert.equal(hidden.status, 404);
+    assert.equal(hidden.body.errorCode, 40400);
+    const refused = await sendLines(server, "/v1/zoos", { token, raw });
+    assert.equal(refused.status, 415);
+    const before = await countZoos();
+    assert.ok(before > 0 && before < count, String(before));
+    assert.equal((await spools(server)).length, 1);
+    await server.end();
+
+    server = await start({ folder });
+    token = await server.signIn();
+    const task = await taskWhen(server, { url, token, until: ended });
+    assert.deepEqual([task.status, task.imported], ["succeeded", count]);
+    const { text } = await fetchLines(server, "/v1/zoos?fields=name");
+    const names = fromLines(text).map(({ name }) => name);
+    assert.deepEqual(names, records.map(({ name }) => name));
+    await spoolsGone(server);
+  } finally {
+    await server.stop();
+  }
+});
+
 describe("a long import", () => {
   let server: Server;
   let token: string;
