@@ -10,7 +10,7 @@ import {
   verifyPassword,
 } from "../../src/auth/passwords.ts";
 
-test("a hash holds its parameters, not the password, and fits only it", async () => {
+test("a hash contains its parameters but not the password, and matches no other", async () => {
   const [one, two] = await Promise.all([
     hashPassword("open sesame"),
     hashPassword("open sesame"),
@@ -23,7 +23,7 @@ test("a hash holds its parameters, not the password, and fits only it", async ()
 });
 
 test("a hash with other parameters is verified with those", async () => {
-  // RFC 7914 section 12, third vector, cut to the length that we keep.
+  // RFC 7914 section 12, third vector, cut to our length.
   const hash = Buffer.from(
     "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2",
     "hex",
@@ -34,7 +34,7 @@ test("a hash with other parameters is verified with those", async () => {
   assert.equal(await verifyPassword("pleaseletmeout", stored), false);
 });
 
-test("without a hash no password fits, and just as much is computed", async (t) => {
+test("without a hash no password matches, and just as much is computed", async (t) => {
   const stored = await hashPassword("open sesame");
   const scrypt = t.mock.method(crypto, "scrypt");
   syncBuiltinESMExports();
@@ -51,13 +51,13 @@ test("without a hash no password fits, and just as much is computed", async (t) 
   assert.deepEqual(work[0], work[1]);
 });
 
-test("a malformed hash is an error, not a no", async () => {
+test("a malformed hash is an error, not a mismatch", async () => {
   for (const stored of ["", "plain", "bcrypt$1$2$3$4$5", "scrypt$1$2$3$4$5"]) {
     await assert.rejects(verifyPassword("x", stored), /malformed/);
   }
 });
 
-test("at most two hashes are made at a time, so files need not wait", async () => {
+test("at most two hashes are computed at a time, so files need not wait", async () => {
   // Node has four threads for both: two stay free for the store's files.
   const hashes = Array.from({ length: 8 }, () => hashPassword("x"));
   const first = await Promise.race([
@@ -68,7 +68,7 @@ test("at most two hashes are made at a time, so files need not wait", async () =
   await Promise.all(hashes);
 });
 
-test("at most sixteen wait for their turn, and one that is given up leaves its place", async () => {
+test("at most sixteen wait, and one that is aborted leaves the queue at once", async () => {
   const controller = new AbortController();
   const { signal } = controller;
   const running = [hashPassword("x"), hashPassword("x")];
@@ -78,7 +78,7 @@ test("at most sixteen wait for their turn, and one that is given up leaves its p
   await assert.rejects(verifyPassword("x", undefined), BusyError);
   const reason = new Error("gone");
   controller.abort(reason);
-  const last = hashPassword("x"); // has the place of the one that left
+  const last = hashPassword("x"); // takes the place of the aborted one
   await assert.rejects(leaving, reason);
   await assert.rejects(hashPassword("x", signal), reason);
   const hashes = await Promise.all([...running, ...waiting, last]);

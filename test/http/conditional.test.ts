@@ -13,14 +13,14 @@ import {
 
 const now = Date.UTC(2026, 10, 20, 10);
 
-test("a list of entity tags is taken apart (RFC 9110 section 8.8.3)", () => {
+test("a list of entity tags is parsed (RFC 9110 section 8.8.3)", () => {
   const table: readonly [string, readonly string[] | undefined][] = [
     ['"a"', ['"a"']],
     ['W/"a"', ['W/"a"']],
     ['""', ['""']],
     ['"a", W/"b" ,"c"', ['"a"', 'W/"b"', '"c"']],
     ['"a,b", "c"', ['"a,b"', '"c"']],
-    ['"a, b"', undefined], // a space is no character of an opaque tag
+    ['"a, b"', undefined], // an opaque tag cannot contain a space
     ['"a\\", "b"', ['"a\\"', '"b"']],
     ['"aW/", "b"', ['"aW/"', '"b"']],
     ['"!#~\x80\xff"', ['"!#~\x80\xff"']],
@@ -43,7 +43,7 @@ test("a list of entity tags is taken apart (RFC 9110 section 8.8.3)", () => {
   }
 });
 
-test("a long list that is malformed at its end is refused without backtracking", () => {
+test("a long list with a malformed end is rejected without backtracking", () => {
   assert.equal(parseEntityTags(`${'"a" , '.repeat(20_000)}b`), undefined);
   assert.equal(parseEntityTags(`${" ,".repeat(50_000)}b`), undefined);
   assert.equal(parseEntityTags(`"a"${" ".repeat(100_000)}b`), undefined);
@@ -71,7 +71,7 @@ test("a date is parsed in each format of HTTP (RFC 9110 section 5.6.7)", () => {
     ["Sunday, 06-Nov-94 08:49:37 GMT", example],
     ["Sun Nov  6 08:49:37 1994", example],
     ["Wed Nov 16 08:49:37 1994", example + 10 * 86_400_000],
-    ["Mon, 06 Nov 1994 08:49:37 GMT", example], // not the right weekday
+    ["Mon, 06 Nov 1994 08:49:37 GMT", example], // the wrong weekday
     ["Thu, 29 Feb 2024 00:00:00 GMT", Date.UTC(2024, 1, 29)],
     ["Sat, 31 Dec 2016 23:59:60 GMT", Date.UTC(2017, 0, 1)], // leap second
     ["Thu, 01 Jan 1970 00:00:00 GMT", 0],
@@ -100,7 +100,7 @@ test("a date is parsed in each format of HTTP (RFC 9110 section 5.6.7)", () => {
   }
 });
 
-test("a year of two digits is the latest that is at most 50 years ahead", () => {
+test("a two-digit year is the latest one that is at most 50 years ahead", () => {
   const table: readonly [string, number, string][] = [
     ["Friday, 20-Nov-76 10:00:00 GMT", now, "2076-11-20T10:00:00.000Z"],
     ["Saturday, 20-Nov-76 10:00:01 GMT", now, "1976-11-20T10:00:01.000Z"],
@@ -125,7 +125,7 @@ test("a year of two digits is the latest that is at most 50 years ahead", () => 
   }
 });
 
-test("a date is written as IMF-fixdate, without its milliseconds", () => {
+test("a date is formatted as IMF-fixdate, without milliseconds", () => {
   const text = "Sun, 06 Nov 1994 08:49:37 GMT";
   assert.equal(formatHttpDate(Date.UTC(1994, 10, 6, 8, 49, 37, 999)), text);
 });
@@ -154,7 +154,7 @@ test("preconditions are evaluated in the order of RFC 9110 section 13.2.2", () =
   const table: readonly Case[] = [
     [{}, strong, "proceed"],
     [{}, undefined, "proceed"],
-    // If-Match: strong comparison, and something must be there.
+    // If-Match: strong comparison, and a representation must exist.
     [m('"1"'), strong, "proceed"],
     [m('"0", "1"'), strong, "proceed"],
     [m('"2"'), strong, "failed"],
@@ -191,7 +191,7 @@ test("preconditions are evaluated in the order of RFC 9110 section 13.2.2", () =
     [nm("*"), undefined, "proceed"],
     [nm("1"), strong, "proceed", "failed"],
     [nm('"2", 1'), strong, "proceed", "failed"],
-    // If-Modified-Since, only for reading and without If-None-Match.
+    // If-Modified-Since, only for reads without If-None-Match.
     [ms(before), strong, "proceed"],
     [ms(at), strong, "not-modified", "proceed"],
     [ms(after), strong, "not-modified", "proceed"],
@@ -224,7 +224,7 @@ test("preconditions are evaluated in the order of RFC 9110 section 13.2.2", () =
   }
 });
 
-test("a request is conditional by what protects a change of others", () => {
+test("a write counts as conditional only if it cannot overwrite the change of another", () => {
   const table: readonly [ConditionalRequest["headers"], boolean][] = [
     [{}, false],
     [m('"1"'), true],

@@ -1,4 +1,4 @@
-/** Connections: requests one behind the other, bodies that are none, and the end of the server. */
+/** Connections: pipelined requests, malformed messages, and the shutdown of the server. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
@@ -10,7 +10,7 @@ import { exchange } from "../harness.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
-/** A request as it goes over the wire. */
+/** Returns the text of a request. */
 function wire(head: string, token: string, body?: unknown): string {
   const text = body === undefined ? "" : JSON.stringify(body);
   const fields = body === undefined
@@ -22,7 +22,7 @@ function wire(head: string, token: string, body?: unknown): string {
     `Authorization: Bearer ${token}\r\n${fields}\r\n${text}`;
 }
 
-/** The statuses of all answers in what came back. */
+/** Returns the status of each response in the received text. */
 function statuses(received: string): number[] {
   return Array.from(
     received.matchAll(/HTTP\/1\.1 (\d{3}) /g),
@@ -37,7 +37,7 @@ describe("a connection", () => {
   });
   after(() => app.stop());
 
-  test("has its requests carried out in their order", async () => {
+  test("has its requests handled in order", async () => {
     const { token } = app;
     const { body } = await app.request("POST", "/v1/zoos", {
       token,
@@ -56,7 +56,7 @@ describe("a connection", () => {
     assert.match(received, /\{"id":\d+,"city":"Emmen"\}/);
   });
 
-  test("gets an answer to a body that is not well-formed, and is closed", async () => {
+  test("gets a response to a malformed body, and is closed", async () => {
     const head = "POST /v1/authorizations HTTP/1.1\r\nHost: localhost\r\n" +
       "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (const chunk of ["ZZ\r\n", "1\r\n{}}}\r\n"]) {
@@ -67,7 +67,7 @@ describe("a connection", () => {
     }
   });
 
-  test("gets the answer to its last good request before the error", async () => {
+  test("gets the response to its last valid request before the error", async () => {
     const { token } = app;
     const good = wire("POST /v1/zoos", token, zoo);
     const received = await exchange(app.port, `${good}NONSENSE\r\n\r\n`);
@@ -75,7 +75,7 @@ describe("a connection", () => {
     assert.match(received, /Artis/);
   });
 
-  test("is redirected with nothing in Location that an address may not hold", async () => {
+  test("is redirected with only valid characters in Location", async () => {
     const received = await exchange(
       app.port,
       'GET /v1/zoos/?a="<>\\ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
@@ -84,7 +84,7 @@ describe("a connection", () => {
     assert.match(received, /^Location: \/v1\/zoos\?a=%22%3C%3E%5C\r$/m);
   });
 
-  test("must say which host it wants, and speak HTTP/1", async () => {
+  test("must send Host, and HTTP/1", async () => {
     const table: readonly [string, RegExp][] = [
       ["GET /v1/zoos HTTP/1.1\r\n\r\n", /must have a Host field/],
       ["GET /v1/zoos HTTP/2.0\r\nHost: a\r\n\r\n", /HTTP\/1\.1, not HTTP\/2/],
@@ -99,7 +99,7 @@ describe("a connection", () => {
     assert.deepEqual(statuses(old), [200]);
   });
 
-  test("is told by OPTIONS * what all addresses together have", async () => {
+  test("gets the methods of all URLs together from OPTIONS *", async () => {
     const { body: home } = await app.request("GET", "/");
     const records = ["zoos", "users", "authorizations"]
       .map((name) => `/v1/${name}/1`);
@@ -116,7 +116,7 @@ describe("a connection", () => {
     assert.deepEqual(allow.split(", ").sort(), [...all].sort());
   });
 
-  test("is answered 501 to methods that nobody has, heard of or not", async () => {
+  test("gets 501 for every method that no URL has, known to node:http or not", async () => {
     const table = [
       "BREW /v1/zoos HTTP/1.1\r\nHost: a\r\n\r\n",
       "CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n",
@@ -130,15 +130,15 @@ describe("a connection", () => {
   });
 });
 
-test("who sends without reading is cut off before it costs much memory", async () => {
+test("a client that sends without reading is disconnected before it uses much memory", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
   const release = hold();
   const socket = connect(app.port, "127.0.0.1");
   try {
-    socket.on("error", () => {}); // what is still being sent meets a reset
+    socket.on("error", () => {}); // bytes that are still being sent meet a reset
     const closed = once(socket, "close");
-    // The first waits for the disk, and all others for it.
+    // The first request waits for the disk, and all others wait for the first.
     socket.write(wire("POST /v1/zoos", app.token, zoo));
     socket.write(wire("GET /v1/zoos", app.token).repeat(202));
     await closed;
@@ -149,7 +149,7 @@ test("who sends without reading is cut off before it costs much memory", async (
   }
 });
 
-test("as many requests as are allowed to wait are all answered, in their order", async () => {
+test("the greatest allowed number of pipelined requests are all responded to, in order", async () => {
   const app = await startApplication();
   try {
     const gets = Array.from(
@@ -169,13 +169,13 @@ test("as many requests as are allowed to wait are all answered, in their order",
   }
 });
 
-test("who is being answered when the server stops is told that it was the last answer", async () => {
+test("a response under way when the server stops says that it is the last one", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
   const release = hold();
   try {
     const post = wire("POST /v1/zoos", app.token, zoo);
-    // The second one is not carried out: its sender sees no answer to it.
+    // The second one is not handled, as its client can see: it gets no response.
     const received = exchange(app.port, post + post);
     const { seq } = app.store;
     while (app.store.seq === seq) await app.request("GET", "/v1/animals");

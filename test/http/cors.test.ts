@@ -20,7 +20,7 @@ const b = "http://b.example:8080";
 const forA = ["Access-Control-Allow-Origin", a];
 const forAll = ["Access-Control-Allow-Origin", "*"];
 
-test("scripts of the configured origins may read answers, and ask for more (Fetch standard)", () => {
+test("scripts of the configured origins may read responses and send preflights (Fetch standard)", () => {
   const asks = (method: string, origin?: string, asked?: string) => ({
     method,
     allow: "GET, HEAD, PUT, OPTIONS",
@@ -59,7 +59,7 @@ test("scripts of the configured origins may read answers, and ask for more (Fetc
   }
 });
 
-test("credentials of the browser are never allowed", () => {
+test("the credentials of a browser are never allowed", () => {
   const headers = { origin: a, "access-control-request-method": "PUT" };
   for (const origins of [["*"], [a]]) {
     for (const method of ["GET", "OPTIONS"]) {

@@ -10,7 +10,7 @@ import {
 const json = "application/json";
 const problem = "application/problem+json";
 
-test("an error is told as RFC 9457 to who names that and does not like JSON better", () => {
+test("an error has the format of RFC 9457 if Accept names it and does not prefer JSON", () => {
   const table: readonly [string | undefined, string][] = [
     [undefined, json],
     ["", json],
@@ -33,7 +33,7 @@ test("an error is told as RFC 9457 to who names that and does not like JSON bett
   }
 });
 
-test("both bodies tell the same error", () => {
+test("both formats describe the same error", () => {
   const errors = [
     { field: "name", code: "required", message: "It is required." } as const,
   ];
@@ -55,7 +55,7 @@ test("both bodies tell the same error", () => {
   });
 });
 
-test("a 401 and a 403 name their documentation in both shapes", () => {
+test("a 401 and a 403 link to their documentation in both formats", () => {
   for (const code of [40100, 40300] as const) {
     const error = new ApiError(code);
     const title = "A title";
@@ -74,7 +74,7 @@ test("a 401 and a 403 name their documentation in both shapes", () => {
   }
 });
 
-test("the codes of conditional and repeated requests have their status", () => {
+test("the first three digits of a code are its status", () => {
   const table: readonly [ErrorCode, number][] = [
     [40902, 409],
     [41200, 412],

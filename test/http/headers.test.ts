@@ -102,7 +102,7 @@ test("the most specific range of an Accept field decides (RFC 9110 section 12.5.
   }
 });
 
-test("of several types the one that is wished for most is chosen, of equals the first", () => {
+test("of several types the most preferred one is chosen, and the first of equals", () => {
   const [json, lines, html] = offers;
   const table: readonly [string | undefined, string | undefined][] = [
     [undefined, json],
@@ -136,7 +136,7 @@ test("of several types the one that is wished for most is chosen, of equals the 
   }
 });
 
-test("preferences are parsed, and the first of a name counts (RFC 7240 section 2)", () => {
+test("preferences are parsed, and the first of each name counts (RFC 7240 section 2)", () => {
   const table: readonly [string | undefined, object][] = [
     [undefined, {}],
     ["", {}],

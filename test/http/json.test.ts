@@ -21,7 +21,7 @@ test("an object is parsed as JSON.parse would", () => {
   assert.deepEqual(Object.keys(parse('{"__proto__":1}')), ["__proto__"]);
 });
 
-test("a name given twice is refused at any depth and in any spelling", () => {
+test("a duplicate name is rejected at any depth and in any spelling", () => {
   const texts = [
     '{"a":1,"a":1}',
     '{"a":1,"\\u0061":2}',
@@ -35,7 +35,7 @@ test("a name given twice is refused at any depth and in any spelling", () => {
   }
 });
 
-test("what is no JSON object in UTF-8 is refused and told apart", () => {
+test("anything but a JSON object in UTF-8 is rejected with its reason", () => {
   const table: readonly [Uint8Array | string, number, RegExp][] = [
     ["", 40001, /missing/],
     [" ", 40001, /not valid JSON/],
@@ -57,7 +57,7 @@ test("what is no JSON object in UTF-8 is refused and told apart", () => {
   }
 });
 
-test("depth costs no call stack", () => {
+test("deep nesting does not overflow the call stack", () => {
   const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
   assert.ok(Array.isArray(parse(deep)["a"]));
 });

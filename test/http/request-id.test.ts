@@ -2,13 +2,13 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { parseTraceId, requestId } from "../../src/http/request-id.ts";
 
-test("a sent X-Request-Id of at most 64 visible characters is kept", () => {
+test("an X-Request-Id of at most 64 visible characters is used", () => {
   for (const id of ["a", "!~", "x".repeat(64), "a,b"]) {
     assert.equal(requestId(id), id);
   }
 });
 
-test("any other is replaced, and no two new ones are the same", () => {
+test("any other is replaced by a unique one", () => {
   const sent = ["", "x".repeat(65), "a b", "1, 2", "a\n", "caf\xe9", [
     "a",
     "b",
@@ -18,7 +18,7 @@ test("any other is replaced, and no two new ones are the same", () => {
   for (const id of ids) assert.match(id, /^[\w-]{8}-[0-9a-z]+$/);
 });
 
-test("a traceparent is valid as W3C Trace Context says", () => {
+test("a traceparent is validated as W3C Trace Context requires", () => {
   const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
   const parent = "00f067aa0ba902b7";
   const zeros = "0".repeat(32);

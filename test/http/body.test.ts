@@ -1,4 +1,4 @@
-/** Bodies in parts: as much as may be, as fast as they are taken. */
+/** Request bodies: their limits of size and time, in memory and as a stream. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import { readBody, streamBody } from "../../src/http/body.ts";
 import { errorResponse, listen, send } from "../../src/http/server.ts";
 import { exchange as bytesOf } from "../harness.ts";
 
-/** What is answered to a body; the server closes after it, or we do. */
+/** Sends a body to a server that responds with it, and returns the response. */
 async function exchange(
   body: string,
   { timeoutMs = 5000 }: { readonly timeoutMs?: number } = {},
@@ -43,7 +43,7 @@ async function exchange(
 
 const chunked = "Transfer-Encoding: chunked\r\n\r\n";
 
-test("a body of parts is what was sent", async () => {
+test("a streamed body is what the client sent", async () => {
   const sized = await exchange("Content-Length: 5\r\n\r\nhello");
   assert.match(sized, /^HTTP\/1\.1 200 [^]*\r\n\r\nhello$/);
   const parts = await exchange(`${chunked}2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n`);
@@ -52,7 +52,7 @@ test("a body of parts is what was sent", async () => {
   assert.match(none, /^HTTP\/1\.1 200 [^]*\r\n\r\n$/);
 });
 
-test("a body that is too large is refused, by its length or when it is", async () => {
+test("a body that is too large is rejected, by its Content-Length or as it arrives", async () => {
   for (
     const body of [
       "Content-Length: 11\r\n\r\n",
@@ -65,7 +65,7 @@ test("a body that is too large is refused, by its length or when it is", async (
   }
 });
 
-test("a body that stands still is given up, and the connection with it", async () => {
+test("a body that stalls is given up, and its connection is closed", async () => {
   const received = await exchange("Content-Length: 5\r\n\r\nhe", {
     timeoutMs: 50,
   });
@@ -73,7 +73,7 @@ test("a body that stands still is given up, and the connection with it", async (
   assert.match(received, /^Connection: close\r$/m);
 });
 
-test("a short body must be there in time", async () => {
+test("a small body must arrive in time", async () => {
   const listener = await listen((request, response) => {
     readBody(request, 50).catch((error) =>
       send(response, errorResponse(error), [])
@@ -89,7 +89,7 @@ test("a short body must be there in time", async () => {
   assert.match(received, /"errorCode":40800/);
 });
 
-test("a body with malformed chunks is refused", async () => {
+test("a body with malformed chunks is rejected", async () => {
   const received = await exchange(`${chunked}zz\r\n`);
   assert.match(received, /^HTTP\/1\.1 400 /);
 });
