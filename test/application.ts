@@ -6,7 +6,6 @@ import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
-import { createUser } from "../src/data-folder.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { listen } from "../src/http/server.ts";
 import {
@@ -22,6 +21,7 @@ import {
   removeFolder,
   request,
   type RequestOptions,
+  storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
 import { forgetDocument } from "./replay.ts";
@@ -60,11 +60,7 @@ export async function startApplication(options: {
     tables: tablesOf(declarations, features),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
-  await createUser(store, {
-    username: "admin",
-    role: "admin",
-    password: adminPassword,
-  });
+  await store.commit([["put", "users", storedAdmin]], 0);
   const application = new Application({
     declarations,
     features,

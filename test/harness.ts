@@ -5,12 +5,16 @@
 
 import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { Buffer } from "node:buffer";
+import { scryptSync } from "node:crypto";
+import { rmSync } from "node:fs";
+import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { openStore } from "../src/store/store.ts";
 import { checkDocumented, forgetDocument } from "./replay.ts";
 
 /** The project's root folder. */
@@ -18,6 +22,41 @@ export const root = fileURLToPath(new URL("..", import.meta.url));
 
 /** The password that every started server gives its `admin`. */
 export const adminPassword = "correct horse battery";
+
+/**
+ * A stored hash of that password, with parameters far cheaper than those that a
+ * server chooses: hashing took half of the tests' time.
+ */
+const cheapHash = (() => {
+  const salt = Buffer.from("salt of the test");
+  const cost = { N: 16, r: 1, p: 1 };
+  const hash = scryptSync(adminPassword, salt, 32, cost);
+  const parts = [16, 1, 1, salt.toString("base64url")];
+  return `scrypt$${parts.join("$")}$${hash.toString("base64url")}`;
+})();
+
+/** The admin as a store holds it. */
+export const storedAdmin = {
+  id: 1,
+  username: "admin",
+  role: "admin",
+  password: cheapHash,
+  created_at: "2026-01-01T00:00:00.000Z",
+  updated_at: "2026-01-01T00:00:00.000Z",
+};
+
+let template: Promise<string> | undefined;
+
+/** Makes a data folder that holds the admin alone, to be copied. */
+async function createTemplate(): Promise<string> {
+  const own = await temporaryFolder();
+  process.once("exit", () => rmSync(own, { recursive: true, force: true }));
+  const folder = join(own, "store");
+  const store = await openStore({ folder, tables: [{ name: "users" }] });
+  await store.commit([["put", "users", storedAdmin]], 0);
+  await store.close();
+  return folder;
+}
 
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
@@ -62,8 +101,10 @@ export interface StartOptions {
   /** More flags, behind `serve --port 0`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The data folder; a temporary one, removed at `stop`, when left out. */
+  /** The data folder; a temporary one with an admin, removed at `stop`, when left out. */
   readonly folder?: string;
+  /** Whether the temporary folder is to be made by the server itself. */
+  readonly isNew?: boolean;
   /** Sample records, written to a file and given as `--seed`. */
   readonly seed?: unknown;
   /** Flags of Node itself. */
@@ -169,6 +210,10 @@ export async function start(options: StartOptions = {}): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", "0", "--data-dir", folder];
+  if (options.folder === undefined && !options.isNew) {
+    template ??= createTemplate();
+    await cp(await template, folder, { recursive: true });
+  }
   if (options.seed !== undefined) {
     const file = join(own, "seed.json");
     await writeFile(file, JSON.stringify(options.seed));

@@ -216,6 +216,7 @@ describe("the command line", { concurrency: 3 }, () => {
       }
     }
     const server = await serverFor(t, {
+      isNew: true,
       args: ["--jwt-secret-file", secret, "--admin-password-file", word],
       // Overridden, so not judged.
       env: { JWT_SECRET: "tiny", ADMIN_PASSWORD: "tiny" },
