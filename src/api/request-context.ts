@@ -67,4 +67,4 @@ export interface RequestContext {
  * Finds the records that a URL stands for: those of the zoo 7, for
  * `/zoos/7/animals`. Throws an ApiError if that zoo does not exist.
  */
-export type ResolveScope = (request: RequestContext) => Scope | undefined;
+export type ResolveScope = (context: RequestContext) => Scope | undefined;

@@ -40,35 +40,30 @@ export function loadSeed(
         throw new SeedError(`"${name}" in the seed is not an array`);
       }
       for (const [index, body] of bodies.entries()) {
-        const label = `${name}[${index}] in the seed`;
-        apply(records.putMutation(buildSeedRecord(records, body, label)));
+        try {
+          apply(records.putMutation(buildSeedRecord(records, body)));
+        } catch (error) {
+          if (!(error instanceof ApiError)) throw error;
+          const { errors = [error] } = error;
+          const reasons = errors.map(({ message }) => message).join(" ");
+          throw new SeedError(`${name}[${index}] in the seed: ${reasons}`);
+        }
       }
     }
   });
 }
 
-/** Builds a record, with the next id if the body has none. */
-function buildSeedRecord(
-  records: Records,
-  body: unknown,
-  label: string,
-): Document {
-  const fail = (reason: string) => new SeedError(`${label} ${reason}`);
-  if (!isObject(body)) throw fail("is not an object");
+/** Builds a record, with the next id if the body has none; throws an ApiError if it is invalid. */
+function buildSeedRecord(records: Records, body: unknown): Document {
+  if (!isObject(body)) throw new ApiError(42200, "It is not an object.");
   const id = body["id"] ?? records.nextId();
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 1) {
-    throw fail('is not valid: "id" must be a whole number from 1 to 2^53-1');
+    throw new ApiError(42200, '"id" must be a whole number from 1 to 2^53-1.');
   }
   if (records.table.get(id)) {
-    throw fail(`is not valid: "id" ${id} is already in use`);
+    throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
-  try {
-    return records.buildRecord(body, { valuesFromUrl: {}, id });
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const messages = error.errors?.map(({ message }) => message) ?? [];
-    throw fail(`is not valid: ${messages.join(" ")}`);
-  }
+  return records.buildRecord(body, { valuesFromUrl: {}, id });
 }
 
 function parseSeed(text: string): Record<string, unknown> {

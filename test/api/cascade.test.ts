@@ -27,7 +27,7 @@ const pages = collection({
   properties: { book_id: reference("books") },
 });
 
-test("a cascade takes the roles of all that it removes, and removes all or nothing", async () => {
+test("a cascade requires the role for every collection that it deletes from, and deletes all or nothing", async () => {
   const app = await startApplication({ declarations: [shelves, books, pages] });
   try {
     const { token } = app;
@@ -54,22 +54,22 @@ test("a cascade takes the roles of all that it removes, and removes all or nothi
     assert.match(refused.body.message, /books.*admin/);
     assert.equal(app.store.table("pages").size, 3);
 
-    const counted = await app.request("DELETE", "/v1/shelves/1", { token });
-    assert.equal(counted.status, 409);
-    assert.match(counted.body.error, /still has 2 books:/);
+    const conflict = await app.request("DELETE", "/v1/shelves/1", { token });
+    assert.equal(conflict.status, 409);
+    assert.match(conflict.body.error, /still has 2 books:/);
 
     const { seq } = app.store;
-    const done = await app.request("DELETE", path, { token });
-    assert.equal(done.status, 204);
+    const deleted = await app.request("DELETE", path, { token });
+    assert.equal(deleted.status, 204);
     assert.equal(app.store.seq, seq + 1, "one transaction");
     const sizes = ["shelves", "books", "pages"].map((name) =>
       app.store.table(name).size
     );
     assert.deepEqual(sizes, [1, 0, 0]);
-    const alone = await app.request("DELETE", "/v1/shelves/2", {
+    const unreferenced = await app.request("DELETE", "/v1/shelves/2", {
       token: keeper,
     });
-    assert.equal(alone.status, 204);
+    assert.equal(unreferenced.status, 204);
     const unknown = await app.request("DELETE", "/v1/pages/1?cascade=true", {
       token,
     });
@@ -79,33 +79,33 @@ test("a cascade takes the roles of all that it removes, and removes all or nothi
   }
 });
 
-test("a body of thousands of unknown names gets an answer of bounded length", async () => {
+test("the errors of a body with thousands of unknown names are limited", async () => {
   const app = await startApplication({ declarations: [shelves] });
   try {
     const names = Array.from({ length: 50_000 }, (_, at) => [`p${at}`, 1]);
-    const answer = await app.request("POST", "/v1/shelves", {
+    const response = await app.request("POST", "/v1/shelves", {
       token: app.token,
       json: Object.fromEntries(names),
     });
-    assert.equal(answer.status, 422);
-    assert.equal(answer.body.errors.length, 1001);
-    assert.ok(answer.text.length < 200_000, `${answer.text.length}`);
+    assert.equal(response.status, 422);
+    assert.equal(response.body.errors.length, 1001);
+    assert.ok(response.text.length < 200_000, `${response.text.length}`);
   } finally {
     await app.stop();
   }
 });
 
-test("a collection whose highest id is the highest possible takes no more", async () => {
+test("a collection that has assigned the highest possible id refuses new records", async () => {
   const app = await startApplication({ declarations: [shelves] });
   try {
     const id = Number.MAX_SAFE_INTEGER;
     await app.store.commit([["put", "shelves", { id, name: "last" }]], 0);
-    const answer = await app.request("POST", "/v1/shelves", {
+    const response = await app.request("POST", "/v1/shelves", {
       token: app.token,
       json: { name: "more" },
     });
-    assert.equal(answer.status, 503);
-    assert.match(answer.body.error, /highest id/);
+    assert.equal(response.status, 503);
+    assert.match(response.body.error, /highest id/);
     assert.equal(app.store.table("shelves").size, 1);
   } finally {
     await app.stop();

@@ -13,7 +13,7 @@ const folder = await temporaryFolder();
 after(() => removeFolder(folder));
 let stores = 0;
 
-/** The ids of all records that a seed makes, by collection. */
+/** Loads a seed into a new store, and returns the ids of its records by collection. */
 async function load(text: string): Promise<Record<string, number[]>> {
   const store = await openStore({
     folder: join(folder, String(++stores)),
@@ -43,14 +43,14 @@ async function load(text: string): Promise<Record<string, number[]>> {
   }
 }
 
-const plan = (seed: unknown) => load(JSON.stringify(seed));
+const loadJson = (seed: unknown) => load(JSON.stringify(seed));
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
-test("the sample records are as many and as varied as they should be", async () => {
+test("the sample records fill every collection with varied data", async () => {
   const text = await readFile(join(root, "data/seed.json"), "utf8");
-  const made = await load(text);
-  const count = (name: string) => made[name]?.length ?? 0;
+  const ids = await load(text);
+  const count = (name: string) => ids[name]?.length ?? 0;
   assert.ok(count("zoos") >= 12);
   assert.ok(count("animals") >= 250);
   assert.equal(count("employees"), 60);
@@ -61,22 +61,22 @@ test("the sample records are as many and as varied as they should be", async () 
   assert.ok(species.size >= 40);
 });
 
-test("records get the next id unless they bring one", async () => {
-  const { zoos } = await plan({
+test("a record without an id gets the next one", async () => {
+  const { zoos } = await loadJson({
     zoos: [zoo, { ...zoo, id: 7 }, zoo, { ...zoo, id: 3 }],
   });
   assert.deepEqual(zoos, [1, 3, 7, 8]);
 });
 
-test("a record may refer to one that stands later in the file", async () => {
+test("a record may refer to one that comes later in the file", async () => {
   const animal = { zoo_id: 1, animal_type_id: 1, name: "Ada" };
-  const { animals } = await plan({ animals: [animal], zoos: [zoo] });
+  const { animals } = await loadJson({ animals: [animal], zoos: [zoo] });
   assert.deepEqual(animals, [1]);
 });
 
-test("what is wrong in a seed is named by record and property", async () => {
+test("an error names the record and the property, and nothing is stored", async () => {
   const employee = { zoo_id: 1, name: "A", job_title: "Vet" };
-  const table: readonly [unknown, RegExp][] = [
+  const cases: readonly [unknown, RegExp][] = [
     [[], /not a JSON object/],
     [{ planets: [] }, /"planets".*zoos, animals, employees/],
     [{ zoos: {} }, /"zoos" in the seed is not an array/],
@@ -99,8 +99,8 @@ test("what is wrong in a seed is named by record and property", async () => {
       /employees\[1\].*"email"/,
     ],
   ];
-  for (const [seed, message] of table) {
-    await assert.rejects(plan(seed), { name: "SeedError", message });
+  for (const [seed, message] of cases) {
+    await assert.rejects(loadJson(seed), { name: "SeedError", message });
   }
   await assert.rejects(load("{"), { name: "SeedError" });
 });

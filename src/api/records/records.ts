@@ -1,8 +1,8 @@
 /**
- * The records of one collection: the state that reading.ts and writing.ts
- * work on, and the steps that they share with seeds, imports and
- * sign-ins. A write is applied in memory at once; its result has the sequence
- * number that must be durable before the response is sent.
+ * The records of one collection: the state that reading.ts and writing.ts work
+ * on, and the steps that they share with seeds, imports and sign-ins. A write is
+ * applied in memory at once; its result has the sequence number that must be
+ * durable before the response is sent.
  */
 
 import { ApiError } from "../../http/errors.ts";
@@ -36,7 +36,7 @@ import {
   type Result,
 } from "../request-context.ts";
 
-/** What all collections share. */
+/** The settings and the state that all collections share. */
 export interface RecordsOptions {
   readonly store: Store;
   /** The beginning of every URL: `/v1/`, or the same after an origin. */
@@ -55,7 +55,7 @@ export interface RecordChange {
 
 /** Further rules of one collection. */
 export interface RecordRules {
-  /** Returns what must change together with a record; throws an {@linkcode ApiError} if it may not change. */
+  /** Returns the mutations that must be committed with a change; throws an {@linkcode ApiError} if it is not allowed. */
   readonly sideEffects?: (change: RecordChange) => readonly Mutation[];
 }
 

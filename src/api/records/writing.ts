@@ -245,7 +245,7 @@ function deleteDependents(
 ): Mutation[] {
   const found = new Map<Collection, Set<number>>();
   const queue = [{ of: collection, id }];
-  for (const { of, id } of queue) { // until nothing is added any more
+  for (const { of, id } of queue) { // grows while it is read
     for (const { source, property } of of.children) {
       const rows = store.table(source.name).find(property, id);
       if (rows.length === 0) continue;
