@@ -465,7 +465,7 @@ function selectionOf(count: number, zooOf: (id: number) => number) {
         total,
         ids: rows.map(({ document: { id } }) => id),
       }),
-      check: () => {},
+      throwIfAborted: () => {},
     });
   return { table, select };
 }

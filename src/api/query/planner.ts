@@ -1,19 +1,31 @@
 /**
- * How the records of a query are found. The plan:
+ * The query planner: chooses how the records of a query are found.
  *
- * 1. Equality on `id` or on a unique property leaves one record at most: look.
- * 2. Equality on other properties and bounds of the property that decides the
- *    order are what an order can tell by itself: the order by those properties,
- *    then the one that decides, has all that match side by side. How many they
- *    are is a difference of ranks, a page is a walk from a rank.
- * 3. With any other condition records are looked through: those that refer to
- *    the one in question; or those within the bounds of a property, or with the
- *    beginning of a text, which an order by that property has side by side; or
- *    all.
+ * 1. Unique lookup. Equality on `id` or a unique property leaves at most one
+ *    record, which is then tested against the other conditions.
+ * 2. Index range scan. If the only other conditions are bounds of the sort
+ *    property, a sorted index on (properties with equality, sort property, id)
+ *    has all matching rows side by side. Their number is a difference of
+ *    ranks, a page is a slice from a rank. The index is built on demand, see
+ *    store/indexes/index-cache.ts; while few records would have to be scanned
+ *    instead (a small zoo in a large table), they are.
+ * 3. Scan and sort. Any other condition is tested row by row: on the rows that
+ *    refer to a record, on those in a range of an index (bounds of a property,
+ *    the first letters of a text), or on all.
  *
- * The first two answer at once, once the order is there; see index-cache.ts. Until
- * then, where an index leaves few records, these are looked through: a small
- * zoo waits for no order of all animals.
+ * In an index null sorts after all other values. A descending page is read
+ * from it backwards; but nulls come last in both directions, so the page is
+ * read in two pieces, each backwards: values, then nulls. For example, five
+ * records of which two have no weight:
+ *
+ *     rank     0   1   2   3     4
+ *     weight   10  20  30  null  null      from = 0, nulls = 3, to = 5
+ *     id       5   4   3   1     2
+ *
+ * `sortby=weight&order=desc` lists the ids 3, 4, 5, 2, 1: the ranks 2, 1, 0,
+ * then 4, 3. With `offset=2&limit=2` the page is 5, 2. Of the values the first
+ * two are skipped, which leaves rank 0. Of the nulls none is skipped, and one
+ * is needed: rank 4. The ranks 0 and 4 are not adjacent, hence two slices.
  */
 
 import {
@@ -33,28 +45,27 @@ import {
 import type { Json } from "../declaration/properties.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
 
-/** What an address, not a parameter, demands of the records of a collection. */
+/** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
 export interface Scope {
-  /** A property by which the store finds records, and the value that it must have. */
+  /** A property with an index, and the value that it must have. */
   readonly property: string;
   readonly value: number;
   /** A further condition. */
   readonly where?: (document: Document) => boolean;
-  /** The sequence of what it rests on itself, such as the zoo. */
+  /** The sequence number of the record in the URL, such as the zoo. */
   readonly seq?: number;
-  /** What it is called in messages, behind a record. */
+  /** Describes the scope in messages, after the name of a record. */
   readonly name?: string;
-  /** Where the collection of it is. */
+  /** The URL of the collection in this scope. */
   readonly address?: string;
 }
 
-/** One page of what matches, and how many match in all. */
+/** A page of the matching rows, and the number of all matching rows. */
 export interface Page {
   readonly rows: readonly Row[];
   readonly total: number;
 }
 
-/** A property with the value that it must have. */
 interface Equality {
   readonly property: Pick<
     NamedProperty,
@@ -63,98 +74,92 @@ interface Equality {
   readonly value: Json;
 }
 
-/** How an order serves a query. */
+/** A range of a sorted index on the equalities' properties, then `by`. */
 interface QueryPlan {
   readonly equalities: readonly Equality[];
-  /** The property that decides the order among equals; undefined where the id does. */
+  /** The property that rows with equal values are sorted by; undefined if that is the id. */
   readonly by: Column | undefined;
   /** Bounds of that property. */
   readonly bounds: readonly Pick<Filter, "operator" | "values">[];
 }
 
-/** What to do with what is found. */
 interface SelectOptions<T> {
   readonly scope: Scope | undefined;
   readonly use: (page: Page) => T;
-  /** Asked now and then while records are looked through; throws where nobody waits for them any more. */
-  readonly check: () => void;
+  /** Called now and then during a scan; throws if nobody waits for the result any more. */
+  readonly throwIfAborted: () => void;
 }
 
-/** From how many records on an order is built to look through fewer. */
-const many = 1000;
+/** The smallest number of candidates for which an index is used, or built, to reduce it. */
+const minCandidatesForIndex = 1000;
+
+/** How many times as long it takes to read rows in the order of an index, as they are scattered in memory. */
+const indexReadCost = 4;
+
+const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
 /** Finds records in one table. */
 export class QueryPlanner {
   readonly #table: Table;
-  readonly #orders: IndexCache;
+  readonly #indexes: IndexCache;
 
   constructor(table: Table) {
     this.#table = table;
-    this.#orders = new IndexCache(table);
+    this.#indexes = new IndexCache(table);
   }
 
   /**
-   * Finds the records of a query and makes something of the page; a promise
-   * where that takes a while. Page and total are of the very moment in which
-   * `use` is called, and so must be all else that goes into the answer.
+   * Returns the result of `use` for the page that a query selects; a promise if
+   * the records must be scanned, or an index built. Page and total are of the
+   * moment in which `use` is called, and so must be all else in the response.
    *
-   * @throws {StoreError} where too many others wait
+   * @throws {StoreError} `overloaded`
    */
-  select<T>(query: Query, purpose: SelectOptions<T>): T | Promise<T> {
-    const { scope, use, check } = purpose;
-    const plan = planOf(query, scope);
-    if (plan === undefined) {
-      const source = this.#source(query, purpose);
-      return source instanceof Promise
-        ? source.then(() => this.select(query, purpose))
-        : this.#scan(source, query, purpose);
-    }
+  select<T>(query: Query, options: SelectOptions<T>): T | Promise<T> {
+    const { scope, use, throwIfAborted } = options;
+    const { filters } = query;
+    const rangeScan = rangeScanOf(query, scope);
+    const plan = rangeScan ?? sortPlanOf(query);
     const columns = columnsOf(plan);
-    const kept = this.#orders.cached(columns);
-    if (kept !== undefined) return use(pageOf(kept, plan, query));
-    const source = this.#narrowest(query, scope);
-    const order = this.#orders.getBuildOrScan(columns, source.count, check);
-    if (order === undefined) return this.#scan(source, query, purpose);
-    return order instanceof Promise
-      ? order.then(() => this.select(query, purpose))
-      : use(pageOf(order, plan, query));
-  }
-
-  #scan<T>(
-    source: RowSource,
-    query: Query,
-    { scope, use, check }: SelectOptions<T>,
-  ): T | Promise<T> {
-    const { filters, sortby } = query;
-    const by = sortby.name === "id" ? undefined : sortby;
-    const plan: QueryPlan = { equalities: [], by, bounds: [] };
-    return this.#orders.scan(source, {
-      columns: columnsOf(plan),
+    const cached = rangeScan && this.#indexes.cached(columns);
+    if (cached !== undefined) return use(pageOf(cached, plan, query));
+    const found = this.#lookUp(query, scope);
+    const source = rangeScan === undefined
+      ? this.#narrow(found, filters, throwIfAborted)
+      : this.#indexes.getBuildOrScan(columns, found.count, throwIfAborted) ??
+        found;
+    if (source instanceof Promise) {
+      return source.then(() => this.select(query, options));
+    }
+    if ("rank" in source) return use(pageOf(source, plan, query));
+    const sortPlan = sortPlanOf(query);
+    return this.#indexes.scan(source, {
+      columns: columnsOf(sortPlan),
       where: (document) =>
         (scope === undefined || document[scope.property] === scope.value) &&
         (scope?.where === undefined || scope.where(document)) &&
         filters.every((each) =>
           matches(readValue(document, each.property), each)
         ),
-      use: (order) => use(pageOf(order, plan, query)),
-      throwIfAborted: check,
+      use: (index) => use(pageOf(index, sortPlan, query)),
+      throwIfAborted,
     });
   }
 
-  /** The fewest rows that an index of the table has side by side. */
-  #narrowest(query: Query, scope: Scope | undefined): RowSource {
+  /** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
+  #lookUp(query: Query, scope: Scope | undefined): RowSource {
     const table = this.#table;
-    let best = this.#orders.all();
+    let best = this.#indexes.all();
     for (const { property, value } of equalitiesOf(query, scope)) {
-      const { name, unique, references, default: otherwise } = property;
+      const { name, unique, references, default: defaultValue } = property;
       if (name === "id") {
         const row = table.get(Number(value));
         return { count: 1, rows: () => row === undefined ? [] : [row] };
       }
       const key = toIndexKey(value);
       if ((!unique && references === undefined) || key === null) continue;
-      // The index has what is stored: not a default that is not.
-      if (value === otherwise) continue;
+      // The index has stored values: rows that lack the property are not in it.
+      if (value === defaultValue) continue;
       const count = table.count(name, key);
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };
@@ -162,33 +167,42 @@ export class QueryPlanner {
     return best;
   }
 
-  /** The fewest rows that can be had without looking at each; a promise where an order is to be built first. */
-  #source(
-    query: Query,
-    { scope, check }: Pick<SelectOptions<unknown>, "scope" | "check">,
+  /** Returns the rows of an index range that contains all matches if they are far fewer than those found; a promise if the index is to be built first. */
+  #narrow(
+    found: RowSource,
+    filters: readonly Filter[],
+    throwIfAborted: () => void,
   ): RowSource | Promise<unknown> {
-    const best = this.#narrowest(query, scope);
-    const plan = narrowing(query);
-    if (plan === undefined || best.count <= many) return best;
+    const plan = boundedRangeOf(filters);
+    if (plan === undefined || found.count <= minCandidatesForIndex) {
+      return found;
+    }
     const columns = columnsOf(plan);
-    const order = this.#orders.cached(columns) ??
-      this.#orders.getBuildOrScan(columns, best.count, check);
-    if (order === undefined) return best;
-    if (order instanceof Promise) return order;
-    const { from, to } = rangeOf(order, plan);
-    // Rows that are not side by side in memory take longer to look at.
-    if (to - from > best.count / 4) return best;
-    return {
-      count: to - from,
-      rows: () => {
-        // Who waited may find that others were built instead.
-        const order = this.#orders.cached(columns);
-        if (order === undefined) return this.#orders.all().rows();
-        const { from, to } = rangeOf(order, plan);
-        return order.slice(from, to);
-      },
+    const index = this.#indexes.cached(columns) ??
+      this.#indexes.getBuildOrScan(columns, found.count, throwIfAborted);
+    if (index === undefined || index instanceof Promise) return index ?? found;
+    const { from, to } = rangeOf(index, plan);
+    const count = to - from;
+    if (count * indexReadCost > found.count) return found;
+    const rows = () => {
+      // While the scan waited in the queue the index may have been evicted.
+      const index = this.#indexes.cached(columns);
+      if (index === undefined) return this.#indexes.all().rows();
+      const { from, to } = rangeOf(index, plan);
+      return index.slice(from, to);
     };
+    return { count, rows };
   }
+}
+
+/** Returns the plan for rows that match all conditions: to sort them. */
+function sortPlanOf({ sortby }: Query): QueryPlan {
+  return { equalities: [], by: columnFor(sortby), bounds: [] };
+}
+
+/** Returns the column to sort by a property; undefined for the id, which comes last in every index. */
+function columnFor(property: Column): Column | undefined {
+  return property.name === "id" ? undefined : property;
 }
 
 function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
@@ -200,120 +214,116 @@ function equalitiesOf(
   { filters }: Query,
   scope: Scope | undefined,
 ): Equality[] {
-  const equalities: Equality[] = scope === undefined ? [] : [{
-    property: {
-      name: scope.property,
-      default: null,
-      unique: false,
-      references: "",
-    },
-    value: scope.value,
-  }];
+  const equalities: Equality[] = [];
+  if (scope !== undefined) {
+    const { property: name, value } = scope;
+    const property = { name, default: null, unique: false, references: "" };
+    equalities.push({ property, value });
+  }
   for (const { property, operator, values: [value = null] } of filters) {
     if (operator === "eq") equalities.push({ property, value });
   }
   return equalities;
 }
 
-/** How an order can serve a query by itself; undefined where it can't, or where one record at most can match. */
-function planOf(query: Query, scope: Scope | undefined): QueryPlan | undefined {
+/** Returns the index range that is the result of a query; undefined if a scan is needed, or a unique lookup is better. */
+function rangeScanOf(
+  query: Query,
+  scope: Scope | undefined,
+): QueryPlan | undefined {
   const { filters, sortby } = query;
-  const equalities = equalitiesOf(query, scope);
   if (scope?.where !== undefined) return undefined;
+  const equalities = equalitiesOf(query, scope);
   const names = new Set(equalities.map(({ property }) => property.name));
-  // The same twice, as in /zoos/7/animals?zoo_id=8, is for a scan to judge.
+  // Two conditions on one property, as in /zoos/7/animals?zoo_id=8.
   if (names.size < equalities.length) return undefined;
-  const single = equalities.some(({ property, value }) =>
+  const isUnique = equalities.some(({ property, value }) =>
     property.name === "id" || (property.unique && value !== null)
   );
-  const decided = names.has(sortby.name);
-  const bounds = filters.filter(({ property, operator }) =>
-    property.name === sortby.name && !decided && boundOperators.has(operator)
-  );
-  const served = filters.every((each) =>
+  const isSorted = names.has(sortby.name); // all have the same value
+  const bounds = isSorted ? [] : boundsOf(filters, sortby);
+  const isCovered = filters.every((each) =>
     each.operator === "eq" || bounds.includes(each)
   );
-  if (single || !served) return undefined;
-  const by = decided || sortby.name === "id" ? undefined : sortby;
-  // One order for them, in whatever sequence they are named.
+  if (isUnique || !isCovered) return undefined;
+  // One index for these properties, in whatever order the query names them.
   equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
-  return { equalities, by, bounds };
+  return { equalities, by: isSorted ? undefined : columnFor(sortby), bounds };
 }
 
-const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
-
-/** How an order can tell by itself what fulfils the first condition that has bounds. */
-function narrowing({ filters }: Query): QueryPlan | undefined {
-  const bounded = filters.filter(({ operator }) =>
+/** Returns the index range that has all rows which match the first condition with bounds; undefined if there is none. */
+function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
+  const first = filters.find(({ operator }) =>
     operator === "starts" || boundOperators.has(operator)
   );
-  const [first] = bounded;
   if (first === undefined) return undefined;
   const { property, operator, values: [value = null] } = first;
-  if (operator === "starts") {
-    const { name, default: otherwise } = property;
-    const by: Column = { name, default: otherwise, caseFolded: true };
-    // Behind all that goes on after it: no text holds half of a surrogate pair.
-    const end = `${value}\udfff`;
-    const bounds = [
-      { operator: "gte", values: [value] },
-      { operator: "lt", values: [end] },
-    ] as const;
-    return { equalities: [], by, bounds };
+  if (operator !== "starts") {
+    const bounds = boundsOf(filters, property);
+    return { equalities: [], by: columnFor(property), bounds };
   }
-  const by = property.name === "id" ? undefined : property;
-  const bounds = bounded.filter((each) =>
-    each.property === property && each.operator !== "starts"
-  );
+  const { name, default: defaultValue } = property;
+  const by: Column = { name, default: defaultValue, caseFolded: true };
+  // After every continuation: no text contains half of a surrogate pair.
+  const end = `${value}\udfff`;
+  const bounds = [
+    { operator: "gte", values: [value] },
+    { operator: "lt", values: [end] },
+  ] as const;
   return { equalities: [], by, bounds };
 }
 
+function boundsOf(filters: readonly Filter[], { name }: Column): Filter[] {
+  return filters.filter(({ property, operator }) =>
+    property.name === name && boundOperators.has(operator)
+  );
+}
+
 /**
- * Where in an order the rows of a plan are. In an order null is behind all
- * else; where those begin is told if it is asked for, or there are bounds.
+ * Returns the ranks of a plan's rows in an index: `from` up to, but not
+ * including, `to`. Those with null begin at `nulls`, which is computed only if
+ * it is needed: for a descending page, or with bounds.
  */
 function rangeOf(
-  order: SortedIndex,
+  index: SortedIndex,
   { equalities, by, bounds }: QueryPlan,
   withNulls = false,
 ): { readonly from: number; readonly to: number; readonly nulls: number } {
   const equal = equalities.map(({ value }) => value);
-  let from = order.rank(equal, -Infinity);
-  let to = order.rank(equal, Infinity);
+  let from = index.rank(equal, -Infinity);
+  let to = index.rank(equal, Infinity);
   let nulls = to;
   if (by !== undefined && (withNulls || bounds.length > 0)) {
-    nulls = order.rank([...equal, null], -Infinity);
+    nulls = index.rank([...equal, null], -Infinity);
   }
   for (const { operator, values: [value = null] } of bounds) {
-    const behind = operator === "gt" || operator === "lte";
+    const isAfter = operator === "gt" || operator === "lte";
     const rank = by === undefined
-      ? order.rank(equal, Number(value) + (behind ? 1 : 0))
-      : order.rank([...equal, value], behind ? Infinity : -Infinity);
+      ? index.rank(equal, Number(value) + (isAfter ? 1 : 0))
+      : index.rank([...equal, value], isAfter ? Infinity : -Infinity);
     if (operator === "gt" || operator === "gte") from = Math.max(from, rank);
     else nulls = Math.min(nulls, rank);
-    to = nulls; // null is neither less nor more than anything
+    to = nulls; // null never satisfies a bound
   }
   return { from: Math.min(from, to), to, nulls }; // bounds can contradict
 }
 
-/** A page of the rows that a plan finds. Read backwards, null is still the last. */
+/** Returns a page of a plan's rows; the head of this file has an example. */
 function pageOf(
-  order: SortedIndex,
+  index: SortedIndex,
   plan: QueryPlan,
   { descending, offset, limit }: Query,
 ): Page {
-  const { from, to, nulls } = rangeOf(order, plan, descending);
+  const { from, to, nulls } = rangeOf(index, plan, descending);
   const total = to - from;
   if (!descending) {
     const start = from + offset;
-    return { rows: order.slice(start, Math.min(start + limit, to)), total };
+    return { rows: index.slice(start, Math.min(start + limit, to)), total };
   }
-  const skipped = Math.max(offset - Math.max(nulls - from, 0), 0);
-  const end = nulls - offset;
-  const rows = order.slice(Math.max(end - limit, from), end).reverse();
-  const start = Math.max(to - skipped - limit + rows.length, nulls);
-  return {
-    rows: [...rows, ...order.slice(start, to - skipped).reverse()],
-    total,
-  };
+  const backwards = (start: number, end: number, limit: number) =>
+    index.slice(Math.max(end - limit, start), end).reverse();
+  const rows = backwards(from, nulls - offset, limit);
+  const skippedNulls = Math.max(offset - (nulls - from), 0);
+  const last = backwards(nulls, to - skippedNulls, limit - rows.length);
+  return { rows: [...rows, ...last], total };
 }
