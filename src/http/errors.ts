@@ -84,12 +84,12 @@ export class ApiError extends Error {
   constructor(
     code: ErrorCode,
     message: string = errorMessages[code],
-    details: ApiErrorDetails = {},
+    { errors, headers = [] }: ApiErrorDetails = {},
   ) {
     super(message);
     this.code = code;
-    this.errors = details.errors;
-    this.headers = details.headers ?? [];
+    this.errors = errors;
+    this.headers = headers;
   }
 
   /** The HTTP status, 400 to 599. */

@@ -158,7 +158,10 @@ function sendAtEndOfTurn(
 function sendWaiting(): void {
   const responses = waitingResponses;
   waitingResponses = [];
-  for (const response of responses) response.end(response.content);
+  for (const response of responses) {
+    response.end(response.content);
+    response.content = undefined; // an idle connection must not hold its memory
+  }
 }
 
 /** Returns whether a request comes from a program on this machine, and not through a proxy on it. */
