@@ -15,18 +15,17 @@ export interface ResponseParts {
 
 /** Collects the shared parts of one document. */
 export class Components {
-  readonly #kinds = new Map<string, Map<string, JsonSchema>>();
+  /** The parts by kind, such as `schemas`, and by name. */
+  readonly parts: Record<string, Record<string, JsonSchema>> = {};
 
   /** Returns a reference to a part, as `name-2` if another part has the name. */
   #add(kind: string, name: string, part: JsonSchema): JsonSchema {
-    const parts = this.#kinds.get(kind) ?? new Map<string, JsonSchema>();
-    this.#kinds.set(kind, parts);
+    const parts = this.parts[kind] ??= {};
     let key = name;
-    for (let count = 2;; count++) {
-      if (isDeepStrictEqual(parts.get(key) ?? part, part)) break;
-      key = `${name}-${count}`;
+    for (let n = 2; !isDeepStrictEqual(parts[key] ?? part, part); n++) {
+      key = `${name}-${n}`;
     }
-    parts.set(key, part);
+    parts[key] = part;
     return { $ref: `#/components/${kind}/${key}` };
   }
 
@@ -49,7 +48,7 @@ export class Components {
   }
 
   response(name: string, { headers, ...response }: ResponseParts): JsonSchema {
-    const fields = [...new Set([...headers, ...commonFields])]
+    const fields = [...headers, ...commonFields]
       .map((name) => [name, this.#add("headers", name, headerField(name))]);
     const { content } = response;
     return this.#add("responses", pascalCase(name), {
@@ -57,15 +56,6 @@ export class Components {
       ...(content && { content: this.schema(content) }),
       headers: Object.fromEntries(fields),
     });
-  }
-
-  toJson(): Record<string, JsonSchema> {
-    return Object.fromEntries(
-      Array.from(this.#kinds, ([kind, parts]) => [
-        kind,
-        Object.fromEntries(parts),
-      ]),
-    );
   }
 }
 
@@ -99,7 +89,8 @@ const fieldDescriptions: Readonly<Record<string, string>> = {
   "Last-Modified": "The time of the last change",
   "Link": "The first, previous, next and last page (RFC 8288)",
   "Location": "The URL of the new resource",
-  "Preference-Applied": "The preferences of Prefer that were applied (RFC 7240)",
+  "Preference-Applied":
+    "The preferences of Prefer that were applied (RFC 7240)",
   "Retry-After": "The number of seconds to wait before trying again",
   "Vary": "The request header fields that the response depends on",
   "WWW-Authenticate": "How to authenticate (RFC 6750)",

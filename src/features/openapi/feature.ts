@@ -1,11 +1,20 @@
 /**
- * The API described for programs that know nothing but the host: an OpenAPI
- * document, and the API catalog (RFC 9727) that leads to it.
+ * The API described for programs: an OpenAPI 3.1 document
+ * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves, and
+ * the API catalog (RFC 9727), by which it is found from the host alone.
  */
 
-import type { Feature } from "../../api/feature.ts";
+import type { JsonSchema } from "../../api/declaration/properties.ts";
+import type { Api, Feature } from "../../api/feature.ts";
 import { type Route, textRoute } from "../../api/operations.ts";
-import { type ApiDescription, createDocument } from "./document.ts";
+import { Components, pascalCase } from "./components.ts";
+import {
+  describeParameters,
+  describeRequestBody,
+  describeResponses,
+  fieldParameter,
+} from "./messages.ts";
+import { type DocumentedOperation, documentOperation } from "./operations.ts";
 import { objectSchema } from "./schemas.ts";
 
 export const feature: Feature = {
@@ -21,7 +30,7 @@ export const feature: Feature = {
 };
 
 /** Returns the route of the API catalog, a linkset (RFC 9264). */
-function catalogRoute({ origin, path }: ApiDescription["base"]): Route {
+function catalogRoute({ origin, path }: Api["base"]): Route {
   const root = origin + path;
   const url = `${origin}/.well-known/api-catalog`;
   const link = (path: string) => [
@@ -42,4 +51,127 @@ function catalogRoute({ origin, path }: ApiDescription["base"]): Route {
     headers: ["Link", `<${url}>; rel="api-catalog"`],
     make: () => JSON.stringify({ linkset }),
   });
+}
+
+const introduction =
+  `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
+Besides the responses listed here, every URL answers 405 with Allow to a method that it does not support, and 501 to one that no URL supports. \
+A URL with an extra slash at the end is redirected with 308. \
+If CORS is enabled, responses also have the header fields of the Fetch standard. \
+QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place for it; the content is that of \`query\` in OpenAPI 3.2.`;
+
+/** Describes all routes. */
+function createDocument(api: Api): JsonSchema {
+  const { routes, base, requireIfMatch } = api;
+  const components = new Components();
+  const paths: Record<string, JsonSchema> = {};
+  const tags = new Set<string>();
+  for (const [pattern, route] of routes) {
+    const isInBase = pattern.startsWith(base.path);
+    const relative = isInBase ? pattern.slice(base.path.length - 1) : pattern;
+    // Of URLs that differ only by a slash at the end, one is described.
+    if (!/^\/.*[^/]$|^\/$/.test(relative)) continue;
+    tags.add(route.tag);
+    const path = nameIds(relative, api);
+    const ids = path.match(/(?<=\{)\w+/g) ?? [];
+    paths[path] = {
+      ...(!isInBase && { servers: [{ url: base.origin || "/" }] }),
+      ...describeOperations(route, { path, requireIfMatch, components }),
+      parameters: [
+        ...ids.map(idParameter),
+        fieldParameter("X-Request-Id", "The id of the request in the log"),
+      ].map((parameter) => components.parameter(parameter)),
+    };
+  }
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "zoo-api",
+      version: "1",
+      description: introduction,
+      license: { name: "MIT License", identifier: "MIT" },
+    },
+    servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],
+    tags: Array.from(tags, (name) => ({
+      name,
+      description: `The ${name} of this API.`,
+    })),
+    paths,
+    components: {
+      ...components.parts,
+      securitySchemes: {
+        bearer: {
+          type: "http",
+          scheme: "bearer",
+          bearerFormat: "JWT",
+          description: "A token from POST /v1/authorizations (RFC 6750).",
+        },
+      },
+    },
+  };
+}
+
+/** Names the ids of a pattern: `/zoos/{zoo_id}/animals/{id}` for `/zoos/:id/animals/:id`. */
+function nameIds(pattern: string, { collections }: Api): string {
+  return pattern.replace(/([^/]+)\/:id(?=(\/)?)/g, (_, name, more) => {
+    const singular = collections.get(name)?.singular ?? name;
+    const id = more ? `${singular.replaceAll(" ", "_")}_id` : "id";
+    return `${name}/{${id}}`;
+  });
+}
+
+function idParameter(name: string): JsonSchema {
+  return {
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+  };
+}
+
+/** Describes the operations of a path, each under its method. */
+function describeOperations(
+  { tag, operations }: Route,
+  { components, ...place }:
+    & Pick<DocumentedOperation, "path" | "requireIfMatch">
+    & { readonly components: Components },
+): Record<string, JsonSchema> {
+  const described: Record<string, JsonSchema> = {};
+  for (const [method, operation] of operations) {
+    const key = method === "QUERY" ? "x-query" : method.toLowerCase();
+    const documented = documentOperation(operation, { ...place, method });
+    const tags = [tag];
+    described[key] = { tags, ...describeOperation(documented, components) };
+    if (method !== "GET") continue;
+    const summary = `${documented.summary}: header fields only`;
+    const head = { ...documented, method: "HEAD", summary };
+    described["head"] = { tags, ...describeOperation(head, components) };
+  }
+  return described;
+}
+
+function describeOperation(
+  operation: DocumentedOperation,
+  components: Components,
+): JsonSchema {
+  const { access, summary, ignoresCredentials } = operation;
+  const isPublic = access === "anyone";
+  const bearer = { bearer: [] };
+  return {
+    operationId: nameOperation(operation),
+    summary,
+    ...(!isPublic && { description: `Requires the role ${access}.` }),
+    security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
+    parameters: describeParameters(operation)
+      .map((parameter) => components.parameter(parameter)),
+    ...describeRequestBody(operation, components),
+    responses: describeResponses(operation, components),
+  };
+}
+
+/** Names a function for the operation: `getZoosById` for GET of `/v1/zoos/{id}`. */
+function nameOperation({ method, path }: DocumentedOperation): string {
+  const words = path.replace(/^\/(v1\/)?|\/?\{\w+\}/g, "");
+  const name = pascalCase(words) || "Root";
+  return method.toLowerCase() + name + (path.endsWith("}") ? "ById" : "");
 }

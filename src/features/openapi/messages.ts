@@ -7,11 +7,7 @@ import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { mayAccess } from "../../auth/access.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
 import { isReadMethod } from "../../http/methods.ts";
-import {
-  type Components,
-  isObject,
-  type ResponseParts,
-} from "./components.ts";
+import { type Components, isObject, type ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
 
@@ -58,10 +54,10 @@ export function fieldParameter(name: string, description: string): JsonSchema {
 }
 
 export function describeRequestBody(
-  { consumes = [], queryInForm, body = {} }: DocumentedOperation,
+  { consumes, queryInForm, body = {} }: DocumentedOperation,
   components: Components,
 ): JsonSchema {
-  if (consumes.length === 0) return {};
+  if (consumes === undefined) return {};
   const form = { type: "object", description: "The parameters of GET." };
   const content = contentOf(consumes, queryInForm ? form : body);
   return {
@@ -80,27 +76,22 @@ function contentOf(types: readonly string[], schema: JsonSchema): JsonSchema {
 /** Describes the responses of an operation, by status. */
 export function describeResponses(
   operation: DocumentedOperation,
-  { components, requireIfMatch }: {
-    readonly components: Components;
-    readonly requireIfMatch: boolean;
-  },
+  components: Components,
 ): Record<string, JsonSchema> {
-  const { produces = ["application/json"], responses } = operation;
+  const { produces = ["application/json"] } = operation;
   const described: Record<string, JsonSchema> = {};
-  const successes = { ...derivedResponses(operation), ...responses };
-  for (const [status, response] of Object.entries(successes)) {
+  for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers = [] } = response;
     const schema = record ? completeSchema(record) : response.schema;
     const content = schema && contentOf(produces, schema);
-    const description = descriptions[status] ?? "As the summary says.";
     described[status] = components.response(`${nameOf(schema)} ${status}`, {
-      description,
+      description: descriptions[status] ?? "As the summary says.",
       headers,
       ...(content && { content }),
     });
   }
-  for (const [status, applies] of errorsOf(operation)) {
-    if (!applies || (status === 428 && !requireIfMatch)) continue;
+  for (const [status, applies] of Object.entries(errorsOf(operation))) {
+    if (!applies) continue;
     described[status] ??= components.response(
       `error ${status}`,
       describeError(status),
@@ -114,50 +105,51 @@ function nameOf({ title = "answer", items }: JsonSchema = {}): string {
   return isObject(items) ? `${items["title"]} list` : String(title);
 }
 
-/** Returns the successful responses that follow from preconditions and preferences. */
-function derivedResponses(
+/** Returns the successful responses, with those to preconditions and preferences. */
+function successesOf(
   operation: DocumentedOperation,
 ): DocumentedOperation["responses"] {
-  const { conditional, method, responses } = operation;
-  const validators = ["ETag", "Last-Modified"];
-  if (isReadMethod(method)) {
-    return conditional ? { 304: { headers: validators } } : {};
-  }
-  if (method === "POST" || !acceptsPrefer(operation)) return {};
-  return { 204: { headers: responses[201]?.headers ?? [] } };
+  const { method, conditional, responses } = operation;
+  const isRevalidated = isReadMethod(method) && conditional;
+  const hasMinimal = method !== "POST" && acceptsPrefer(operation);
+  return {
+    ...(isRevalidated && { 304: { headers: ["ETag", "Last-Modified"] } }),
+    ...(hasMinimal && { 204: { headers: responses[201]?.headers ?? [] } }),
+    ...responses,
+  };
 }
 
-/** Lists the statuses of errors, each with whether the operation can have it. */
+/** Returns by status whether the operation can have an error. */
 function errorsOf(
-  operation: DocumentedOperation,
-): readonly (readonly [status: number, applies: unknown])[] {
-  const { method, path, access, consumes, conditional } = operation;
+  { method, path, requireIfMatch, access, consumes, conditional, errors = [] }:
+    DocumentedOperation,
+): Readonly<Record<string, unknown>> {
   const hasId = path.includes("{");
   const isRead = isReadMethod(method);
-  const writes = !isRead && method !== "OPTIONS";
-  return [
-    [400, true],
-    [401, true],
-    [403, !mayAccess("viewer", access)],
-    [404, hasId],
-    [406, isRead],
-    [408, consumes],
-    [410, hasId && isRead],
-    [412, conditional],
-    [413, consumes],
-    [415, consumes],
-    [422, consumes && !isRead],
-    [428, conditional && writes && method !== "POST"],
-    [431, true],
-    [500, true],
-    [503, writes],
-    ...(operation.errors ?? []).map((status) => [status, true] as const),
-  ];
+  const isWrite = !isRead && method !== "OPTIONS";
+  return {
+    400: true,
+    401: true,
+    403: !mayAccess("viewer", access),
+    404: hasId,
+    406: isRead,
+    408: consumes,
+    410: hasId && isRead,
+    412: conditional,
+    413: consumes,
+    415: consumes,
+    422: consumes && !isRead,
+    428: requireIfMatch && conditional && isWrite && method !== "POST",
+    431: true,
+    500: true,
+    503: isWrite,
+    ...Object.fromEntries(errors.map((status) => [status, true])),
+  };
 }
 
-function describeError(status: number): ResponseParts {
+function describeError(status: string): ResponseParts {
   const meanings = Object.entries(errorMessages)
-    .filter(([code]) => code.startsWith(String(status)))
+    .filter(([code]) => code.startsWith(status))
     .map(([code, message]) => `${code}: ${message}`);
   return {
     description: meanings.join(" "),
@@ -169,7 +161,7 @@ function describeError(status: number): ResponseParts {
   };
 }
 
-const errorFields: Readonly<Record<number, readonly string[]>> = {
+const errorFields: Readonly<Record<string, readonly string[]>> = {
   401: ["WWW-Authenticate"],
   415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
   503: ["Retry-After"],

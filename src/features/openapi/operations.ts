@@ -22,22 +22,19 @@ import {
   createSchema,
   fieldsParameter,
   objectSchema,
+  parameter,
   partialSchema,
   patchSchema,
   queryParameters,
   text,
 } from "./schemas.ts";
 
-interface Place {
+/** An operation with everything that the document says about it. */
+export interface DocumentedOperation extends Operation, OperationDocs {
   readonly method: string;
   readonly path: string;
-  readonly tag: string;
-}
-
-type Collections = ReadonlyMap<string, Collection>;
-
-/** An operation with everything that the document says about it. */
-export interface DocumentedOperation extends Operation, OperationDocs, Place {
+  /** Whether a change must have a precondition. */
+  readonly requireIfMatch: boolean;
   readonly summary: string;
   readonly responses: NonNullable<OperationDocs["responses"]>;
 }
@@ -45,20 +42,17 @@ export interface DocumentedOperation extends Operation, OperationDocs, Place {
 /** Adds to an operation what follows from its kind; its own `docs` win. */
 export function documentOperation(
   operation: Operation,
-  place: Place,
-  collections: Collections,
+  place: Pick<DocumentedOperation, "method" | "path" | "requireIfMatch">,
 ): DocumentedOperation {
-  const { kind, resource, docs = {} } = operation;
-  const derived = kind
-    ? kinds[kind](subjectOf(operation, collections))
-    : { summary: "" };
+  const { kind, resource, docs = {}, summary } = operation;
+  const derived = kind ? kinds[kind](subjectOf(operation)) : { summary: "" };
   return {
     ...place,
     ...(resource && { conditional: true }),
     ...derived,
     ...operation,
     ...docs,
-    summary: operation.summary ?? derived.summary,
+    summary: summary ?? derived.summary,
     responses: { ...derived.responses, ...docs.responses },
   };
 }
@@ -73,15 +67,11 @@ interface Subject {
   /** 409, if the collection has rules that a change can violate. */
   readonly conflicts: readonly number[];
   readonly writableOnly: readonly string[] | undefined;
-  readonly collections: Collections;
 }
 
 const signIn = { ...deriveCollection(signInForm), singular: "sign in" };
 
-function subjectOf(
-  { resource, writableOnly }: Operation,
-  collections: Collections,
-): Subject {
+function subjectOf({ resource, writableOnly }: Operation): Subject {
   const { parent, records } = resource ?? {};
   return {
     collection: records?.collection ?? signIn,
@@ -89,7 +79,6 @@ function subjectOf(
     parentProperty: parent?.property,
     conflicts: records?.hasRules ? [409] : [],
     writableOnly,
-    collections,
   };
 }
 
@@ -147,19 +136,16 @@ const kinds: Readonly<
     const isParent = children.length > 0;
     return {
       summary: `Delete a ${singular}${ofParent}`,
-      ...(isParent && { parameters: [cascadeParameter] }),
+      ...(isParent && { parameters: [cascade] }),
       // Deleting the records that refer to it can require a higher role.
       errors: isParent ? [403, 409] : conflicts,
       responses: { 204: {} },
     };
   },
-  "sign in": ({ collection, collections }) => {
-    const record = collections.get(authorizations.name) ?? collection;
+  "sign in": ({ collection }) => {
+    const record = completeSchema(deriveCollection(authorizations));
     const token = objectSchema("token", tokenSchemas);
-    const schema = {
-      title: "signed in",
-      allOf: [completeSchema(record), token],
-    };
+    const schema = { title: "signed in", allOf: [record, token] };
     return {
       summary: "Sign in",
       body: createSchema(collection),
@@ -181,8 +167,8 @@ const kinds: Readonly<
   }),
 };
 
-const cascadeParameter = {
-  name: "cascade",
-  description: "Whether to delete the records that refer to it too",
-  schema: { type: "boolean", default: false },
-};
+const cascade = parameter(
+  "cascade",
+  "Whether to delete the records that refer to it too",
+  { type: "boolean", default: false },
+);

@@ -83,8 +83,8 @@ export function createSchema(
 ): JsonSchema {
   const names = collection.properties
     .filter(({ required }) => required).map(({ name }) => name);
-  const omissible = names.filter((name) => without.includes(name));
-  const suffixes = omissible.map((name) => `but ${name}`);
+  const suffixes = names.filter((name) => without.includes(name))
+    .map((name) => `but ${name}`);
   return {
     title: [collection.singular, "new", ...suffixes].join(" "),
     allOf: [patchSchema(collection)],
@@ -149,7 +149,7 @@ export function queryParameters(collection: Collection): JsonSchema[] {
 
 const exclusive = "; not together with limit or offset";
 
-function parameter(
+export function parameter(
   name: string,
   description: string,
   schema: JsonSchema,
