@@ -70,7 +70,8 @@ class Events {
   }
 
   /** Follows from after the event that the client saw last, or from now on. */
-  open({ headers, caller, reauthenticate }: RequestContext): Result {
+  open(context: RequestContext): Result {
+    const { headers, caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
     const lastEventId = headers["last-event-id"];
@@ -78,7 +79,7 @@ class Events {
     const seq = isNew ? this.#store.durableSeq : parseSequence(lastEventId);
     const isAuthorized = () => {
       try {
-        return reauthenticate()?.role === role;
+        return context.reauthenticate()?.role === role;
       } catch {
         return false;
       }
