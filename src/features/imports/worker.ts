@@ -16,7 +16,7 @@ import { errorCode, StoreError } from "../../store/error.ts";
 import { roleOf } from "../../api/accounts/authentication.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes } from "./batch.ts";
-import { readSpool, removeOtherSpools, type SpoolLine } from "./spool.ts";
+import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
   type ImportContext,
@@ -94,63 +94,53 @@ async function runTask(
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
-  const lines = readSpool(context.store, {
-    name: task.spool,
-    from: task.byte,
-    maxLineBytes,
-  });
   try {
-    await importLines(context, { task, lines, signal });
+    await importLines(context, task, signal);
   } catch (error) {
     if (error instanceof StoreError) throw error;
     logFailure(context, error);
     const failure = errorCode(error) === "ENOENT"
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
-    const current = findTask(context, task.id);
-    if (current) await finishTask(context, current, failure);
-  } finally {
-    await lines.return(undefined);
+    await finishTask(context, findTask(context, task.id) ?? task, failure);
   }
 }
 
 /** Imports batches of lines until the body ends or the task must not continue. */
 async function importLines(
   context: ImportContext,
-  { task, lines, signal }: {
-    readonly task: Task;
-    readonly lines: AsyncGenerator<SpoolLine[], undefined>;
-    readonly signal: AbortSignal;
-  },
+  task: Task,
+  signal: AbortSignal,
 ): Promise<void> {
   const { store, now } = context;
-  const { given, user_id } = task;
+  const { given, user_id, spool: name, byte: from } = task;
   const records = context.importable(task.collection);
   let current = task;
   let savedAt = performance.now();
-  let pending: SpoolLine[] = [];
-  while (true) {
-    await nextTick();
-    if (pending.length === 0) pending = (await lines.next()).value ?? [];
-    // From here to the transaction nothing else can run.
-    if (signal.aborted || !findTask(context, task.id)) return;
-    const failure = abortReason(context, task, records);
-    if (records === undefined || failure !== null || pending.length === 0) {
-      return await finishTask(context, current, failure);
+  for await (const lines of readSpool(store, { name, from, maxLineBytes })) {
+    while (lines.length > 0) {
+      await nextTick();
+      // From here to the transaction nothing else can run.
+      if (signal.aborted || !findTask(context, task.id)) return;
+      const failure = abortReason(context, task, records);
+      if (records === undefined || failure !== null) {
+        return await finishTask(context, current, failure);
+      }
+      const seq = store.transact(user_id, (apply) => {
+        const { imported } = current;
+        const target = { records, given, apply, now: now() };
+        const progress = importBatch(lines, { progress: current, ...target });
+        current = { ...current, ...progress, status: "running" };
+        const isDue = performance.now() > savedAt + saveIntervalMs;
+        if (current.imported === imported && !isDue) return;
+        current = touch(context, current);
+        apply(context.records.putMutation(current));
+        savedAt = performance.now();
+      });
+      await store.durable(seq);
     }
-    const seq = store.transact(user_id, (apply) => {
-      const { imported } = current;
-      const target = { records, given, apply, now: now() };
-      const progress = importBatch(pending, { progress: current, ...target });
-      current = { ...current, ...progress, status: "running" };
-      const isDue = performance.now() > savedAt + saveIntervalMs;
-      if (current.imported === imported && !isDue) return;
-      current = touch(context, current);
-      apply(context.records.putMutation(current));
-      savedAt = performance.now();
-    });
-    await store.durable(seq);
   }
+  await finishTask(context, current, abortReason(context, task, records));
 }
 
 /** Returns why a task must not continue; null if it may. */
@@ -169,13 +159,14 @@ function abortReason(
     : "The user no longer has the right to write.";
 }
 
-/** Ends a task, with the reason if it failed, and removes its body. */
+/** Ends a task, unless it was deleted, with the reason if it failed. */
 async function finishTask(
   context: ImportContext,
   task: Task,
   failure: string | null,
 ): Promise<void> {
   const { store, records } = context;
+  if (findTask(context, task.id) === undefined) return;
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
   await store.commit([records.putMutation(finished)], task.user_id);
