@@ -15,6 +15,7 @@ import { collections } from "./collections.ts";
 import { UsageError } from "./config.ts";
 import { ApiError } from "./http/errors.ts";
 import {
+  type Fault,
   openStore,
   readStore,
   type Store,
@@ -94,6 +95,11 @@ export async function withFolderError<T>(
       `cannot open the folder ${folder}: ${error.code}: ${error.message}`,
     );
   }
+}
+
+/** Formats a fault as one line. */
+export function describeFault({ file, byte, line, message }: Fault): string {
+  return `${file}, byte ${byte}, line ${line}: ${message}`;
 }
 
 export function unknownCollection(

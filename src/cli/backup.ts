@@ -20,13 +20,13 @@ import {
   withFile,
   writeAtomically,
 } from "../store/log/files.ts";
-import { makeFolder } from "../store/recovery/folder.ts";
 import {
   generationOf,
-  generationsOf,
+  makeFolder,
   names,
-  scanFolder,
-} from "../store/recovery/scan.ts";
+  snapshotsAmong,
+} from "../store/log/folder.ts";
+import { scanFolder } from "../store/recovery/scan.ts";
 
 /** The content of a backup. */
 export interface Backup {
@@ -83,7 +83,7 @@ async function copyFiles(
   files: FileSystem,
 ): Promise<void> {
   const present = await files.list(folder);
-  const base = Math.max(0, ...generationsOf(present, "snapshot"));
+  const [base = 0] = snapshotsAmong(present);
   const chosen = [
     ...present.filter((name) => (generationOf(name) ?? -1) >= base),
     // The secret, so that tokens stay valid; meta.json last: now it is a store.

@@ -1,7 +1,6 @@
 /** The command `check`. */
 
-import { print, readDataFolder } from "../data-folder.ts";
-import type { Fault } from "../store/store.ts";
+import { describeFault, print, readDataFolder } from "../data-folder.ts";
 
 /**
  * Reads the whole data folder, and prints the size of each collection and every
@@ -29,9 +28,4 @@ export async function check(folder: string): Promise<number> {
   if (torn) return 1;
   await print("no fault\n");
   return 0;
-}
-
-/** Formats a fault as one line. */
-export function describeFault({ file, byte, line, message }: Fault): string {
-  return `${file}, byte ${byte}, line ${line}: ${message}`;
 }

@@ -6,27 +6,23 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { print, withFolderError } from "../data-folder.ts";
+import { describeFault, print, withFolderError } from "../data-folder.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import { freezeTables } from "../store/log/snapshot.ts";
 import {
   createLog,
+  generationOf,
   makeFolder,
+  names,
   randomName,
   saveSnapshot,
+  snapshotsAmong,
   type StoreFolder,
-  writeMeta,
-} from "../store/recovery/folder.ts";
-import {
-  type FolderScan,
-  generationOf,
-  generationsOf,
-  names,
-  scanFolder,
-} from "../store/recovery/scan.ts";
-import { describeFault } from "./check.ts";
+} from "../store/log/folder.ts";
+import { writeMeta } from "../store/recovery/reopen.ts";
+import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
 
 /** The outcome of a repair. */
 export interface Repair {
@@ -72,7 +68,7 @@ async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
   const read = (base: number) =>
     scanFolder(folder, { files, tables: [], salvageFrom: [base] });
   let best = await read(0);
-  for (const base of generationsOf(best.present, "snapshot")) {
+  for (const base of snapshotsAmong(best.present)) {
     const scan = await read(base);
     const gain = scan.seq - best.seq ||
       best.faults.length - scan.faults.length;

@@ -16,7 +16,7 @@ import {
   removeBefore,
   saveSnapshot,
   type StoreFolder,
-} from "./recovery/folder.ts";
+} from "./log/folder.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
 const maxRetryMs = 300_000;

@@ -20,7 +20,7 @@ import {
   type WritableTable,
 } from "./memory/table.ts";
 import type { CommitOptions } from "./options.ts";
-import type { OpenLog, StoreFolder } from "./recovery/folder.ts";
+import type { OpenLog, StoreFolder } from "./log/folder.ts";
 
 /** The end of a transaction in a log. */
 export interface LogPosition {

@@ -25,7 +25,8 @@ import {
   withFile,
   writeAll,
 } from "./log/files.ts";
-import { type OpenLog, removeBefore, reopenLog } from "./recovery/folder.ts";
+import { type OpenLog, removeBefore } from "./log/folder.ts";
+import { reopenLog } from "./recovery/reopen.ts";
 
 /** Decides what is accepted while the disk is full, and tries to recover. */
 export class FullDisk {

@@ -11,7 +11,8 @@ import { acquireLock } from "./log/lock.ts";
 import { openMarker } from "./log/marker.ts";
 import type { Table } from "./memory/table.ts";
 import { defaultLimits, type StoreOptions } from "./options.ts";
-import { createStore, makeFolder } from "./recovery/folder.ts";
+import { makeFolder } from "./log/folder.ts";
+import { createStore } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
 
 /** Opens the store in a folder; creates both if they do not exist. */

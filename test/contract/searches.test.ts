@@ -1,4 +1,4 @@
-/** Overload: more searches than the server can run at once. */
+/** What a server does with more searches than it can carry out at once. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
@@ -13,8 +13,8 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-// One search runs and at most 32 wait.
-const maxSearches = 33;
+// At most one search is under way and 32 wait.
+const most = 33;
 
 const count = 150_000;
 let parent: string;
@@ -46,7 +46,7 @@ after(async () => {
   await removeFolder(parent);
 });
 
-/** Opens connections. */
+/** Connections that have asked nothing yet. */
 function open(number: number): Promise<Socket[]> {
   return Promise.all(
     Array.from({ length: number }, async () => {
@@ -57,7 +57,7 @@ function open(number: number): Promise<Socket[]> {
   );
 }
 
-/** Sends a search on each connection. */
+/** Starts a search on each of them. */
 function search(sockets: readonly Socket[]): void {
   for (const socket of sockets) {
     socket.write(
@@ -67,7 +67,7 @@ function search(sockets: readonly Socket[]): void {
   }
 }
 
-/** Receives the response until the server closes the connection. */
+/** What comes until the server closes: the status, the header, the body. */
 async function receive(socket: Socket) {
   let text = "";
   for await (const part of socket.setEncoding("utf8")) text += part;
@@ -75,7 +75,7 @@ async function receive(socket: Socket) {
   return { status: Number(head.slice(9, 12)), head, body: JSON.parse(body) };
 }
 
-test("too many searches at once are refused, other requests are not", async () => {
+test("too many searches at once are refused, and nothing else", async () => {
   const sockets = await open(80);
   const answers = sockets.map(receive);
   search(sockets);
@@ -97,21 +97,21 @@ test("too many searches at once are refused, other requests are not", async () =
     assert.match(body.errorMsg, /^Too many searches are waiting/);
     assert.match(head, /^Retry-After: \d+$/m);
   }
-  assert.ok(found >= maxSearches, `${found}`);
+  assert.ok(found >= most, `${found}`);
   assert.ok(refused > 0);
   const path = "/v1/animals?name:contains=ZORA";
   const again = await server.request("GET", path);
   assert.equal(again.headers.get("x-total-count"), "1");
 });
 
-test("a search stops when its client disconnects", async () => {
-  /** Measures a search that is sent after those of other clients, in ms. */
+test("a search stops when the one who asked has hung up", async () => {
+  /** How long a search and those that others began before it take. */
   const time = async (leave: (sockets: readonly Socket[]) => unknown) => {
-    const [own, ...others] = await open(maxSearches);
+    const [own, ...others] = await open(most);
     assert.ok(own !== undefined);
-    const startTime = performance.now();
+    const begun = performance.now();
     search(others);
-    // Answered once all earlier requests have been read.
+    // Answered when all that was sent before it has been read.
     await server.request("GET", "/v1/zoos/1");
     const left = leave(others);
     search([own]);
@@ -119,9 +119,9 @@ test("a search stops when its client disconnects", async () => {
     await left;
     assert.equal(status, 200);
     assert.equal(body[0].id, count);
-    return performance.now() - startTime;
+    return performance.now() - begun;
   };
-  const afterAll = await time((others) => Promise.all(others.map(receive)));
+  const behindAll = await time((others) => Promise.all(others.map(receive)));
   const times: number[] = [];
   for (let round = 0; round < 5; round++) {
     times.push(
@@ -130,9 +130,9 @@ test("a search stops when its client disconnects", async () => {
       }),
     );
   }
-  // The median: the machine may be busy, or the last request be read first.
+  // The middle one: the machine may be busy, or the last be read first.
   const alone = times.toSorted((a, b) => a - b)[2] ?? Infinity;
-  assert.ok(alone < afterAll / 2, `${alone} ms and ${afterAll} ms`);
+  assert.ok(alone < behindAll / 2, `${alone} ms and ${behindAll} ms`);
   const record = await server.request("GET", "/v1/zoos/1");
   assert.equal(record.status, 200);
   assert.doesNotMatch(server.output(), /error/i);

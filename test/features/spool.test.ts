@@ -13,6 +13,7 @@ import {
   readSpool,
   removeOtherSpools,
   removeSpool,
+  type SpoolLine,
   writeSpool,
 } from "../../src/features/imports/spool.ts";
 import { Disk } from "../torture/disk.ts";
@@ -34,20 +35,15 @@ async function spool(store: Store, ...parts: string[]): Promise<string> {
   return name;
 }
 
-/** The lines of a spool file, null for one that is too long, and their offsets. */
+/** The lines of a spool file; null for one that is too long. */
 async function linesOf(
   store: Store,
   name: string,
   { from = 0, maxLineBytes = 1 << 20 } = {},
-): Promise<{ text: string | null; byte: number; next: number }[]> {
-  const found: { text: string | null; byte: number; next: number }[] = [];
-  let byte = from;
-  for await (const lines of readSpool(store, { name, from, maxLineBytes })) {
-    assert.ok(lines.length > 0);
-    for (const { bytes, next } of lines) {
-      found.push({ text: bytes?.toString() ?? null, byte, next });
-      byte = next;
-    }
+): Promise<{ text: string | null; line: SpoolLine }[]> {
+  const found: { text: string | null; line: SpoolLine }[] = [];
+  for await (const line of readSpool(store, { name, from, maxLineBytes })) {
+    found.push({ text: line.bytes?.toString() ?? null, line });
   }
   return found;
 }
@@ -77,8 +73,8 @@ test("a body is taken to a private file and read back by lines, from any of them
     "",
     '{"c":3}',
   ]);
-  for (const [at, { next }] of found.entries()) {
-    const rest = await linesOf(store, name, { from: next });
+  for (const [at, { line }] of found.entries()) {
+    const rest = await linesOf(store, name, { from: line.next });
     assert.deepEqual(rest, found.slice(at + 1));
   }
   assert.deepEqual(await linesOf(store, await spool(store)), []);
@@ -142,7 +138,7 @@ test("a line too long is told with its place and skipped, and no other is", asyn
         });
         const found = await linesOf(store, name, { maxLineBytes });
         assert.deepEqual(
-          found.map(({ text, byte, next }) => ({
+          found.map(({ text, line: { byte, next } }) => ({
             size: text?.length ?? -1,
             byte,
             next,
@@ -183,7 +179,7 @@ test("a line of any length is skipped with bounded memory", async (t) => {
   const { name } = await writeSpool(store, body);
   const found = await linesOf(store, name);
   assert.deepEqual(found.map(({ text }) => text), ["first", null, "last"]);
-  assert.deepEqual(found.map(({ byte }) => byte), [0, 6, (40 << 20) + 7]);
+  assert.deepEqual(found.map(({ line }) => line.byte), [0, 6, (40 << 20) + 7]);
   assert.ok(largest <= 1 << 20, `${largest} bytes at once`);
   // Nor may it all wait in the page cache, before the log.
   assert.ok(syncs >= 5, `${syncs} syncs`);

@@ -132,7 +132,7 @@ test("a damaged snapshot is passed over when the logs since the one before are w
   }
 });
 
-test("a store whose creation was cut off is made anew", async (t) => {
+test("the creation of a store that was cut off is finished", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 0);
   await rm(join(folder, "meta.json"));

@@ -21,6 +21,7 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 import { start } from "../harness.ts";
+import { encodeHeader } from "../../src/store/log/format.ts";
 import { Disk, type Fate } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
 import { contents, folderFor, openFor } from "./support.ts";
@@ -213,6 +214,18 @@ async function onDisk(): Promise<[string, Specimen][]> {
   const { files, expected } = await readSpecimen("clean-stop");
   for (const name of ["snapshot-3.json", "mark"]) files.delete(name);
   specimens.push(["without its snapshot", { files, expected }]);
+  // The first log gets its name before the store is complete.
+  const [header = ""] = String(
+    (await readSpecimen("first-log")).files.get("wal-1.jsonl"),
+  ).split(/(?<=\n)/);
+  const salt: string = JSON.parse(header).salt;
+  const start = { store: "6f", generation: 1, salt, seq: 0, at: "" };
+  const nothing = { seq: 0, tables: {} };
+  for (const line of [Buffer.from(header), encodeHeader(start).line]) {
+    const files = new Map([["wal-1.jsonl", line]]);
+    const name = `format ${formatOf(line)}, whose creation was cut off`;
+    specimens.push([name, { files, expected: nothing }]);
+  }
   return specimens;
 }
 

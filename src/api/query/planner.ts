@@ -57,7 +57,7 @@ export interface Scope {
   /** Describes the scope in messages, after the name of a record. */
   readonly name?: string;
   /** The URL of the collection in this scope. */
-  readonly url?: string;
+  readonly address?: string;
 }
 
 /** A page of the matching rows, and the number of all matching rows. */

@@ -70,8 +70,7 @@ class Events {
   }
 
   /** Follows from after the event that the client saw last, or from now on. */
-  open(context: RequestContext): Result {
-    const { headers, caller } = context;
+  open({ headers, caller, reauthenticate }: RequestContext): Result {
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
     const lastEventId = headers["last-event-id"];
@@ -79,7 +78,7 @@ class Events {
     const seq = isNew ? this.#store.durableSeq : parseSequence(lastEventId);
     const isAuthorized = () => {
       try {
-        return context.reauthenticate()?.role === role;
+        return reauthenticate()?.role === role;
       } catch {
         return false;
       }

@@ -17,8 +17,7 @@ import {
   type LogHeader,
   type Mutation,
 } from "../../store/log/format.ts";
-import type { StoreFolder } from "../../store/recovery/folder.ts";
-import { names } from "../../store/recovery/scan.ts";
+import { names, type StoreFolder } from "../../store/log/folder.ts";
 
 /** A committed transaction. */
 export interface Transaction {

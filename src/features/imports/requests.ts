@@ -12,12 +12,12 @@ import type {
 } from "../../api/request-context.ts";
 import { StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
-import { writeSpool } from "./spool.ts";
+import { removeSpool, writeSpool } from "./spool.ts";
 import {
   evictOldestFinished,
   findTask,
   type ImportContext,
-  removeBody,
+  logFailure,
   type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
@@ -64,7 +64,8 @@ export async function receiveImport(
     }
     throw error;
   } finally {
-    if (!isNeeded) await removeBody(context, { spool });
+    // A file that cannot be removed now is removed at the next start.
+    if (!isNeeded) await removeSpool(context.store, spool).catch(() => {});
   }
 }
 
@@ -110,12 +111,14 @@ function queueTask(
  * @throws {ApiError} 40401
  */
 export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
-  const { context } = worker;
+  const { context, context: { store } } = worker;
   const task = findTask(context, call.ids[0] ?? 0);
   const result = deleteRecord(context.records, call, false);
-  context.store.onDurable(result.seq, (error) => {
+  store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
-    if (task && !error) removeBody(context, task);
+    if (error !== undefined || task === undefined) return;
+    removeSpool(store, task.spool)
+      .catch((error) => logFailure(context, error));
   });
   return result;
 }

@@ -22,12 +22,14 @@ import {
   writeAtomically,
 } from "../../store/log/files.ts";
 import type { Store } from "../../store/file-store.ts";
-import { randomName } from "../../store/recovery/folder.ts";
+import { randomName } from "../../store/log/folder.ts";
 
 /** A line of a spool file. */
 export interface SpoolLine {
   /** Without the newline; undefined if the line is too long and was skipped. */
   readonly bytes: Buffer | undefined;
+  /** The offset of its first byte. */
+  readonly byte: number;
   /** The offset of the next line. */
   readonly next: number;
 }
@@ -108,13 +110,9 @@ export async function removeSpool(store: Store, name: string): Promise<void> {
   await store.folder.files.remove(pathOf(store, name));
 }
 
-// Small enough that a part of nothing but newlines, each of which becomes an
-// object, costs little memory.
-const partBytes = 1 << 17;
-
 /**
- * Reads the lines of a spool file from the offset of a line on, one part of
- * the file at a time. Skips lines of more than `maxLineBytes`.
+ * Reads a spool file line by line from the offset of a line. Holds at most one
+ * part of the file and one line of up to `maxLineBytes` in memory.
  *
  * @throws an ENOENT error if the file is missing
  */
@@ -125,20 +123,20 @@ export async function* readSpool(
     readonly from: number;
     readonly maxLineBytes: number;
   },
-): AsyncGenerator<SpoolLine[], undefined> {
+): AsyncGenerator<SpoolLine, undefined> {
   const file = await store.folder.files.open(pathOf(store, name), "read");
   try {
     let byte = from;
-    const range = { start: from, maxLineBytes, chunkBytes: partBytes };
+    // Small parts: a part of nothing but newlines becomes an object for each.
+    const range = { start: from, maxLineBytes, chunkBytes: 1 << 16 };
     for await (const lines of readLines(file, range)) {
-      const part: SpoolLine[] = [];
       for (const { bytes, byte: begin, hasNewline } of lines) {
         const end = begin + bytes.length;
+        const next = hasNewline ? end + 1 : end;
         const isWhole = end - byte <= maxLineBytes;
-        byte = hasNewline ? end + 1 : end;
-        part.push({ bytes: isWhole ? bytes : undefined, next: byte });
+        yield { bytes: isWhole ? bytes : undefined, byte, next };
+        byte = next;
       }
-      if (part.length > 0) yield part;
     }
   } finally {
     await file.close();

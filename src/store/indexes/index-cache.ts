@@ -24,7 +24,7 @@ import {
   rowsPerChange,
   rowsPerStep,
 } from "./costs.ts";
-import { JobQueue, type Steps } from "./job-queue.ts";
+import { type JobOptions, JobQueue, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
@@ -162,14 +162,14 @@ export class IndexCache {
       return building.promise;
     }
     const waiters = [throwIfAborted];
-    const throwIfUnwanted = () => throwIfAllAborted(waiters);
+    const whileWaiting = { throwIfAborted: () => throwIfAllAborted(waiters) };
     const outdated = this.#cached.get(name);
     const result = outdated === undefined
-      ? this.#build(columns, throwIfUnwanted)
+      ? this.#build(columns, whileWaiting)
       : catchUps.run(outdated.catchUp(), {
         cost: outdated.pendingCost,
         finish: () => outdated.tree,
-        throwIfAborted: throwIfUnwanted,
+        ...whileWaiting,
       });
     if (!(result instanceof Promise)) return result;
     const promise = result.finally(() => this.#building.delete(name));
@@ -189,10 +189,11 @@ export class IndexCache {
     count: number,
     throwIfAborted: () => void,
   ): SortedIndex | Promise<SortedIndex> | undefined {
+    if (count > maxScannedRows) return this.getOrBuild(columns, throwIfAborted);
     const name = nameOf(columns);
     const scannedRows = (this.#scannedRows.get(name) ?? 0) + count;
     const share = scannedRows / this.#table.size;
-    if (count > maxScannedRows || share > awaitedBuildShare) {
+    if (share > awaitedBuildShare) {
       return this.getOrBuild(columns, throwIfAborted);
     }
     if (this.#scannedRows.size === maxScanCounters) this.#scannedRows.clear();
@@ -231,7 +232,7 @@ export class IndexCache {
 
   #build(
     columns: readonly Column[],
-    throwIfAborted: () => void,
+    whileWaiting: Pick<JobOptions<unknown>, "throwIfAborted">,
   ): BPlusTree | Promise<BPlusTree> {
     const name = nameOf(columns);
     const tree = new BPlusTree(columns);
@@ -249,7 +250,7 @@ export class IndexCache {
     return builds.run(index.build(rows), {
       cost: count,
       finish,
-      throwIfAborted,
+      ...whileWaiting,
     });
   }
 

@@ -31,7 +31,7 @@ import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
 import type { FileSystem } from "./files.ts";
-import { randomName } from "../recovery/folder.ts";
+import { randomName } from "./folder.ts";
 
 // 107 on Linux, 103 elsewhere.
 const maxSocketPathBytes = 103;

@@ -18,7 +18,7 @@ import { type DurableCallback, errorText, StoreError } from "../error.ts";
 import { isNoSpaceError, type OpenFile, writeAll } from "./files.ts";
 import { Histogram } from "../histogram.ts";
 import { encodeEntries, encodeLine, type Entry, formatTime } from "./format.ts";
-import type { OpenLog, PreparedLog } from "../recovery/folder.ts";
+import type { OpenLog, PreparedLog } from "./folder.ts";
 import { rollBack, type Undo } from "../memory/table.ts";
 
 /** A transaction that is applied in memory and waits to be written. */

@@ -26,6 +26,7 @@ import {
   readSmallFile,
   withFile,
 } from "../log/files.ts";
+import { generationOf, names, snapshotsAmong } from "../log/folder.ts";
 import {
   type ApplyLine,
   checkFormat,
@@ -42,29 +43,6 @@ import {
   type Tables,
 } from "../memory/table.ts";
 import { scanFormat1Snapshot } from "./format-1.ts";
-
-/** The names of the files of a data folder. */
-export const names = {
-  meta: "meta.json",
-  log: (generation: number): string => `wal-${generation}.jsonl`,
-  snapshot: (generation: number): string => `snapshot-${generation}.jsonl`,
-};
-
-/** Returns the generation of a log or snapshot (in format 1 a `.json`), by its file's name. */
-export function generationOf(name: string): number | undefined {
-  const match = /^(?:wal|snapshot)-(\d+)\.jsonl?$/.exec(name);
-  return match === null ? undefined : Number(match[1]);
-}
-
-/** Returns the generations of all snapshots or logs among some names, ascending. */
-export function generationsOf(
-  names: Iterable<string>,
-  kind: "snapshot" | "wal",
-): number[] {
-  return [...names].filter((name) => name.startsWith(`${kind}-`))
-    .flatMap((name) => generationOf(name) ?? [])
-    .sort((one, other) => one - other);
-}
 
 /** A data folder that is being read, and the findings in it. */
 export class FolderScan {
@@ -158,7 +136,7 @@ async function readNewestState(
   scan: FolderScan,
 ): Promise<StoreError | undefined> {
   const { options, present } = scan;
-  const bases = generationsOf(present, "snapshot").reverse();
+  const bases = snapshotsAmong(present);
   // Without a snapshot the state begins with the first log.
   if (present.includes(names.log(1)) || bases.length === 0) bases.push(0);
   let first: StoreError | undefined;

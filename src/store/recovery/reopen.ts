@@ -13,79 +13,36 @@
  */
 
 import { Buffer } from "node:buffer";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import {
   copyBytes,
-  type FileSystem,
-  type OpenFile,
   withFile,
   writeAll,
   writeAtomically,
 } from "../log/files.ts";
 import {
-  encodeHeader,
-  encodeLine,
-  format,
-  formatTime,
-  type LogScan,
-  type LogStart,
-} from "../log/format.ts";
-import {
-  freezeTables,
-  type StoreState,
-  writeSnapshot,
-} from "../log/snapshot.ts";
-import { type FolderScan, generationOf, names } from "./scan.ts";
-
-/** Where a store's files are, and what it uses of the system. */
-export interface StoreFolder {
-  readonly folder: string;
-  readonly files: FileSystem;
-  readonly now: () => number;
-  readonly random: (bytes: number) => Uint8Array;
-}
-
-/** A log that is open for writing. */
-export interface OpenLog {
-  readonly file: OpenFile;
-  readonly generation: number;
-  /** The seed of the CRC of its lines. */
-  readonly seed: number;
-  /** Where the next line goes; everything before it is on the disk. */
-  offset: number;
-}
-
-/** A log that is on the disk under a temporary name. */
-export interface PreparedLog extends OpenLog {
-  /** Gives the file its name, durably. */
-  publish(): Promise<void>;
-  discard(): Promise<void>;
-}
-
-/** Returns a random name in hexadecimal. */
-export function randomName(place: Pick<StoreFolder, "random">): string {
-  return Buffer.from(place.random(8)).toString("hex");
-}
-
-/** Creates a folder, private to the user, durably. */
-export async function makeFolder(
-  files: FileSystem,
-  folder: string,
-): Promise<void> {
-  const first = await files.makeFolder(folder);
-  if (first === undefined) return;
-  for (let each = folder; each.length >= first.length; each = dirname(each)) {
-    await files.syncFolder(dirname(each));
-  }
-}
+  createLog,
+  names,
+  type OpenLog,
+  prepareLog,
+  randomName,
+  saveSnapshot,
+  type StoreFolder,
+} from "../log/folder.ts";
+import { encodeLine, format, formatTime, type LogScan } from "../log/format.ts";
+import { freezeTables } from "../log/snapshot.ts";
+import type { FolderScan } from "./scan.ts";
 
 /**
  * Writes the file that marks a store as complete, after everything else. By its
  * format earlier versions refuse the folder: without it, they would take a
  * store with only a first log for an unfinished one and create it anew.
  */
-export async function writeMeta({ files, folder }: StoreFolder): Promise<void> {
-  const meta = Buffer.from(`${JSON.stringify({ format })}\n`);
+export async function writeMeta(
+  { files, folder }: StoreFolder,
+  version = format,
+): Promise<void> {
+  const meta = Buffer.from(`${JSON.stringify({ format: version })}\n`);
   const path = join(folder, names.meta);
   await writeAtomically(files, path, (file) => writeAll(file, meta, 0));
 }
@@ -94,78 +51,6 @@ export async function writeMeta({ files, folder }: StoreFolder): Promise<void> {
 export async function createStore(place: StoreFolder): Promise<void> {
   await createLog(place, { store: randomName(place), generation: 1, seq: 0 });
   await writeMeta(place);
-}
-
-/** Creates an empty log under a temporary name. */
-export async function prepareLog(
-  place: StoreFolder,
-  { store, generation, seq }: LogStart,
-): Promise<PreparedLog> {
-  const { files, folder } = place;
-  const path = join(folder, names.log(generation));
-  const draft = `${path}.tmp`;
-  const salt = randomName(place);
-  const at = formatTime(place.now());
-  const { line, seed } = encodeHeader({ store, generation, salt, seq, at });
-  const file = await files.open(draft, "create");
-  const discard = async () => {
-    await file.close().catch(() => {});
-    await files.remove(draft).catch(() => {});
-  };
-  try {
-    await writeAll(file, line, 0);
-    await file.datasync();
-  } catch (error) {
-    await discard();
-    throw error;
-  }
-  const publish = async () => {
-    try {
-      await files.rename(draft, path);
-      await files.syncFolder(folder);
-    } catch (error) {
-      await file.close().catch(() => {}); // nobody will write to it
-      throw error;
-    }
-  };
-  return { file, generation, seed, offset: line.length, publish, discard };
-}
-
-/** Writes a snapshot durably, and returns its length. */
-export async function saveSnapshot(
-  place: StoreFolder,
-  state: StoreState,
-): Promise<number> {
-  const { files, folder, now } = place;
-  const path = join(folder, names.snapshot(state.generation));
-  const header = { at: formatTime(now()), salt: randomName(place) };
-  let length = 0;
-  await writeAtomically(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...state, ...header });
-  });
-  return length;
-}
-
-/** Creates an empty log durably. */
-export async function createLog(
-  place: StoreFolder,
-  start: LogStart,
-): Promise<void> {
-  const log = await prepareLog(place, start);
-  await log.publish();
-  await log.file.close();
-}
-
-/** Removes all generations older than this one. */
-export async function removeBefore(
-  place: StoreFolder,
-  generation: number,
-): Promise<void> {
-  const { files, folder } = place;
-  for (const name of await files.list(folder)) {
-    const isOlder = (generationOf(name) ?? generation) < generation;
-    if (isOlder) await files.remove(join(folder, name));
-  }
 }
 
 /** Prepares the last log of a good folder for writing, and upgrades the folder if it must. */
@@ -178,6 +63,10 @@ export async function reopenLog(
   if (log === undefined) throw new Error(`Cannot open ${folder}: no log`);
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
+  }
+  if (!scan.present.includes(names.meta)) {
+    // The creation of this store was cut off: it is finished first.
+    await writeMeta(place, log.header?.format);
   }
   await copyLog(place, scan, log);
   await files.syncFolder(folder);

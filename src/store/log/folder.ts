@@ -1,0 +1,149 @@
+/**
+ * The files of a data folder, and how a new log or snapshot is created in it:
+ * under a temporary name first, so that a name never stands for a part.
+ */
+
+import { Buffer } from "node:buffer";
+import { dirname, join } from "node:path";
+import {
+  type FileSystem,
+  type OpenFile,
+  writeAll,
+  writeAtomically,
+} from "./files.ts";
+import { encodeHeader, formatTime, type LogStart } from "./format.ts";
+import { type StoreState, writeSnapshot } from "./snapshot.ts";
+
+/** The names of the files of a data folder. */
+export const names = {
+  meta: "meta.json",
+  log: (generation: number): string => `wal-${generation}.jsonl`,
+  snapshot: (generation: number): string => `snapshot-${generation}.jsonl`,
+};
+
+/** Returns the generation of a log or snapshot (in format 1 a `.json`), by its file's name. */
+export function generationOf(name: string): number | undefined {
+  const match = /^(?:wal|snapshot)-(\d+)\.jsonl?$/.exec(name);
+  return match === null ? undefined : Number(match[1]);
+}
+
+/** Returns the generations of all snapshots among some names, the newest first. */
+export function snapshotsAmong(names: readonly string[]): number[] {
+  return names.filter((name) => name.startsWith("snapshot-"))
+    .flatMap((name) => generationOf(name) ?? [])
+    .sort((one, other) => other - one);
+}
+
+/** Where a store's files are, and what it uses of the system. */
+export interface StoreFolder {
+  readonly folder: string;
+  readonly files: FileSystem;
+  readonly now: () => number;
+  readonly random: (bytes: number) => Uint8Array;
+}
+
+/** A log that is open for writing. */
+export interface OpenLog {
+  readonly file: OpenFile;
+  readonly generation: number;
+  /** The seed of the CRC of its lines. */
+  readonly seed: number;
+  /** Where the next line goes; everything before it is on the disk. */
+  offset: number;
+}
+
+/** A log that is on the disk under a temporary name. */
+export interface PreparedLog extends OpenLog {
+  /** Gives the file its name, durably. */
+  publish(): Promise<void>;
+  discard(): Promise<void>;
+}
+
+/** Returns a random name in hexadecimal. */
+export function randomName(place: Pick<StoreFolder, "random">): string {
+  return Buffer.from(place.random(8)).toString("hex");
+}
+
+/** Creates a folder, private to the user, durably. */
+export async function makeFolder(
+  files: FileSystem,
+  folder: string,
+): Promise<void> {
+  const first = await files.makeFolder(folder);
+  if (first === undefined) return;
+  for (let each = folder; each.length >= first.length; each = dirname(each)) {
+    await files.syncFolder(dirname(each));
+  }
+}
+
+/** Creates an empty log under a temporary name. */
+export async function prepareLog(
+  place: StoreFolder,
+  { store, generation, seq }: LogStart,
+): Promise<PreparedLog> {
+  const { files, folder } = place;
+  const path = join(folder, names.log(generation));
+  const draft = `${path}.tmp`;
+  const salt = randomName(place);
+  const at = formatTime(place.now());
+  const { line, seed } = encodeHeader({ store, generation, salt, seq, at });
+  const file = await files.open(draft, "create");
+  const discard = async () => {
+    await file.close().catch(() => {});
+    await files.remove(draft).catch(() => {});
+  };
+  try {
+    await writeAll(file, line, 0);
+    await file.datasync();
+  } catch (error) {
+    await discard();
+    throw error;
+  }
+  const publish = async () => {
+    try {
+      await files.rename(draft, path);
+      await files.syncFolder(folder);
+    } catch (error) {
+      await file.close().catch(() => {}); // nobody will write to it
+      throw error;
+    }
+  };
+  return { file, generation, seed, offset: line.length, publish, discard };
+}
+
+/** Writes a snapshot durably, and returns its length. */
+export async function saveSnapshot(
+  place: StoreFolder,
+  state: StoreState,
+): Promise<number> {
+  const { files, folder, now } = place;
+  const path = join(folder, names.snapshot(state.generation));
+  const header = { at: formatTime(now()), salt: randomName(place) };
+  let length = 0;
+  await writeAtomically(files, path, async (file) => {
+    length = await writeSnapshot(file, { ...state, ...header });
+  });
+  return length;
+}
+
+/** Creates an empty log durably. */
+export async function createLog(
+  place: StoreFolder,
+  start: LogStart,
+): Promise<void> {
+  const log = await prepareLog(place, start);
+  await log.publish();
+  await log.file.close();
+}
+
+/** Removes all generations older than this one. */
+export async function removeBefore(
+  place: StoreFolder,
+  generation: number,
+): Promise<void> {
+  const { files, folder } = place;
+  for (const name of await files.list(folder)) {
+    const isOlder = (generationOf(name) ?? generation) < generation;
+    if (isOlder) await files.remove(join(folder, name));
+  }
+}
