@@ -92,21 +92,9 @@ export class FullDisk {
     this.#exemptBytes = exemptBytes;
   }
 
-  /** Frees the reserve for a write; if that finds no space in spite of it, it says so itself. */
+  /** Frees the reserve for a write, which reports itself if it still finds no space. */
   beforeWrite(): Promise<void> | undefined {
     return this.isFull ? this.#release().catch(() => {}) : undefined;
-  }
-
-  /** Frees the generations before `base`, and the reserve. */
-  async #freeSpace(base: number): Promise<void> {
-    await removeBefore(this.#context.folder, base);
-    await this.#release();
-  }
-
-  #release(): Promise<void> {
-    return this.#exclusively(async () => {
-      if (this.isFull) await this.#context.folder.files.remove(this.#path);
-    });
   }
 
   /** Marks the disk as full until a recovery succeeds. */
@@ -156,6 +144,18 @@ export class FullDisk {
       const missing = Math.max(0, bytes - await sizeOf(files, path));
       if (await files.free(folder) < missing + limits.maxBatchBytes) return;
       this.isFull = missing > 0 && !await writeZeros(files, path, bytes);
+    });
+  }
+
+  /** Frees the generations before `base`, and the reserve. */
+  async #freeSpace(base: number): Promise<void> {
+    await removeBefore(this.#context.folder, base);
+    await this.#release();
+  }
+
+  #release(): Promise<void> {
+    return this.#exclusively(async () => {
+      if (this.isFull) await this.#context.folder.files.remove(this.#path);
     });
   }
 

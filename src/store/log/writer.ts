@@ -90,9 +90,10 @@ export class LogWriter {
 
   /** Calls back when `seq` is durable or rolled back; at once if it is already. The callback must not throw. */
   onDurable(seq: number, callback: DurableCallback): void {
+    const message = "The write was rolled back";
     if (seq <= this.durableSeq) callback();
     else if (seq <= this.lastSeq) this.#waiters.push({ seq, callback });
-    else callback(this.fault ?? rolledBack());
+    else callback(this.fault ?? new StoreError("outcome-unknown", message));
   }
 
   /** Ends the log after the last transaction added, and continues with the next log. */
@@ -246,8 +247,4 @@ function unknownOutcome(cause: unknown): StoreError {
   const message = `The disk failed (${errorText(cause)}); a restart will ` +
     "show whether the write is on it";
   return new StoreError("outcome-unknown", message, { cause });
-}
-
-function rolledBack(): StoreError {
-  return new StoreError("outcome-unknown", "The write was rolled back");
 }
