@@ -1,10 +1,10 @@
-/** A client of the event stream, as the HTML standard (section 9.2) has it. */
+/** A client of server-sent events (HTML standard section 9.2). */
 
 import { type IncomingMessage, request } from "node:http";
 
-/** An event as it was dispatched. */
+/** A dispatched event. */
 export interface Event {
-  /** The last `id` so far, its own included. */
+  /** The last `id` up to and including this event. */
   readonly id: string;
   /** Whether it had an `id` itself. */
   readonly own: boolean;
@@ -17,10 +17,10 @@ export interface Event {
 export class Follower {
   readonly answer: IncomingMessage;
   readonly events: Event[] = [];
-  /** All that came, as it came. */
+  /** All text that was received. */
   text = "";
   lastEventId: string;
-  /** Resolves when it is over: whether the server ended it, or else broke it off. */
+  /** Resolves when the stream closes: true if the server ended it properly. */
   readonly closed: Promise<boolean>;
   #rest = "";
   #taken = 0;
@@ -39,7 +39,7 @@ export class Follower {
     });
   }
 
-  /** The next event; throws where the stream ends before it. */
+  /** Returns the next event; throws if the stream ends before it. */
   async next(): Promise<Event> {
     const at = this.#taken++;
     await this.until(() => this.events.length > at);
@@ -48,14 +48,14 @@ export class Follower {
     return event;
   }
 
-  /** Waits until a condition holds, or the stream is over. */
+  /** Waits until a condition holds or the stream ends. */
   async until(holds: () => boolean): Promise<void> {
     while (!holds() && !this.answer.closed) {
       await new Promise<void>((resolve) => this.#wake = resolve);
     }
   }
 
-  /** Hangs up. */
+  /** Disconnects. */
   cut(): void {
     this.answer.destroy();
   }
@@ -87,7 +87,7 @@ export class Follower {
   }
 }
 
-/** Opens the stream; resolves when its header is here. */
+/** Opens the stream; resolves with its header. */
 export function follow(
   port: number,
   token: string,

@@ -1,4 +1,4 @@
-/** Imports when the disk is slow, full or loses what was sent. */
+/** Imports when the disk is slow or full, loses a file or loses power. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
@@ -39,7 +39,7 @@ import { Random } from "./torture/random.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
-/** The machine's own files, but with a hand on each write of those whose path has a text. */
+/** Real files that call `before` for each write to a path that contains `part`. */
 function filesWith(
   part: string,
   before: (bytes: number) => void | Promise<void>,
@@ -59,7 +59,7 @@ function filesWith(
   };
 }
 
-test("a sender is not read faster than the disk writes", async () => {
+test("a body is not read faster than the disk writes", async () => {
   let taken = 0;
   const files = filesWith("/spool/", async (bytes) => {
     await wait(1);
@@ -93,14 +93,14 @@ test("a sender is not read faster than the disk writes", async () => {
     assert.equal(response.statusCode, 202);
     response.resume();
     assert.equal(taken, parts * part.length);
-    // What the kernel holds for both ends is some megabytes.
+    // The kernel buffers some megabytes for both ends.
     assert.ok(most > 0 && most < 16 * 2 ** 20, `${most} bytes`);
   } finally {
     await app.stop();
   }
 });
 
-test("an import waits while the disk is full, and then has each line in once", async () => {
+test("an import waits while the disk is full, and then imports each line once", async () => {
   let full = false;
   let refused = 0;
   const files = filesWith("wal-", () => {
@@ -130,7 +130,7 @@ test("an import waits while the disk is full, and then has each line in once", a
   }
 });
 
-test("an import whose body is lost fails and says so, and the next goes on", async () => {
+test("an import whose body is lost fails with that reason, and the next one runs", async () => {
   let server = await start();
   const { folder } = server;
   try {
@@ -187,7 +187,7 @@ async function workerOn(store: Store): Promise<{
   return { worker, zoos };
 }
 
-test("a power cut at any step of an import loses no line and doubles none", async (t) => {
+test("a power cut at any step of an import neither loses nor repeats a line", async (t) => {
   const random = new Random(7);
   const count = 3000;
   const records = Array.from({ length: count }, (_, at) => ({

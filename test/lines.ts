@@ -1,12 +1,12 @@
-/** Bodies of lines, and the tasks that are made of them. */
+/** Requests with NDJSON, and the tasks of imports. */
 
 import { setTimeout as wait } from "node:timers/promises";
 import type { Answer, RequestOptions } from "./harness.ts";
 
-/** The media type of lines. */
+/** The media type of NDJSON. */
 export const lines = "application/x-ndjson";
 
-/** What sends requests: a server, or an application in this process. */
+/** A server, or an application in this process. */
 interface Target {
   request(
     method: string,
@@ -15,18 +15,18 @@ interface Target {
   ): Promise<Answer>;
 }
 
-/** Records as a body of lines. */
+/** Encodes records as NDJSON. */
 export function toLines(records: readonly unknown[]): string {
   return records.map((record) => `${JSON.stringify(record)}\n`).join("");
 }
 
-/** The records of an export. */
+/** Decodes NDJSON. */
 // deno-lint-ignore no-explicit-any -- a test looks into any record
 export function fromLines(text: string): any[] {
   return text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
 }
 
-/** Sends a body of lines. */
+/** Sends NDJSON. */
 export function sendLines(
   target: Target,
   path: string,
@@ -39,7 +39,7 @@ export function sendLines(
   });
 }
 
-/** Asks for a collection as lines. */
+/** Requests a collection as NDJSON. */
 export function fetchLines(
   target: Target,
   path: string,
@@ -48,7 +48,7 @@ export function fetchLines(
   return target.request("GET", path, { token, headers: { accept: lines } });
 }
 
-/** Asks for a task again and again until it fulfils a condition. */
+/** Requests a task until it meets a condition. */
 export async function taskWhen(
   target: Target,
   { url, token, until }: {
@@ -66,7 +66,7 @@ export async function taskWhen(
   }
 }
 
-/** Sends a body of lines, waits for the end of its task, and returns that. */
+/** Sends NDJSON, waits until its task ends, and returns the task. */
 export async function importLines(
   target: Target,
   path: string,
@@ -81,7 +81,7 @@ export async function importLines(
   });
 }
 
-/** Whether a task is at its end. */
+/** Returns whether a task has ended. */
 export function ended({ status }: { readonly status: string }): boolean {
   return status === "succeeded" || status === "failed";
 }

@@ -1,4 +1,4 @@
-/** The change feed: what it tells, to whom, from where on, and when it ends. */
+/** Events: which changes are sent, to whom, from which one on, and when a stream ends. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -28,7 +28,7 @@ const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
 type Api = Pick<Running, "port" | "request" | "signIn">;
 
-/** Makes a record and returns it as an element of its collection. */
+/** Creates a record and returns it as an element of its collection. */
 async function make(
   { request }: Api,
   { token, path, json }: { token: string; path: string; json: unknown },
@@ -40,7 +40,7 @@ async function make(
   return element;
 }
 
-/** Makes a user and returns its id and a token. */
+/** Creates a user and returns its id and a token. */
 async function makeUser(api: Api, token: string, role: string, name: string) {
   const json = { username: name, role, password: adminPassword };
   const { id } = await make(api, { token, path: "/v1/users", json });
@@ -51,7 +51,7 @@ function typesOf(events: readonly Event[]): string[] {
   return events.map(({ type }) => type);
 }
 
-describe("the feed", () => {
+describe("the event stream", () => {
   let server: Server;
   let token: string;
   before(async () => {
@@ -60,7 +60,7 @@ describe("the feed", () => {
   });
   after(() => server.stop());
 
-  test("tells of each creation, change and deletion, with the record as its collection shows it", async () => {
+  test("has each creation, update and deletion, with the record as its collection shows it", async () => {
     const feed = await follow(server.port, token);
     const { headers } = feed.answer;
     assert.equal(feed.answer.statusCode, 200);
@@ -84,7 +84,7 @@ describe("the feed", () => {
     assert.deepEqual(updated.data, body[0]);
     await server.request("PUT", path, { token, json: zoo });
     assert.equal((await feed.next()).type, "zoos.updated");
-    // What changes nothing is no change.
+    // A request that changes nothing is no event.
     await server.request("PUT", path, { token, json: zoo });
     await server.request("DELETE", path, { token });
     const deleted = await feed.next();
@@ -103,7 +103,7 @@ describe("the feed", () => {
     feed.cut();
   });
 
-  test("gives a cascade as several events, of which only the last bears the id", async () => {
+  test("has several events for a cascade, of which only the last has the id", async () => {
     const { id } = await make(server, { token, path: "/v1/zoos", json: zoo });
     const path = `/v1/zoos/${id}`;
     const animal = { name: "Momo", animal_type_id: 1 };
@@ -137,7 +137,7 @@ describe("the feed", () => {
     feed.cut();
   });
 
-  test("holds only what its caller may read", async () => {
+  test("has only what its caller may read", async () => {
     const viewer = await makeUser(server, token, "viewer", "vera");
     const keeper = await makeUser(server, token, "keeper", "kim");
     const feeds = await Promise.all(
@@ -158,7 +158,7 @@ describe("the feed", () => {
     const [seen, kept, all] = feeds.map(({ events }) => events);
     assert.ok(seen && kept && all);
     assert.deepEqual(seen, kept);
-    // The answer that is kept with it is no event, and the id is not lost with it.
+    // The stored response is no event, and the id is not lost with it.
     assert.ok(seen.at(-1)?.own);
     assert.ok(!typesOf(seen).some((type) => type.startsWith("users.")));
     assert.deepEqual(
@@ -172,7 +172,7 @@ describe("the feed", () => {
     for (const feed of feeds) feed.cut();
   });
 
-  test("goes on from an id, and starts anew with a reset where that is none", async () => {
+  test("resumes from an id, and begins with a reset if it is invalid", async () => {
     const all = await follow(server.port, token, "0");
     await make(server, { token, path: "/v1/zoos", json: zoo });
     await all.until(() => all.events.at(-1)?.type === "zoos.created");
@@ -202,7 +202,7 @@ describe("the feed", () => {
     all.cut();
   });
 
-  test("is an address like the others", async () => {
+  test("is a URL like the others", async () => {
     const home = await server.request("GET", "/");
     assert.equal(home.body.events_url, "/v1/events");
     const head = await server.request("HEAD", "/v1/events", { token });
@@ -240,7 +240,7 @@ describe("the feed", () => {
     }
   });
 
-  test("hangs up on who asks for more on the same connection", async () => {
+  test("disconnects a client that sends another request on the connection", async () => {
     const get = "GET /v1/events HTTP/1.1\r\nHost: a\r\n" +
       `Authorization: Bearer ${token}\r\n\r\n`;
     for (const more of ["GET /v1/zoos HTTP/1.1\r\nHost: a\r\n\r\n", "?\r\n"]) {
@@ -260,7 +260,7 @@ describe("the feed", () => {
   });
 });
 
-describe("a feed ends when its authorization does", () => {
+describe("a stream ends when its authorization does", () => {
   let time = Date.now();
   let app: Running;
   before(async () => {
@@ -268,7 +268,7 @@ describe("a feed ends when its authorization does", () => {
   });
   after(() => app.stop());
 
-  /** Follows as somebody, ends that, and makes a change that must not be shown. */
+  /** Follows as a user, ends the authorization, and makes a change that must not be sent. */
   async function endsBy(
     name: string,
     end: (user: { id: number; token: string }) => Promise<{ status: number }>,
@@ -297,14 +297,14 @@ describe("a feed ends when its authorization does", () => {
       return app.request("DELETE", body[0].url, { token });
     }));
 
-  test("by another password", () =>
+  test("by a new password", () =>
     endsBy("bob", ({ token }) =>
       app.request("PATCH", "/v1/user", {
         token,
         json: { password: "another long one" },
       })));
 
-  test("by another role, to go on with what that may read", () =>
+  test("by another role, so that it can be resumed with that one", () =>
     endsBy("cleo", ({ id }) =>
       app.request("PATCH", `/v1/users/${id}`, {
         token: app.token,
@@ -342,7 +342,7 @@ describe("every 15 seconds", () => {
     mock.timers.reset();
   });
 
-  test("there is a sign of life, with what was passed over meanwhile", async () => {
+  test("a heartbeat is sent, with the id of the last change that was skipped", async () => {
     const viewer = await makeUser(app, app.token, "viewer", "vera");
     const feed = await follow(app.port, viewer.token);
     await feed.until(() => feed.lastEventId !== "");
@@ -359,7 +359,7 @@ describe("every 15 seconds", () => {
     await feed.until(() => feed.text !== start);
     assert.equal(feed.text, `${start}:\n\n`);
 
-    // A witness tells when the feed has passed what the viewer may not see.
+    // The witness shows when the feed has passed the change hidden from the viewer.
     const witness = await follow(app.port, app.token, feed.lastEventId);
     const hidden = { username: "hidden", password: adminPassword };
     await make(app, { token: app.token, path: "/v1/users", json: hidden });
@@ -376,11 +376,11 @@ describe("every 15 seconds", () => {
     assert.equal(
       await feed.closed,
       true,
-      "who has expired meanwhile is sent off",
+      "an expired client is disconnected",
     );
   });
 
-  test("who does not read is cut off, without having cost memory", async (t) => {
+  test("a client that does not read is disconnected, without having cost memory", async (t) => {
     const token = await app.signIn("admin");
     const head = "GET /v1/events HTTP/1.1\r\nHost: a\r\n" +
       `Authorization: Bearer ${token}\r\n\r\n`;
@@ -426,7 +426,7 @@ describe("every 15 seconds", () => {
   });
 });
 
-test("what the logs no longer hold is a reset", async () => {
+test("an id that the logs no longer have is a reset", async () => {
   const app = await startApplication();
   try {
     const { token, store } = app;
@@ -448,7 +448,7 @@ test("what the logs no longer hold is a reset", async () => {
   }
 });
 
-test("who is cut off a hundred times, and outlives a kill -9 of the server, sees each change once and in order", async (t) => {
+test("a client that is disconnected a hundred times, and once by a kill -9 of the server, gets each change once and in order", async (t) => {
   const folder = await temporaryFolder();
   const random = new Random(11);
   let server = await start({ folder });
@@ -541,7 +541,7 @@ test("who is cut off a hundred times, and outlives a kill -9 of the server, sees
   }
 });
 
-test("a server that is stopped ends all feeds at once, those too that nobody reads", async () => {
+test("a server that is stopped ends all streams at once, even those that nobody reads", async () => {
   const server = await start();
   try {
     const token = await server.signIn();
@@ -551,7 +551,7 @@ test("a server that is stopped ends all feeds at once, those too that nobody rea
     const stuck = await follow(server.port, token);
     stuck.answer.pause();
     assert.equal(await server.end(), 0);
-    // Ended by the server itself, not cut off when its grace period is over.
+    // Ended by the server, not broken off after its grace period.
     for (const feed of feeds) assert.equal(await feed.closed, true);
   } finally {
     await server.stop();

@@ -1,4 +1,4 @@
-/** The `import` command: lines into a data folder, without a server. */
+/** The `import` command: imports into a data folder without a server. */
 
 import { strict as assert } from "node:assert";
 import { execFile, spawnSync } from "node:child_process";
@@ -29,7 +29,7 @@ function command(args: readonly string[], input?: string) {
   );
 }
 
-test("import makes records of a file or of standard input, and export shows them", async () => {
+test("import creates records from a file or standard input, and export prints them", async () => {
   const file = join(own, "zoos.jsonl");
   const raw = toLines([{ ...zoo, id: 4 }, { ...zoo, name: "Burgers" }]);
   await writeFile(file, raw);
@@ -59,7 +59,7 @@ test("import makes records of a file or of standard input, and export shows them
   assert.match(check.stdout, /^animals: 1 records, highest id 1$/m);
 });
 
-test("import tells what it cannot do", async () => {
+test("import reports unusable arguments in one line", async () => {
   const wrong: [string[], number, RegExp][] = [
     [["import"], 2, /name a collection: one of zoos, animals, employees/],
     [["import", "users", "-"], 2, /there is no collection "users"/],
@@ -76,7 +76,7 @@ test("import tells what it cannot do", async () => {
   }
 });
 
-test("import refuses while a server holds the folder", async () => {
+test("import refuses a folder that a server is using", async () => {
   const server = await start({ folder });
   try {
     const result = await command(["import", "zoos", "-"], toLines([zoo]));
@@ -87,7 +87,7 @@ test("import refuses while a server holds the folder", async () => {
   }
 });
 
-test("import also goes on with what a killed server left", async () => {
+test("import also resumes the imports of a killed server", async () => {
   const server = await start({ folder });
   const token = await server.signIn();
   const animal = { zoo_id: 4, animal_type_id: 1, name: "Left" };

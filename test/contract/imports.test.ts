@@ -1,4 +1,4 @@
-/** Imports: a body of lines becomes a task, and the task becomes records. */
+/** Imports: NDJSON becomes a task, and the task creates the records. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
@@ -55,7 +55,7 @@ describe("an import", () => {
   });
   after(() => server.stop());
 
-  test("is answered with its task, and its lines are records then", async () => {
+  test("responds with its task, which creates a record of each line", async () => {
     const before = Date.now();
     const { status, headers, body } = await sendLines(server, "/v1/zoos", {
       token: keeper,
@@ -98,7 +98,7 @@ describe("an import", () => {
     await spoolsGone(server);
   });
 
-  test("rejects a line for what POST would refuse it, and takes the others", async () => {
+  test("rejects a line with the errors of a POST of it, and imports the others", async () => {
     const bad = [
       { ...animal, name: "", sex: "both", colour: "red" },
       { ...animal, zoo_id: 999 },
@@ -122,7 +122,7 @@ describe("an import", () => {
     }
   });
 
-  test("rejects what is no record at all, and counts blank lines in numbers only", async () => {
+  test("rejects lines that are not records, and counts blank ones in line numbers only", async () => {
     const good = Buffer.from(JSON.stringify(animal));
     const long = JSON.stringify({ ...animal, name: "x".repeat(1 << 20) });
     const parts = [
@@ -163,7 +163,7 @@ describe("an import", () => {
     ]);
   });
 
-  test("keeps an id above all others, and its times unless they cannot be true", async () => {
+  test("preserves an id above all others, and its times unless they cannot be true", async () => {
     const times = {
       created_at: "2020-01-01T00:00:00.000Z",
       updated_at: "2021-01-01T00:00:00.000Z",
@@ -191,7 +191,7 @@ describe("an import", () => {
       [3, "id unique"],
       [6, "id type", "name type"],
       [7, "id range"],
-      [8, "id range"], // no other could be given after it
+      [8, "id range"], // no id would be left after it
     ]);
     const found = await server.request("GET", "/v1/zoos?id:gte=100");
     const [kept, made, future] = found.body;
@@ -204,7 +204,7 @@ describe("an import", () => {
     }
   });
 
-  test("lets no two records share a unique value", async () => {
+  test("rejects a second record with a unique value", async () => {
     const employee = { zoo_id: 1, name: "Ada", job_title: "Vet" };
     const record = (email: string) => ({ ...employee, email });
     const first = await importLines(server, "/v1/employees", {
@@ -226,7 +226,7 @@ describe("an import", () => {
     );
   });
 
-  test("through a zoo makes records of that zoo", async () => {
+  test("through a zoo creates records of that zoo", async () => {
     const { zoo_id: _, ...rest } = animal;
     const task = await importLines(server, "/v1/zoos/2/animals", {
       token: keeper,
@@ -243,7 +243,7 @@ describe("an import", () => {
     assert.equal(none.status, 404);
   });
 
-  test("tells of its first hundred rejected lines", async () => {
+  test("lists the errors of the first hundred rejected lines", async () => {
     const raw = "{}\n".repeat(250);
     const task = await importLines(server, "/v1/zoos", { token: keeper, raw });
     assert.deepEqual([task.lines, task.rejected], [250, 250]);
@@ -251,7 +251,7 @@ describe("an import", () => {
     assert.equal(task.errors[99].line, 100);
   });
 
-  test("of nothing succeeds", async () => {
+  test("of an empty body succeeds", async () => {
     const task = await importLines(server, "/v1/zoos", {
       token: keeper,
       raw: "",
@@ -259,7 +259,7 @@ describe("an import", () => {
     assert.deepEqual([task.status, task.lines], ["succeeded", 0]);
   });
 
-  test("is refused where it is not for the caller or the address", async () => {
+  test("is refused without access, and where a URL accepts none", async () => {
     const raw = toLines([zoo]);
     const nobody = await sendLines(server, "/v1/zoos", { raw });
     assert.equal(nobody.status, 401);
@@ -286,7 +286,7 @@ describe("an import", () => {
     assert.deepEqual(await spools(server), []);
   });
 
-  test("that says it is larger than 1 GiB is refused at once", async () => {
+  test("with a Content-Length above 1 GiB is refused at once", async () => {
     const received = await new Promise<string>((resolve, reject) => {
       const socket = connect(server.port, "127.0.0.1", () => {
         socket.write(
@@ -305,7 +305,7 @@ describe("an import", () => {
     assert.match(received, /"errorCode":41300/);
   });
 
-  test("whose sender goes away leaves nothing behind", async () => {
+  test("whose client disconnects leaves nothing behind", async () => {
     const path = "/v1/tasks?limit=1";
     const before = await server.request("GET", path, { token });
     const socket = connect(server.port, "127.0.0.1", () => {
@@ -324,7 +324,7 @@ describe("an import", () => {
     );
   });
 
-  test("is the task of who sent it, and of admins", async () => {
+  test("is visible to its user and to admins only", async () => {
     const raw = toLines([zoo]);
     const { url } = await importLines(server, "/v1/zoos", {
       token: keeper,
@@ -365,7 +365,7 @@ describe("an import", () => {
     }
   });
 
-  test("with a key is carried out once", async () => {
+  test("with an idempotency key runs once", async () => {
     const headers = { "idempotency-key": "once" };
     const raw = toLines([{ ...zoo, name: "Only one" }]);
     const options = { token: keeper, raw, headers };
@@ -388,7 +388,7 @@ describe("an import", () => {
     await spoolsGone(server);
   });
 
-  test("ends when its task is deleted: what is in stays in", async () => {
+  test("is cancelled when its task is deleted, and imported records stay", async () => {
     const record = { ...animal, name: "Half" };
     const raw = toLines(Array(30_000).fill(record));
     const { body } = await sendLines(server, "/v1/animals", {
@@ -408,13 +408,13 @@ describe("an import", () => {
     };
     const left = await count();
     assert.ok(left > 0 && left < 30_000, String(left));
-    // The next task is done behind it: nothing of it can follow.
+    // The next task runs after it: nothing of it can follow.
     await importLines(server, "/v1/zoos", { token: keeper, raw: "" });
     assert.equal(await count(), left);
     await spoolsGone(server);
   });
 
-  test("fails when its user may not write any more", async () => {
+  test("fails when its user loses the right to write", async () => {
     const raw = toLines(Array(30_000).fill(animal));
     const { body } = await sendLines(server, "/v1/animals", {
       token: other,
@@ -437,7 +437,7 @@ describe("an import", () => {
   });
 });
 
-test("an import that is killed again and again has each good line in once", async () => {
+test("an import that is killed again and again imports each valid line once", async () => {
   const count = Number(LINES);
   const kills = Number(KILLS);
   const records = Array.from({ length: count }, (_, at) => ({
@@ -466,7 +466,7 @@ test("an import that is killed again and again has each good line in once", asyn
       server = await start({ folder });
       token = await server.signIn();
     }
-    assert.ok(midway > 0, "no kill came while it ran");
+    assert.ok(midway > 0, "it was never killed while running");
     const task = await taskWhen(server, { url, token, until: ended });
     const good = records.filter(({ zoo_id }) => zoo_id === 1);
     assert.deepEqual(
@@ -568,7 +568,7 @@ describe("a long import", () => {
     assert.ok(grown < 150 * 2 ** 20, `${grown} bytes`);
   });
 
-  test("lets others be answered", async () => {
+  test("does not delay other requests", async () => {
     const raw = toLines(Array(Number(LINES)).fill(animal));
     const { body: { url } } = await sendLines(server, "/v1/animals", {
       token,
@@ -588,7 +588,7 @@ describe("a long import", () => {
   });
 });
 
-/** The most memory that a server has ever held, in bytes. */
+/** Returns a server's peak memory in bytes. */
 async function peak({ child }: Server): Promise<number> {
   const status = await readFile(`/proc/${child.pid}/status`, "utf8");
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;

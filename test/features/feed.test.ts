@@ -32,28 +32,28 @@ function feedOf(store: Store): ChangeFeed {
   return feed;
 }
 
-/** The next transaction; a reset or the end fails the test. */
+/** Returns the next transaction; fails the test on a reset or the end. */
 async function next(feed: Feed): Promise<Transaction> {
   const { value } = await feed.next();
   assert.ok(value !== undefined && "seq" in value, JSON.stringify(value));
   return value;
 }
 
-/** The next so many. */
+/** Returns the next `count` transactions. */
 async function take(feed: Feed, count: number): Promise<Transaction[]> {
   const found: Transaction[] = [];
   while (found.length < count) found.push(await next(feed));
   return found;
 }
 
-/** The sequence of a reset; anything else fails the test. */
+/** Returns the sequence number of the next reset; fails the test on anything else. */
 async function reset(feed: Feed): Promise<number> {
   const { value } = await feed.next();
   assert.ok(value !== undefined && "reset" in value, JSON.stringify(value));
   return value.reset;
 }
 
-/** The machine's files, and how often each was opened to be read. */
+/** Real files that record each opening of a log for reading. */
 function counting(): { files: FileSystem; reads: string[] } {
   const reads: string[] = [];
   const files: FileSystem = {
@@ -66,7 +66,7 @@ function counting(): { files: FileSystem; reads: string[] } {
   return { files, reads };
 }
 
-test("a listener that is cut a hundred times has each transaction once, over rotations and restarts", async (t) => {
+test("a subscriber that disconnects a hundred times gets each transaction once, over rotations and restarts", async (t) => {
   const folder = await folderFor(t);
   const random = new Random(7);
   const limits = { minLogBytes: 300_000 };
@@ -114,7 +114,7 @@ test("a listener that is cut a hundred times has each transaction once, over rot
   assert.ok(generation >= 10, `${generation} generations`);
 });
 
-test("a thousand listeners share one read and one transaction", async (t) => {
+test("a thousand subscribers share one read and one decoded transaction", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
   await store.commit(put(1), 0);
@@ -130,7 +130,7 @@ test("a thousand listeners share one read and one transaction", async (t) => {
   assert.equal(reads.length - before, 50);
 });
 
-test("a write that nobody listens to is read by nobody", async (t) => {
+test("a write without subscribers is never read back", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
   const before = reads.length;
@@ -138,7 +138,7 @@ test("a write that nobody listens to is read by nobody", async (t) => {
   assert.equal(reads.length, before);
 });
 
-test("a thousand listeners that stand still all over the log hold no memory, and all go on", async (t) => {
+test("a thousand idle subscribers all over the log hold no memory, and all resume", async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const used = () => {
@@ -169,7 +169,7 @@ test("a thousand listeners that stand still all over the log hold no memory, and
   }
 });
 
-test("listeners that have much to take let others in", async (t) => {
+test("subscribers that catch up do not block the event loop", async (t) => {
   const store = await openFor(t, await folderFor(t));
   for (let seq = 1; seq <= 500; seq++) store.commit(put(1), 0);
   await store.durable(500);
@@ -186,7 +186,7 @@ test("listeners that have much to take let others in", async (t) => {
   assert.ok(turns >= 200 * 500 / 1000, `only ${turns} turns`);
 });
 
-test("the log itself tells what was made from what was changed, live and after a restart", async (t) => {
+test("a transaction has its operations in order, live and after a restart", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const live = feedOf(store).changes();
@@ -212,7 +212,7 @@ test("the log itself tells what was made from what was changed, live and after a
   assert.deepEqual(await take(feedOf(again).changes(0), 3), found);
 });
 
-test("what is not on the disk is shown to nobody, and what is taken back never is", async (t) => {
+test("a write that is not durable is not delivered, and one that is rolled back never is", async (t) => {
   const disk = new Disk({ folder: await folderFor(t) });
   const limits = { reserveBytes: 30_000, retryMs: 1 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
@@ -236,7 +236,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   release();
   await done;
   assert.deepEqual((await first).operations[0]?.[2], { id: 2, text: "first" });
-  // Of two, the first is whole in the file until that is cut back.
+  // Of the two writes, the first is whole in the file until it is truncated.
   let cutting = () => {};
   let cut = () => {};
   const begun = new Promise<void>((resolve) => cutting = resolve);
@@ -269,7 +269,7 @@ test("what is not on the disk is shown to nobody, and what is taken back never i
   }
 });
 
-test("what a listener was shown is there after a power cut at any step", async (t) => {
+test("a delivered transaction survives a power cut at any step", async (t) => {
   const random = new Random(23);
   let checked = 0;
   for (let round = 0; round < 60; round++) {
@@ -312,7 +312,7 @@ test("what a listener was shown is there after a power cut at any step", async (
   assert.ok(checked > 200, `only ${checked}`);
 });
 
-test("a feed goes on over any number of rotations without a write between", async (t) => {
+test("a feed continues over any number of rotations without a write between", async (t) => {
   const store = await openFor(t, await folderFor(t));
   await store.commit(put(1), 0);
   const live = feedOf(store).changes();
@@ -324,14 +324,14 @@ test("a feed goes on over any number of rotations without a write between", asyn
   assert.equal((await next(resumed)).seq, 2);
 });
 
-test("a sequence that is not kept, or was never given, is a reset, and from there nothing is missed", async (t) => {
+test("a sequence number that is too old, or was never used, is a reset, after which nothing is missed", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   for (let id = 1; id <= 10; id++) {
     await store.commit(put(id), 0);
     if (id === 3 || id === 6) await store.checkpoint();
   }
-  // The log of 4 to 6 is the earlier generation, that of 7 to 10 is written.
+  // 4 to 6 are in the log of the earlier generation, 7 to 10 in the current one.
   assert.equal((await next(feedOf(store).changes(3))).seq, 4);
   assert.deepEqual(
     (await take(feedOf(store).changes(5), 5)).map(({ seq }) => seq),
@@ -348,7 +348,7 @@ test("a sequence that is not kept, or was never given, is a reset, and from ther
   }
 });
 
-test("a log that goes while it is read ends in a reset, and what came before it was right", async (t) => {
+test("a log that is removed while it is read ends in a reset, after correct transactions", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const text = "x".repeat(1000);
@@ -372,7 +372,7 @@ test("a log that goes while it is read ends in a reset, and what came before it 
   assert.equal((await next(feed)).seq, 5001);
 });
 
-test("a log that rots under its readers is a reset and is reported", async (t) => {
+test("a damaged log is a reset, and is reported", async (t) => {
   const folder = await folderFor(t);
   const errors: unknown[] = [];
   const store = await openFor(t, folder);
@@ -387,7 +387,7 @@ test("a log that rots under its readers is a reset and is reported", async (t) =
   assert.match(errors.join(), /wal-1\.jsonl is damaged at byte \d+/);
 });
 
-test("transactions larger than all that is kept are shown too, each once", async (t) => {
+test("transactions larger than the cache are delivered too, each once", async (t) => {
   const store = await openFor(t, await folderFor(t));
   const live = [feedOf(store).changes(), feedOf(store).changes()];
   const text = "x".repeat(1 << 20);
@@ -404,7 +404,7 @@ test("transactions larger than all that is kept are shown too, each once", async
   assert.equal((await next(feedOf(store).changes(5))).seq, 6);
 });
 
-test("a feed ends when it is returned, also while it waits, and all end with the store", async (t) => {
+test("a feed ends when it is returned, even while it waits, and all end with the store", async (t) => {
   const store = await openFor(t, await folderFor(t));
   const [one, other, unused] = [1, 2, 3].map(() => feedOf(store).changes());
   const waiting = one?.next();

@@ -61,7 +61,7 @@ async function diskFor(t: TestContext): Promise<Disk> {
   return new Disk({ folder });
 }
 
-test("a body is taken to a private file and read back by lines, from any of them on", async (t) => {
+test("a body is written to a private file and read back by lines, from any line on", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   assert.deepEqual(await spoolFiles(store), []);
@@ -90,7 +90,7 @@ test("a body is taken to a private file and read back by lines, from any of them
   await assert.rejects(linesOf(store, name), { code: "ENOENT" });
 });
 
-test("when a spool is finished its bytes, its name and its folder's name are synced", async (t) => {
+test("the name of a spool file and of its folder are synced", async (t) => {
   const folder = await folderFor(t);
   const synced: string[] = [];
   const files = {
@@ -106,7 +106,7 @@ test("when a spool is finished its bytes, its name and its folder's name are syn
   assert.deepEqual(synced, [join(folder, "spool"), folder]);
 });
 
-test("a line too long is told with its place and skipped, and no other is", async (t) => {
+test("a line that is too long is skipped and reported with its offset, and no other is", async (t) => {
   const store = await openFor(t, await folderFor(t));
   const random = new Random(3);
   for (
@@ -122,7 +122,7 @@ test("a line too long is told with its place and skipped, and no other is", asyn
         const text = order.map((size) => "x".repeat(size)).join("\n") +
           (ended ? "\n" : "");
         const name = await spool(store, text);
-        // A last line that is empty and has no newline is none.
+        // An empty last line without a newline is no line.
         const expected = ended || order.at(-1) !== 0
           ? order
           : order.slice(0, -1);
@@ -181,11 +181,11 @@ test("a line of any length is skipped with bounded memory", async (t) => {
   assert.deepEqual(found.map(({ text }) => text), ["first", null, "last"]);
   assert.deepEqual(found.map(({ line }) => line.byte), [0, 6, (40 << 20) + 7]);
   assert.ok(largest <= 1 << 20, `${largest} bytes at once`);
-  // Nor may it all wait in the page cache, before the log.
+  // Nor may all of it wait in the page cache, ahead of the log.
   assert.ok(syncs >= 5, `${syncs} syncs`);
 });
 
-test("a finished spool survives a power cut at any later moment", async (t) => {
+test("a spool file survives a power cut at any moment after it was written", async (t) => {
   const random = new Random(11);
   let before = 0;
   for (let round = 0; round < 60; round++) {
@@ -218,7 +218,7 @@ test("a finished spool survives a power cut at any later moment", async (t) => {
     await again.close();
     await store.close();
   }
-  assert.ok(before > 20, "the power cuts take nothing");
+  assert.ok(before > 20, "the power cuts destroy nothing");
 });
 
 for (
@@ -232,7 +232,7 @@ for (
     ["a failed fsync of the folder", "syncFolder", { error: "EIO" }, "EIO"],
   ] as const
 ) {
-  test(`${what} leaves nothing of a spool, and the store goes on`, async (t) => {
+  test(`${what} leaves no spool file, and the store continues`, async (t) => {
     const disk = await diskFor(t);
     const limits = { reserveBytes: 0 };
     const store = await openFor(t, disk.folder, { files: disk, limits });
@@ -256,7 +256,7 @@ for (
   });
 }
 
-test("a spool never takes the space that the log and its next snapshot need", async (t) => {
+test("a spool file never takes the space that the log and its next snapshot need", async (t) => {
   const disk = await diskFor(t);
   const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
@@ -273,7 +273,7 @@ test("a spool never takes the space that the log and its next snapshot need", as
   await assert.rejects(writeSpool(store, endless), { code: "disk-full" });
   assert.ok(written >= 50_000, `only ${written}`);
   assert.deepEqual(await spoolFiles(store), []);
-  // Another fills the disk up to the bound and stays: the log still has room.
+  // Another one fills the disk up to the limit: the log still has space.
   const chunks = Array<Buffer>(written / chunk.length - 1).fill(chunk);
   await writeSpool(store, bodyOf(...chunks));
   await store.checkpoint();
@@ -283,7 +283,7 @@ test("a spool never takes the space that the log and its next snapshot need", as
   assert.equal(store.isDiskFull, false);
 });
 
-test("while the disk is full nothing is taken into a spool", async (t) => {
+test("while the disk is full no body is written", async (t) => {
   const disk = await diskFor(t);
   const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
@@ -296,7 +296,7 @@ test("while the disk is full nothing is taken into a spool", async (t) => {
   assert.deepEqual(await spoolFiles(store), []);
 });
 
-test("check, backup, repair and a restart leave spools alone", async (t) => {
+test("check, backup, repair and a restart leave spool files alone", async (t) => {
   const folder = await folderFor(t);
   const from = join(folder, "store");
   const store = await openFor(t, from);
