@@ -10,22 +10,22 @@ import { describeFault, print, readDataFolder } from "../data-folder.ts";
  * (the next start repairs that), 2 if there is damage
  */
 export async function check(folder: string): Promise<number> {
-  const { faults, generation, seq, tables, torn } = await readDataFolder(
+  const { faults, generation, seq, tables, tornWrite } = await readDataFolder(
     folder,
   );
   for (const { lastId, name, size } of tables) {
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
   await print(`log: generation ${generation}, sequence ${seq}\n`);
-  if (torn) {
+  if (tornWrite) {
     await print(
-      `torn: ${describeFault(torn)}; it was never acknowledged, and the ` +
+      `torn: ${describeFault(tornWrite)}; it was never acknowledged, and the ` +
         "next start cuts it off\n",
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
   if (faults.length > 0) return 2;
-  if (torn) return 1;
+  if (tornWrite) return 1;
   await print("no fault\n");
   return 0;
 }

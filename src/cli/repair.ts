@@ -68,7 +68,7 @@ async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
   const read = (base: number) =>
     scanFolder(folder, { files, tables: [], salvageFrom: [base] });
   let best = await read(0);
-  for (const base of snapshotsAmong(best.present)) {
+  for (const base of snapshotsAmong(best.fileNames)) {
     const scan = await read(base);
     const gain = scan.seq - best.seq ||
       best.faults.length - scan.faults.length;
@@ -80,7 +80,7 @@ async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
 /** Moves the old files away and writes the saved state; returns where they are now. */
 async function replaceFiles(
   place: StoreFolder,
-  { generation, present, seq, store, tables }: FolderScan,
+  { generation, fileNames, seq, storeId, tables }: FolderScan,
 ): Promise<string> {
   const { files, folder } = place;
   const backupFolder = join(folder, `damaged-${place.now()}`);
@@ -94,16 +94,16 @@ async function replaceFiles(
   };
   // First: without it the folder is refused, so that after an interruption no
   // start overlooks the damage, and a repair can begin again.
-  await moveAll(present.filter((name) => name === names.meta));
+  await moveAll(fileNames.filter((name) => name === names.meta));
   const start = {
-    store: store || randomName(place),
+    store: storeId || randomName(place),
     generation: generation + 1,
     seq,
   };
   await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
   await createLog(place, start);
   await moveAll(
-    present.filter((name) =>
+    fileNames.filter((name) =>
       generationOf(name) !== undefined || name === "mark"
     ),
   );

@@ -131,7 +131,7 @@ export class Checkpointer {
     const seq = this.#writer.lastSeq;
     const tables = freezeTables(scan.tables);
     const generation = this.#writer.log.generation + 1;
-    const start = { store: scan.store, generation, seq };
+    const start = { store: scan.storeId, generation, seq };
     const next = prepareLog(folder, start);
     next.catch(() => {}); // the writer may await it only later
     await this.#writer.rotate(next).catch(async (error) => {

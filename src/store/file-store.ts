@@ -78,7 +78,7 @@ export class Store {
     });
     this.syncs = this.#writer.syncs;
     this.#marker = new MarkerWriter(parts.marker, {
-      store: scan.store,
+      store: scan.storeId,
       turn: scan.marker?.turn ?? 0,
       delayMs: limits.markerDelayMs,
       position: () => this.position,

@@ -65,7 +65,7 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
 export type Reading =
   & Pick<
     FolderScan,
-    "exists" | "generation" | "seq" | "faults" | "torn" | "refusal"
+    "exists" | "generation" | "seq" | "faults" | "tornWrite" | "refusal"
   >
   & { readonly tables: readonly Table[] };
 
@@ -77,7 +77,11 @@ export async function readStore(
   const { files = realFiles, tables = [] } = options;
   for (let attempt = 1;; attempt++) {
     try {
-      const scan = await scanFolder(folder, { files, tables, thorough: true });
+      const scan = await scanFolder(folder, {
+        files,
+        tables,
+        isThorough: true,
+      });
       return { ...scan, tables: [...scan.tables.values()] };
     } catch (error) {
       // A running server removes old generations: read those that are left.
@@ -87,16 +91,18 @@ export async function readStore(
 }
 
 /** Describes the damage that a start repairs. */
-function noticesOf({ torn, log, faults }: FolderScan): string[] {
+function noticesOf({ tornWrite, log, faults }: FolderScan): string[] {
   const notices = faults.map(({ file, byte, line, message }) =>
     `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
     "skipped: the previous generation and the logs since are complete"
   );
-  if (torn === undefined || log === undefined) return notices;
+  if (tornWrite === undefined || log === undefined) return notices;
   return [
     ...notices,
-    `${torn.file} ended with a torn write at byte ${torn.byte}, line ` +
-    `${torn.line}: ${log.size - log.end} bytes that were never acknowledged ` +
+    `${tornWrite.file} ended with a torn write at byte ${tornWrite.byte}, line ` +
+    `${tornWrite.line}: ${
+      log.size - log.end
+    } bytes that were never acknowledged ` +
     "were cut off and saved beside it",
   ];
 }

@@ -31,8 +31,8 @@ test("a torn last write is cut off, kept beside the log, and told", async (t) =>
   await appendFile(log, '{"crc":"00000000","seq":6,"durable":5,"at":"20');
   const reading = await readStore(folder);
   assert.deepEqual(reading.faults, []);
-  assert.equal(reading.torn?.byte, whole.length);
-  assert.equal(reading.torn?.line, 7);
+  assert.equal(reading.tornWrite?.byte, whole.length);
+  assert.equal(reading.tornWrite?.line, 7);
   const store = await openFor(t, folder);
   assert.equal(store.seq, 5);
   assert.equal(store.notices.length, 1);

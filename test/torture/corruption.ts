@@ -214,7 +214,7 @@ export async function judgeDamage(
   if (found !== specimen.states[seq]) fail("the state is wrong");
   if (seq < known) fail(`it went back to sequence ${seq}`);
   if (seq < last) return "cut";
-  const harmless = file === "mark" || reading.torn !== undefined ||
+  const harmless = file === "mark" || reading.tornWrite !== undefined ||
     bytes === undefined || isEnd(damage, specimen);
   if (reading.faults.length === 0 && !harmless) fail("a check finds no fault");
   return "recovered";

@@ -64,7 +64,7 @@ export async function reopenLog(
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
   }
-  if (!scan.present.includes(names.meta)) {
+  if (!scan.fileNames.includes(names.meta)) {
     // The creation of this store was cut off: it is finished first.
     await writeMeta(place, log.header?.format);
   }
@@ -76,8 +76,8 @@ export async function reopenLog(
     const offset = log.end + (log.lacksNewline ? 1 : 0);
     return { file, generation, seed: log.seed, offset };
   }
-  const { store, seq, tables } = scan;
-  const start = { store, generation: generation + 1, seq };
+  const { storeId, seq, tables } = scan;
+  const start = { store: storeId, generation: generation + 1, seq };
   const next = await prepareLog(place, start);
   await next.publish();
   if (isOutdated) {
@@ -101,7 +101,7 @@ async function copyLog(
   const needsSeal = scan.isOutdated && !log.isSealed;
   const seal = `"seal":${scan.seq},"at":"${formatTime(now())}"}`;
   await withFile(files, path, async (from) => {
-    if (scan.torn !== undefined) {
+    if (scan.tornWrite !== undefined) {
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
@@ -117,8 +117,8 @@ async function copyLog(
 
 /** Returns whether the last stop left the whole log on the disk. */
 function isClean(scan: FolderScan, log: LogScan): boolean {
-  const { marker, store, generation, seq } = scan;
-  return marker?.clean === true && marker.store === store &&
+  const { marker, storeId, generation, seq } = scan;
+  return marker?.clean === true && marker.store === storeId &&
     marker.generation === generation && marker.seq === seq &&
     marker.offset === log.end && marker.offset === log.size;
 }

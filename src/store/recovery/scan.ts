@@ -48,15 +48,15 @@ import { scanFormat1Snapshot } from "./format-1.ts";
 export class FolderScan {
   readonly folder: string;
   readonly options: FolderScanOptions;
-  /** The names of its files, and of the logs and snapshots that were read. */
-  present: readonly string[] = [];
-  readonly read = new Set<string>();
+  /** The names of its files, and of the logs and snapshots read so far. */
+  fileNames: readonly string[] = [];
+  readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
   /** Whether {@linkcode reopenLog} must write the state anew, in the current format. */
   isOutdated = true;
   /** The store's id. */
-  store = "";
+  storeId = "";
   tables: Tables = new Map();
   /** The last good sequence number. */
   seq = 0;
@@ -69,7 +69,7 @@ export class FolderScan {
   log: LogScan | undefined;
   marker: DurabilityMarker | undefined;
   /** The remains of a write that a power cut interrupted. */
-  torn: Fault | undefined;
+  tornWrite: Fault | undefined;
   readonly faults: Fault[] = [];
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
@@ -85,7 +85,7 @@ export interface FolderScanOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
   /** Also checks the files that the state does not need. */
-  readonly thorough?: boolean;
+  readonly isThorough?: boolean;
   /** Reads from this snapshot only, and past damage in it. */
   readonly salvageFrom?: readonly [generation: number];
 }
@@ -96,17 +96,18 @@ export async function scanFolder(
   options: FolderScanOptions,
 ): Promise<FolderScan> {
   const scan = new FolderScan(folder, options);
-  const present = scan.present = await options.files.list(folder);
-  const generations = present.map((name) => generationOf(name) ?? 0);
+  const fileNames = scan.fileNames = await options.files.list(folder);
+  const generations = fileNames.map((name) => generationOf(name) ?? 0);
   scan.generation = Math.max(0, ...generations);
   scan.marker = await readMarker(options.files, folder);
   const isMarked = (scan.marker?.seq ?? 0) > 0;
-  scan.exists = scan.generation > 0 || isMarked || present.includes(names.meta);
+  scan.exists = scan.generation > 0 || isMarked ||
+    fileNames.includes(names.meta);
   scan.refusal = await refusalOf(readMeta(scan, isMarked));
   if (!scan.exists || scan.refusal?.code === "format") return scan;
   const refusal = await readNewestState(scan);
   scan.refusal ??= refusal;
-  if (options.thorough) await readSpareFiles(scan);
+  if (options.isThorough) await readSpareFiles(scan);
   return scan;
 }
 
@@ -135,10 +136,10 @@ async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
 async function readNewestState(
   scan: FolderScan,
 ): Promise<StoreError | undefined> {
-  const { options, present } = scan;
-  const bases = snapshotsAmong(present);
+  const { options, fileNames } = scan;
+  const bases = snapshotsAmong(fileNames);
   // Without a snapshot the state begins with the first log.
-  if (present.includes(names.log(1)) || bases.length === 0) bases.push(0);
+  if (fileNames.includes(names.log(1)) || bases.length === 0) bases.push(0);
   let first: StoreError | undefined;
   for (const base of options.salvageFrom ?? bases) {
     const refusal = await refusalOf(readState(scan, base));
@@ -153,21 +154,21 @@ async function readNewestState(
 /** Reads the state from one snapshot and all logs since. */
 async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.baseGeneration = base;
-  scan.store = "";
+  scan.storeId = "";
   scan.seq = 0;
   scan.tables = createTables(scan.options.tables);
-  scan.log = scan.torn = undefined;
+  scan.log = scan.tornWrite = undefined;
   const isBase = (name: string) =>
     name.startsWith("snapshot-") && generationOf(name) === base;
-  const chain = scan.present.filter(isBase);
+  const chain = scan.fileNames.filter(isBase);
   let generation = Math.max(base, 1);
   do chain.push(names.log(generation)); while (generation++ < scan.generation);
   let end = 0;
   for (const name of chain) ({ end } = await readPart(scan, name));
-  const marked = markedSeq(scan);
-  if (marked > scan.seq) {
+  const acknowledged = markedSeq(scan);
+  if (acknowledged > scan.seq) {
     const message = `it ends at sequence ${scan.seq}, but the marker proves ` +
-      `that ${marked} was acknowledged`;
+      `that ${acknowledged} was acknowledged`;
     const file = names.log(scan.generation);
     refuse(scan, { file, byte: end, line: 0, message });
   }
@@ -178,9 +179,10 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
   const log = await readFile(scan, name, applyTo(scan.tables, name));
   const { header, faults: [fault] } = log;
   const isSnapshot = name.startsWith("snapshot-");
-  scan.store ||= header?.store ?? "";
+  scan.storeId ||= header?.store ?? "";
   if (
-    header?.store !== scan.store || header.generation !== generationOf(name) ||
+    header?.store !== scan.storeId ||
+    header.generation !== generationOf(name) ||
     !isSnapshot && header.seq !== scan.seq
   ) {
     const message = "its header does not continue the file before it";
@@ -196,7 +198,7 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
   const durable = Math.max(log.provenSeq, markedSeq(scan));
   const isEnd = name === names.log(scan.generation) && !log.isSealed;
   if (isEnd && log.isTorn && durable <= log.seq) {
-    scan.torn = fault;
+    scan.tornWrite = fault;
   } else {
     scan.faults.push(...log.faults);
     if (!isSnapshot || scan.options.salvageFrom === undefined) {
@@ -208,9 +210,9 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
 
 /** Checks the files that the state does not need. */
 async function readSpareFiles(scan: FolderScan): Promise<void> {
-  const { present, read } = scan;
-  for (const name of present) {
-    if (generationOf(name) === undefined || read.has(name)) continue;
+  const { fileNames, readNames } = scan;
+  for (const name of fileNames) {
+    if (generationOf(name) === undefined || readNames.has(name)) continue;
     const error = await refusalOf(
       readFile(scan, name, () => {})
         .then(({ faults }) => void scan.faults.push(...faults)),
@@ -225,9 +227,9 @@ async function readFile(
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
-  const { folder, options, present, read } = scan;
-  if (!present.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
-  read.add(name);
+  const { folder, options, fileNames, readNames } = scan;
+  if (!fileNames.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
+  readNames.add(name);
   const scanFile = name.endsWith(".json") ? scanFormat1Snapshot : scanLog;
   const log = await withFile(
     options.files,
@@ -257,8 +259,8 @@ function applyTo(tables: Tables, name: string): ApplyLine {
 }
 
 /** Returns the sequence number that the marker proves to have been acknowledged. */
-function markedSeq({ marker, store }: FolderScan): number {
-  return marker?.store === store ? marker.seq : 0;
+function markedSeq({ marker, storeId }: FolderScan): number {
+  return marker?.store === storeId ? marker.seq : 0;
 }
 
 /** Refuses a file that cannot be read; one that is gone may be tried again. */
