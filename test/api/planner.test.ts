@@ -26,7 +26,7 @@ const names = [
 ];
 const kinds = ["Equus", null, "equus"];
 
-/** Numbers that are the same at every run (a linear congruential generator). */
+/** Returns a reproducible generator of random integers below a limit (a linear congruential generator). */
 function numbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -73,7 +73,7 @@ function zoos(): Mutation[] {
   ) => ["put", "zoos", { id, name: `Zoo ${id}`, ...others }]);
 }
 
-/** The order of two values by the contract, ascending. */
+/** Compares two values as the contract does. */
 function compare(a: unknown, b: unknown): number {
   if (typeof a === "string" && typeof b === "string") {
     const [left, right] = [a, b].map((text) =>
@@ -88,7 +88,7 @@ function compare(a: unknown, b: unknown): number {
   return Number(a) - Number(b);
 }
 
-/** What a reader of the contract would do with all records in hand. */
+/** Returns the ids that a query must select, computed naively. */
 function expected(
   all: readonly Document[],
   parameters: URLSearchParams,
@@ -130,7 +130,7 @@ function expected(
   return found.map(({ id }) => id);
 }
 
-/** Some of these conditions, an order and a page. */
+/** Returns up to three random conditions, a sort order and a page. */
 function randomParameters(below: (end: number) => number): URLSearchParams {
   const name = () => names[below(names.length)] ?? "";
   const conditions = [
@@ -180,7 +180,7 @@ function query(parameters: URLSearchParams): string {
   ).join("&");
 }
 
-test("random queries find what looking at every record finds, while records change", async (t) => {
+test("random queries return the same as a naive search, while records change", async (t) => {
   const running = await start(t);
   const { store } = running;
   const below = numbers(4);
@@ -193,16 +193,16 @@ test("random queries find what looking at every record finds, while records chan
   await store.commit([...zoos(), ...puts], 1);
   for (let round = 0; round < 250; round++) {
     const parameters = randomParameters(below);
-    const through = below(3) ? undefined : 1 + below(3);
-    const path = through === undefined ? "animals" : `zoos/${through}/animals`;
-    const address = `/v1/${path}?${query(parameters)}`;
-    let answered = false;
-    const asked = running.request("GET", address).then((answer) => {
-      answered = true;
-      return answer;
+    const zooId = below(3) ? undefined : 1 + below(3);
+    const path = zooId === undefined ? "animals" : `zoos/${zooId}/animals`;
+    const url = `/v1/${path}?${query(parameters)}`;
+    let isAnswered = false;
+    const responding = running.request("GET", url).then((response) => {
+      isAnswered = true;
+      return response;
     });
     const states = [[...records.values()]];
-    while (!answered) {
+    while (!isAnswered) {
       const id = 1 + below(2600);
       const document = animal(id, below);
       if (below(4)) records.set(id, document);
@@ -212,27 +212,27 @@ test("random queries find what looking at every record finds, while records chan
         records.has(id) ? ["put", "animals", document] : ["del", "animals", id],
       ], 1);
     }
-    const answer = await asked;
-    assert.equal(answer.status, 200, answer.text);
+    const response = await responding;
+    assert.equal(response.status, 200, response.text);
     const offset = Number(parameters.get("offset"));
     const end = offset + Number(parameters.get("limit"));
     const got = JSON.stringify([
-      answer.headers.get("x-total-count"),
-      answer.body.map(({ id }: { id: number }) => id),
+      response.headers.get("x-total-count"),
+      response.body.map(({ id }: { id: number }) => id),
     ]);
-    // It is of one of the moments between question and answer.
+    // The response shows one of the states between request and response.
     const possible = states.map((all) => {
       const ids = expected(
-        all.filter(({ zoo_id }) => through === undefined || zoo_id === through),
+        all.filter(({ zoo_id }) => zooId === undefined || zoo_id === zooId),
         parameters,
       );
       return JSON.stringify([`${ids.length}`, ids.slice(offset, end)]);
     });
-    assert.ok(possible.includes(got), `${address}: ${got}`);
+    assert.ok(possible.includes(got), `${url}: ${got}`);
   }
 });
 
-test("a text is found by its beginning, however it goes on", async (t) => {
+test("a text is found by its first letters, whatever follows them", async (t) => {
   const running = await start(t);
   const below = numbers(11);
   const ends = ["", " x", "\uFFFD", "\u{10400}", "\u{10FFFF}\u{10FFFF}", "Ä"];
@@ -249,18 +249,18 @@ test("a text is found by its beginning, however it goes on", async (t) => {
         "weight_kg:gt": "1",
         sortby,
       });
-      const answer = await running.request(
+      const response = await running.request(
         "GET",
         `/v1/animals?${query(parameters)}`,
       );
-      const ids = answer.body.map(({ id }: { id: number }) => id);
+      const ids = response.body.map(({ id }: { id: number }) => id);
       assert.ok(ids.length > 0);
       assert.deepEqual(ids, expected(all, parameters).slice(0, 20));
     }
   }
 });
 
-test("a text is found by its beginning and its parts, whichever sigma they end with", async (t) => {
+test("a text is found by its first letters and by parts of it, with either form of sigma", async (t) => {
   const running = await start(t);
   const below = numbers(12);
   const greek = ["\u0391\u03a3", "\u03b1\u03c2", "\u03b1\u03c3\u0391"];
@@ -276,21 +276,21 @@ test("a text is found by its beginning and its parts, whichever sigma they end w
   await running.store.commit([...zoos(), ...puts], 1);
   for (const text of greek.slice(0, 2)) {
     for (const operator of ["starts", "contains"]) {
-      const answer = await running.request(
+      const response = await running.request(
         "GET",
         `/v1/animals?name:${operator}=${encodeURIComponent(text)}`,
       );
-      const ids = answer.body.map(({ id }: { id: number }) => id);
+      const ids = response.body.map(({ id }: { id: number }) => id);
       assert.deepEqual(ids, [1001, 1002, 1003], `${operator} ${text}`);
     }
   }
 });
 
-test("count and rows of a scan are of one moment, whatever is written meanwhile", async (t) => {
+test("total and rows of a scan are of one moment, whatever is written during it", async (t) => {
   const running = await start(t);
   const { store } = running;
   const below = numbers(5);
-  // Ten of the animals have a mark, always: each write moves one of them on.
+  // At any time ten animals are marked: each write moves one of the marks.
   const put = (id: number, name: string): Mutation => [
     "put",
     "animals",
@@ -325,28 +325,28 @@ test("count and rows of a scan are of one moment, whatever is written meanwhile"
   const orders = ["sortby=name", "sortby=weight_kg&order=desc", "order=desc"];
   for (let round = 0; round < 9; round++) {
     const order = orders[round % orders.length];
-    const answer = await running.request(
+    const response = await running.request(
       "GET",
       `/v1/animals?name:contains=ARKE&limit=100&${order}`,
     );
-    assert.equal(answer.status, 200);
-    assert.equal(answer.headers.get("x-total-count"), "10");
-    assert.equal(answer.body.length, 10);
-    for (const { name } of answer.body) assert.equal(name, "marked");
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("x-total-count"), "10");
+    assert.equal(response.body.length, 10);
+    for (const { name } of response.body) assert.equal(name, "marked");
   }
-  // An order that is built meanwhile misses none of the writes either.
-  const answer = await running.request(
+  // Nor does an index that is built meanwhile miss any of the writes.
+  const response = await running.request(
     "GET",
     "/v1/animals?name=marked&sortby=updated_at&limit=100",
   );
-  assert.equal(answer.headers.get("x-total-count"), "10");
-  assert.equal(answer.body.length, 10);
+  assert.equal(response.headers.get("x-total-count"), "10");
+  assert.equal(response.body.length, 10);
   writing = false;
   await written;
   assert.ok(writes > 0);
 });
 
-test("other requests are answered while a scan goes on", async (t) => {
+test("other requests are handled during a scan", async (t) => {
   const running = await start(t);
   const below = numbers(6);
   const puts = Array.from(
@@ -358,17 +358,17 @@ test("other requests are answered while a scan goes on", async (t) => {
   const scans = Promise.all(
     ["a", "b"].map(async (text) => {
       const path = `/v1/animals?name:contains=${text}&sortby=weight_kg`;
-      const answer = await running.request("GET", path);
-      order.push(`scan of ${answer.status}`);
+      const response = await running.request("GET", path);
+      order.push(`scan of ${response.status}`);
     }),
   );
-  const answer = await running.request("GET", "/v1/zoos/1");
-  order.push(`record of ${answer.status}`);
+  const response = await running.request("GET", "/v1/zoos/1");
+  order.push(`record of ${response.status}`);
   await scans;
   assert.deepEqual(order, ["record of 200", "scan of 200", "scan of 200"]);
 });
 
-test("a scan shows nothing that is not durable", async (t) => {
+test("a scan returns only durable records", async (t) => {
   const { files, hold } = heldFiles();
   const running = await start(t, { files });
   const { store } = running;
@@ -381,25 +381,25 @@ test("a scan shows nothing that is not durable", async (t) => {
   const release = hold();
   const last: Document = { ...animal(9000, below), name: "the newest" };
   const written = store.commit([["put", "animals", last]], 1);
-  let answered = false;
+  let isAnswered = false;
   const scan = running.request("GET", "/v1/animals?name:contains=newest")
-    .then((answer) => {
-      answered = true;
-      return answer;
+    .then((response) => {
+      isAnswered = true;
+      return response;
     });
-  // What needs no disk is answered; the scan, asked before it, is long ready.
+  // Requests that need no disk are answered; the earlier scan has long finished.
   for (let turn = 0; turn < 20; turn++) {
     await running.request("GET", "/v1/zoos/1");
   }
-  assert.equal(answered, false);
+  assert.equal(isAnswered, false);
   release();
   await written;
-  const answer = await scan;
-  assert.equal(answer.headers.get("x-total-count"), "1");
-  assert.equal(answer.body[0].id, 9000);
+  const response = await scan;
+  assert.equal(response.headers.get("x-total-count"), "1");
+  assert.equal(response.body[0].id, 9000);
 });
 
-test("a zoo that goes while its animals are looked through is gone", async (t) => {
+test("a zoo that is deleted during a scan of its animals is gone", async (t) => {
   const running = await start(t);
   const below = numbers(8);
   const puts = Array.from({ length: 20_000 }, (_, place): Mutation => [
@@ -413,13 +413,13 @@ test("a zoo that goes while its animals are looked through is gone", async (t) =
   const removed = running.request("DELETE", "/v1/zoos/2?cascade=true", {
     token: running.token,
   });
-  const [answer] = await Promise.all([scan, removed]);
-  // Whichever came first: never a part of them.
-  if (answer.status === 410) assert.equal(answer.body.errorCode, 41000);
-  else assert.equal(answer.body.length, 20);
+  const [response] = await Promise.all([scan, removed]);
+  // All of them or none, whichever request came first.
+  if (response.status === 410) assert.equal(response.body.errorCode, 41000);
+  else assert.equal(response.body.length, 20);
 });
 
-test("more orders than are kept are still found, each in its order", async (t) => {
+test("more sort orders than the cache holds indexes for are all served correctly", async (t) => {
   const running = await start(t);
   const below = numbers(9);
   const puts = Array.from(
@@ -436,19 +436,19 @@ test("more orders than are kept are still found, each in its order", async (t) =
         const parameters = new URLSearchParams(
           `sortby=${by}&limit=50${condition === "x" ? "" : `&${condition}`}`,
         );
-        const answer = await running.request(
+        const response = await running.request(
           "GET",
           `/v1/animals?${query(parameters)}`,
         );
-        const ids = answer.body.map(({ id }: { id: number }) => id);
+        const ids = response.body.map(({ id }: { id: number }) => id);
         assert.deepEqual(ids, expected(all, parameters).slice(0, 50));
       })
     ),
   );
 });
 
-/** A table of animals, and what is found in those of zoo 1. */
-function selectionOf(count: number, zooOf: (id: number) => number) {
+/** Creates a table of animals, and a function that queries those of zoo 1. */
+function queriesOf(count: number, zooOf: (id: number) => number) {
   const indexes = { zoo_id: toIndexKey, animal_type_id: toIndexKey };
   const table = new WritableTable({ name: "animals", indexes });
   const below = numbers(10);
@@ -457,9 +457,9 @@ function selectionOf(count: number, zooOf: (id: number) => number) {
   }
   const animals = deriveCollections(collections, []).get("animals");
   assert.ok(animals);
-  const selection = new QueryPlanner(table);
+  const planner = new QueryPlanner(table);
   const select = (parameters: string) =>
-    selection.select(parseQuery(animals, parseParameters(parameters)), {
+    planner.select(parseQuery(animals, parseParameters(parameters)), {
       scope: { property: "zoo_id", value: 1 },
       use: ({ rows, total }: Page) => ({
         total,
@@ -470,36 +470,36 @@ function selectionOf(count: number, zooOf: (id: number) => number) {
   return { table, select };
 }
 
-test("a small zoo in a large table waits for no order, until it is asked for often", async () => {
-  const { table, select } = selectionOf(10_000, (id) => id % 100);
-  let kept = 0;
+test("a small zoo in a large table waits for no index until it is queried often", async () => {
+  const { table, select } = queriesOf(10_000, (id) => id % 100);
+  let listeners = 0;
   const { addListener, removeListener } = table;
-  table.addListener = (follower) => {
-    kept++;
-    addListener.call(table, follower);
+  table.addListener = (listener) => {
+    listeners++;
+    addListener.call(table, listener);
   };
-  table.removeListener = (follower) => {
-    kept--;
-    removeListener.call(table, follower);
+  table.removeListener = (listener) => {
+    listeners--;
+    removeListener.call(table, listener);
   };
   const first = select("sortby=name&sex=female");
   assert.ok(!(first instanceof Promise), "it waits");
   assert.ok(first.total > 0 && first.total < 100);
-  for (let asked = 1; kept === 0; asked++) {
-    assert.ok(asked <= 26, "a quarter of the table is looked through at most");
+  for (let asked = 1; listeners === 0; asked++) {
+    assert.ok(asked <= 26, "at most a quarter of the table is scanned");
     assert.deepEqual(await select("sortby=name&sex=female"), first);
   }
-  assert.equal(kept, 1);
+  assert.equal(listeners, 1);
   assert.deepEqual(select("sortby=name&sex=female"), first);
 });
 
-test("a large zoo has its order at once, one for the same conditions in any sequence", async () => {
-  const { table, select } = selectionOf(20_000, (id) => id % 4 && 1);
+test("a large zoo is indexed at once, by one index for the same conditions in any order", async () => {
+  const { table, select } = queriesOf(20_000, (id) => id % 4 && 1);
   const one = "species=Equus&sex=female&sortby=name";
   const other = "sortby=name&sex=female&species=Equus";
   const first = select(one);
-  assert.ok(first instanceof Promise, "it is built first");
+  assert.ok(first instanceof Promise, "its index is built first");
   const found = await first;
-  table.addListener = () => assert.fail("another is built");
+  table.addListener = () => assert.fail("another index is built");
   assert.deepEqual(select(other), found);
 });

@@ -1,6 +1,6 @@
 /**
- * QUERY (RFC 10008): what GET answers, with the parameters in a body. Asked of
- * every collection, and refused everywhere else.
+ * QUERY (RFC 10008): the same response as GET, with the parameters in a body.
+ * Supported by every collection, and by no other resource.
  */
 
 import { strict as assert } from "node:assert";
@@ -54,7 +54,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** Sends a form. */
+/** Sends a QUERY with a form. */
 function query(
   path: string,
   raw: string | Uint8Array,
@@ -67,7 +67,7 @@ function query(
   });
 }
 
-/** All fields of an answer but those that tell any two apart. */
+/** Returns the header fields of a response without those that differ each time. */
 function fields({ headers }: Answer): [string, string][] {
   return [...headers].filter(([name]) =>
     !["date", "x-request-id", "keep-alive"].includes(name)
@@ -86,19 +86,19 @@ describe("QUERY of a collection", () => {
         "id:gt=1",
       ]
     ) {
-      test(`${path} with "${parameters}" answers as GET`, async () => {
+      test(`${path} with "${parameters}" has the same response as GET`, async () => {
         const get = await server.request("GET", `${path}?${parameters}`, {
           token,
         });
-        const answer = await query(path, parameters, { token });
-        assert.equal(answer.status, 200, answer.text);
-        assert.equal(answer.text, get.text);
-        assert.deepEqual(fields(answer), fields(get));
-        assert.equal(answer.headers.get("accept-query"), form);
+        const response = await query(path, parameters, { token });
+        assert.equal(response.status, 200, response.text);
+        assert.equal(response.text, get.text);
+        assert.deepEqual(fields(response), fields(get));
+        assert.equal(response.headers.get("accept-query"), form);
       });
     }
 
-    test(`${path} tells with Accept-Query that it takes a form`, async () => {
+    test(`${path} announces a form in Accept-Query`, async () => {
       for (const method of ["GET", "HEAD", "OPTIONS"]) {
         const { headers } = await server.request(method, path, { token });
         assert.equal(headers.get("accept-query"), form, method);
@@ -108,12 +108,12 @@ describe("QUERY of a collection", () => {
     });
   }
 
-  test("takes its parameters from the address too", async () => {
-    const answer = await query("/v1/zoos?limit=1", "");
-    assert.deepEqual(answer.body.map(({ id }: { id: number }) => id), [1]);
+  test("accepts parameters in the URL", async () => {
+    const response = await query("/v1/zoos?limit=1", "");
+    assert.deepEqual(response.body.map(({ id }: { id: number }) => id), [1]);
   });
 
-  test("takes parameters from one place only", async () => {
+  test("accepts parameters in one place only", async () => {
     assertError(await query("/v1/zoos?limit=1", "offset=1"), 40003);
     assertError(await query("/v1/zoos?limit=1", "limit=1"), 40003);
   });
@@ -126,7 +126,7 @@ describe("QUERY of a collection", () => {
     assert.equal(encoded.text, york.text);
     const plus = await query("/v1/zoos", "name=Tierpark+A%2BB");
     assert.equal(plus.body[0]?.id, 1, plus.text);
-    // In an address it is a plus sign as it stands.
+    // In a URL a plus sign stands for itself.
     const get = await server.request("GET", "/v1/zoos?city=New+York");
     assert.deepEqual(get.body, []);
   });
@@ -135,73 +135,73 @@ describe("QUERY of a collection", () => {
     const { headers } = await query("/v1/zoos", "city:ne=New+York&limit=1");
     const link = headers.get("link") ?? "";
     const next = /<([^>]+)>; rel="next"/.exec(link)?.[1] ?? "";
-    const answer = await server.request("GET", next);
-    assert.deepEqual(answer.body.map(({ id }: { id: number }) => id), [4]);
+    const response = await server.request("GET", next);
+    assert.deepEqual(response.body.map(({ id }: { id: number }) => id), [4]);
   });
 
-  test("refuses parameters as GET does", async () => {
+  test("rejects the same parameters as GET", async () => {
     assertError(await query("/v1/zoos", "nope=1"), 40003);
     assertError(await query("/v1/zoos", "limit=1&limit=2"), 40003);
     assertError(await query("/v1/zoos", "limit=0"), 40004);
     assertError(await query("/v1/zoos", "__proto__=1"), 40003);
   });
 
-  test("refuses text that is not UTF-8, be it encoded or as it is", async () => {
+  test("rejects text that is not UTF-8, raw or percent-encoded", async () => {
     const bytes = Buffer.from("name=\xff", "latin1");
     const raw = await query("/v1/zoos", bytes);
     assert.equal(raw.status, 400, raw.text);
     for (const parameters of ["name=%ff", "name=%", "name=%zz"]) {
-      const answer = await query("/v1/zoos", parameters);
-      assert.equal(answer.status, 400, answer.text);
+      const response = await query("/v1/zoos", parameters);
+      assert.equal(response.status, 400, response.text);
     }
   });
 
-  test("needs a Content-Type, and a form's", async () => {
-    const bytes = Buffer.from("limit=1"); // bytes get no type from fetch
+  test("requires the Content-Type of a form", async () => {
+    const bytes = Buffer.from("limit=1"); // fetch sends no Content-Type for bytes
     const none = await server.request("QUERY", "/v1/zoos", { raw: bytes });
     assertError(none, 40000);
     const nothing = await server.request("QUERY", "/v1/zoos");
     assertError(nothing, 40000);
     for (const type of ["application/json", "text/plain", "x"]) {
       const headers = { "content-type": type };
-      const answer = await query("/v1/zoos", "limit=1", { headers });
-      assertError(answer, 41500);
-      assert.equal(answer.headers.get("accept-query"), form);
+      const response = await query("/v1/zoos", "limit=1", { headers });
+      assertError(response, 41500);
+      assert.equal(response.headers.get("accept-query"), form);
     }
     const latin = { "content-type": `${form}; charset=iso-8859-1` };
     assertError(await query("/v1/zoos", "", { headers: latin }), 41500);
     const zipped = { "content-encoding": "gzip" };
     assertError(await query("/v1/zoos", "", { headers: zipped }), 41500);
     const utf8 = { "content-type": `${form}; charset=UTF-8` };
-    const answer = await query("/v1/zoos", "limit=1", { headers: utf8 });
-    assert.equal(answer.body.length, 1);
+    const response = await query("/v1/zoos", "limit=1", { headers: utf8 });
+    assert.equal(response.body.length, 1);
   });
 
-  test("has the limits of every body", async () => {
+  test("has the size limit of every body", async () => {
     assertError(await query("/v1/zoos", "&".repeat(2 ** 20 + 1)), 41300);
     const most = await query("/v1/zoos", "&".repeat(2 ** 20));
     assert.equal(most.status, 200);
   });
 
-  test("is for who may GET", async () => {
+  test("requires the same access as GET", async () => {
     const nobody = await query("/v1/users", "");
     assertError(nobody, 40100);
     assertError(await query("/v1/users", "nope=1", {}), 40100);
   });
 
-  test("judges Accept before the body", async () => {
+  test("checks Accept before the body", async () => {
     const headers = { accept: "image/png" };
     assertError(await query("/v1/zoos", "nope=1", { headers }), 40600);
   });
 
-  test("through a zoo that was deleted is 410, through none 404", async () => {
+  test("is 410 for a deleted zoo and 404 for one that never existed", async () => {
     assertError(await query("/v1/zoos/3/animals", ""), 41000);
     assertError(await query("/v1/zoos/99/animals", ""), 40401);
     const headers = { "if-none-match": "*" };
     assertError(await query("/v1/zoos/3/animals", "", { headers }), 41000);
   });
 
-  test("does no harm to a keep-alive connection", async () => {
+  test("leaves a keep-alive connection usable", async () => {
     const head = `QUERY /v1/zoos HTTP/1.1\r\nHost: a\r\nContent-Type: ${form}`;
     const one = `${head}\r\nContent-Length: 7\r\n\r\nlimit=1`;
     const none = `${head}\r\n\r\n`;
@@ -217,25 +217,25 @@ describe("QUERY of a collection", () => {
 });
 
 describe("a conditional QUERY", () => {
-  test("is 304 where nothing changed", async () => {
+  test("is 304 if nothing changed", async () => {
     for (const path of ["/v1/zoos", "/v1/zoos/1/animals"]) {
       const first = await query(path, "limit=1");
       const etag = first.headers.get("etag") ?? "";
       assert.match(etag, /^W\/"/);
       for (const match of ["*", etag, `"a,b", ${etag}`, etag.slice(2)]) {
         const headers = { "if-none-match": match };
-        const answer = await query(path, "limit=1", { headers });
-        assert.equal(answer.status, 304, match);
-        assert.equal(answer.text, "");
-        assert.equal(answer.headers.get("etag"), etag);
+        const response = await query(path, "limit=1", { headers });
+        assert.equal(response.status, 304, match);
+        assert.equal(response.text, "");
+        assert.equal(response.headers.get("etag"), etag);
       }
       const headers = { "if-none-match": '"other"' };
-      const answer = await query(path, "limit=1", { headers });
-      assert.equal(answer.text, first.text);
+      const response = await query(path, "limit=1", { headers });
+      assert.equal(response.text, first.text);
     }
   });
 
-  test("is 412 where If-Match names something else", async () => {
+  test("is 412 if If-Match does not match", async () => {
     const headers = { "if-match": '"other"', "if-none-match": "*" };
     assertError(await query("/v1/zoos", "", { headers }), 41200);
     assertError(await query("/v1/zoos", "limit=0", { headers }), 40004);
@@ -257,17 +257,17 @@ describe("QUERY elsewhere", () => {
         "/v1/authorizations/1",
       ]
     ) {
-      const answer = await query(path, "", { token });
-      assertError(answer, 40500);
-      assert.match(answer.headers.get("allow") ?? "", /\bGET\b/);
-      assert.doesNotMatch(answer.headers.get("allow") ?? "", /QUERY/);
+      const response = await query(path, "", { token });
+      assertError(response, 40500);
+      assert.match(response.headers.get("allow") ?? "", /\bGET\b/);
+      assert.doesNotMatch(response.headers.get("allow") ?? "", /QUERY/);
       const get = await server.request("GET", path, { token });
       assert.equal(get.headers.get("accept-query"), null);
     }
     assertError(await query("/v1/nope", ""), 40400);
   });
 
-  test("is among what OPTIONS * tells, and SEARCH is not", async () => {
+  test("is listed by OPTIONS *, unlike SEARCH", async () => {
     const all = await exchange(
       server.port,
       "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",

@@ -1,4 +1,4 @@
-/** What a server does with more searches than it can carry out at once. */
+/** Overload: more searches than the server can run at once. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
@@ -13,8 +13,8 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-// At most one search is under way and 32 wait.
-const most = 33;
+// One search runs and at most 32 wait.
+const maxSearches = 33;
 
 const count = 150_000;
 let parent: string;
@@ -46,7 +46,7 @@ after(async () => {
   await removeFolder(parent);
 });
 
-/** Connections that have asked nothing yet. */
+/** Opens connections. */
 function open(number: number): Promise<Socket[]> {
   return Promise.all(
     Array.from({ length: number }, async () => {
@@ -57,7 +57,7 @@ function open(number: number): Promise<Socket[]> {
   );
 }
 
-/** Starts a search on each of them. */
+/** Sends a search on each connection. */
 function search(sockets: readonly Socket[]): void {
   for (const socket of sockets) {
     socket.write(
@@ -67,7 +67,7 @@ function search(sockets: readonly Socket[]): void {
   }
 }
 
-/** What comes until the server closes: the status, the header, the body. */
+/** Receives the response until the server closes the connection. */
 async function receive(socket: Socket) {
   let text = "";
   for await (const part of socket.setEncoding("utf8")) text += part;
@@ -75,7 +75,7 @@ async function receive(socket: Socket) {
   return { status: Number(head.slice(9, 12)), head, body: JSON.parse(body) };
 }
 
-test("too many searches at once are refused, and nothing else", async () => {
+test("too many searches at once are refused, other requests are not", async () => {
   const sockets = await open(80);
   const answers = sockets.map(receive);
   search(sockets);
@@ -97,21 +97,21 @@ test("too many searches at once are refused, and nothing else", async () => {
     assert.match(body.errorMsg, /^Too many searches are waiting/);
     assert.match(head, /^Retry-After: \d+$/m);
   }
-  assert.ok(found >= most, `${found}`);
+  assert.ok(found >= maxSearches, `${found}`);
   assert.ok(refused > 0);
   const path = "/v1/animals?name:contains=ZORA";
   const again = await server.request("GET", path);
   assert.equal(again.headers.get("x-total-count"), "1");
 });
 
-test("a search stops when the one who asked has hung up", async () => {
-  /** How long a search and those that others began before it take. */
+test("a search stops when its client disconnects", async () => {
+  /** Measures a search that is sent after those of other clients, in ms. */
   const time = async (leave: (sockets: readonly Socket[]) => unknown) => {
-    const [own, ...others] = await open(most);
+    const [own, ...others] = await open(maxSearches);
     assert.ok(own !== undefined);
-    const begun = performance.now();
+    const startTime = performance.now();
     search(others);
-    // Answered when all that was sent before it has been read.
+    // Answered once all earlier requests have been read.
     await server.request("GET", "/v1/zoos/1");
     const left = leave(others);
     search([own]);
@@ -119,9 +119,9 @@ test("a search stops when the one who asked has hung up", async () => {
     await left;
     assert.equal(status, 200);
     assert.equal(body[0].id, count);
-    return performance.now() - begun;
+    return performance.now() - startTime;
   };
-  const behindAll = await time((others) => Promise.all(others.map(receive)));
+  const afterAll = await time((others) => Promise.all(others.map(receive)));
   const times: number[] = [];
   for (let round = 0; round < 5; round++) {
     times.push(
@@ -130,9 +130,9 @@ test("a search stops when the one who asked has hung up", async () => {
       }),
     );
   }
-  // The middle one: the machine may be busy, or the last be read first.
+  // The median: the machine may be busy, or the last request be read first.
   const alone = times.toSorted((a, b) => a - b)[2] ?? Infinity;
-  assert.ok(alone < behindAll / 2, `${alone} ms and ${behindAll} ms`);
+  assert.ok(alone < afterAll / 2, `${alone} ms and ${afterAll} ms`);
   const record = await server.request("GET", "/v1/zoos/1");
   assert.equal(record.status, 200);
   assert.doesNotMatch(server.output(), /error/i);

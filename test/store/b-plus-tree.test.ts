@@ -12,7 +12,7 @@ const columns = [
 ];
 const names = [null, "", "a", "A", "ä", "ab", "\u{1F993}", "\uFFFD", "Zoë"];
 
-/** Numbers that are the same at every run (a linear congruential generator). */
+/** Returns a reproducible generator of random integers below a limit (a linear congruential generator). */
 function numbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -44,12 +44,12 @@ function compareRows(a: Row, b: Row): number {
 }
 
 for (const seed of [1, 2, 3]) {
-  test(`random changes leave what a sorted list has (seed ${seed})`, () => {
+  test(`random changes leave the same rows as a sorted list (seed ${seed})`, () => {
     const below = numbers(seed);
     const index = new BPlusTree(columns);
     const rows = new Map<number, Row>();
     for (let step = 0; step < 12_000; step++) {
-      // Waves of growing and shrinking: nodes are split and joined again.
+      // Waves of growing and shrinking: nodes are split and merged.
       const growing = step % 6000 < 4000;
       const id = 1 + below(2500);
       const before = rows.get(id);
@@ -90,14 +90,14 @@ for (const seed of [1, 2, 3]) {
 }
 
 for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
-  test(`${count} rows at once are what they are one by one, and go on from there`, () => {
+  test(`${count} rows in a bulk load give the same index as single inserts, and can be changed`, () => {
     const below = numbers(seed);
     const rows = Array.from({ length: count }, (_, place) => {
       const name = names[below(names.length)] ?? null;
       return rowOf(place + 1, { name, ...(below(2) && { zoo_id: below(9) }) });
     });
     const index = new BPlusTree(columns, ({ id }) => id % 7 > 0);
-    // Some come twice, and in any order.
+    // Some occur twice, and all in random order.
     const twice = [...rows, ...rows.filter(() => below(10) === 0)];
     const mixed = twice.map((row) => ({ row, at: below(1e9) }))
       .sort((a, b) => a.at - b.at).map(({ row }) => row);
@@ -116,14 +116,14 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
   });
 }
 
-test("one row that comes many times counts once", () => {
+test("a row that occurs repeatedly in a bulk load counts once", () => {
   const index = new BPlusTree(columns);
   const row = rowOf(7, { name: "a" });
   for (const _ of index.bulkLoad(Array.from({ length: 5000 }, () => row)));
   assert.deepEqual(index.slice(0, 9), [row]);
 });
 
-test("a folded column orders texts by their lower case", () => {
+test("a case-folded column sorts strings by their lower case", () => {
   const texts = ["b", "B", "a", "\u{10400}", "\uFFFD", "\u{10428}", "A", "Ä"];
   const rows = texts.map((name, at) => rowOf(at + 1, { name }));
   const inserted = new BPlusTree([
@@ -142,7 +142,7 @@ test("a folded column orders texts by their lower case", () => {
   }
 });
 
-test("rows in order, in reverse and from the middle are found again", () => {
+test("rows inserted in ascending, descending and alternating order are found", () => {
   const ids = Array.from({ length: 5000 }, (_, place) => place + 1);
   const inwards = ids.map((id) => id % 2 ? id : 5002 - id);
   for (const order of [ids, ids.toReversed(), inwards]) {
@@ -158,7 +158,7 @@ test("rows in order, in reverse and from the middle are found again", () => {
   }
 });
 
-test("a row that comes twice or leaves twice counts once", () => {
+test("a row that is inserted or deleted twice counts once", () => {
   const index = new BPlusTree(columns);
   const first = rowOf(7, { name: "a" });
   const second = rowOf(7, { name: "a", sex: "male" });
@@ -172,7 +172,7 @@ test("a row that comes twice or leaves twice counts once", () => {
   assert.equal(index.size, 0);
 });
 
-test("versions of rows that were replaced are let go", async () => {
+test("replaced versions of rows can be garbage-collected", async () => {
   const index = new BPlusTree([]);
   const replaced: WeakRef<Row>[] = [];
   const ids = Array.from({ length: 10_000 }, (_, place) => place + 1);
@@ -184,15 +184,15 @@ test("versions of rows that were replaced are let go", async () => {
   })();
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");
-  // A WeakRef holds what it was made of until its turn has ended.
+  // A WeakRef holds its target until the current turn of the event loop ends.
   await new Promise((resolve) => setImmediate(resolve));
   collect();
-  const held = replaced.filter((each) => each.deref() !== undefined).length;
-  assert.ok(held < 20, `${held} are held`); // but one of each branch
+  const retained = replaced.filter((each) => each.deref() !== undefined).length;
+  assert.ok(retained < 20, `${retained} are retained`);
   assert.equal(index.size, 10_000);
 });
 
-test("a condition keeps out and throws out what does not fulfil it", () => {
+test("a partial index leaves out and removes rows that do not match", () => {
   const index = new BPlusTree(columns, ({ sex }) => sex === "female");
   const before = rowOf(1, { name: "a", sex: "female" });
   index.replace(undefined, before);
@@ -202,7 +202,7 @@ test("a condition keeps out and throws out what does not fulfil it", () => {
   assert.equal(index.size, 0);
 });
 
-test("values of different types have one order, with null at the end", () => {
+test("values of different types have one order, with null last", () => {
   const values = [
     false,
     true,

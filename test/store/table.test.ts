@@ -4,7 +4,7 @@ import { WritableTable } from "../../src/store/memory/table.ts";
 
 const keyOf = Number;
 
-test("rows are found by id and by key, whatever came, moved and went", () => {
+test("rows are found by id and by key after any puts and deletes", () => {
   const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },
@@ -20,16 +20,16 @@ test("rows are found by id and by key, whatever came, moved and went", () => {
     for (const zoo of [1, 2, 3]) {
       const ids = [...table.find("zoo_id", zoo)]
         .map(({ document: { id } }) => id).sort((a, b) => a - b);
-      const among = [...expected].filter(([, each]) => each === zoo)
+      const expectedIds = [...expected].filter(([, each]) => each === zoo)
         .map(([id]) => id).sort((a, b) => a - b);
-      assert.deepEqual(ids, among);
-      assert.equal(table.count("zoo_id", zoo), among.length);
+      assert.deepEqual(ids, expectedIds);
+      assert.equal(table.count("zoo_id", zoo), expectedIds.length);
     }
     for (const [id, zoo] of expected) {
       assert.equal(table.get(id)?.document["zoo_id"], zoo);
     }
   };
-  // More in one zoo than are kept as a list, and ids far from each other.
+  // Many in one zoo, and ids far from each other.
   for (let id = 1; id <= 5000; id++) put(id, 1);
   for (const id of [2 ** 31, 2 ** 40 + 1, 2 ** 52]) put(id, 2);
   check();
@@ -58,7 +58,7 @@ test("rows are found by id and by key, whatever came, moved and went", () => {
   assert.equal(table.get(0), undefined);
 });
 
-test("rows that are being gone through stay those of the beginning", () => {
+test("changes during an iteration do not affect it", () => {
   const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },
@@ -72,7 +72,7 @@ test("rows that are being gone through stay those of the beginning", () => {
   assert.deepEqual(found, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
 });
 
-test("a row that moves in among very many is found at once", () => {
+test("a row that joins very many others is found at once", () => {
   const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },

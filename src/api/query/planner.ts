@@ -57,7 +57,7 @@ export interface Scope {
   /** Describes the scope in messages, after the name of a record. */
   readonly name?: string;
   /** The URL of the collection in this scope. */
-  readonly address?: string;
+  readonly url?: string;
 }
 
 /** A page of the matching rows, and the number of all matching rows. */
@@ -156,10 +156,10 @@ export class QueryPlanner {
         const row = table.get(Number(value));
         return { count: 1, rows: () => row === undefined ? [] : [row] };
       }
+      const isIndexed = unique || references !== undefined;
       const key = toIndexKey(value);
-      if ((!unique && references === undefined) || key === null) continue;
-      // The index has stored values: rows that lack the property are not in it.
-      if (value === defaultValue) continue;
+      // Rows that lack the property, and so have its default, are not indexed.
+      if (!isIndexed || key === null || value === defaultValue) continue;
       const count = table.count(name, key);
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };

@@ -81,7 +81,7 @@ export function readRecord(
     ? representation.serializeFields(row, fields)
     : representation.asStandalone(
       representation.asListItem(row),
-      scope?.address,
+      scope?.url,
     );
   return { status: 200, headers, body, seq: row.seq };
 }

@@ -101,7 +101,7 @@ export class Records {
         value: id,
         seq: row.seq,
         name: ` in the ${target.singular} ${id}`,
-        address: `${prefix}${target.name}/${id}/${this.collection.name}`,
+        url: `${prefix}${target.name}/${id}/${this.collection.name}`,
       };
     };
   }

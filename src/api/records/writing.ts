@@ -170,7 +170,7 @@ function commitWrite(
   const response = {
     status: 201,
     headers: row ? headers : ["Location", url, ...headers],
-    body: representation.asStandalone(item, scope?.address),
+    body: representation.asStandalone(item, scope?.url),
   };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };

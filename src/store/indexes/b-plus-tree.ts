@@ -65,16 +65,15 @@ export class BPlusTree {
   rank(values: readonly Json[], id: number): number {
     const bound = { values, id };
     let node = this.#root;
-    let at = this.#comparator.lowerBound(node.rows, bound);
     let rank = 0;
-    while (node.children !== undefined) {
+    while (true) {
+      const at = this.#comparator.lowerBound(node.rows, bound);
+      if (node.children === undefined) return rank + at;
       for (let before = 0; before < at; before++) {
         rank += node.children[before]?.count ?? 0;
       }
       node = node.children[at] ?? node;
-      at = this.#comparator.lowerBound(node.rows, bound);
     }
-    return rank + at;
   }
 
   /** Returns the rows from one rank up to, but not including, another. */

@@ -24,7 +24,7 @@ import {
   rowsPerChange,
   rowsPerStep,
 } from "./costs.ts";
-import { type JobOptions, JobQueue, type Steps } from "./job-queue.ts";
+import { JobQueue, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
@@ -162,14 +162,14 @@ export class IndexCache {
       return building.promise;
     }
     const waiters = [throwIfAborted];
-    const whileWaiting = { throwIfAborted: () => throwIfAllAborted(waiters) };
+    const throwIfUnwanted = () => throwIfAllAborted(waiters);
     const outdated = this.#cached.get(name);
     const result = outdated === undefined
-      ? this.#build(columns, whileWaiting)
+      ? this.#build(columns, throwIfUnwanted)
       : catchUps.run(outdated.catchUp(), {
         cost: outdated.pendingCost,
         finish: () => outdated.tree,
-        ...whileWaiting,
+        throwIfAborted: throwIfUnwanted,
       });
     if (!(result instanceof Promise)) return result;
     const promise = result.finally(() => this.#building.delete(name));
@@ -179,8 +179,9 @@ export class IndexCache {
 
   /**
    * Does the same as `getOrBuild` if the index pays; returns undefined if it is
-   * better to scan `count` candidates now. Each scan is counted in favor of
-   * the index: it is built in the background, and at last waited for.
+   * better to scan `count` candidates now. The rows of such scans are added up:
+   * beyond one share of the table the index is built in the background, beyond
+   * another this returns its promise.
    *
    * @throws {StoreError} `overloaded`
    */
@@ -189,11 +190,10 @@ export class IndexCache {
     count: number,
     throwIfAborted: () => void,
   ): SortedIndex | Promise<SortedIndex> | undefined {
-    if (count > maxScannedRows) return this.getOrBuild(columns, throwIfAborted);
     const name = nameOf(columns);
     const scannedRows = (this.#scannedRows.get(name) ?? 0) + count;
     const share = scannedRows / this.#table.size;
-    if (share > awaitedBuildShare) {
+    if (count > maxScannedRows || share > awaitedBuildShare) {
       return this.getOrBuild(columns, throwIfAborted);
     }
     if (this.#scannedRows.size === maxScanCounters) this.#scannedRows.clear();
@@ -232,7 +232,7 @@ export class IndexCache {
 
   #build(
     columns: readonly Column[],
-    whileWaiting: Pick<JobOptions<unknown>, "throwIfAborted">,
+    throwIfAborted: () => void,
   ): BPlusTree | Promise<BPlusTree> {
     const name = nameOf(columns);
     const tree = new BPlusTree(columns);
@@ -250,7 +250,7 @@ export class IndexCache {
     return builds.run(index.build(rows), {
       cost: count,
       finish,
-      ...whileWaiting,
+      throwIfAborted,
     });
   }
 
