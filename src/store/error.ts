@@ -15,7 +15,6 @@
  * - `outcome-unknown`: the disk failed during the write.
  * - `closed`: the store has been closed.
  * - `unknown-table`: no table of this name is declared or on the disk.
- * - `unknown-spool`: no spool of this name exists.
  * - `not-empty`: the folder for a backup is not empty.
  * - `unusable`: the operating system denies the use of the folder.
  */
@@ -29,7 +28,6 @@ export type StoreErrorCode =
   | "outcome-unknown"
   | "closed"
   | "unknown-table"
-  | "unknown-spool"
   | "not-empty"
   | "unusable";
 

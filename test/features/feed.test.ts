@@ -95,7 +95,7 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
           ]);
           seen = seq;
         }
-        await feed.return();
+        await feed.return(undefined);
         cuts++;
       }
     })();
@@ -292,7 +292,7 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
           .catch(() => {});
       }
     }));
-    await feed.return();
+    await feed.return(undefined);
     await listening;
     await store.close().catch(() => {});
     const crashed = disk.crash(await folderFor(t), random);
@@ -344,7 +344,7 @@ test("a sequence number that is too old, or was never used, is a reset, after wh
     assert.equal(await reset(feed), store.durableSeq);
     const { seq } = await store.commit(put(1), 0).then(() => next(feed));
     assert.equal(seq, store.durableSeq);
-    await feed.return();
+    await feed.return(undefined);
   }
 });
 
@@ -409,7 +409,10 @@ test("a feed ends when it is returned, even while it waits, and all end with the
   const [one, other, unused] = [1, 2, 3].map(() => feedOf(store).changes());
   const waiting = one?.next();
   await turn();
-  assert.deepEqual(await one?.return(), { value: undefined, done: true });
+  assert.deepEqual(await one?.return(undefined), {
+    value: undefined,
+    done: true,
+  });
   assert.deepEqual(await waiting, { value: undefined, done: true });
   const last = other?.next();
   await turn();

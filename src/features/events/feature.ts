@@ -12,10 +12,9 @@ import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { mayAccess, type Role } from "../../auth/access.ts";
 import { errorText } from "../../store/error.ts";
-import type { Mutation, Store } from "../../store/store.ts";
+import type { Mutation } from "../../store/store.ts";
 import { ChangeFeed, type Feed, type Reset } from "./feed.ts";
 import type { Transaction } from "./log-reader.ts";
-import type { Records } from "../../api/records/records.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -51,22 +50,18 @@ interface Client {
 
 /** Sends each client the changes that it may read. */
 class Events {
-  readonly #store: Store;
+  readonly #api: Api;
   readonly #feed: ChangeFeed;
-  readonly #records: ReadonlyMap<string, Records>;
   readonly #clients = new Set<Client>();
   /** The encoded events of each transaction, by role. */
   readonly #encoded = new WeakMap<Transaction, Map<Role, Uint8Array>>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ store, served, log }: Api) {
-    this.#store = store;
-    this.#feed = new ChangeFeed(store, (error) => {
-      log("error", `Cannot read the log: ${errorText(error)}`);
+  constructor(api: Api) {
+    this.#api = api;
+    this.#feed = new ChangeFeed(api.store, (error) => {
+      api.log("error", `Cannot read the log: ${errorText(error)}`);
     });
-    this.#records = new Map(
-      served.map((records) => [records.collection.name, records]),
-    );
   }
 
   /** Follows from after the event that the client saw last, or from now on. */
@@ -75,7 +70,7 @@ class Events {
     const { role } = caller;
     const lastEventId = headers["last-event-id"];
     const isNew = lastEventId === undefined;
-    const seq = isNew ? this.#store.durableSeq : parseSequence(lastEventId);
+    const seq = isNew ? this.#api.store.durableSeq : parseSequence(lastEventId);
     const isAuthorized = () => {
       try {
         return reauthenticate()?.role === role;
@@ -125,7 +120,7 @@ class Events {
       length += bytes.length;
       if (length === 0) client.seq = seq;
       // A write costs far more than the bytes in it.
-      const isBehind = seq < this.#store.durableSeq;
+      const isBehind = seq < this.#api.store.durableSeq;
       if (length === 0 || (isBehind && length < maxBatchBytes)) continue;
       client.seq = client.sentSeq = seq;
       output.write(
@@ -135,7 +130,9 @@ class Events {
       length = 0;
       if (output.writableNeedDrain) {
         await new Promise<void>((resolve) => client.resume = resolve);
-      } else if (seq === this.#store.durableSeq) await delay(flushIntervalMs);
+      } else if (seq === this.#api.store.durableSeq) {
+        await delay(flushIntervalMs);
+      }
     }
     this.#disconnect(client);
   }
@@ -147,7 +144,7 @@ class Events {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
-    feed.return();
+    feed.return(undefined);
     resume();
     // A client that has not read the last write would not read an end.
     if (output.writableNeedDrain) output.destroy();
@@ -183,7 +180,8 @@ class Events {
   }
 
   #event([kind, name, target]: Mutation, role: Role): string | undefined {
-    const records = this.#records.get(name);
+    const records = this.#api.served
+      .find(({ collection }) => collection.name === name);
     if (!records || !mayAccess(role, records.collection.access.read)) {
       return undefined;
     }

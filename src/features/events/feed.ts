@@ -30,11 +30,11 @@ export interface Reset {
   readonly reset: number;
 }
 
-/** Transactions as they become durable, until it is returned or the store closes. */
-export interface Feed extends AsyncIterableIterator<Transaction | Reset> {
-  /** Ends the feed, even while a `next` is waiting. */
-  return(): Promise<IteratorResult<Transaction | Reset>>;
-}
+/**
+ * Transactions as they become durable, until the store closes or `return` is
+ * called: that ends the feed even while a `next` is waiting.
+ */
+export type Feed = AsyncGenerator<Transaction | Reset, undefined>;
 
 interface Subscriber {
   isEnded: boolean;
@@ -96,7 +96,7 @@ export class ChangeFeed {
   async *#follow(
     subscriber: Subscriber,
     from: number | LogPosition,
-  ): AsyncGenerator<Transaction | Reset, undefined> {
+  ): Feed {
     this.#subscribers.add(subscriber);
     try {
       let cursor = typeof from === "number" ? await this.#find(from) : from;
