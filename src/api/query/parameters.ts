@@ -219,8 +219,7 @@ function isPaged(parameters: Parameters): boolean {
 
 /** Returns a query for all records from its offset on, unless it has a limit of its own. */
 export function withoutLimit(query: Query): Query {
-  const { parameters } = query;
-  return parameters.has("limit") || isPaged(parameters)
+  return query.parameters.has("limit") || isPaged(query.parameters)
     ? query
     : { ...query, limit: Infinity };
 }
