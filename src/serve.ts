@@ -3,17 +3,11 @@
 import { randomBytes } from "node:crypto";
 import process from "node:process";
 import { tablesOf } from "./api/routes.ts";
-import { loadSeed, SeedError } from "./api/seed.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { loadOrCreateSecret } from "./secret.ts";
 import { collections } from "./collections.ts";
-import {
-  CommandError,
-  createUser,
-  openDataFolder,
-  recordsOf,
-} from "./data-folder.ts";
+import { CommandError, createUser, openDataFolder } from "./data-folder.ts";
 import type { Config } from "./config.ts";
 import { loadFeatures } from "./features.ts";
 import { listen, type Listener } from "./http/server.ts";
@@ -73,22 +67,14 @@ export async function serve(config: Config): Promise<void> {
   log("info", "stopped");
 }
 
-/** The sample records and the first user of a new store; a bad seed leaves it without either. */
+/** Creates the sample records and the first user of a new store. */
 async function prepare(
   store: Store,
   { seed, ...config }: Config,
 ): Promise<void> {
-  const all = new Map(
-    collections.map(({ name }) => [name, recordsOf(store, name)]),
-  );
-  const used = [...all.values()].some(({ table }) => table.lastId > 0);
-  try {
-    if (seed !== undefined && !used) {
-      await store.durable(loadSeed(store, seed, all));
-    }
-  } catch (error) {
-    if (!(error instanceof SeedError)) throw error;
-    throw new CommandError(`cannot load the seed: ${error.message}`);
+  if (seed !== undefined) {
+    const { seedEmptyStore } = await import("./cli/seed.ts");
+    await seedEmptyStore(store, seed);
   }
   if (store.table("users").size === 0) await createAdmin(store, config);
 }

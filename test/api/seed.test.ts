@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { tablesOf } from "../../src/api/routes.ts";
-import { loadSeed } from "../../src/api/seed.ts";
+import { loadSeed } from "../../src/cli/seed.ts";
 import { collections } from "../../src/collections.ts";
 import { recordsOf } from "../../src/data-folder.ts";
 import { openStore } from "../../src/store/store.ts";

@@ -4,13 +4,36 @@
  * back all of them.
  */
 
+import { collections } from "../collections.ts";
+import { CommandError, recordsOf } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Document, Store } from "../store/store.ts";
-import type { Records } from "./records/records.ts";
+import type { Records } from "../api/records/records.ts";
 
 /** A seed that cannot be loaded; the message names the record and the property. */
 export class SeedError extends Error {
   override readonly name = "SeedError";
+}
+
+/**
+ * Loads a seed, unless the store has or had records.
+ *
+ * @throws {CommandError} with nothing changed
+ */
+export async function seedEmptyStore(
+  store: Store,
+  text: string,
+): Promise<void> {
+  const all = new Map(
+    collections.map(({ name }) => [name, recordsOf(store, name)]),
+  );
+  for (const { table } of all.values()) if (table.lastId > 0) return;
+  try {
+    await store.durable(loadSeed(store, text, all));
+  } catch (error) {
+    if (!(error instanceof SeedError)) throw error;
+    throw new CommandError(`cannot load the seed: ${error.message}`);
+  }
 }
 
 /**
