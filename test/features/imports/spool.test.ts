@@ -6,19 +6,19 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { backupStore } from "../../src/cli/backup.ts";
-import { repairStore } from "../../src/cli/repair.ts";
-import { readStore, realFiles, type Store } from "../../src/store/store.ts";
+import { backupStore } from "../../../src/cli/backup.ts";
+import { repairStore } from "../../../src/cli/repair.ts";
+import { readStore, realFiles, type Store } from "../../../src/store/store.ts";
 import {
   readSpool,
   removeOtherSpools,
   removeSpool,
   type SpoolLine,
   writeSpool,
-} from "../../src/features/imports/spool.ts";
-import { Disk } from "../torture/disk.ts";
-import { Random } from "../torture/random.ts";
-import { folderFor, openFor, tables } from "../store/support.ts";
+} from "../../../src/features/imports/spool.ts";
+import { Disk } from "../../torture/disk.ts";
+import { Random } from "../../torture/random.ts";
+import { folderFor, openFor, tables } from "../../store/support.ts";
 
 /** A body that arrives in parts. */
 async function* bodyOf(

@@ -10,7 +10,7 @@ import process from "node:process";
 import { Readable } from "node:stream";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Server, start } from "../harness.ts";
+import { type Server, start } from "../../harness.ts";
 import {
   ended,
   fetchLines,
@@ -20,7 +20,7 @@ import {
   sendLines,
   taskWhen,
   toLines,
-} from "../lines.ts";
+} from "../../lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Burgers" }] };

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseIdempotencyKey } from "../../src/features/idempotency/idempotency-key.ts";
+import { parseIdempotencyKey } from "../../../src/features/idempotency/idempotency-key.ts";
 
 test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
   const keys = [

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { type Running, startApplication } from "../application.ts";
-import { adminPassword } from "../harness.ts";
+import { type Running, startApplication } from "../../application.ts";
+import { adminPassword } from "../../harness.ts";
 
 /** The value of one sample; undefined where there is none. */
 function sample(text: string, name: string): number | undefined {

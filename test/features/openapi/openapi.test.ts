@@ -2,16 +2,16 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { collection } from "../../src/api/declaration/declaration.ts";
+import { collection } from "../../../src/api/declaration/declaration.ts";
 import {
   choice,
   reference,
   string,
-} from "../../src/api/declaration/properties.ts";
-import { collections } from "../../src/collections.ts";
-import { type Running, startApplication } from "../application.ts";
-import { type Server, start } from "../harness.ts";
-import { checkAnswer } from "../replay.ts";
+} from "../../../src/api/declaration/properties.ts";
+import { collections } from "../../../src/collections.ts";
+import { type Running, startApplication } from "../../application.ts";
+import { type Server, start } from "../../harness.ts";
+import { checkAnswer } from "../../replay.ts";
 
 const visits = collection({
   name: "visits",

@@ -10,21 +10,21 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { deriveCollections } from "../src/api/declaration/declaration.ts";
-import { Records } from "../src/api/records/records.ts";
-import { tablesOf } from "../src/api/routes.ts";
-import { receiveImport } from "../src/features/imports/requests.ts";
-import { tasks } from "../src/features/imports/task.ts";
-import { ImportWorker } from "../src/features/imports/worker.ts";
-import { collections as declarations } from "../src/collections.ts";
+import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
+import { Records } from "../../../src/api/records/records.ts";
+import { tablesOf } from "../../../src/api/routes.ts";
+import { receiveImport } from "../../../src/features/imports/requests.ts";
+import { tasks } from "../../../src/features/imports/task.ts";
+import { ImportWorker } from "../../../src/features/imports/worker.ts";
+import { collections as declarations } from "../../../src/collections.ts";
 import {
   type FileSystem,
   openStore,
   realFiles,
   type Store,
-} from "../src/store/store.ts";
-import { startApplication } from "./application.ts";
-import { start } from "./harness.ts";
+} from "../../../src/store/store.ts";
+import { startApplication } from "../../application.ts";
+import { start } from "../../harness.ts";
 import {
   ended,
   importLines,
@@ -32,10 +32,10 @@ import {
   sendLines,
   taskWhen,
   toLines,
-} from "./lines.ts";
-import { folderFor } from "./store/support.ts";
-import { Disk } from "./torture/disk.ts";
-import { Random } from "./torture/random.ts";
+} from "../../lines.ts";
+import { folderFor } from "../../store/support.ts";
+import { Disk } from "../../torture/disk.ts";
+import { Random } from "../../torture/random.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 

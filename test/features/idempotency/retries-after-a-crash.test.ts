@@ -7,14 +7,14 @@
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Running, startApplication } from "../application.ts";
+import { type Running, startApplication } from "../../application.ts";
 import {
   type Answer,
   removeFolder,
   type Server,
   start,
   temporaryFolder,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 

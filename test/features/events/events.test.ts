@@ -7,8 +7,8 @@ import process from "node:process";
 import { after, before, describe, mock, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { type Running, startApplication } from "../application.ts";
-import { type Event, follow, type Follower } from "../follower.ts";
+import { type Running, startApplication } from "../../application.ts";
+import { type Event, follow, type Follower } from "./follower.ts";
 import {
   adminPassword,
   exchange,
@@ -16,8 +16,8 @@ import {
   type Server,
   start,
   temporaryFolder,
-} from "../harness.ts";
-import { Random } from "../torture/random.ts";
+} from "../../harness.ts";
+import { Random } from "../../torture/random.ts";
 
 const changes = Number(process.env["EVENTS_CHANGES"] || 1000);
 

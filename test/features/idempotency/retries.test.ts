@@ -12,7 +12,7 @@ import {
   type RequestOptions,
   type Server,
   start,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 

@@ -7,8 +7,14 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { removeFolder, root, run, start, temporaryFolder } from "../harness.ts";
-import { fromLines, sendLines, taskWhen, toLines } from "../lines.ts";
+import {
+  removeFolder,
+  root,
+  run,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+import { fromLines, sendLines, taskWhen, toLines } from "../../lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 

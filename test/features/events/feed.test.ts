@@ -7,17 +7,17 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { ChangeFeed, type Feed } from "../../src/features/events/feed.ts";
-import type { Transaction } from "../../src/features/events/log-reader.ts";
+import { ChangeFeed, type Feed } from "../../../src/features/events/feed.ts";
+import type { Transaction } from "../../../src/features/events/log-reader.ts";
 import {
   type FileSystem,
   type Mutation,
   realFiles,
   type Store,
-} from "../../src/store/store.ts";
-import { Disk } from "../torture/disk.ts";
-import { Random } from "../torture/random.ts";
-import { folderFor, openFor } from "../store/support.ts";
+} from "../../../src/store/store.ts";
+import { Disk } from "../../torture/disk.ts";
+import { Random } from "../../torture/random.ts";
+import { folderFor, openFor } from "../../store/support.ts";
 
 const put = (id: number, text = ""): Mutation[] => [
   ["put", "zoos", { id, text }],
