@@ -65,7 +65,8 @@ class Events {
   }
 
   /** Follows from after the event that the client saw last, or from now on. */
-  open({ headers, caller, reauthenticate }: RequestContext): Result {
+  open(context: RequestContext): Result {
+    const { headers, caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
     const lastEventId = headers["last-event-id"];
@@ -73,7 +74,7 @@ class Events {
     const seq = isNew ? this.#api.store.durableSeq : parseSequence(lastEventId);
     const isAuthorized = () => {
       try {
-        return reauthenticate()?.role === role;
+        return context.reauthenticate()?.role === role;
       } catch {
         return false;
       }

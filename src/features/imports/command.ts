@@ -19,7 +19,7 @@ import { showProgress } from "../../progress.ts";
 import { errorText } from "../../store/error.ts";
 import { receiveImport } from "./requests.ts";
 import { findTask, type ImportContext, type Task, tasks } from "./task.ts";
-import { ImportWorker } from "./worker.ts";
+import { createWorker } from "./worker.ts";
 
 /**
  * Runs `import COLLECTION FILE`: imports one JSON object a line, as POST would.
@@ -64,7 +64,7 @@ async function importFile(
   file: string,
   target: Records,
 ): Promise<Task | undefined> {
-  const worker = new ImportWorker(context);
+  const worker = createWorker(context);
   let bytes = 0;
   await receiveImport(worker, {
     call: operator,

@@ -16,7 +16,7 @@ import {
 import { importCommand } from "./command.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
 import { tasks } from "./task.ts";
-import { ImportWorker } from "./worker.ts";
+import { createWorker } from "./worker.ts";
 
 /** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
@@ -28,7 +28,7 @@ export const feature: Feature = {
     const importable = (name: string) =>
       declared.has(name) ? api.records(name) : undefined;
     const records = api.records(tasks.name);
-    const worker = new ImportWorker({ ...api, records, importable });
+    const worker = createWorker({ ...api, records, importable });
     const ownTasks = ownedByCaller("user_id");
     const view = {
       records,

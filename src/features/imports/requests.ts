@@ -12,12 +12,12 @@ import type {
 } from "../../api/request-context.ts";
 import { StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
-import { removeSpool, writeSpool } from "./spool.ts";
+import { writeSpool } from "./spool.ts";
 import {
   evictOldestFinished,
   findTask,
   type ImportContext,
-  logFailure,
+  removeBody,
   type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
@@ -64,8 +64,7 @@ export async function receiveImport(
     }
     throw error;
   } finally {
-    // A file that cannot be removed now is removed at the next start.
-    if (!isNeeded) await removeSpool(context.store, spool).catch(() => {});
+    if (!isNeeded) await removeBody(context, { spool });
   }
 }
 
@@ -111,14 +110,12 @@ function queueTask(
  * @throws {ApiError} 40401
  */
 export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
-  const { context, context: { store } } = worker;
+  const { context } = worker;
   const task = findTask(context, call.ids[0] ?? 0);
   const result = deleteRecord(context.records, call, false);
-  store.onDurable(result.seq, (error) => {
+  context.store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
-    if (error !== undefined || task === undefined) return;
-    removeSpool(store, task.spool)
-      .catch((error) => logFailure(context, error));
+    if (task && !error) removeBody(context, task);
   });
   return result;
 }

@@ -28,8 +28,6 @@ import { randomName } from "../../store/log/folder.ts";
 export interface SpoolLine {
   /** Without the newline; undefined if the line is too long and was skipped. */
   readonly bytes: Buffer | undefined;
-  /** The offset of its first byte. */
-  readonly byte: number;
   /** The offset of the next line. */
   readonly next: number;
 }
@@ -110,9 +108,13 @@ export async function removeSpool(store: Store, name: string): Promise<void> {
   await store.folder.files.remove(pathOf(store, name));
 }
 
+// Small enough that a part of nothing but newlines, each of which becomes an
+// object, costs little memory.
+const partBytes = 1 << 17;
+
 /**
- * Reads a spool file line by line from the offset of a line. Holds at most one
- * part of the file and one line of up to `maxLineBytes` in memory.
+ * Reads the lines of a spool file from the offset of a line on, one part of
+ * the file at a time. Skips lines of more than `maxLineBytes`.
  *
  * @throws an ENOENT error if the file is missing
  */
@@ -123,20 +125,20 @@ export async function* readSpool(
     readonly from: number;
     readonly maxLineBytes: number;
   },
-): AsyncGenerator<SpoolLine, undefined> {
+): AsyncGenerator<SpoolLine[], undefined> {
   const file = await store.folder.files.open(pathOf(store, name), "read");
   try {
     let byte = from;
-    // Small parts: a part of nothing but newlines becomes an object for each.
-    const range = { start: from, maxLineBytes, chunkBytes: 1 << 16 };
+    const range = { start: from, maxLineBytes, chunkBytes: partBytes };
     for await (const lines of readLines(file, range)) {
+      const part: SpoolLine[] = [];
       for (const { bytes, byte: begin, hasNewline } of lines) {
         const end = begin + bytes.length;
-        const next = hasNewline ? end + 1 : end;
         const isWhole = end - byte <= maxLineBytes;
-        yield { bytes: isWhole ? bytes : undefined, byte, next };
-        byte = next;
+        byte = hasNewline ? end + 1 : end;
+        part.push({ bytes: isWhole ? bytes : undefined, next: byte });
       }
+      if (part.length > 0) yield part;
     }
   } finally {
     await file.close();

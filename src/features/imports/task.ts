@@ -5,7 +5,7 @@
  */
 
 import { errorText, StoreError } from "../../store/error.ts";
-import type { Document, Mutation, Row } from "../../store/store.ts";
+import type { Document, Mutation } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
 import { collection } from "../../api/declaration/declaration.ts";
 import {
@@ -19,6 +19,7 @@ import {
 } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Progress } from "./batch.ts";
+import { removeSpool } from "./spool.ts";
 
 const count = readOnly(integer({ minimum: 0 }));
 
@@ -40,7 +41,7 @@ export const tasks = collection({
   },
 });
 
-/** A task as it is stored. */
+/** A task as it is stored. Only this feature writes to its table. */
 export interface Task extends Document, Progress {
   readonly collection: string;
   readonly status: "queued" | "running" | "succeeded" | "failed";
@@ -66,21 +67,24 @@ export interface ImportContext extends Pick<Api, "store" | "now" | "log"> {
 /** The largest number of tasks that are stored. */
 const maxTasks = 250;
 
-/** Returns all tasks, the oldest first. */
-export function listTasks({ records }: ImportContext): Task[] {
-  return records.table.rows().map(toTask);
-}
-
 /** Returns a task, unless it was deleted. */
 export function findTask(
   { records }: ImportContext,
   id: number,
 ): Task | undefined {
-  const row = records.table.get(id);
-  return row && toTask(row);
+  return records.table.get(id)?.document as Task | undefined;
 }
 
-export function isUnfinished({ status }: Task): boolean {
+function listTasks({ records }: ImportContext): Task[] {
+  return records.table.rows().map(({ document }) => document as Task);
+}
+
+/** Returns the tasks that are queued or running, the oldest first. */
+export function unfinishedTasks(context: ImportContext): Task[] {
+  return listTasks(context).filter(isUnfinished);
+}
+
+function isUnfinished({ status }: Task): boolean {
   return status === "queued" || status === "running";
 }
 
@@ -97,13 +101,17 @@ export function evictOldestFinished(context: ImportContext): Mutation[] {
   throw new StoreError("overloaded", `${maxTasks} imports are waiting already`);
 }
 
+/** Removes the body of a task. If that fails, the next start removes it. */
+export async function removeBody(
+  context: ImportContext,
+  { spool }: Pick<Task, "spool">,
+): Promise<void> {
+  await removeSpool(context.store, spool)
+    .catch((error) => logFailure(context, error));
+}
+
 /** Logs why an import cannot continue. */
 export function logFailure({ log }: ImportContext, error: unknown): void {
   if (error instanceof StoreError && error.code === "closed") return;
   log("error", `An import cannot continue: ${errorText(error)}`);
-}
-
-/** Only this feature writes to the table of tasks. */
-function toTask({ document }: Row): Task {
-  return document as Task;
 }

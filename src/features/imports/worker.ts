@@ -16,23 +16,15 @@ import { errorCode, StoreError } from "../../store/error.ts";
 import { roleOf } from "../../api/accounts/authentication.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes } from "./batch.ts";
-import {
-  readSpool,
-  removeOtherSpools,
-  removeSpool,
-  type SpoolLine,
-} from "./spool.ts";
+import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
   type ImportContext,
-  isUnfinished,
-  listTasks,
   logFailure,
+  removeBody,
   type Task,
+  unfinishedTasks,
 } from "./task.ts";
-
-const maxBatchLines = 500;
-const maxBatchBytes = 1 << 18;
 
 /** The longest time between two saves of progress while no line is valid. */
 const saveIntervalMs = 250;
@@ -40,49 +32,22 @@ const saveIntervalMs = 250;
 /** The time between two attempts while the store refuses a batch. */
 const retryDelayMs = 1000;
 
-/** Runs queued imports until none is left. */
-export class ImportWorker {
-  readonly context: ImportContext;
-  readonly #stopping = new AbortController();
-  #running: Promise<void> | undefined;
+export type ImportWorker = ReturnType<typeof createWorker>;
 
-  constructor(context: ImportContext) {
-    this.context = context;
-  }
+/** Creates a worker that runs queued imports in the background. */
+export function createWorker(context: ImportContext) {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let running: Promise<void> | undefined;
 
-  /** Removes the bodies that no task needs and resumes unfinished tasks. Call before the first request. */
-  async start(): Promise<void> {
-    const needed = listTasks(this.context).filter(isUnfinished)
-      .map(({ spool }) => spool);
-    await removeOtherSpools(this.context.store, needed);
-    this.wake();
-  }
-
-  /** Runs unfinished tasks, unless the worker is running already. */
-  wake(): void {
-    this.#running ??= this.#run();
-  }
-
-  /** Resolves when no task is left, or none can be run. */
-  async idle(): Promise<void> {
-    await this.#running;
-  }
-
-  /** Stops after the current batch. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
+  async function run(): Promise<void> {
     try {
       await nextTick();
       while (!signal.aborted) {
-        const task = listTasks(this.context).find(isUnfinished);
+        const [task] = unfinishedTasks(context);
         if (task === undefined) return;
         try {
-          await runTask(this.context, task, signal);
+          await runTask(context, task, signal);
         } catch (error) {
           const { code = "" } = error instanceof StoreError ? error : {};
           if (code !== "disk-full" && code !== "overloaded") throw error;
@@ -90,13 +55,37 @@ export class ImportWorker {
         }
       }
     } catch (error) {
-      logFailure(this.context, error);
+      logFailure(context, error);
     } finally {
-      // Set in the same tick in which no task was found, so that a wake that
-      // follows is not lost.
-      this.#running = undefined;
+      // In the tick in which no task was found: a wake that follows counts.
+      running = undefined;
     }
   }
+
+  /** Runs unfinished tasks, unless the worker is running already. */
+  function wake(): void {
+    running ??= run();
+  }
+
+  return {
+    context,
+    wake,
+    /** Removes files that no task needs and resumes imports. Call before the first request. */
+    async start() {
+      const needed = unfinishedTasks(context).map(({ spool }) => spool);
+      await removeOtherSpools(context.store, needed);
+      wake();
+    },
+    /** Resolves when no task is left, or none can be run. */
+    async idle() {
+      await running;
+    },
+    /** Stops after the current batch. */
+    async stop() {
+      stopping.abort();
+      await running;
+    },
+  };
 }
 
 /** Runs a task from where it was left. */
@@ -105,77 +94,53 @@ async function runTask(
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
-  const lines = readSpool(context.store, {
-    name: task.spool,
-    from: task.byte,
-    maxLineBytes,
-  });
   try {
-    await importLines(context, { task, lines, signal });
+    await importLines(context, task, signal);
   } catch (error) {
     if (error instanceof StoreError) throw error;
     logFailure(context, error);
     const failure = errorCode(error) === "ENOENT"
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
-    const current = findTask(context, task.id);
-    if (current) await finishTask(context, current, failure);
-  } finally {
-    await lines.return(undefined);
+    await finishTask(context, findTask(context, task.id) ?? task, failure);
   }
 }
 
 /** Imports batches of lines until the body ends or the task must not continue. */
 async function importLines(
   context: ImportContext,
-  { task, lines, signal }: {
-    readonly task: Task;
-    readonly lines: AsyncGenerator<SpoolLine, undefined>;
-    readonly signal: AbortSignal;
-  },
+  task: Task,
+  signal: AbortSignal,
 ): Promise<void> {
   const { store, now } = context;
-  const { given, user_id } = task;
+  const { given, user_id, spool: name, byte: from } = task;
   const records = context.importable(task.collection);
   let current = task;
   let savedAt = performance.now();
-  const pending: SpoolLine[] = [];
-  while (true) {
-    await nextTick();
-    await fillBatch(pending, lines);
-    // From here to the transaction nothing else can run.
-    if (signal.aborted || !findTask(context, task.id)) return;
-    const failure = abortReason(context, task, records);
-    if (records === undefined || failure !== null || pending.length === 0) {
-      return await finishTask(context, current, failure);
+  for await (const lines of readSpool(store, { name, from, maxLineBytes })) {
+    while (lines.length > 0) {
+      await nextTick();
+      // From here to the transaction nothing else can run.
+      if (signal.aborted || !findTask(context, task.id)) return;
+      const failure = abortReason(context, task, records);
+      if (records === undefined || failure !== null) {
+        return await finishTask(context, current, failure);
+      }
+      const seq = store.transact(user_id, (apply) => {
+        const { imported } = current;
+        const target = { records, given, apply, now: now() };
+        const progress = importBatch(lines, { progress: current, ...target });
+        current = { ...current, ...progress, status: "running" };
+        const isDue = performance.now() > savedAt + saveIntervalMs;
+        if (current.imported === imported && !isDue) return;
+        current = touch(context, current);
+        apply(context.records.putMutation(current));
+        savedAt = performance.now();
+      });
+      await store.durable(seq);
     }
-    const seq = store.transact(user_id, (apply) => {
-      const { imported } = current;
-      const target = { records, given, apply, now: now() };
-      const progress = importBatch(pending, { progress: current, ...target });
-      current = { ...current, ...progress, status: "running" };
-      const isDue = performance.now() > savedAt + saveIntervalMs;
-      if (current.imported === imported && !isDue) return;
-      current = touch(context, current);
-      apply(context.records.putMutation(current));
-      savedAt = performance.now();
-    });
-    await store.durable(seq);
   }
-}
-
-/** Reads lines until there are enough for a batch. */
-async function fillBatch(
-  pending: SpoolLine[],
-  lines: AsyncGenerator<SpoolLine, undefined>,
-): Promise<void> {
-  while (pending.length < maxBatchLines) {
-    const [first, last] = [pending[0], pending.at(-1)];
-    if (first && last && last.next - first.byte > maxBatchBytes) return;
-    const { value } = await lines.next();
-    if (value === undefined) return;
-    pending.push(value);
-  }
+  await finishTask(context, current, abortReason(context, task, records));
 }
 
 /** Returns why a task must not continue; null if it may. */
@@ -194,18 +159,18 @@ function abortReason(
     : "The user no longer has the right to write.";
 }
 
-/** Ends a task, with the reason if it failed, and removes its body. */
+/** Ends a task, unless it was deleted, with the reason if it failed. */
 async function finishTask(
   context: ImportContext,
   task: Task,
   failure: string | null,
 ): Promise<void> {
   const { store, records } = context;
+  if (findTask(context, task.id) === undefined) return;
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
   await store.commit([records.putMutation(finished)], task.user_id);
-  await removeSpool(store, task.spool)
-    .catch((error) => logFailure(context, error));
+  await removeBody(context, task);
 }
 
 /** Sets a task's time of change. */

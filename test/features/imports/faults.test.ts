@@ -15,7 +15,10 @@ import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
 import { tasks } from "../../../src/features/imports/task.ts";
-import { ImportWorker } from "../../../src/features/imports/worker.ts";
+import {
+  createWorker,
+  type ImportWorker,
+} from "../../../src/features/imports/worker.ts";
 import { collections as declarations } from "../../../src/collections.ts";
 import {
   type FileSystem,
@@ -176,7 +179,7 @@ async function workerOn(store: Store): Promise<{
     return new Records(collection, { ...context, requireIfMatch: false });
   };
   const zoos = recordsOf("zoos");
-  const worker = new ImportWorker({
+  const worker = createWorker({
     store,
     records: recordsOf("tasks"),
     importable: (name) => name === "zoos" ? zoos : undefined,
