@@ -3,7 +3,6 @@
  * store; its method `#process` decides every request, a step a line.
  */
 
-import { performance } from "node:perf_hooks";
 import {
   Authentication,
   type Caller,
@@ -16,11 +15,12 @@ import {
   parseForm,
   parseParameters,
 } from "./api/query/parameters.ts";
-import type { RequestContext, Result, RunOnce } from "./api/request-context.ts";
+import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
 import { BusyError } from "./auth/passwords.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
+import { Exchange, type Shared } from "./exchange.ts";
 import { corsHeaders } from "./http/cors.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
 import { decodeUtf8, parseJsonObject } from "./http/json.ts";
@@ -34,7 +34,7 @@ import {
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
-import { parseTraceId, requestId } from "./http/request-id.ts";
+import { parseTraceId } from "./http/request-id.ts";
 import { parseTarget, type Router, type Target } from "./http/router.ts";
 import {
   errorResponse,
@@ -61,22 +61,6 @@ export type ApplicationOptions =
 /** The longest NDJSON body. */
 const maxNdjsonBytes = 1 << 30;
 
-/** Exports in progress over all collections: each holds all its records in memory until its client has them. */
-const maxExports = 16;
-
-/** A request on its way to its response; the optional properties are set by the steps that find them. */
-interface Exchange {
-  readonly request: IncomingRequest;
-  readonly response: OutgoingResponse;
-  readonly id: string;
-  /** A `performance.now()` value: meaningful only as a difference. */
-  readonly start: number;
-  route: Route | undefined;
-  caller: Caller | undefined;
-  body: Uint8Array | undefined;
-  holdsExportSlot: boolean;
-}
-
 /** The URL that a request was matched with. */
 interface Match {
   readonly route: Route;
@@ -88,16 +72,16 @@ export class Application {
   readonly #options: ApplicationOptions;
   readonly #router: Router<Route>;
   readonly #features: readonly FeatureHooks[];
-  readonly #authentication: Authentication;
-  #activeExports = 0;
+  readonly #shared: Shared;
 
   constructor(options: ApplicationOptions) {
     const { features, requireIfMatch = false } = options;
+    const authentication = new Authentication(options);
     this.#options = options;
+    this.#shared = { authentication, activeExports: 0 };
     const built = buildRoutes({ ...options, requireIfMatch }, features);
     this.#router = built.router;
     this.#features = built.hooks;
-    this.#authentication = new Authentication(options);
   }
 
   /** Resumes unfinished work; to be called before the first request. */
@@ -112,16 +96,7 @@ export class Application {
 
   /** Responds to one request; never throws. */
   handle(request: IncomingRequest, response: OutgoingResponse): void {
-    this.#run({
-      request,
-      response,
-      id: requestId(request.headers["x-request-id"]),
-      start: performance.now(),
-      route: undefined,
-      caller: undefined,
-      body: undefined,
-      holdsExportSlot: false,
-    });
+    this.#run(new Exchange(request, response, this.#shared));
   }
 
   #run(exchange: Exchange): void {
@@ -145,46 +120,44 @@ export class Application {
    * ours. The first step that fails is the response, and nothing is changed.
    */
   #process(exchange: Exchange): Result | Promise<Result> {
-    const { request, response } = exchange;
-    const { method = "", url = "", headers } = request;
+    const { request, method, headers } = exchange;
     checkMessage(request); // 400
-    if (method === "OPTIONS" && url === "*") return describeServer();
-    const target = parseTarget(url); // 400
+    if (method === "OPTIONS" && request.url === "*") return describeServer();
+    const target = parseTarget(request.url ?? ""); // 400
     const match = this.#match(target); // 404
     if ("redirect" in match) return match.redirect;
+    exchange.url = this.#options.base.origin + target.path;
+    exchange.ids = match.ids;
     exchange.route = match.route;
     const operation = chooseOperation(match.route, method); // 405, 501
-    exchange.caller = this.#authenticate(request, operation); // 401, 403
-    const format = isReadMethod(method)
-      ? chooseFormat(headers.accept, operation.produces) // 406
-      : undefined;
+    exchange.operation = operation;
+    exchange.caller = this.#authenticate(request, operation); // 401
+    this.#checkAccess(exchange, operation); // 401, 403
+    if (isReadMethod(method)) {
+      const format = chooseFormat(headers.accept, operation.produces); // 406
+      exchange.asNdjson = format === ndjsonType;
+    }
     const sent = parseParameters(target.query); // 400
     const parameters = operation.parse(sent); // 400
-    const context = this.#createContext(exchange, {
-      match,
-      operation,
-      url: this.#options.base.origin + target.path,
-      asNdjson: format === ndjsonType,
-    });
-    const { consumes, secret = false } = operation;
-    if (consumes === undefined) return operation.run(context, parameters, {});
-    const runOnce = this.#runOnce(request, target, context, secret); // 400
+    const { consumes } = operation;
+    if (consumes === undefined) return operation.run(exchange, parameters, {});
+    const runOnce = this.#runOnce(exchange, target.path); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
-      const body = streamBody(response, { maxBytes: maxNdjsonBytes });
-      return operation.importNdjson(context, body, runOnce);
+      const body = streamBody(exchange.response, { maxBytes: maxNdjsonBytes });
+      return operation.importNdjson(exchange, body, runOnce);
     }
-    const body = exchange.body ?? readBody(request); // 413, 408
-    return context.afterWaiting(Promise.resolve(body), (bytes) => {
+    const body = Promise.resolve(exchange.body ?? readBody(request)); // 413, 408
+    return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
       if (operation.queryInForm) {
         const parameters = operation.parse(parseFormParameters(bytes, sent));
-        return operation.run(context, parameters, {});
+        return operation.run(exchange, parameters, {});
       }
       const json = parseJsonObject(bytes); // 400
       return runOnce(bytes, (storeResponse) => {
-        context.storeResponse = storeResponse;
-        return operation.run(context, parameters, json); // 404 to 503
+        exchange.storeResponse = storeResponse;
+        return operation.run(exchange, parameters, json); // 404 to 503
       });
     });
   }
@@ -202,90 +175,35 @@ export class Application {
     return { redirect: { status: 308, headers, body, seq: 0 } };
   }
 
-  /** Returns the caller, who has the access that the operation requires. */
+  /** Returns the signed-in user, if the request has credentials. */
   #authenticate(
-    request: IncomingRequest,
-    operation: Operation,
+    { headers }: IncomingRequest,
+    { ignoresCredentials }: Operation,
   ): Caller | undefined {
-    const { ignoresCredentials, publicFromLoopback, access } = operation;
-    const caller = ignoresCredentials
+    return ignoresCredentials
       ? undefined
-      : this.#authentication.authenticate(request.headers.authorization);
-    if (!publicFromLoopback || !isFromLoopback(request)) {
-      requireAccess(caller, access);
-    }
-    return caller;
+      : this.#shared.authentication.authenticate(headers.authorization);
+  }
+
+  /** Checks that the caller has the access that the operation requires. */
+  #checkAccess(
+    { request, caller }: Exchange,
+    { publicFromLoopback, access }: Operation,
+  ): void {
+    if (publicFromLoopback && isFromLoopback(request)) return;
+    requireAccess(caller, access);
   }
 
   /** Returns what runs a POST once for its Idempotency-Key, if a feature does so. */
-  #runOnce(
-    request: IncomingRequest,
-    { path }: Target,
-    context: RequestContext,
-    secret: boolean,
-  ): RunOnce {
-    if (request.method === "POST") {
+  #runOnce(exchange: Exchange, path: string): RunOnce {
+    if (exchange.method === "POST") {
+      const { request, operation: { secret = false } = {} } = exchange;
       for (const { runOnce } of this.#features) {
-        const found = runOnce?.(request, { path, secret, context });
+        const found = runOnce?.(request, { path, secret, context: exchange });
         if (found) return found;
       }
     }
     return (_body, run) => run();
-  }
-
-  /** Returns what an operation may know of its request. */
-  #createContext(
-    exchange: Exchange,
-    { match, operation, ...about }: {
-      readonly match: Match;
-      readonly operation: Operation;
-      readonly url: string;
-      readonly asNdjson: boolean;
-    },
-  ): RequestContext {
-    const { request, response, caller } = exchange;
-    const context: RequestContext = {
-      ...about,
-      ids: match.ids,
-      resolveScope: match.route.scope,
-      method: request.method ?? "",
-      headers: request.headers,
-      caller,
-      storeResponse: undefined,
-      reauthenticate: () => {
-        const current = this.#authentication.reauthenticate(caller);
-        requireAccess(current, operation.access);
-        context.caller = current;
-        return current;
-      },
-      // The only place where a request resumes after it has waited: meanwhile
-      // its token may have been revoked, or its role changed.
-      afterWaiting: (promise, resume) =>
-        promise.then((value) => {
-          context.reauthenticate();
-          return resume(value);
-        }),
-      throwIfAborted: () => {
-        if (request.socket.destroyed) throw new ClientDisconnected();
-      },
-      abortSignal: () => abortedOnClose(response),
-      acquireExportSlot: () => this.#acquireExportSlot(exchange),
-    };
-    return context;
-  }
-
-  /** Takes a slot before anything waits; it is free again when the response is closed, for whatever reason. */
-  #acquireExportSlot(exchange: Exchange): void {
-    const { request, response } = exchange;
-    if (exchange.holdsExportSlot) return; // it is processed again
-    if (request.socket.destroyed) throw new ClientDisconnected();
-    if (this.#activeExports >= maxExports) {
-      const message = `${maxExports} exports are in progress already.`;
-      throw new StoreError("overloaded", message);
-    }
-    exchange.holdsExportSlot = true;
-    this.#activeExports++;
-    response.once("close", () => this.#activeExports--);
   }
 
   /** Sends a response as soon as everything in it is durable. */
@@ -298,15 +216,15 @@ export class Application {
 
   /** Processes a read again if what it saw was rolled back because the disk is full. */
   #retryAfterRollback(exchange: Exchange, error: StoreError): void {
-    const { method = "" } = exchange.request;
-    if (error.code === "disk-full" && isReadMethod(method)) this.#run(exchange);
+    const isRead = isReadMethod(exchange.method);
+    if (error.code === "disk-full" && isRead) this.#run(exchange);
     else this.#fail(exchange, error);
   }
 
   /** Responds with an error as soon as the state that it reveals is durable. */
   #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientDisconnected) return;
-    const { request: { method, url, headers }, id } = exchange;
+    const { request: { url }, method, headers, id } = exchange;
     const { store, log } = this.#options;
     const apiError = toApiError(error);
     if (apiError.code === 50000) {
@@ -321,9 +239,9 @@ export class Application {
   }
 
   /** Sends a response; one that cannot be written must not affect other clients. */
-  #send(exchange: Exchange, response: Response): void {
+  #send(exchange: Exchange, result: Response): void {
     try {
-      this.#write(exchange, response);
+      this.#write(exchange, result);
     } catch (error) {
       exchange.response.destroy();
       const { id } = exchange;
@@ -332,15 +250,15 @@ export class Application {
   }
 
   #write(exchange: Exchange, result: Response): void {
-    const { request, response, id, route, start } = exchange;
-    const { method = "", url, headers } = request;
+    const { request: { url }, response, method, headers, id } = exchange;
+    const { route, start } = exchange;
     const { log, corsOrigins = [] } = this.#options;
     const { prefer } = headers;
     const final = typeof prefer === "string" && !isReadMethod(method)
       ? applyPreferences(prefer, method, result)
       : result;
     const { status } = final;
-    const fields = [...final.headers, ...commonFields(exchange, final)];
+    const fields = [...final.headers, ...cacheFields(exchange, final)];
     const { allow } = route ?? {};
     fields.push(...corsHeaders(corsOrigins, { method, headers, allow }));
     fields.push("X-Request-Id", id);
@@ -354,8 +272,8 @@ export class Application {
 }
 
 /** The header fields about caching, which depend on the method and the caller. */
-function commonFields(
-  { request: { method = "" }, route, caller }: Exchange,
+function cacheFields(
+  { method, route, caller }: Exchange,
   { headers }: Response,
 ): string[] {
   if (!isReadMethod(method)) return ["Vary", "Accept, Prefer"];
@@ -366,15 +284,6 @@ function commonFields(
   }
   if (route !== undefined) fields.push(...route.fields);
   return fields;
-}
-
-/** Returns a signal that is aborted when a response is closed: sent, or given up by its client. */
-function abortedOnClose(response: OutgoingResponse): AbortSignal {
-  const controller = new AbortController();
-  const abort = () => controller.abort(new ClientDisconnected());
-  if (response.req.socket.destroyed) abort();
-  else response.once("close", abort);
-  return controller.signal;
 }
 
 /** Checks what node:http leaves to us: the major version (RFC 9110 section 2.5) and Host (RFC 9112 section 3.2). */

@@ -1,4 +1,4 @@
-/** What an operator can do for a data folder: check it, repair it, back it up. */
+/** The commands of an operator: check, repair and back up a data folder. */
 
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
@@ -16,7 +16,7 @@ import {
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
-/** A folder in which a server has made five zoos, one transaction each. */
+/** Returns a folder in which a server has created five zoos, one transaction each. */
 async function filled(t: TestContext): Promise<string> {
   const top = await temporaryFolder();
   t.after(() => removeFolder(top));
@@ -39,7 +39,7 @@ async function damage(folder: string, line: number): Promise<void> {
   await writeFile(file, lines.join("\n"));
 }
 
-test("check tells a clean folder, a torn write and damage apart, and finds every fault", async (t) => {
+test("check distinguishes a clean folder, a torn write and damage, and finds all damage", async (t) => {
   const folder = await filled(t);
   const check = () => run(["check", "--data-dir", folder]);
   const clean = await check();
@@ -60,7 +60,7 @@ test("check tells a clean folder, a torn write and damage apart, and finds every
   assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 7: /m);
 });
 
-test("a damaged folder is refused unchanged, repaired with a copy, and served again", async (t) => {
+test("a damaged folder is refused unchanged, repaired with a copy, and then served", async (t) => {
   const folder = await filled(t);
   await damage(folder, 6);
   const before = await readFile(join(folder, "wal-1.jsonl"));
@@ -92,7 +92,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and served ag
   assert.equal(again.stdout, "there was nothing to repair\n");
 });
 
-test("of a damaged folder nothing is exported as if it were all", async (t) => {
+test("nothing is exported from a damaged folder as if it were complete", async (t) => {
   const folder = await filled(t);
   await damage(folder, 6);
   for (const command of [["export", "zoos"], ["user", "list"]]) {
@@ -103,7 +103,7 @@ test("of a damaged folder nothing is exported as if it were all", async (t) => {
   }
 });
 
-test("a print that fails is told, a reader that stops reading is not", async (t) => {
+test("a failing output is an error, a reader that stops reading is not", async (t) => {
   const folder = await filled(t);
   const shell = (script: string) =>
     new Promise<{ code: number | null; errors: string }>((resolve) => {
@@ -124,7 +124,7 @@ test("a print that fails is told, a reader that stops reading is not", async (t)
   assert.deepEqual(head, { code: 0, errors: "" });
 });
 
-test("a server whose log cannot be written goes on", async (t) => {
+test("a server whose output cannot be written continues", async (t) => {
   const folder = await filled(t);
   const server = await start({ folder, env: { LOG: "debug" } });
   try {

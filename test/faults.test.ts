@@ -1,4 +1,4 @@
-/** What a client sees when the disk fails, fills up or is slow. */
+/** A client's view of a disk that fails, fills up or is slow. */
 
 import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
@@ -20,7 +20,7 @@ import {
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Blijdorp" }] };
 
-/** Asks again until the answer is as it should be. */
+/** Repeats a request until its response is the expected one. */
 async function until(
   ask: () => Promise<Answer>,
   fits: (answer: Answer) => boolean,
@@ -51,11 +51,11 @@ test("health is ok, is nobody's secret, and has HEAD and OPTIONS", async () => {
   }
 });
 
-test("after a disk fault the outcome is unknown once, then all is read-only and reads stay right", async () => {
+test("after a disk fault the outcome of one write is unknown, then all is read-only and reads stay right", async () => {
   const server = await start({ seed });
   try {
     const token = await server.signIn();
-    // The log is gone under the server: what it writes now is lost.
+    // The log is removed under the server: later writes are lost.
     await rm(join(server.folder, "wal-1.jsonl"));
     const post = () => server.request("POST", "/v1/zoos", { token, json: zoo });
     const unknown = await post();
@@ -85,7 +85,7 @@ test("after a disk fault the outcome is unknown once, then all is read-only and 
   }
 });
 
-test("a torn last write is told by health after the restart", async () => {
+test("health reports a torn last write after the restart", async () => {
   const server = await start({ seed });
   const folder = await temporaryFolder();
   try {
@@ -110,7 +110,7 @@ const noMount = process.getuid?.() === 0
   : "mounting a small disk needs root";
 
 test(
-  "a full disk changes nothing, takes sign-ins and deletes, and is freed by them",
+  "a full disk changes nothing, accepts sign-ins and deletes, and is freed by them",
   {
     skip: noMount,
   },
@@ -151,7 +151,7 @@ async function fill(server: Server, token: string): Promise<void> {
   assert.equal(health.status, 200);
   assert.match(health.body.notices.join(), /disk is full/);
 
-  // Who comes to free the disk may have no token yet.
+  // A user who frees the disk may have no token yet.
   const fresh = await server.signIn("admin", adminPassword);
   for (let id = 3; id <= made; id++) {
     const path = `/v1/zoos/${id}`;
@@ -162,7 +162,7 @@ async function fill(server: Server, token: string): Promise<void> {
   assert.equal(again.body.id, made + 1);
 }
 
-test("too much that waits is refused with the time to come back", async () => {
+test("an overloaded server refuses writes with Retry-After", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files, queueBytes: 4000 });
   const { token } = app;
@@ -189,7 +189,7 @@ test("too much that waits is refused with the time to come back", async () => {
   }
 });
 
-describe("what a full disk takes back", () => {
+describe("a write that is rolled back on a full disk", () => {
   /** A disk that lets writes wait, and then has no space for the first of them. */
   function fillingFiles(): { files: FileSystem; fill: () => () => void } {
     let gate: Promise<void> | undefined;
@@ -216,7 +216,7 @@ describe("what a full disk takes back", () => {
     return { files, fill };
   }
 
-  test("is shown to no reader, who is shown what is there now", async () => {
+  test("is shown to no reader: readers see the current state", async () => {
     const { files, fill } = fillingFiles();
     const app = await startApplication({ files });
     const { token } = app;
@@ -248,7 +248,7 @@ describe("what a full disk takes back", () => {
     }
   });
 
-  test("is not answered again to its Idempotency-Key", async () => {
+  test("is not the response to a retry with its Idempotency-Key", async () => {
     const { files, fill } = fillingFiles();
     const app = await startApplication({ files });
     const { token } = app;
@@ -264,13 +264,13 @@ describe("what a full disk takes back", () => {
       const { seq } = app.store;
       const first = post();
       while (app.store.seq === seq) await app.request("GET", "/v1/animals");
-      // It finds the answer and begins to compare the bodies, which is slow.
+      // It finds the response and begins to compare the bodies, which is slow.
       const second = post();
       await app.request("GET", "/v1/animals");
       open();
       assert.equal((await first).status, 503);
       await app.request("DELETE", "/v1/zoos/1", { token });
-      // Where it came only now, there is space again, and it makes its own.
+      // A retry that came only now finds space again, and creates its own.
       const made = (await second).status === 201;
       if (!made) assert.equal((await second).status, 503, (await second).text);
       const { body: users } = await app.request("GET", "/v1/users", { token });
@@ -281,7 +281,7 @@ describe("what a full disk takes back", () => {
   });
 });
 
-test("nothing that is not on the disk yet is shown, in errors neither", async () => {
+test("nothing is shown before it is on the disk, not even in errors", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
   const { token } = app;
@@ -303,7 +303,7 @@ test("nothing that is not on the disk yet is shown, in errors neither", async ()
       app.request("POST", "/v1/employees", { token, json: employee }),
     );
     const gone = note("gone", app.request("DELETE", "/v1/zoos/2", { token }));
-    // What is settled is answered at once, and by then the writes are applied.
+    // Reads of durable records respond at once; by then the writes are applied.
     while (app.store.seq < app.store.durableSeq + 2) {
       await app.request("GET", "/v1/animals");
     }
@@ -352,7 +352,7 @@ test("nothing that is not on the disk yet is shown, in errors neither", async ()
   }
 });
 
-test("an answer that cannot be written ends its own connection, and harms nobody else", async () => {
+test("a response that cannot be written ends its own connection and no other", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
   try {

@@ -43,24 +43,24 @@ export interface RequestContext {
   /** Set where the response must be stored with the changes it reports. */
   storeResponse?: StoreResponse | undefined;
   /** Returns the caller as of now; throws an ApiError if access was lost. */
-  readonly reauthenticate: () => Caller | undefined;
+  reauthenticate(): Caller | undefined;
   /**
    * Waits for a promise, and resumes if the caller still has access: every wait
    * of an operation goes through this, before anything is changed or shown.
    */
-  readonly afterWaiting: <T, R>(
+  afterWaiting<T, R>(
     promise: Promise<T>,
     resume: (value: T) => R | Promise<R>,
-  ) => Promise<R>;
+  ): Promise<R>;
   /** Throws if the client has disconnected. */
-  readonly throwIfAborted: () => void;
+  throwIfAborted(): void;
   /** Returns a signal that is aborted when the client disconnects. */
-  readonly abortSignal: () => AbortSignal;
+  abortSignal(): AbortSignal;
   /**
    * Takes an export slot until the response is sent or the client disconnects;
    * throws a StoreError if none is free.
    */
-  readonly acquireExportSlot: () => void;
+  acquireExportSlot(): void;
 }
 
 /**

@@ -1,13 +1,12 @@
 /**
- * A write that was answered survives kill -9. Two hundred clients write and
- * read at once until the server is killed at a random moment; after a restart
- * on the same folder every record must be at the version that its writer had
- * acknowledged, or at the one it had under way, and at no version older than
- * any reader saw.
+ * Acknowledged writes survive kill -9. Two hundred clients write and read
+ * concurrently until the server is killed at a random moment. After a restart
+ * every record must be at the last version acknowledged to its writer, or at
+ * the one in flight, and at no version older than any reader saw.
  *
- * Each record has one writing client, and its version stands in its name. kill
- * -9 leaves the page cache as it was, so this finds what is answered too early
- * or replayed wrongly, not a missing fsync.
+ * Each record has one writing client, and its name contains its version. kill
+ * -9 leaves the page cache as it was, so this finds responses that are sent too
+ * early and transactions that are replayed wrongly, not a missing fsync.
  */
 
 import assert from "node:assert/strict";
@@ -26,9 +25,9 @@ import {
 
 const seconds = Number(process.env["DURABILITY_SECONDS"] || 3);
 const clients = 200;
-/** Below this many acknowledged writes a round has shown nothing. */
-const fewestWrites = 300;
-/** The version of a deleted record: no other comes after it. */
+/** A round with fewer acknowledged writes has shown nothing. */
+const minWrites = 300;
+/** The version of a deleted record, which is its last one. */
 const deleted = Infinity;
 
 type Content = Readonly<Record<string, unknown>>;
@@ -39,8 +38,8 @@ interface State {
   readonly content: Content | null;
 }
 
-// Runs in a thread of its own: this one is busy, and would kill only when it
-// has read all answers, that is, when hardly anything is under way.
+// Runs in its own thread: this one is busy, and would kill only after it has
+// read all responses, when hardly anything is in flight.
 const killing = `
 const { parentPort, workerData } = require("node:worker_threads");
 setTimeout(() => {
@@ -49,11 +48,11 @@ setTimeout(() => {
 }, workerData.after);
 `;
 
-/** What the writing client of a record knows of it. */
+/** A record as its writing client knows it. */
 interface Entry {
   readonly id: number;
   acknowledged: State;
-  /** What was sent and not yet answered. */
+  /** The state sent but not acknowledged yet. */
   sent: State | undefined;
 }
 
@@ -63,10 +62,10 @@ interface Reply {
   readonly body: any;
 }
 
-/** All that the clients of both rounds know. */
+/** The knowledge of the clients of both rounds. */
 class Ledger {
   readonly entries = new Map<number, Entry>();
-  /** Creations that were sent and not yet answered, by name. */
+  /** Creations sent but not acknowledged yet, by name. */
   readonly creations = new Map<string, Content>();
   /** The highest version of each record that any client was shown. */
   readonly seen = new Map<number, number>();
@@ -81,7 +80,7 @@ class Ledger {
     this.seen.set(id, Math.max(version, this.seen.get(id) ?? 0));
   }
 
-  /** The least version that a read begun now may show. */
+  /** Returns the oldest version that a read beginning now may show. */
   floor(id: number): number {
     const acknowledged = this.entries.get(id)?.acknowledged.version ?? 0;
     return Math.max(acknowledged, this.seen.get(id) ?? 0);
@@ -102,7 +101,7 @@ class Load {
     this.#token = token;
   }
 
-  /** Sends a request; undefined when the kill came before the whole answer. */
+  /** Sends a request; returns undefined if the kill came before the complete response. */
   call(
     method: string,
     path: string,
@@ -183,7 +182,7 @@ function pick<T>(items: readonly T[]): T | undefined {
   return items[Math.floor(Math.random() * items.length)];
 }
 
-/** A whole animal, with another value in every property for each version. */
+/** Returns an animal whose every property is different in each version. */
 function contentOf(key: string, version: number): Content {
   return {
     zoo_id: 1 + version % 2,
@@ -268,7 +267,7 @@ async function change(load: Load, ledger: Ledger, entry: Entry): Promise<void> {
   const method = Math.random() < 0.5 ? "PUT" : "PATCH";
   const { name, weight_kg } = whole;
   const body = method === "PUT" ? whole : { name, weight_kg };
-  // What PATCH does not name stays as it was.
+  // PATCH leaves other properties as they were.
   const kept = Object.keys(whole).map((name) => [name, before[name]]);
   const content = { ...Object.fromEntries(kept), ...body };
   entry.sent = { version, content };
@@ -357,7 +356,7 @@ async function judge(load: Load, ledger: Ledger): Promise<void> {
   const records = await allAnimals(load);
   for (const [id, record] of records) {
     if (ledger.entries.has(id)) continue;
-    // Created, but the answer never came.
+    // Created, but the response never came.
     const content = ledger.creations.get(String(record["name"]));
     assert.ok(content, `animal ${id} is nobody's: ${JSON.stringify(record)}`);
     assertContent(record, content);
@@ -406,7 +405,7 @@ async function judge(load: Load, ledger: Ledger): Promise<void> {
   assert.ok(made && made.id > highest, "no id is used twice");
 }
 
-test("what was acknowledged survives kill -9, and nothing else appears", async (t) => {
+test("acknowledged writes survive kill -9, and nothing else appears", async (t) => {
   const folder = await temporaryFolder();
   const ledger = new Ledger();
   const zoo = { city: "Basel", country: "CH" };
@@ -431,7 +430,7 @@ test("what was acknowledged survives kill -9, and nothing else appears", async (
       );
       // On a loaded machine it may take a while until a kill proves anything.
       const failed = Promise.race(working);
-      while (ledger.writes < fewestWrites) {
+      while (ledger.writes < minWrites) {
         await Promise.race([failed, delay(20)]);
       }
       await Promise.all([load.kill(moment), ...working]);
@@ -448,7 +447,7 @@ test("what was acknowledged survives kill -9, and nothing else appears", async (
       server = await start({ folder, env });
       load = new Load(server, token);
       await judge(load, ledger);
-      assert.ok(writes >= fewestWrites, `void: only ${writes} writes`);
+      assert.ok(writes >= minWrites, `void: only ${writes} writes`);
     }
   } finally {
     await load.close();

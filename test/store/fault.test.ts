@@ -22,7 +22,7 @@ function open(t: TestContext, disk: Disk): Promise<Store> {
   return openFor(t, disk.folder, { files: disk, limits });
 }
 
-/** Makes the next step of a kind on the log come to `fate`, once. */
+/** Gives the next operation of a kind on the log this fate, once. */
 function once(disk: Disk, kind: Step["kind"], fate: Fate): void {
   disk.fate = (step) => {
     if (step.kind !== kind || !/^wal-\d+\.jsonl$/.test(step.name)) return;
@@ -62,7 +62,7 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
   });
 }
 
-test("very many deletes that find no space are all taken back, in every order", async (t) => {
+test("very many deletes that find no space are all rolled back, in every index", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   const ids = Array.from({ length: 25_000 }, (_, place) => place + 1);
@@ -95,7 +95,7 @@ for (
     ["stat", "EIO"],
   ] as const
 ) {
-  test(`a ${kind} that ends with ${error} makes the store read-only, reads stay right`, async (t) => {
+  test(`a ${kind} that ends with ${error} makes the store read-only, and reads stay right`, async (t) => {
     const disk = await diskFor(t);
     const store = await open(t, disk);
     await store.commit(zoo(1), 0);
@@ -157,7 +157,7 @@ for (
   });
 }
 
-test("a disk that is full takes deletes, gives their space back and takes writes again", async (t) => {
+test("a full disk accepts deletes, gives back their space and then accepts writes again", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   disk.capacity = 120_000;
@@ -179,7 +179,7 @@ test("a disk that is full takes deletes, gives their space back and takes writes
   assert.equal((await open(t, disk)).table("zoos").size, 7);
 });
 
-test("a full disk can be restarted after a crash, and freed by deletes then", async (t) => {
+test("a store can be restarted on a full disk after a crash, and freed by deletes", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   disk.capacity = 60_000;
@@ -201,7 +201,7 @@ test("a full disk can be restarted after a crash, and freed by deletes then", as
   await again.commit(zoo(id + 1), 0);
 });
 
-test("space that comes back from elsewhere is used without a restart", async (t) => {
+test("space that others free is used without a restart", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   disk.capacity = 40_000;
@@ -215,7 +215,7 @@ test("space that comes back from elsewhere is used without a restart", async (t)
   await store.commit(zoo(id + 1, text), 0);
 });
 
-test("a snapshot that fails is dropped, the log goes on, and it is tried again", async (t) => {
+test("a failed checkpoint is dropped, the log continues, and it is tried again", async (t) => {
   const disk = await diskFor(t);
   const { folder } = disk;
   const limits = { minLogBytes: 2000, retryMs: 1, reserveBytes: 0 };
@@ -239,7 +239,7 @@ test("a snapshot that fails is dropped, the log goes on, and it is tried again",
   assert.equal(store.isWritable, true);
 });
 
-test("a snapshot is not begun without the space for it", async (t) => {
+test("a checkpoint does not begin without the space for it", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   for (let id = 1; id <= 10; id++) {
@@ -252,7 +252,7 @@ test("a snapshot is not begun without the space for it", async (t) => {
 });
 
 for (const milliseconds of [10, 1000]) {
-  test(`an fsync of ${milliseconds} ms is waited for, by its writers alone`, async (t) => {
+  test(`an fsync of ${milliseconds} ms delays its own writers and nobody else`, async (t) => {
     const disk = await diskFor(t);
     const store = await open(t, disk);
     await store.commit(zoo(1), 0);
@@ -315,7 +315,7 @@ test("a log that another process removed or changed makes the store read-only", 
   }
 });
 
-test("in the long run no more than twice the log is written", async (t) => {
+test("in the long run, no more than twice the log is written", async (t) => {
   for (const growing of [true, false]) {
     const disk = new Disk({ folder: await folderFor(t) });
     const limits = { minLogBytes: 20_000, reserveBytes: 0 };
@@ -334,7 +334,7 @@ test("in the long run no more than twice the log is written", async (t) => {
   }
 });
 
-/** Waits until something holds; a test's own limit ends it if never. */
+/** Waits until a condition holds. */
 async function until(holds: () => boolean): Promise<void> {
   while (!holds()) {
     await new Promise((resolve) => setTimeout(resolve, 1));

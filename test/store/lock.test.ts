@@ -43,7 +43,7 @@ function starter(
   return { child, said, ended };
 }
 
-test("of twelve processes that start at once exactly one opens the store", async (t) => {
+test("exactly one of twelve processes that start at once opens the store", async (t) => {
   const folder = await folderFor(t);
   const starters = Array.from({ length: 12 }, () => starter(folder));
   const said = await Promise.all(starters.map((each) => each.said));
@@ -54,7 +54,7 @@ test("of twelve processes that start at once exactly one opens the store", async
   assert.deepEqual(names.filter((name) => name.startsWith("lock-")), []);
 });
 
-test("a killed owner leaves nothing that a person must delete", async (t) => {
+test("a killed owner leaves nothing that must be deleted by hand", async (t) => {
   const folder = await folderFor(t);
   const owner = starter(folder);
   assert.equal(await owner.said, "open");
@@ -79,7 +79,7 @@ test("a stopped owner is still the owner", async (t) => {
   await owner.ended;
 });
 
-test("a release waits for nobody who asks and does not listen", async (t) => {
+test("a release does not wait for a client that does not read", async (t) => {
   const folder = await folderFor(t);
   const store = await openStore({ folder, tables });
   const name = (await readdir(folder)).find((each) => each.endsWith(".sock"));

@@ -25,7 +25,7 @@ test("a new store is private to its user and empty", async (t) => {
   assert.throws(() => store.table("lions"), { code: "unknown-table" });
 });
 
-test("what was committed is there after a restart, also uncommonly named", async (t) => {
+test("committed records are there after a restart, whatever their names", async (t) => {
   const folder = await folderFor(t);
   const first = await openFor(t, folder);
   await first.commit([
@@ -90,7 +90,7 @@ test("an index finds rows by folded key, after every kind of change", async (t) 
   assert.equal(again.table("animals").count("name", "rex"), 0);
 });
 
-test("all operations of a transaction or none: an unknown table changes nothing", async (t) => {
+test("a transaction is applied completely or not at all: an unknown table changes nothing", async (t) => {
   const store = await openFor(t, await folderFor(t));
   assert.throws(
     () => store.commit([["put", "zoos", { id: 1 }], ["del", "lions", 1]], 0),
@@ -100,7 +100,7 @@ test("all operations of a transaction or none: an unknown table changes nothing"
   assert.equal(store.seq, 0);
 });
 
-test("the log is ended by snapshots while writes go on, and jq can read all of it", async (t) => {
+test("checkpoints end the log while writes continue, and jq can read every file", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder, { limits: { minLogBytes: 20_000 } });
   const expected = new Map<number, unknown>();
@@ -130,7 +130,7 @@ test("the log is ended by snapshots while writes go on, and jq can read all of i
   assert.deepEqual(documents(again.table("animals")), [...expected.values()]);
 });
 
-test("a large batch is one line of the log: all of it, or nothing", async (t) => {
+test("a large batch is one line of the log: applied completely or not at all", async (t) => {
   const random = new Random(5);
   const found = new Set<number>();
   for (let round = 0; round < 30; round++) {
@@ -163,7 +163,7 @@ test("a large batch is one line of the log: all of it, or nothing", async (t) =>
   assert.deepEqual([...found].sort(), [0, 1000]);
 });
 
-test("records of a table that is no longer declared are kept", async (t) => {
+test("records of a table that is no longer declared stay stored", async (t) => {
   const folder = await folderFor(t);
   const one = await openFor(t, folder);
   await one.commit([["put", "animals", { id: 5, name: "Leo" }]], 0);
@@ -177,7 +177,7 @@ test("records of a table that is no longer declared are kept", async (t) => {
   assert.equal(three.table("animals").lastSeq, 1);
 });
 
-test("too much that waits is refused before anything is applied, one large transaction is not", async (t) => {
+test("a full queue refuses a transaction before it is applied, but accepts one large one", async (t) => {
   const store = await openFor(t, await folderFor(t), {
     limits: { maxQueueBytes: 1000, maxBatchBytes: 500 },
   });
@@ -191,7 +191,7 @@ test("too much that waits is refused before anything is applied, one large trans
   await store.commit([["put", "zoos", { id: 2 }]], 0);
 });
 
-test("a closed store takes nothing more and a folder can be opened again in the same process", async (t) => {
+test("a closed store accepts nothing, and its folder can be opened again in the same process", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const last = store.commit([["put", "zoos", { id: 1 }]], 0);
@@ -239,7 +239,7 @@ test("a folder with a very long path can be locked", async (t) => {
   await (await openStore({ folder, tables })).close();
 });
 
-test("a check of a store that is being written finds no fault, generation after generation", async (t) => {
+test("a check of a store that is being written finds no damage, generation after generation", async (t) => {
   const folder = await folderFor(t);
   const limits = { minLogBytes: 30_000 };
   const store = await openFor(t, folder, { limits });

@@ -1,4 +1,4 @@
-/** What the tests of the store share. */
+/** Helpers for the tests of the store. */
 
 import { Buffer } from "node:buffer";
 import { readdir, readFile, writeFile } from "node:fs/promises";
@@ -26,7 +26,7 @@ export const tables = [
 
 const opened = new WeakMap<TestContext, Store[]>();
 
-/** A temporary folder that goes with the test, behind its stores. */
+/** Returns a temporary folder, which is removed after the test has closed its stores. */
 export async function folderFor(test: TestContext): Promise<string> {
   const folder = await temporaryFolder();
   test.after(async () => {
@@ -65,7 +65,7 @@ export async function contents(folder: string): Promise<Map<string, Buffer>> {
   return found;
 }
 
-/** Makes a folder's files what they were in {@linkcode contents}. */
+/** Restores a folder's files to {@linkcode contents}. */
 export async function restore(
   folder: string,
   files: Map<string, Buffer>,

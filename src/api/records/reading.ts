@@ -53,7 +53,7 @@ export function listRecords(
   const result = planner.select(countOnly ? { ...paged, limit: 0 } : paged, {
     scope,
     use,
-    throwIfAborted: context.throwIfAborted,
+    throwIfAborted: () => context.throwIfAborted(),
   });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => result)

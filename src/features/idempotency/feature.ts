@@ -1,138 +1,127 @@
 /**
- * The Idempotency-Key of POST (draft-ietf-httpapi-idempotency-key-header): who
- * is not sure whether a request arrived sends it again with the same key, and
- * gets the first answer again. The answer is kept in the transaction that it
- * tells of, so there is never one without the other, whatever happens.
+ * The Idempotency-Key of POST (draft-ietf-httpapi-idempotency-key-header): a
+ * client that does not know whether a request succeeded repeats it with the
+ * same key, and is sent the first response again. A response is stored in the
+ * transaction that it reports, so neither is ever there without the other.
  */
 
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
-import { ApiError } from "../../http/errors.ts";
-import type { Response } from "../../http/server.ts";
-import {
-  type Document,
-  formatTime,
-  type Mutation,
-  type Row,
-  type Store,
-  type TableDeclaration,
-} from "../../store/store.ts";
+import type { Api, Feature } from "../../api/feature.ts";
 import type {
   RequestContext,
   Result,
+  RunOnce,
   StoreResponse,
 } from "../../api/request-context.ts";
-import type { Feature } from "../../api/feature.ts";
-import { parseIdempotencyKey } from "./idempotency-key.ts";
+import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
+import { ApiError } from "../../http/errors.ts";
+import {
+  formatTime,
+  type Row,
+  type TableDeclaration,
+} from "../../store/store.ts";
 
-/** How long an answer is kept, in ms. */
-const lifetime = 24 * 60 * 60 * 1000;
+const lifetimeMs = 24 * 60 * 60 * 1000;
 
-/** How many are kept of a user, the newest, so that memory is bounded: about 1 KB each. */
-const mostKept = 10_000;
+/** Bounds the memory: a response takes about 1 KB. The oldest is deleted. */
+const maxResponsesPerUser = 10_000;
 
-/** Where the answers are kept. */
-export const answersTable: TableDeclaration = {
+const responsesTable: TableDeclaration = {
   name: "answers",
-  indexes: {
-    key: (value) => typeof value === "string" ? value : null,
-    by: (value) => typeof value === "number" ? value : null,
-  },
+  indexes: { key: String, by: Number },
 };
 
-/** A request that may be a repeated one. */
-export interface Repeatable {
-  /** The key with the user and the address that it is for. */
+/** A request with an idempotency key. */
+interface KeyedRequest {
+  /** The key, prefixed with the user and the URL that it belongs to. */
   readonly key: string;
   /** The id of the user. */
   readonly by: number;
-  /** Its body, byte for byte; or what stands for one that is too long to be kept. */
+  /** The body, or a digest of one that is too long to be kept in memory. */
   readonly body: Uint8Array;
-  /** Whether a password can be in it: what is kept of it must be as hard to guess from as a stored one. */
+  /** Whether the body can hold a password: then its stored hash must be as hard to guess from as a password's. */
   readonly secret: boolean;
   readonly context: RequestContext;
 }
 
-/** Remembers answers by their keys. */
-export class Idempotency {
-  readonly #store: Store;
-  readonly #now: () => number;
+/** Stores responses by the keys of their requests. */
+class StoredResponses {
+  readonly #api: Api;
   readonly #running = new Set<string>();
 
-  /** @param now milliseconds since 1970 */
-  constructor(store: Store, now: () => number) {
-    this.#store = store;
-    this.#now = now;
+  constructor(api: Api) {
+    this.#api = api;
   }
 
   /**
-   * Carries out a request the first time, and gives the same answer later.
+   * Executes a request the first time; returns the stored response later.
    *
-   * @throws {ApiError} 42201 where the key came with another body, 40902 where
-   * the first request is still under way
+   * @throws {ApiError} 42201 if the first request had another body, 40902 while
+   * it is still being executed
    */
-  once(
-    request: Repeatable,
-    carryOut: (remember: StoreResponse) => Result | Promise<Result>,
-  ): Result | Promise<Result> {
-    const { key, by, body, secret, context } = request;
-    const [...known] = this.#table.find("key", key);
-    const kept = known.find(({ document }) => !this.#isPast(document));
-    if (kept !== undefined) {
-      const same = isOf(String(kept.document["hash"]), body, context);
-      if (!(same instanceof Promise)) return answerOf(kept, same);
-      return context.afterWaiting(same, (same) =>
-        // Meanwhile a full disk may have taken it back.
-        this.#table.get(kept.document.id) === kept
-          ? answerOf(kept, same)
-          : this.once(request, carryOut));
+  runOnce(
+    request: KeyedRequest,
+    execute: Parameters<RunOnce>[1],
+  ): ReturnType<RunOnce> {
+    const { key, body, secret, context } = request;
+    const stored = this.#table.find("key", key)
+      .find((row) => !this.#isExpired(row));
+    if (stored !== undefined) {
+      const isSame = matchesHash(String(stored.document["hash"]), request);
+      if (!(isSame instanceof Promise)) return repeat(stored, isSame);
+      return context.afterWaiting(isSame, (isSame) =>
+        // A full disk can have rolled the response back in the meantime.
+        this.#table.get(stored.document.id) === stored
+          ? repeat(stored, isSame)
+          : this.runOnce(request, execute));
     }
     if (this.#running.has(key)) throw new ApiError(40902);
-    const runWith = (hash: string) =>
-      carryOut((answer) => this.#remember({ key, by, hash }, answer));
+    const run = (hash: string) => execute(this.#storeWith(hash, request));
     const result = secret
       ? context.afterWaiting(
         hashPassword(textOf(body), context.abortSignal()),
-        runWith,
+        run,
       )
-      : runWith(digest(body));
+      : run(digest(body));
     if (!(result instanceof Promise)) return result;
     this.#running.add(key);
     return result.finally(() => this.#running.delete(key));
   }
 
   get #table() {
-    return this.#store.table(answersTable.name);
+    return this.#api.store.table(responsesTable.name);
   }
 
-  #isPast({ created_at }: Document): boolean {
-    return Date.parse(String(created_at)) + lifetime <= this.#now();
+  #isExpired({ document }: Row): boolean {
+    const createdAt = Date.parse(String(document["created_at"]));
+    return createdAt + lifetimeMs <= this.#api.now();
   }
 
-  #remember(
-    request: Pick<Repeatable, "key" | "by"> & { readonly hash: string },
-    { status, headers, body }: Response,
-  ): Mutation[] {
-    const { by } = request;
-    const { name, lastId, byId } = this.#table;
-    const document = {
-      id: lastId + 1,
-      ...request,
-      status,
-      headers,
-      body: body ?? null,
-      created_at: formatTime(this.#now()),
+  /** Returns a function that stores the response, and deletes old ones. */
+  #storeWith(hash: string, { key, by }: KeyedRequest): StoreResponse {
+    return ({ status, headers, body = null }) => {
+      const table = this.#table;
+      // Two at most for each that is stored: enough that expired ones do not pile up.
+      const old = table.byId.slice(0, 2).filter((row) => this.#isExpired(row));
+      const [oldest] = table.find("by", by);
+      const isFull = table.count("by", by) >= maxResponsesPerUser;
+      if (isFull && oldest && !old.includes(oldest)) old.push(oldest);
+      const response = {
+        id: table.lastId + 1,
+        key,
+        by,
+        hash,
+        status,
+        headers,
+        body,
+        created_at: formatTime(this.#api.now()),
+      };
+      return [
+        ["put", table.name, response],
+        ...old.map((row) => ["del", table.name, row.document.id] as const),
+      ];
     };
-    // Two go for each that comes, so the past ones are gone before long.
-    const ended = byId.slice(0, 2).filter((row) => this.#isPast(row.document));
-    const [oldest] = this.#table.find("by", by);
-    if (this.#table.count("by", by) >= mostKept && oldest) ended.push(oldest);
-    const ids = new Set(ended.map(({ document: { id } }) => id));
-    return [
-      ["put", name, document],
-      ...Array.from(ids, (id): Mutation => ["del", name, id]),
-    ];
   }
 }
 
@@ -140,24 +129,22 @@ function digest(body: Uint8Array): string {
   return createHash("sha256").update(body).digest("base64url");
 }
 
-/** A character a byte, so that no two bodies are one text. */
+/** Decodes each byte as one character, so that no two bodies have the same text. */
 function textOf(body: Uint8Array): string {
   return Buffer.from(body).toString("latin1");
 }
 
-/** Whether a kept hash is that of a body. */
-function isOf(
+function matchesHash(
   hash: string,
-  body: Uint8Array,
-  { abortSignal }: RequestContext,
+  { body, context }: KeyedRequest,
 ): boolean | Promise<boolean> {
   return hash.startsWith("scrypt$")
-    ? verifyPassword(textOf(body), hash, abortSignal())
+    ? verifyPassword(textOf(body), hash, context.abortSignal())
     : digest(body) === hash;
 }
 
-function answerOf({ document, seq }: Row, same: boolean): Result {
-  if (!same) throw new ApiError(42201);
+function repeat({ document, seq }: Row, isSame: boolean): Result {
+  if (!isSame) throw new ApiError(42201);
   const { status, headers, body } = document;
   return {
     status: Number(status),
@@ -167,20 +154,50 @@ function answerOf({ document, seq }: Row, same: boolean): Result {
   };
 }
 
-/** POSTs that may be sent again. */
+/**
+ * Parses the Idempotency-Key field. The draft has a quoted string, but most
+ * clients send it bare: here the key is the whole value.
+ *
+ * @param values the value of each such field: in `headers`, node:http joins two
+ * into one, but not in `headersDistinct`
+ * @throws {ApiError} 40000 if there are two, or it is malformed
+ */
+export function parseIdempotencyKey(
+  values: readonly string[] | undefined,
+): string | undefined {
+  if (values === undefined) return undefined;
+  const [key = ""] = values;
+  if (values.length === 1 && /^[!-~]{1,255}$/.test(key)) return key;
+  throw new ApiError(
+    40000,
+    "Idempotency-Key must be sent once, with 1 to 255 visible ASCII characters.",
+  );
+}
+
+const parameters = [{
+  name: "Idempotency-Key",
+  in: "header",
+  description: "A request repeated within a day is sent the first response",
+  schema: { type: "string" },
+}];
+
 export const feature: Feature = {
-  tables: [answersTable],
-  open({ store, now }) {
-    const kept = new Idempotency(store, now);
+  tables: [responsesTable],
+  open(api) {
+    const responses = new StoredResponses(api);
     return {
+      extendCreate: (post) => ({
+        ...post,
+        docs: { ...post.docs, parameters, errors: [409] },
+      }),
       runOnce({ headersDistinct }, { path, secret, context }) {
-        const key = parseIdempotencyKey(headersDistinct["idempotency-key"]);
-        // Nobody's keys are anybody's: an answer is kept for one user only.
+        const sent = parseIdempotencyKey(headersDistinct["idempotency-key"]);
+        // Keys belong to users: an anonymous request has none.
         const by = context.caller?.id;
-        if (key === undefined || by === undefined) return undefined;
-        const whole = `${by} ${path} ${key}`;
-        return (body, carryOut) =>
-          kept.once({ key: whole, by, body, secret, context }, carryOut);
+        if (sent === undefined || by === undefined) return undefined;
+        const key = `${by} ${path} ${sent}`;
+        return (body, execute) =>
+          responses.runOnce({ key, by, body, secret, context }, execute);
       },
     };
   },

@@ -1,53 +1,44 @@
 /**
- * The parts of the OpenAPI document that are used in several places, each
- * written once and referred to from there.
+ * The `components` of the OpenAPI document: what several operations share is
+ * in the document once, and each of them has a reference to it.
  */
 
+import { isDeepStrictEqual } from "node:util";
 import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
 
-/** A response object, with its header fields by name alone. */
+/** A response object whose header fields are given by their names. */
 export interface ResponseParts {
   readonly description: string;
   readonly headers: readonly string[];
   readonly content?: JsonSchema;
 }
 
-/** What is used in several places: each is in the document once, under a name of its own. */
+/** Collects the shared parts of one document. */
 export class Components {
-  readonly #kinds = new Map<string, Map<string, JsonSchema>>();
+  /** The parts by kind, such as `schemas`, and by name. */
+  readonly parts: Record<string, Record<string, JsonSchema>> = {};
 
-  /** A reference to what is put under a name; to a name with a number where that is taken. */
-  #add(kind: string, name: string, value: JsonSchema): JsonSchema {
-    const parts = this.#kinds.get(kind) ?? new Map<string, JsonSchema>();
-    this.#kinds.set(kind, parts);
-    const text = JSON.stringify(value);
+  /** Returns a reference to a part, as `name-2` if another part has the name. */
+  #add(kind: string, name: string, part: JsonSchema): JsonSchema {
+    const parts = this.parts[kind] ??= {};
     let key = name;
-    for (let count = 2;; count++) {
-      const found = parts.get(key);
-      if (found === undefined || JSON.stringify(found) === text) break;
-      key = `${name}-${count}`;
+    for (let n = 2; !isDeepStrictEqual(parts[key] ?? part, part); n++) {
+      key = `${name}-${n}`;
     }
-    parts.set(key, value);
+    parts[key] = part;
     return { $ref: `#/components/${kind}/${key}` };
   }
 
-  /** A schema, in which those that have a title are references. */
+  /** Returns a copy of a schema in which each one with a title is a reference. */
   schema(schema: JsonSchema): JsonSchema {
-    const { title, ...rest } = schema;
-    const parts = Object.entries(typeof title === "string" ? rest : schema)
-      .map(([keyword, value]) => [keyword, this.#nested(value)]);
-    const inner: JsonSchema = Object.fromEntries(parts);
-    return typeof title === "string"
-      ? this.#add("schemas", pascalCase(title), inner)
-      : inner;
+    return JSON.parse(JSON.stringify(schema), (_, value) => {
+      if (typeof value?.title !== "string") return value;
+      const { title, ...part } = value;
+      return this.#add("schemas", pascalCase(title), part);
+    });
   }
 
-  #nested(value: Json): Json {
-    if (Array.isArray(value)) return value.map((each) => this.#nested(each));
-    return isObject(value) ? this.schema(value) : value;
-  }
-
-  /** A parameter; a list is one value with commas. */
+  /** Returns a reference to a parameter. A list is sent as one value with commas. */
   parameter(parameter: JsonSchema): JsonSchema {
     const { name, schema } = parameter;
     const isList = isObject(schema) && schema["type"] === "array";
@@ -57,7 +48,7 @@ export class Components {
   }
 
   response(name: string, { headers, ...response }: ResponseParts): JsonSchema {
-    const fields = [...new Set([...headers, ...commonFields])]
+    const fields = [...headers, ...commonFields]
       .map((name) => [name, this.#add("headers", name, headerField(name))]);
     const { content } = response;
     return this.#add("responses", pascalCase(name), {
@@ -66,28 +57,18 @@ export class Components {
       headers: Object.fromEntries(fields),
     });
   }
-
-  toJson(): Record<string, JsonSchema> {
-    return Object.fromEntries(
-      Array.from(this.#kinds, ([kind, parts]) => [
-        kind,
-        Object.fromEntries(parts),
-      ]),
-    );
-  }
 }
 
-/** Whether a JSON value is an object. */
 export function isObject(value: Json | undefined): value is JsonSchema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** `zoo part` as `ZooPart`. */
+/** Turns `zoo part` into `ZooPart`. */
 export function pascalCase(text: string): string {
   return text.replace(/(?:^|\W+|_)(\w)/g, (_, first) => first.toUpperCase());
 }
 
-/** What every answer may have. */
+/** The header fields that every response may have. */
 const commonFields = [
   "X-Request-Id",
   "Vary",
@@ -96,31 +77,32 @@ const commonFields = [
   "Accept-Query",
 ];
 
-const fieldMeanings: Readonly<Record<string, string>> = {
-  "Accept-Encoding": "What a body may be encoded with",
-  "Accept-Patch": "The media types of a PATCH (RFC 5789)",
-  "Accept-Post": "The media types of a POST",
-  "Accept-Query": "The media types of a QUERY (RFC 10008)",
-  "Allow": "The methods of the address",
-  "Cache-Control": "May it be kept? (RFC 9111)",
-  "Content-Location": "Where the record is that was put",
-  "ETag": "The version, for If-Match and If-None-Match",
+const fieldDescriptions: Readonly<Record<string, string>> = {
+  "Accept-Encoding": "The content codings that a body may have",
+  "Accept-Patch": "The media types that PATCH accepts (RFC 5789)",
+  "Accept-Post": "The media types that POST accepts",
+  "Accept-Query": "The media types that QUERY accepts (RFC 10008)",
+  "Allow": "The methods that the URL supports",
+  "Cache-Control": "Whether the response may be cached (RFC 9111)",
+  "Content-Location": "The URL of the record",
+  "ETag": "The entity tag, for If-Match and If-None-Match",
   "Last-Modified": "The time of the last change",
   "Link": "The first, previous, next and last page (RFC 8288)",
-  "Location": "Where the new resource is",
-  "Preference-Applied": "What Prefer asked for and got (RFC 7240)",
-  "Retry-After": "After how many seconds to try again",
-  "Vary": "What the answer depends on",
-  "WWW-Authenticate": "How to say who you are (RFC 6750)",
-  "X-Accel-Buffering": "For proxies: not to hold events back",
-  "X-Request-Id": "The name of the request in the log",
-  "X-Total-Count": "How many records match in all",
+  "Location": "The URL of the new resource",
+  "Preference-Applied":
+    "The preferences of Prefer that were applied (RFC 7240)",
+  "Retry-After": "The number of seconds to wait before trying again",
+  "Vary": "The request header fields that the response depends on",
+  "WWW-Authenticate": "How to authenticate (RFC 6750)",
+  "X-Accel-Buffering": "Tells a proxy not to buffer events",
+  "X-Request-Id": "The id of the request in the server's log",
+  "X-Total-Count": "The number of records that match, on all pages",
 };
 
 function headerField(name: string): JsonSchema {
   const isNumber = name === "X-Total-Count" || name === "Retry-After";
   return {
-    description: fieldMeanings[name] ?? name,
+    description: fieldDescriptions[name] ?? name,
     ...(name === "X-Request-Id" && { required: true }),
     schema: { type: isNumber ? "integer" : "string" },
   };

@@ -1,6 +1,6 @@
 /**
- * What is sent and what is answered as JSON Schema 2020-12, for the OpenAPI
- * document. A schema with a title becomes a component of that name there.
+ * Request bodies, records and query parameters as JSON Schema 2020-12, for the
+ * OpenAPI document. A schema with a title becomes a component of that name.
  */
 
 import type {
@@ -13,10 +13,10 @@ import { recordSchema } from "../../api/representation.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
 
-const text: JsonSchema = { type: "string" };
-const address: JsonSchema = { type: "string", format: "uri-reference" };
+export const text: JsonSchema = { type: "string" };
+const url: JsonSchema = { type: "string", format: "uri-reference" };
 
-/** An object with these properties. */
+/** Returns the schema of an object; all properties are required by default. */
 export function objectSchema(
   title: string,
   properties: Schemas,
@@ -27,43 +27,46 @@ export function objectSchema(
 
 const link = objectSchema("link", {
   rel: text,
-  href: address,
+  href: url,
   title: text,
   type: text,
 });
 
-/** Some of a record's properties, as `fields` asks for them; its id is always there. */
-export function partSchema(collection: Collection): JsonSchema {
-  const { singular, visibleProperties, urlProperties } = collection;
-  const shown = new Set([...visibleProperties.keys(), ...urlProperties]);
-  const properties = pick(propertiesOf(collection), shown);
-  return objectSchema(`${singular} part`, { ...properties, link }, ["id"]);
+/** Returns the schema of a record limited by `fields`; it always has its id. */
+export function partialSchema(collection: Collection): JsonSchema {
+  const schemas = propertySchemas(collection);
+  const shown = readableNames(collection).map((name) => [name, schemas[name]]);
+  const properties = { ...Object.fromEntries(shown), link };
+  return objectSchema(`${collection.singular} part`, properties, ["id"]);
 }
 
-/** A whole record. */
-export function wholeSchema(collection: Collection): JsonSchema {
-  const { singular, visibleProperties, urlProperties } = collection;
+/** Returns the schema of a record with all its properties. */
+export function completeSchema(collection: Collection): JsonSchema {
   return {
-    title: singular,
-    allOf: [partSchema(collection)],
-    required: [...visibleProperties.keys(), ...urlProperties],
+    title: collection.singular,
+    allOf: [partialSchema(collection)],
+    required: readableNames(collection),
   };
 }
 
-/** The body of a PATCH; `only` are the properties that it may change, or all. */
+function readableNames(
+  { visibleProperties, urlProperties }: Collection,
+): string[] {
+  return [...visibleProperties.keys(), ...urlProperties];
+}
+
+/** Returns the schema of a PATCH body, which may change all properties or only those named. */
 export function patchSchema(
   collection: Collection,
   only?: readonly string[],
 ): JsonSchema {
   const { singular, properties } = collection;
-  const schemas = { ...propertiesOf(collection) };
+  const schemas = propertySchemas(collection);
   for (const property of properties) {
     const { name } = property;
+    const description = describeProperty(property);
     if (only?.includes(name) === false) delete schemas[name];
-    else {
-      const description = describeProperty(property);
-      schemas[name] = { ...schemas[name], description };
-    }
+    else schemas[name] = { ...schemas[name], description };
   }
   return {
     title: `${singular} patch${only ? ` of ${only.join(" ")}` : ""}`,
@@ -73,85 +76,85 @@ export function patchSchema(
   };
 }
 
-/** The body of a POST or PUT, in which some required properties may be left out. */
-export function newSchema(
+/** Returns the schema of a POST or PUT body, in which the properties of `without` are not required. */
+export function createSchema(
   collection: Collection,
   without: readonly (string | undefined)[] = [],
 ): JsonSchema {
   const names = collection.properties
     .filter(({ required }) => required).map(({ name }) => name);
-  const less = names.filter((name) => without.includes(name));
+  const suffixes = names.filter((name) => without.includes(name))
+    .map((name) => `but ${name}`);
   return {
-    title: [collection.singular, "new", ...less.map((name) => `but ${name}`)]
-      .join(" "),
+    title: [collection.singular, "new", ...suffixes].join(" "),
     allOf: [patchSchema(collection)],
-    required: names.filter((name) => !less.includes(name)),
+    required: names.filter((name) => !without.includes(name)),
   };
 }
 
-/** In words what is allowed, and what a new record gets where it is left out. */
+/** Describes the accepted values of a property, and its default. */
 function describeProperty(
-  { expected, required, readOnly, default: otherwise }: NamedProperty,
+  { expected, required, readOnly, default: defaultValue }: NamedProperty,
 ): string {
   return required || readOnly
     ? expected
-    : `${expected}; by default ${JSON.stringify(otherwise)}`;
+    : `${expected}; by default ${JSON.stringify(defaultValue)}`;
 }
 
-/** All properties. Without defaults, which would be taken for what a PATCH fills in. */
-function propertiesOf(collection: Collection): Schemas {
-  const schemas = recordSchema(collection)["properties"];
+/** Returns the schemas of all properties, without defaults: a client could take them for what PATCH fills in. */
+function propertySchemas(collection: Collection): Record<string, JsonSchema> {
+  const schemas = recordSchema(collection)["properties"] as Schemas;
   return Object.fromEntries(
-    // An object of schemas, as it was made.
-    Object.entries(schemas as Schemas).map(([name, schema]) => {
-      const { default: _, ...rest } = schema;
-      return [name, rest];
-    }),
-  );
-}
-
-function pick(from: Schemas, names: ReadonlySet<string>): Schemas {
-  return Object.fromEntries(
-    Object.entries(from).filter(([name]) => names.has(name)),
+    Object.entries(schemas).map(([name, { default: _, ...schema }]) => [
+      name,
+      schema,
+    ]),
   );
 }
 
 /** The parameter `fields`. */
-export function fieldsParameter(
-  { visibleProperties, urlProperties }: Collection,
-): JsonSchema {
-  return {
-    name: "fields",
-    description: "Only these properties, and id",
-    schema: list(words([...visibleProperties.keys(), ...urlProperties])),
-  };
+export function fieldsParameter(collection: Collection): JsonSchema {
+  const names = list(oneOf(readableNames(collection)));
+  return parameter("fields", "The properties to return, besides id", names);
 }
 
-/** The parameters of a collection: paging, order, `fields` and filters. */
+/** Returns the parameters of a collection: paging, order, `fields` and filters. */
 export function queryParameters(collection: Collection): JsonSchema[] {
-  const readable = [...collection.visibleProperties.values()];
-  const names = readable.map(({ name }) => name);
-  const byPage = "; not together with limit or offset";
-  const own = {
-    limit: ["How many at most", count(1, 20, 100)],
-    offset: ["How many to pass over", count(0, 0)],
-    page: [`Which page${byPage}`, count(1, 1)],
-    per_page: [`How many on a page${byPage}`, count(1, 20, 100)],
-    sortby: ["What decides the order, before the id; null is last", {
-      ...words(names),
-      default: "id",
-    }],
-    order: ["Which way", { ...words(["asc", "desc"]), default: "asc" }],
-  } as const;
+  const visible = [...collection.visibleProperties.values()];
+  const names = visible.map(({ name }) => name);
+  const size = { type: "integer", minimum: 1, maximum: 100, default: 20 };
+  const direction = { ...oneOf(["asc", "desc"]), default: "asc" };
   return [
-    ...Object.entries(own).map(([name, [description, schema]]) => ({
-      name,
-      description,
-      schema,
-    })),
+    parameter("limit", "The maximum number of records", size),
+    parameter("offset", "The number of records to skip", {
+      type: "integer",
+      minimum: 0,
+      default: 0,
+    }),
+    parameter("page", `The number of the page${exclusive}`, {
+      type: "integer",
+      minimum: 1,
+      default: 1,
+    }),
+    parameter("per_page", `The number of records on a page${exclusive}`, size),
+    parameter("sortby", "The property to sort by, then by id; null is last", {
+      ...oneOf(names),
+      default: "id",
+    }),
+    parameter("order", "The sort direction", direction),
     fieldsParameter(collection),
-    ...readable.flatMap(filterParameters),
+    ...visible.flatMap(filterParameters),
   ];
+}
+
+const exclusive = "; not together with limit or offset";
+
+export function parameter(
+  name: string,
+  description: string,
+  schema: JsonSchema,
+): JsonSchema {
+  return { name, description, schema };
 }
 
 const meanings: Readonly<Record<Operator, string>> = {
@@ -159,54 +162,46 @@ const meanings: Readonly<Record<Operator, string>> = {
   ne: "is not",
   lt: "is less than",
   lte: "is at most",
-  gt: "is more than",
+  gt: "is greater than",
   gte: "is at least",
   in: "is one of",
-  contains: "contains, without case,",
-  starts: "starts, without case, with",
+  contains: "contains, ignoring case,",
+  starts: "starts, ignoring case, with",
 };
 
-/** The filters by one property. */
+/** Returns the filters by one property. */
 function filterParameters(property: NamedProperty): JsonSchema[] {
   const { name, kind, nullable } = property;
-  const value = operandSchema(property);
+  const operand = operandSchema(property);
   const orNull = nullable && kind !== "string"
-    ? { anyOf: [value, { const: "null" }] }
-    : value;
+    ? { anyOf: [operand, { const: "null" }] }
+    : operand;
   const all = ["eq", ...operatorsOf(property)] as const;
-  return all.map((operator) => ({
-    name: operator === "eq" ? name : `${name}:${operator}`,
-    description: `Those whose ${name} ${meanings[operator]} this`,
-    schema: operator === "in"
-      ? list(orNull)
-      : operator === "eq" || operator === "ne"
-      ? orNull
-      : value,
-  }));
+  return all.map((operator) =>
+    parameter(
+      operator === "eq" ? name : `${name}:${operator}`,
+      `Only records whose ${name} ${meanings[operator]} this`,
+      operator === "in"
+        ? list(orNull)
+        : operator === "eq" || operator === "ne"
+        ? orNull
+        : operand,
+    )
+  );
 }
 
-/** What a property can be compared with: also what it cannot be, if it is of its type. */
+/** Returns the schema of a filter's value: any value of the right JSON type, even one that the property itself would reject. */
 function operandSchema({ kind, schema }: NamedProperty): JsonSchema {
   const [type = "string"] = [schema["type"]].flat();
   const { format = null, enum: values } = schema;
-  if (Array.isArray(values)) return words(values.filter((each) => each));
+  if (Array.isArray(values)) return oneOf(values.filter((each) => each));
   return kind === "date" || kind === "timestamp" ? { type, format } : { type };
 }
 
-function words(values: readonly Json[]): JsonSchema {
+function oneOf(values: readonly Json[]): JsonSchema {
   return { type: "string", enum: values };
 }
 
-/** In an address: with commas between. */
 function list(items: JsonSchema): JsonSchema {
   return { type: "array", items, minItems: 1 };
-}
-
-function count(minimum: number, otherwise: number, maximum?: number) {
-  return {
-    type: "integer",
-    minimum,
-    ...(maximum && { maximum }),
-    default: otherwise,
-  };
 }

@@ -231,20 +231,24 @@ export async function* readLines(
   while (true) {
     const chunk = await next;
     const offset = position - rest.length;
-    const bytes = Buffer.concat([rest, chunk]);
+    const joined = Buffer.concat([rest, chunk]);
     const lines: Line[] = [];
-    const add = (begin: number, end: number, hasNewline: boolean) => {
-      const byte = offset + begin;
-      line++;
-      lines.push({ bytes: bytes.subarray(begin, end), byte, line, hasNewline });
-    };
     let begin = 0;
-    for (let end; (end = bytes.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
-      add(begin, end, true);
+    for (let end; (end = joined.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
+      const bytes = joined.subarray(begin, end);
+      lines.push({
+        bytes,
+        byte: offset + begin,
+        line: ++line,
+        hasNewline: true,
+      });
     }
+    rest = joined.subarray(begin);
     const isEnd = chunk.length === 0;
-    if (isEnd && begin < bytes.length) add(begin, bytes.length, false);
-    rest = bytes.subarray(begin);
+    if (isEnd && rest.length > 0) {
+      const byte = offset + begin;
+      lines.push({ bytes: rest, byte, line: ++line, hasNewline: false });
+    }
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);
     position += chunk.length;
     if (!isEnd) {

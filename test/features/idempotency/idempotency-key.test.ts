@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseIdempotencyKey } from "../../../src/features/idempotency/idempotency-key.ts";
+import { parseIdempotencyKey } from "../../../src/features/idempotency/feature.ts";
 
 test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
   const keys = [
@@ -32,7 +32,7 @@ test("any other, and two of them, are refused by name", () => {
       name: "ApiError",
       code: 40000,
       message:
-        "The Idempotency-Key field must be given once, with 1 to 255 visible ASCII characters.",
+        "Idempotency-Key must be sent once, with 1 to 255 visible ASCII characters.",
     }, values.join("|"));
   }
 });

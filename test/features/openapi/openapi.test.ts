@@ -109,7 +109,7 @@ describe("the OpenAPI document", () => {
     const { parameters } = document.components;
     assert.deepEqual(parameters["reason.in"], {
       name: "reason:in",
-      description: "Those whose reason is one of this",
+      description: "Only records whose reason is one of this",
       schema: {
         type: "array",
         items: { type: "string", enum: ["check-up", "illness"] },

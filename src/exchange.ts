@@ -1,0 +1,119 @@
+/**
+ * A request on its way to its response: what the steps of {@linkcode
+ * Application} have found so far, and what an operation may do with it.
+ */
+
+import { performance } from "node:perf_hooks";
+import {
+  type Authentication,
+  type Caller,
+  requireAccess,
+} from "./api/accounts/authentication.ts";
+import type { Operation, Route } from "./api/operations.ts";
+import type {
+  RequestContext,
+  ResolveScope,
+  StoreResponse,
+} from "./api/request-context.ts";
+import { ClientDisconnected } from "./http/body.ts";
+import { requestId } from "./http/request-id.ts";
+import type { IncomingRequest, OutgoingResponse } from "./http/server.ts";
+import { StoreError } from "./store/store.ts";
+
+/** Exports in progress over all collections: each holds all its records in memory until its client has them. */
+const maxExports = 16;
+
+/** What the exchanges of one application share. */
+export interface Shared {
+  readonly authentication: Authentication;
+  activeExports: number;
+}
+
+/** One request and its response. */
+export class Exchange implements RequestContext {
+  readonly request: IncomingRequest;
+  readonly response: OutgoingResponse;
+  readonly method: string;
+  readonly headers: IncomingRequest["headers"];
+  readonly id: string;
+  /** A `performance.now()` value: meaningful only as a difference. */
+  readonly start = performance.now();
+  readonly #shared: Shared;
+  #holdsExportSlot = false;
+  // Set by the steps that find them.
+  url = "";
+  ids: readonly number[] = [];
+  route: Route | undefined = undefined;
+  operation: Operation | undefined = undefined;
+  caller: Caller | undefined = undefined;
+  asNdjson = false;
+  body: Uint8Array | undefined = undefined;
+  storeResponse: StoreResponse | undefined = undefined;
+
+  constructor(
+    request: IncomingRequest,
+    response: OutgoingResponse,
+    shared: Shared,
+  ) {
+    this.request = request;
+    this.response = response;
+    this.method = request.method ?? "";
+    this.headers = request.headers;
+    this.id = requestId(request.headers["x-request-id"]);
+    this.#shared = shared;
+  }
+
+  get resolveScope(): ResolveScope | undefined {
+    return this.route?.scope;
+  }
+
+  /** Returns the caller as of now; throws an ApiError if access was lost. */
+  reauthenticate(): Caller | undefined {
+    const { authentication } = this.#shared;
+    this.caller = authentication.reauthenticate(this.caller);
+    requireAccess(this.caller, this.operation?.access ?? "anyone");
+    return this.caller;
+  }
+
+  /**
+   * Resumes after a wait. No request resumes anywhere else: while it waited, its
+   * token may have been revoked, or its role changed.
+   */
+  afterWaiting<T, R>(
+    promise: Promise<T>,
+    resume: (value: T) => R | Promise<R>,
+  ): Promise<R> {
+    return promise.then((value) => {
+      this.reauthenticate();
+      return resume(value);
+    });
+  }
+
+  /** Throws if the client has disconnected. */
+  throwIfAborted(): void {
+    if (this.request.socket.destroyed) throw new ClientDisconnected();
+  }
+
+  /** Returns a signal that is aborted when the response is closed: sent, or given up by the client. */
+  abortSignal(): AbortSignal {
+    const controller = new AbortController();
+    const abort = () => controller.abort(new ClientDisconnected());
+    if (this.request.socket.destroyed) abort();
+    else this.response.once("close", abort);
+    return controller.signal;
+  }
+
+  /** Takes a slot before anything waits; it is free again when the response is closed, for whatever reason. */
+  acquireExportSlot(): void {
+    if (this.#holdsExportSlot) return; // the request is processed again
+    this.throwIfAborted();
+    const shared = this.#shared;
+    if (shared.activeExports >= maxExports) {
+      const message = `${maxExports} exports are in progress already.`;
+      throw new StoreError("overloaded", message);
+    }
+    this.#holdsExportSlot = true;
+    shared.activeExports++;
+    this.response.once("close", () => shared.activeExports--);
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * Requests and responses in the OpenAPI document: what follows from the way in
+ * which app.ts processes any request, such as the errors of a missing token.
+ */
+
+import type { JsonSchema } from "../../api/declaration/properties.ts";
+import { mayAccess } from "../../auth/access.ts";
+import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
+import { isReadMethod } from "../../http/methods.ts";
+import { type Components, isObject, type ResponseParts } from "./components.ts";
+import type { DocumentedOperation } from "./operations.ts";
+import { completeSchema, objectSchema, text } from "./schemas.ts";
+
+/** Returns whether the response may omit the record (RFC 7240 section 4.2). One with a token may not: it is shown only once. */
+function acceptsPrefer(operation: DocumentedOperation): boolean {
+  const { method, responses: { 201: created } } = operation;
+  return !isReadMethod(method) && created !== undefined &&
+    !created.headers?.includes("Cache-Control");
+}
+
+const precondition = "A precondition (RFC 9110 section 13.1)";
+
+/** Lists the query parameters and header fields of a request. */
+export function describeParameters(
+  operation: DocumentedOperation,
+): JsonSchema[] {
+  const { method, conditional, parameters = [], produces } = operation;
+  const fields: readonly (readonly [string, string, unknown])[] = [
+    ["If-Match", precondition, conditional],
+    ["If-None-Match", precondition, conditional],
+    ["If-Unmodified-Since", precondition, conditional],
+    ["If-Modified-Since", precondition, conditional && isReadMethod(method)],
+    [
+      "Prefer",
+      "`return=minimal` omits the record from the response (RFC 7240)",
+      acceptsPrefer(operation),
+    ],
+    [
+      "Last-Event-ID",
+      "The id of the last event received: resumes after it",
+      produces?.includes("text/event-stream"),
+    ],
+  ];
+  return [
+    ...(operation.queryInForm ? [] : parameters)
+      .map((parameter) => ({ in: "query", ...parameter })),
+    ...fields.filter(([, , applies]) => applies)
+      .map(([name, description]) => fieldParameter(name, description)),
+  ];
+}
+
+export function fieldParameter(name: string, description: string): JsonSchema {
+  return { name, in: "header", description, schema: text };
+}
+
+export function describeRequestBody(
+  { consumes, queryInForm, body = {} }: DocumentedOperation,
+  components: Components,
+): JsonSchema {
+  if (consumes === undefined) return {};
+  const form = { type: "object", description: "The parameters of GET." };
+  const content = contentOf(consumes, queryInForm ? form : body);
+  return {
+    requestBody: { required: true, content: components.schema(content) },
+  };
+}
+
+/** Returns media type objects, without a schema for the lines of a stream. */
+function contentOf(types: readonly string[], schema: JsonSchema): JsonSchema {
+  return Object.fromEntries(types.map((type) => [
+    type.replace(/;.*/, ""),
+    { schema: /[/+]json\b|form/.test(type) ? schema : text },
+  ]));
+}
+
+/** Describes the responses of an operation, by status. */
+export function describeResponses(
+  operation: DocumentedOperation,
+  components: Components,
+): Record<string, JsonSchema> {
+  const { produces = ["application/json"] } = operation;
+  const described: Record<string, JsonSchema> = {};
+  for (const [status, response] of Object.entries(successesOf(operation))) {
+    const { record, headers = [] } = response;
+    const schema = record ? completeSchema(record) : response.schema;
+    const content = schema && contentOf(produces, schema);
+    described[status] = components.response(`${nameOf(schema)} ${status}`, {
+      description: descriptions[status] ?? "As the summary says.",
+      headers,
+      ...(content && { content }),
+    });
+  }
+  for (const [status, applies] of Object.entries(errorsOf(operation))) {
+    if (!applies) continue;
+    described[status] ??= components.response(
+      `error ${status}`,
+      describeError(status),
+    );
+  }
+  return described;
+}
+
+/** Names a response by its schema. */
+function nameOf({ title = "answer", items }: JsonSchema = {}): string {
+  return isObject(items) ? `${items["title"]} list` : String(title);
+}
+
+/** Returns the successful responses, with those to preconditions and preferences. */
+function successesOf(
+  operation: DocumentedOperation,
+): DocumentedOperation["responses"] {
+  const { method, conditional, responses } = operation;
+  const isRevalidated = isReadMethod(method) && conditional;
+  const hasMinimal = method !== "POST" && acceptsPrefer(operation);
+  return {
+    ...(isRevalidated && { 304: { headers: ["ETag", "Last-Modified"] } }),
+    ...(hasMinimal && { 204: { headers: responses[201]?.headers ?? [] } }),
+    ...responses,
+  };
+}
+
+/** Returns by status whether the operation can have an error. */
+function errorsOf(
+  { method, path, requireIfMatch, access, consumes, conditional, errors = [] }:
+    DocumentedOperation,
+): Readonly<Record<string, unknown>> {
+  const hasId = path.includes("{");
+  const isRead = isReadMethod(method);
+  const isWrite = !isRead && method !== "OPTIONS";
+  return {
+    400: true,
+    401: true,
+    403: !mayAccess("viewer", access),
+    404: hasId,
+    406: isRead,
+    408: consumes,
+    410: hasId && isRead,
+    412: conditional,
+    413: consumes,
+    415: consumes,
+    422: consumes && !isRead,
+    428: requireIfMatch && conditional && isWrite && method !== "POST",
+    431: true,
+    500: true,
+    503: isWrite,
+    ...Object.fromEntries(errors.map((status) => [status, true])),
+  };
+}
+
+function describeError(status: string): ResponseParts {
+  const meanings = Object.entries(errorMessages)
+    .filter(([code]) => code.startsWith(status))
+    .map(([code, message]) => `${code}: ${message}`);
+  return {
+    description: meanings.join(" "),
+    headers: errorFields[status] ?? [],
+    content: {
+      "application/json": { schema: errorSchema },
+      "application/problem+json": { schema: problemSchema },
+    },
+  };
+}
+
+const errorFields: Readonly<Record<string, readonly string[]>> = {
+  401: ["WWW-Authenticate"],
+  415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
+  503: ["Retry-After"],
+};
+
+const descriptions: Readonly<Record<string, string>> = {
+  200: "Success.",
+  201: "The record as it is now; no content if Prefer asked for that.",
+  202: "Accepted; the work has begun.",
+  204: "Success, without content.",
+  304: "Not modified: the client's copy is current.",
+  503: "The server accepts no writes.",
+};
+
+const integer = { type: "integer" };
+const fieldErrors = {
+  type: "array",
+  items: objectSchema("field error", {
+    field: text,
+    code: { type: "string", enum: fieldErrorCodes },
+    message: text,
+  }),
+};
+const errorSchema = objectSchema("error", {
+  error: text,
+  errorCode: integer,
+  errorMsg: text,
+  message: text,
+  documentation_url: text,
+  errors: fieldErrors,
+}, ["error", "errorCode", "errorMsg"]);
+const problemSchema = objectSchema("problem", {
+  type: text,
+  title: text,
+  status: integer,
+  detail: text,
+  instance: text,
+  errorCode: integer,
+  documentation_url: text,
+  errors: fieldErrors,
+}, ["type", "title", "status", "detail", "errorCode"]);

@@ -1,0 +1,174 @@
+/**
+ * What the OpenAPI document says about each kind of operation: its summary,
+ * parameters, body, successful responses and the errors particular to it.
+ */
+
+import {
+  authorizations,
+  signInForm,
+  tokenSchemas,
+} from "../../api/accounts/authorizations.ts";
+import {
+  type Collection,
+  deriveCollection,
+} from "../../api/declaration/declaration.ts";
+import type {
+  Operation,
+  OperationDocs,
+  OperationKind,
+} from "../../api/operations.ts";
+import {
+  completeSchema,
+  createSchema,
+  fieldsParameter,
+  objectSchema,
+  parameter,
+  partialSchema,
+  patchSchema,
+  queryParameters,
+  text,
+} from "./schemas.ts";
+
+/** An operation with everything that the document says about it. */
+export interface DocumentedOperation extends Operation, OperationDocs {
+  readonly method: string;
+  readonly path: string;
+  /** Whether a change must have a precondition. */
+  readonly requireIfMatch: boolean;
+  readonly summary: string;
+  readonly responses: NonNullable<OperationDocs["responses"]>;
+}
+
+/** Adds to an operation what follows from its kind; its own `docs` win. */
+export function documentOperation(
+  operation: Operation,
+  place: Pick<DocumentedOperation, "method" | "path" | "requireIfMatch">,
+): DocumentedOperation {
+  const { kind, resource, docs = {}, summary } = operation;
+  const derived = kind ? kinds[kind](subjectOf(operation)) : { summary: "" };
+  return {
+    ...place,
+    ...(resource && { conditional: true }),
+    ...derived,
+    ...operation,
+    ...docs,
+    summary: summary ?? derived.summary,
+    responses: { ...derived.responses, ...docs.responses },
+  };
+}
+
+/** The records that an operation is about. */
+interface Subject {
+  readonly collection: Collection;
+  /** ` of a zoo`, if the URL contains the zoo's id. */
+  readonly ofParent: string;
+  /** The property whose value is that id. */
+  readonly parentProperty: string | undefined;
+  /** 409, if the collection has rules that a change can violate. */
+  readonly conflicts: readonly number[];
+  readonly writableOnly: readonly string[] | undefined;
+}
+
+const signIn = { ...deriveCollection(signInForm), singular: "sign in" };
+
+function subjectOf({ resource, writableOnly }: Operation): Subject {
+  const { parent, records } = resource ?? {};
+  return {
+    collection: records?.collection ?? signIn,
+    ofParent: parent ? ` of a ${parent.target.singular}` : "",
+    parentProperty: parent?.property,
+    conflicts: records?.hasRules ? [409] : [],
+    writableOnly,
+  };
+}
+
+const validators = ["ETag", "Last-Modified"];
+const names = { type: "array", items: text };
+
+const kinds: Readonly<
+  Record<
+    OperationKind,
+    (subject: Subject) => OperationDocs & { readonly summary: string }
+  >
+> = {
+  list: ({ collection, ofParent }) => ({
+    summary: `A page of the ${collection.name}${ofParent}`,
+    parameters: queryParameters(collection),
+    errors: [503], // a search that would take too long
+    responses: {
+      200: {
+        schema: { type: "array", items: partialSchema(collection) },
+        headers: ["ETag", "X-Total-Count", "Link"],
+      },
+    },
+  }),
+  create: ({ collection, ofParent, parentProperty }) => ({
+    summary: `Create a new ${collection.singular}${ofParent}`,
+    body: createSchema(collection, [parentProperty]),
+    responses: {
+      201: { record: collection, headers: ["Location", ...validators] },
+    },
+  }),
+  read: ({ collection, ofParent }) => ({
+    summary: `One ${collection.singular}${ofParent}`,
+    parameters: [fieldsParameter(collection)],
+    responses: {
+      200: { schema: partialSchema(collection), headers: validators },
+    },
+  }),
+  replace: ({ collection, ofParent, parentProperty, conflicts }) => {
+    const secrets = collection.properties
+      .filter(({ kind }) => kind === "secret").map(({ name }) => name);
+    return {
+      summary: `Replace a ${collection.singular}${ofParent}`,
+      body: createSchema(collection, [parentProperty, ...secrets]),
+      errors: conflicts,
+      responses: { 201: { record: collection, headers: ["Content-Location"] } },
+    };
+  },
+  change: ({ collection, ofParent, writableOnly, conflicts }) => ({
+    summary: `Change a ${collection.singular}${ofParent}`,
+    body: patchSchema(collection, writableOnly),
+    errors: writableOnly ? [] : conflicts,
+    responses: { 201: { record: collection, headers: validators } },
+  }),
+  remove: ({ collection: { singular, children }, ofParent, conflicts }) => {
+    const isParent = children.length > 0;
+    return {
+      summary: `Delete a ${singular}${ofParent}`,
+      ...(isParent && { parameters: [cascade] }),
+      // Deleting the records that refer to it can require a higher role.
+      errors: isParent ? [403, 409] : conflicts,
+      responses: { 204: {} },
+    };
+  },
+  "sign in": ({ collection }) => {
+    const record = completeSchema(deriveCollection(authorizations));
+    const token = objectSchema("token", tokenSchemas);
+    const schema = { title: "signed in", allOf: [record, token] };
+    return {
+      summary: "Sign in",
+      body: createSchema(collection),
+      responses: { 201: { schema, headers: ["Location", "Cache-Control"] } },
+    };
+  },
+  options: () => ({
+    summary: "The methods and properties that the caller may use",
+    responses: {
+      200: {
+        schema: objectSchema("capabilities", {
+          methods: names,
+          writable: names,
+          schema: { type: "object" },
+        }),
+        headers: ["Allow", "Accept-Post", "Accept-Patch"],
+      },
+    },
+  }),
+};
+
+const cascade = parameter(
+  "cascade",
+  "Whether to delete the records that refer to it too",
+  { type: "boolean", default: false },
+);
