@@ -68,8 +68,10 @@ export async function reopenLog(
     // The creation of this store was cut off: it is finished first.
     await writeMeta(place, log.header?.format);
   }
-  await copyLog(place, scan, log);
+  // Not again, with the same scan, when there was no space for the rest.
+  if (!scan.isCopied) await copyLog(place, scan, log);
   await files.syncFolder(folder);
+  scan.isCopied = true;
   if (!log.isSealed && !isOutdated) {
     const path = join(folder, names.log(generation));
     const file = await files.open(path, "write");

@@ -64,6 +64,8 @@ export class FolderScan {
   baseGeneration = 0;
   /** The length of that snapshot. */
   baseBytes = 0;
+  /** Whether {@linkcode reopenLog} has made the end of the last log durable. */
+  isCopied = false;
   /** The generation of the last log, and its findings. */
   generation = 0;
   log: LogScan | undefined;
