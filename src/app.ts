@@ -44,14 +44,13 @@ import {
   type Response,
   send,
 } from "./http/server.ts";
-import type { Log } from "./log.ts";
-import { StoreError } from "./store/store.ts";
+import { type Logger, StoreError } from "./store/store.ts";
 
 /** What an application is built from. */
 export type ApplicationOptions =
   & Omit<ApiOptions, "requireIfMatch" | "log">
   & {
-    readonly log: Log;
+    readonly log: Logger;
     readonly features: readonly Feature[];
     readonly requireIfMatch?: boolean;
     /** Origins whose scripts may read the responses; `*` is any. */

@@ -1,6 +1,7 @@
 /**
- * The settings: for each its variable, its default, what it means and what it
- * may be. A flag beats the environment; a bad value stops the start.
+ * The settings: one table of variables, defaults, descriptions and allowed
+ * values. A flag overrides its environment variable; an invalid value prevents
+ * the start.
  */
 
 import { Buffer } from "node:buffer";
@@ -9,53 +10,47 @@ import { parseArgs } from "node:util";
 import { featureNames } from "./features.ts";
 import { users } from "./api/accounts/users.ts";
 
-const { password } = users.properties; // one rule for every password
+const { password } = users.properties; // for the same rule everywhere
 
-/** How much is logged: each level holds the ones before it. */
+/** The levels of the log; each includes those before it. */
 export const logLevels = ["silent", "error", "info", "debug"] as const;
-export type LogLevel = (typeof logLevels)[number];
 
 /** Where the API lives. */
 export interface Base {
-  /** `https://api.example.com`, or nothing: then addresses are path-absolute. */
+  /** `https://api.example.com`, or empty: then URLs in responses begin with the path. */
   readonly origin: string;
   /** Begins and ends with a slash. */
   readonly path: string;
 }
 
-/** A command line that cannot be carried out; exit code 2. */
+/** An invalid command line or setting; exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** One setting. */
 interface Setting<T> {
   readonly variable: string;
-  /** What names a file that holds the value: the flag alone, or both. */
+  /** Whether the value is read from a file that the flag names, or also the variable. */
   readonly file?: "flag" | "both";
   readonly description: string;
-  /** What it may be, in words that follow "must be". */
+  /** The allowed values, to follow "must be". */
   readonly expected: string;
-  /** The default, and how `help` shows it where that is not the same. */
   readonly default: T;
-  readonly shown?: string;
-  /** Undefined where the value is not allowed. A method, so that a setting of any `T` is a setting. */
+  /** The default as `help` shows it, if not as it is. */
+  readonly defaultText?: string;
+  /** Returns undefined if the value is not allowed. A method, so that a setting of any `T` is a setting. */
   parse(value: string): T | undefined;
 }
 
-function setting<T>(setting: Setting<T>): Setting<T> {
-  return setting;
-}
-
 const settings = {
-  host: setting({
+  host: {
     variable: "HOST",
     description: "address to listen on",
     expected: "a host name or an IP address",
     default: "127.0.0.1",
     parse: (value) => /^[\w.:%-]+$/.test(value) ? value : undefined,
-  }),
-  port: setting({
+  },
+  port: {
     variable: "PORT",
     description: "port to listen on; 0 picks a free one",
     expected: "a number from 0 to 65535",
@@ -64,103 +59,106 @@ const settings = {
       /^\d{1,5}$/.test(value) && Number(value) <= 65535
         ? Number(value)
         : undefined,
-  }),
-  base: setting<Base>({
+  },
+  base: {
     variable: "BASE_URL",
-    description: "where the API lives: a path or a whole http(s) address",
+    description: "URL of the API: a path, or a complete http(s) URL",
     expected:
-      "a path that begins with a slash, or a whole http(s) address, of letters, digits and -._~, without query",
+      "a path that begins with a slash, or a complete http(s) URL, of letters, digits and -._~, without a query",
     default: { origin: "", path: "/" },
-    shown: "/",
+    defaultText: "/",
     parse: parseBase,
-  }),
-  dataDir: setting({
+  },
+  dataDir: {
     variable: "DATA_DIR",
-    description: "the store's folder, made when missing",
+    description: "folder of the store, created if missing",
     expected: "a path",
     default: "data/store",
     parse: (value) => value,
-  }),
+  },
   /** The text of the seed file. */
-  seed: setting<string | undefined>({
+  seed: {
     variable: "SEED",
     file: "both",
     description: "JSON file of sample records, loaded into an empty store",
     expected: "JSON",
     default: undefined,
-    shown: "none",
+    defaultText: "none",
     parse: (value) => value,
-  }),
-  adminPassword: setting<string | undefined>({
+  },
+  adminPassword: {
     variable: "ADMIN_PASSWORD",
     file: "flag",
-    description: "password of admin, used while there is no user yet",
+    description: "password of the user admin, if there is no user yet",
     expected: password.expected,
     default: undefined,
-    shown: "random, printed once",
+    defaultText: "random, printed once",
     parse: (value) => password.check(value) ? undefined : value,
-  }),
-  /** The first signs, all verify; undefined: one that is kept in the data folder. */
-  jwtSecrets: setting<readonly string[] | undefined>({
+  },
+  /** The first signs new tokens, all are accepted; undefined: the one in the data folder. */
+  jwtSecrets: {
     variable: "JWT_SECRET",
     file: "flag",
-    description: "secrets of 32 bytes or more: the first signs, all verify",
+    description:
+      "secrets of 32 bytes or more: the first signs, all are accepted",
     expected:
-      "one or more secrets of at least 32 bytes each, separated by commas (in a file: one a line)",
+      "one or more secrets of at least 32 bytes each, separated by commas (in a file: one per line)",
     default: undefined,
-    shown: "random, kept in the data folder",
+    defaultText: "random, stored in the data folder",
     parse: (value) =>
       listOf(value, (secret) => Buffer.byteLength(secret) >= 32),
-  }),
-  log: setting<LogLevel>({
+  },
+  log: {
     variable: "LOG",
-    description: `how much is logged: ${logLevels.join(", ")}`,
+    description: `level of the log: ${logLevels.join(", ")}`,
     expected: `one of ${logLevels.join(", ")}`,
-    default: "info",
+    default: "info" as const,
     parse: (value) => logLevels.find((level) => level === value),
-  }),
+  },
   /** The names of the features that are on. */
-  features: setting<readonly string[]>({
+  features: {
     variable: "FEATURES",
-    description: "optional capabilities: all, none, or a list by commas",
+    description: "optional features: all, none, or names separated by commas",
     expected: `all, none, or any of ${
       featureNames.join(", ")
     }, separated by commas`,
     default: featureNames,
-    shown: "all",
+    defaultText: "all",
     parse: (value) =>
       value === "all"
         ? featureNames
         : value === "none"
         ? []
         : listOf(value, (name) => featureNames.includes(name)),
-  }),
-  /** Origins whose scripts may read the answers; `*` is any. */
-  corsOrigins: setting<readonly string[]>({
+  },
+  /** Origins whose scripts may read responses; `*` is any. */
+  corsOrigins: {
     variable: "CORS_ORIGINS",
-    description: "origins whose scripts may read answers, by commas, or *",
+    description: "origins whose scripts may read responses, or *",
     expected: "* or origins such as https://example.com, separated by commas",
     default: [],
-    shown: "none",
+    defaultText: "none",
     parse: (value) =>
       listOf(value, (origin) =>
         origin === "*" ||
         (URL.canParse(origin) && new URL(origin).origin === origin)),
-  }),
+  },
   /** Whether a change of a record must have a precondition. */
-  requireIfMatch: setting({
+  requireIfMatch: {
     variable: "REQUIRE_IF_MATCH",
-    description: "1: changing a record takes a precondition such as If-Match",
+    description: "1: a change must have a precondition such as If-Match",
     expected: "0 or 1",
     default: false,
-    shown: "0",
+    defaultText: "0",
     parse: (value) => ({ "0": false, "1": true })[value],
-  }),
-};
+  },
+} satisfies Record<string, Setting<unknown>>;
 
-/** All settings, understood. */
+/** The values of all settings. */
 export type Config = {
-  readonly [Name in keyof typeof settings]: (typeof settings)[Name]["default"];
+  readonly [Name in keyof typeof settings]:
+    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
+    | (typeof settings)[Name]["default"];
 };
 
 function listOf(
@@ -172,9 +170,9 @@ function listOf(
 }
 
 function parseBase(value: string): Base | undefined {
-  const whole = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
+  const match = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
     .exec(value);
-  const [, origin = "", rest = value] = whole ?? [];
+  const [, origin = "", rest = value] = match ?? [];
   if (origin !== "" && !URL.canParse(origin)) return undefined;
   const path = rest.endsWith("/") ? rest : `${rest}/`;
   return /^\/(?:(?!\.\.?\/)[\w.~-]+\/)*$/.test(path)
@@ -182,70 +180,55 @@ function parseBase(value: string): Base | undefined {
     : undefined;
 }
 
-/** `BASE_URL` is `base-url`, and `JWT_SECRET`, a file, `jwt-secret-file`. */
+/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
 function flagOf({ variable, file }: Setting<unknown>): string {
   const name = variable.toLowerCase().replaceAll("_", "-");
   return file === "flag" ? `${name}-file` : name;
 }
 
-/** The words of a command line: its command with arguments, and its flags. */
-export interface CommandLine {
-  readonly words: readonly string[];
-  readonly flags: ReadonlyMap<string, string>;
-}
+export type Flags = ReadonlyMap<string, string>;
+type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Takes a command line apart.
+ * Parses a command line into the command with its arguments, and the flags.
  *
- * @param others flags beside those of the settings that take a value
- * @throws {UsageError} on an unknown flag, one given twice, or one without its value
+ * @param others flags with a value that are no settings
+ * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
  */
 export function parseCommandLine(
   args: readonly string[],
   others: readonly string[],
-): CommandLine {
+): { readonly positionals: readonly string[]; readonly flags: Flags } {
   const names = [...Object.values(settings).map(flagOf), ...others];
-  const string = { type: "string" as const };
-  const { tokens } = parseArgs({
-    args: [...args],
-    options: {
-      ...Object.fromEntries(names.map((name) => [name, string])),
-      help: { type: "boolean", short: "h" },
-      version: { type: "boolean" },
-    },
-    strict: false,
-    tokens: true,
-  });
-  const words: string[] = [];
+  const { values, positionals } = parse(args, names);
   const flags = new Map<string, string>();
-  for (const token of tokens) {
-    if (token.kind === "positional") words.push(token.value);
-    if (token.kind !== "option") continue;
-    const { name, rawName, inlineValue } = token;
-    // `--host --port 1`: a flag is not the value of another.
-    const next = token.value?.startsWith("--") && !inlineValue;
-    const value = next ? undefined : token.value;
-    if ((name === "help" || name === "version") && value === undefined) {
-      words.unshift(name);
-      continue;
-    }
-    const wrong = !names.includes(name)
-      ? `is not known: allowed are ${
-        names.map((name) => `--${name}`).join(", ")
-      }, --help and --version`
-      : !value
-      ? "needs a value"
-      : flags.has(name)
-      ? "is given twice: give it once"
-      : undefined;
-    if (wrong) throw new UsageError(`the flag ${rawName} ${wrong}`);
-    flags.set(name, value ?? "");
+  for (const [name, value] of Object.entries(values)) {
+    const [text, ...more] = [value].flat();
+    if (typeof text !== "string") positionals.unshift(name); // --help
+    else if (text !== "" && more.length === 0) flags.set(name, text);
+    else throw new UsageError(`--${name} must be given once, with a value`);
   }
-  return { words, flags };
+  return { positionals, flags };
 }
 
-type Flags = ReadonlyMap<string, string>;
-type Environment = Readonly<Record<string, string | undefined>>;
+function parse(args: readonly string[], names: readonly string[]) {
+  const option = { type: "string", multiple: true } as const;
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        ...Object.fromEntries(names.map((name) => [name, option])),
+        help: { type: "boolean", short: "h" },
+        version: { type: "boolean" },
+      },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    const message = error.message.replace(/\.?\sTo specify.*/s, "");
+    throw new UsageError(message.replaceAll("\n", " "));
+  }
+}
 
 function read<T>(
   setting: Setting<T>,
@@ -254,11 +237,11 @@ function read<T>(
 ): T {
   const { variable, file, expected, default: defaultValue } = setting;
   const flag = flagOf(setting);
-  const given = flags.get(flag);
-  const name = given === undefined ? variable : `--${flag}`;
-  const text = given ?? environment[variable];
+  const isFlag = flags.has(flag);
+  const name = isFlag ? `--${flag}` : variable;
+  const text = isFlag ? flags.get(flag) : environment[variable];
   if (!text) return defaultValue;
-  const isFile = file === "both" || (file && given !== undefined);
+  const isFile = file === "both" || (file && isFlag);
   const parsed = setting.parse(isFile ? readText(name, text) : text);
   if (parsed !== undefined) return parsed;
   // A secret is not repeated.
@@ -281,12 +264,12 @@ function readText(name: string, file: string): string {
   }
 }
 
-/** The data folder, which all commands need; no other setting is judged. */
+/** Reads the data folder, which all commands need, without validating the other settings. */
 export function readDataDir(flags: Flags, environment: Environment): string {
   return read(settings.dataDir, flags, environment);
 }
 
-/** The features that are on, some of which add commands. */
+/** Reads the names of the features that are on, as some of them add commands. */
 export function readFeatures(
   flags: Flags,
   environment: Environment,
@@ -295,9 +278,9 @@ export function readFeatures(
 }
 
 /**
- * All settings.
+ * Reads all settings.
  *
- * @throws {UsageError} on the first bad value, with its name and what is allowed
+ * @throws {UsageError} on the first invalid value, with its name and what is allowed
  */
 export function readConfig(flags: Flags, environment: Environment): Config {
   const values = Object.entries(settings).map(([name, setting]) => [
@@ -307,14 +290,14 @@ export function readConfig(flags: Flags, environment: Environment): Config {
   return Object.fromEntries(values);
 }
 
-/** All settings as lines of `help`. */
+/** Returns all settings as lines of `help`. */
 export function describeSettings(): string {
-  return Object.values(settings).map((setting) => {
-    const { file, variable, description, default: value, shown = value } =
-      setting;
+  return Object.values<Setting<unknown>>(settings).map((setting) => {
+    const { file, variable, description, default: value } = setting;
+    const { defaultText = value } = setting;
     const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
     return `  ${flag.padEnd(28)}${description}\n${
       "".padEnd(30)
-    }variable ${variable}, default: ${shown}\n`;
+    }variable ${variable}, default: ${defaultText}\n`;
   }).join("");
 }

@@ -1,4 +1,7 @@
-/** The data folder as all commands use it: opening and reading it, its records, its users. */
+/**
+ * The data folder as the commands use it: opens or reads its store, and changes
+ * its records by the rules that hold over HTTP.
+ */
 
 import { once } from "node:events";
 import process from "node:process";
@@ -7,7 +10,7 @@ import {
   type Declaration,
   deriveCollections,
 } from "./api/declaration/declaration.ts";
-import { Records, type RecordsOptions } from "./api/records/records.ts";
+import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
 import { tablesOf } from "./api/routes.ts";
@@ -23,12 +26,12 @@ import {
   type StoreOptions,
 } from "./store/store.ts";
 
-/** A command that could not be carried out; exit code 1. */
+/** A command that failed for a reason the operator can act on; exit code 1. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
 }
 
-/** Who works at the keyboard is no user: the log names 0. */
+/** The request of a command. The operator is not a user; the log records user id 0. */
 export const operator: RequestContext = {
   ids: [],
   caller: undefined,
@@ -43,7 +46,7 @@ export const operator: RequestContext = {
   acquireExportSlot: () => {},
 };
 
-/** Prints a text on standard output and waits until it is taken. */
+/** Prints text on standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 }
@@ -51,8 +54,8 @@ export async function print(text: string): Promise<void> {
 /**
  * Opens the store of a data folder.
  *
- * @throws {StoreError} in-use, damaged, format; {CommandError} on what the
- * operating system refuses
+ * @throws {StoreError} in-use, damaged, format; {CommandError} on an error of
+ * the operating system
  */
 export async function openDataFolder(
   folder: string,
@@ -64,7 +67,7 @@ export async function openDataFolder(
   );
 }
 
-/** Reads a data folder that another process may be writing to. */
+/** Reads a data folder, to which another process may be writing. */
 export async function readDataFolder(folder: string) {
   return await withFolderError(
     folder,
@@ -72,14 +75,14 @@ export async function readDataFolder(folder: string) {
   );
 }
 
-/** The same, but of damage nothing is shown: half of the records would look like all. */
+/** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
 export async function readUndamagedFolder(folder: string) {
-  const found = await readDataFolder(folder);
-  if (found.refusal !== undefined) throw found.refusal;
-  return found;
+  const scan = await readDataFolder(folder);
+  if (scan.refusal !== undefined) throw scan.refusal;
+  return scan;
 }
 
-/** An error of the operating system as one line that names the folder. */
+/** Reports an error of the operating system in one line that names the folder. */
 export async function withFolderError<T>(
   folder: string,
   open: () => Promise<T>,
@@ -87,10 +90,10 @@ export async function withFolderError<T>(
   try {
     return await open();
   } catch (error) {
-    const system = error instanceof Error && "code" in error &&
+    const isSystemError = error instanceof Error && "code" in error &&
       !(error instanceof StoreError);
-    if (!system) throw error;
-    // Node.js 26 lets no process under its permission model call fsync.
+    if (!isSystemError) throw error;
+    // For example, Node.js 26 forbids fsync under its permission model.
     throw new CommandError(
       `cannot open the folder ${folder}: ${error.code}: ${error.message}`,
     );
@@ -102,45 +105,33 @@ export function describeFault({ file, byte, line, message }: Fault): string {
   return `${file}, byte ${byte}, line ${line}: ${message}`;
 }
 
+/** Creates the error of a command that names no collection, or an unknown one. */
 export function unknownCollection(
   command: string,
   name: string | undefined,
   known: readonly string[],
 ): UsageError {
-  const allowed = known.join(", ");
-  return new UsageError(
-    name === undefined
-      ? `${command}: name a collection: one of ${allowed}`
-      : `${command}: there is no collection ${
-        JSON.stringify(name)
-      }: allowed are ${allowed}`,
-  );
+  const problem = name === undefined
+    ? "name a collection"
+    : `unknown collection ${JSON.stringify(name)}`;
+  return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
 }
 
-/** The records of a collection, with the rules that hold for them over HTTP. */
+/** Returns the records of a collection, with the rules that hold over HTTP. */
 export function recordsOf(
   store: Store,
   name: string,
   others: readonly Declaration[] = [],
 ): Records {
   const derived = deriveCollections(collections, [users, ...others]);
-  const context: RecordsOptions = {
-    store,
-    prefix: "",
-    now: Date.now,
-    requireIfMatch: false,
-  };
   const collection = derived.get(name);
   if (collection === undefined) throw new Error(`No collection ${name}`);
   const rules = name === users.name ? userRules(store) : {};
-  return new Records(collection, context, rules);
+  const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
+  return new Records(collection, options, rules);
 }
 
-/**
- * Makes a user.
- *
- * @throws {CommandError} that says what is wrong with name or password
- */
+/** @throws {CommandError} if the name, role or password is invalid */
 export async function createUser(
   store: Store,
   { role, ...user }: {
@@ -156,7 +147,7 @@ export async function createUser(
   );
 }
 
-/** Makes a change durable; a failed validation is told in one line. */
+/** Makes a change durable; reports failed validation in one line. */
 export async function commitOrExplain(
   store: Store,
   change: () => Result | Promise<Result>,

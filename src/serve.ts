@@ -1,30 +1,39 @@
-/** The `serve` command: from settings to a server that answers, and to its orderly end. */
+/**
+ * The command `serve`: from the settings to a running server, and back to a
+ * graceful shutdown. Also the server's log, and the secret that signs its tokens.
+ */
 
+import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
+import { join } from "node:path";
 import process from "node:process";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { loadOrCreateSecret } from "./secret.ts";
 import { collections } from "./collections.ts";
+import { type Config, logLevels } from "./config.ts";
 import { CommandError, createUser, openDataFolder } from "./data-folder.ts";
-import type { Config } from "./config.ts";
 import { loadFeatures } from "./features.ts";
 import { listen, type Listener } from "./http/server.ts";
-import { createLog, writeLogLine } from "./log.ts";
-import type { Store } from "./store/store.ts";
+import {
+  readSmallFile,
+  realFiles,
+  writeAll,
+  writeAtomically,
+} from "./store/log/files.ts";
+import type { Logger, Store } from "./store/store.ts";
 
-/** How long requests under way may take once the server is told to stop, in ms. */
-const grace = 10_000;
+/** How long the requests in flight may take at shutdown. */
+const graceMs = 10_000;
 
 /**
- * Serves until a signal says stop.
+ * Serves until a signal.
  *
- * @throws {CommandError} where it cannot start: port or folder in use, a bad
- * seed, a damaged store
+ * @throws {CommandError} if it cannot start: the port or folder is in use, the
+ * seed is invalid or the store is damaged
  */
 export async function serve(config: Config): Promise<void> {
-  const log = createLog(config.log);
+  const log = createLogger(config.log);
   const { pid, version } = process;
   const features = await loadFeatures(config.features);
   const store = await openDataFolder(config.dataDir, {
@@ -56,39 +65,67 @@ export async function serve(config: Config): Promise<void> {
   }
   const stopped = stopSignal();
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
-  const address = `http://${host}:${listener.port}`;
-  const who = `process ${pid} on Node.js ${version}`;
-  writeLogLine("info", `listening on ${address} as ${who}`);
+  const origin = `http://${host}:${listener.port}`;
+  writeLogLine(
+    "info",
+    `listening on ${origin} as process ${pid} on Node.js ${version}`,
+  );
 
   log("info", `stopping on ${await stopped}`);
-  await listener.close(grace);
+  await listener.close(graceMs);
   await application.stop();
   await store.close();
   log("info", "stopped");
 }
 
-/** Creates the sample records and the first user of a new store. */
+/** Creates the sample records and the first user of a new store: neither if the seed is invalid. */
 async function prepare(
   store: Store,
-  { seed, ...config }: Config,
+  { seed, adminPassword }: Config,
 ): Promise<void> {
   if (seed !== undefined) {
     const { seedEmptyStore } = await import("./cli/seed.ts");
     await seedEmptyStore(store, seed);
   }
-  if (store.table("users").size === 0) await createAdmin(store, config);
+  if (store.table("users").size === 0) await createAdmin(store, adminPassword);
 }
 
 async function createAdmin(
   store: Store,
-  { adminPassword }: Pick<Config, "adminPassword">,
+  chosenPassword: string | undefined,
 ): Promise<void> {
   const username = "admin";
-  const password = adminPassword ?? randomBytes(15).toString("base64url");
+  const password = chosenPassword ?? randomBytes(15).toString("base64url");
   await createUser(store, { username, role: "admin", password });
-  if (adminPassword !== undefined) return;
-  const message = "made the user admin; its password is shown only now";
+  if (chosenPassword !== undefined) return;
+  const message = "created user admin; its password is shown only once";
   writeLogLine("info", message, { username, password });
+}
+
+/**
+ * Returns the secret in the file `secret` of a folder, which must be locked;
+ * creates it if it is missing. It is on the disk before it signs anything, so
+ * tokens stay valid after a power cut.
+ *
+ * @throws {CommandError} if the file holds under 32 bytes; {Error} of the file
+ * system
+ */
+async function loadOrCreateSecret(folder: string): Promise<string> {
+  const stored = await readSmallFile(realFiles, folder, "secret");
+  if (stored !== undefined) {
+    const secret = stored.toString().trim();
+    if (Buffer.byteLength(secret) >= 32) return secret;
+    throw new CommandError(
+      `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
+    );
+  }
+  const secret = randomBytes(32).toString("base64url");
+  await writeAtomically(
+    realFiles,
+    join(folder, "secret"),
+    (file) => writeAll(file, Buffer.from(`${secret}\n`), 0),
+  );
+  return secret;
 }
 
 async function open(
@@ -110,8 +147,9 @@ async function open(
 }
 
 /**
- * The name of the signal that says stop. As process 1 of a container we are
- * sent no other; one that is sent again while we are stopping changes nothing.
+ * Returns the name of the signal to stop on. It can be sent again while the
+ * server stops, without effect. Process 1 of a container receives no signal
+ * without a handler.
  */
 function stopSignal(): Promise<string> {
   return new Promise((resolve) => {
@@ -119,3 +157,18 @@ function stopSignal(): Promise<string> {
     process.on("SIGINT", resolve);
   });
 }
+
+/** Creates a log of the messages up to a level. */
+function createLogger(maxLevel: Config["log"]): Logger {
+  const levels = logLevels.slice(0, logLevels.indexOf(maxLevel) + 1);
+  return (level, message, fields) => {
+    if (levels.includes(level)) writeLogLine(level, message, fields);
+  };
+}
+
+/** Writes a line at any level, for messages that somebody is waiting for: one JSON object on standard output. */
+const writeLogLine: Logger = (level, message, fields) => {
+  const time = new Date().toISOString();
+  const line = JSON.stringify({ time, level, message, ...fields });
+  process.stdout.write(`${line}\n`);
+};

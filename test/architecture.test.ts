@@ -60,7 +60,7 @@ test("each part imports only those below it", () => {
   }
 });
 
-test("only features.ts names features, only main.ts commands, and no feature another", () => {
+test("only features.ts names features, only commands.ts commands, and no feature another", () => {
   for (const [file, modules] of imports) {
     for (const module of modules) {
       if (module.startsWith("features/") && file !== "features.ts") {
@@ -68,7 +68,7 @@ test("only features.ts names features, only main.ts commands, and no feature ano
         assert.equal(posix.dirname(file), folder, `${file} imports ${module}`);
       }
       const isCommand = module.startsWith("cli/") && module !== "cli/seed.ts";
-      if (isCommand && file !== "main.ts") {
+      if (isCommand && file !== "commands.ts") {
         assert.fail(`${file} imports ${module}`);
       }
     }
@@ -86,7 +86,7 @@ test("features know only these files that join the parts", () => {
   for (const file of joining) {
     assert.match(
       file,
-      /^(?:collections|config|data-folder|log|progress)\.ts$/,
+      /^(?:collections|config|data-folder|progress)\.ts$/,
     );
   }
 });
@@ -123,9 +123,9 @@ test("one file knows node:http, and few know node:fs", () => {
   assert.deepEqual(importing("node:http"), ["http/server.ts"]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
+    "commands.ts",
     "config.ts",
     "features/imports/command.ts",
-    "main.ts",
     "store/log/files.ts",
   ]);
 });

@@ -57,21 +57,22 @@ test("an empty variable is an unset one, and a flag beats its variable", () => {
 });
 
 test("a command line is taken apart, and what it does not know is named", () => {
-  const { words, flags } = parseCommandLine(
+  const { positionals, flags } = parseCommandLine(
     ["user", "--role=admin", "add", "--", "--ada"],
     ["role"],
   );
-  assert.deepEqual(words, ["user", "add", "--ada"]);
+  assert.deepEqual(positionals, ["user", "add", "--ada"]);
   assert.deepEqual([...flags], [["role", "admin"]]);
-  assert.deepEqual(parseCommandLine(["-h"], []).words, ["help"]);
+  assert.deepEqual(parseCommandLine(["-h"], []).positionals, ["help"]);
   const table: readonly [string[], RegExp][] = [
-    [["--nope"], /--nope is not known.*--port/],
-    [["-x"], /-x is not known/],
-    [["--port"], /--port needs a value/],
-    [["--port="], /--port needs a value/],
-    [["--port", "1", "--port", "2"], /--port is given twice/],
-    [["--help=yes"], /--help is not known/],
-    [["--__proto__", "x"], /--__proto__ is not known/],
+    [["--nope"], /^Unknown option '--nope'$/],
+    [["-x"], /^Unknown option '-x'$/],
+    [["--port"], /'--port <value>' argument missing/],
+    [["--port="], /--port must be given once, with a value/],
+    [["--host", "--port", "1"], /'--host' argument is ambiguous/],
+    [["--port", "1", "--port", "2"], /--port must be given once, with a value/],
+    [["--help=yes"], /--help' does not take an argument/],
+    [["--__proto__", "x"], /Unknown option '--__proto__'/],
   ];
   for (const [args, message] of table) {
     assert.throws(() => parseCommandLine(args, []), {

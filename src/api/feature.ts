@@ -17,6 +17,15 @@ export interface CommandSettings {
   readonly dataDir: string;
 }
 
+/** A command, which returns its exit code, 0 by default. */
+export type Command = readonly [
+  maxArguments: number,
+  run: (
+    args: readonly string[],
+    settings: CommandSettings,
+  ) => Promise<number | void>,
+];
+
 /** What the API is built from. */
 export interface ApiOptions {
   readonly declarations: readonly Declaration[];
@@ -48,13 +57,8 @@ export interface Api extends ApiOptions {
 export interface Feature {
   readonly collections?: readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
-  /** Commands that it adds to the command line, by name; each returns the exit code. */
-  readonly commands?: Readonly<
-    Record<
-      string,
-      (args: readonly string[], settings: CommandSettings) => Promise<number>
-    >
-  >;
+  /** Commands that it adds to the command line, by name. */
+  readonly commands?: Readonly<Record<string, Command>>;
   /** Adds its URLs, and returns what it does besides. */
   open(api: Api): FeatureHooks | undefined | void;
 }

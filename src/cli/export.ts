@@ -1,4 +1,4 @@
-/** The command `export`. */
+/** The command `export`: prints a collection as JSON lines, which `import` accepts. */
 
 import process from "node:process";
 import { users } from "../api/accounts/users.ts";
@@ -14,7 +14,7 @@ import { showProgress } from "../progress.ts";
 
 /**
  * Prints the records of a collection as JSON lines, without the properties that
- * hold addresses or secrets.
+ * hold URLs or secrets.
  *
  * @throws {UsageError} on an unknown collection
  */
@@ -22,10 +22,10 @@ export async function exportCollection(
   folder: string,
   name: string | undefined,
 ): Promise<void> {
-  const known = deriveCollections(collections, [users]);
-  const collection = known.get(name ?? "");
+  const derived = deriveCollections(collections, [users]);
+  const collection = derived.get(name ?? "");
   if (collection === undefined) {
-    throw unknownCollection("export", name, [...known.keys()]);
+    throw unknownCollection("export", name, [...derived.keys()]);
   }
   const { tables } = await readUndamagedFolder(folder);
   const table = tables.find(({ name }) => name === collection.name);

@@ -1,4 +1,4 @@
-/** The command `user`. */
+/** The command `user`: creates users, changes their passwords and lists them. */
 
 import process from "node:process";
 import { createInterface } from "node:readline";
@@ -19,14 +19,13 @@ import {
 } from "../data-folder.ts";
 import type { Store } from "../store/store.ts";
 
-/** The `user` command: `add NAME`, `password NAME`, `list`. */
+/** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(
   folder: string,
   [action, name]: readonly string[],
   role: string | undefined,
 ): Promise<void> {
-  const form = "allowed are user add NAME, user password NAME and user list";
-  if (role !== undefined && !roles.some((known) => known === role)) {
+  if (role !== undefined && !roles.some((each) => each === role)) {
     throw new UsageError(
       `--role: ${JSON.stringify(role)} is not allowed: it must be one of ${
         roles.join(", ")
@@ -35,9 +34,11 @@ export async function userCommand(
   }
   if (action === "list" && name === undefined) return await listUsers(folder);
   if ((action !== "add" && action !== "password") || name === undefined) {
-    const words = ["user", action, name].filter((word) => word).join(" ");
+    const command = ["user", action, name].filter((word) => word).join(" ");
     throw new UsageError(
-      `the command ${JSON.stringify(words)} is not known: ${form}`,
+      `unknown command ${
+        JSON.stringify(command)
+      }: allowed are user add NAME, user password NAME and user list`,
     );
   }
   const store = await openDataFolder(folder);
@@ -45,7 +46,7 @@ export async function userCommand(
     const password = await readPassword();
     if (action === "add") {
       await createUser(store, { username: name, role, password });
-      await print(`made the user ${name}\n`);
+      await print(`created user ${name}\n`);
     } else {
       await changePassword(store, name, password);
       await print(`changed the password of ${name}, who is signed out\n`);
@@ -83,12 +84,12 @@ async function changePassword(
   );
 }
 
-/** The first line of standard input; on a terminal it is asked for, and not shown. */
+/** Reads the first line of standard input; a terminal is prompted, and does not show it. */
 function readPassword(): Promise<string> {
   const { stdin, stderr } = process;
   const terminal = stdin.isTTY === true;
   if (terminal) stderr.write("Password: ");
-  // readline shows what is typed on its output; this one shows nothing.
+  // readline echoes what is typed to its output; this one discards it.
   const output = new Writable({ write: (_chunk, _encoding, done) => done() });
   const lines = createInterface({ input: stdin, output, terminal });
   return new Promise<string>((resolve, reject) => {

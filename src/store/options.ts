@@ -1,7 +1,6 @@
 /** How a store is opened, and how a transaction is accepted. */
 
 import type { FileSystem } from "./log/files.ts";
-import type { Json } from "./memory/row.ts";
 import type { TableDeclaration } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
@@ -28,7 +27,7 @@ export type StoreLimits = Readonly<typeof defaultLimits>;
 export type Logger = (
   level: "error" | "info" | "debug",
   message: string,
-  fields?: Readonly<Record<string, Json>>,
+  fields?: Readonly<Record<string, unknown>>,
 ) => void;
 
 /** How to open a store. */

@@ -21,7 +21,7 @@ import { createWorker } from "./worker.ts";
 /** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
   collections: [tasks],
-  commands: { import: importCommand },
+  commands: { import: [2, importCommand] },
   open(api) {
     const { add, declarations } = api;
     const declared = new Set<string>(declarations.map(({ name }) => name));

@@ -1,0 +1,124 @@
+/** The command line: finds the command, runs it, and ends with its exit code. */
+
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import type { Command } from "./api/feature.ts";
+import { backupCommand } from "./cli/backup.ts";
+import { check } from "./cli/check.ts";
+import { exportCollection } from "./cli/export.ts";
+import { repairCommand } from "./cli/repair.ts";
+import { userCommand } from "./cli/user.ts";
+import {
+  describeSettings,
+  type Flags,
+  parseCommandLine,
+  readConfig,
+  readDataDir,
+  readFeatures,
+  UsageError,
+} from "./config.ts";
+import { CommandError, print } from "./data-folder.ts";
+import { loadFeatures } from "./features.ts";
+import { serve } from "./serve.ts";
+import { StoreError } from "./store/store.ts";
+
+const help = `zoo-api: a REST API on a durable store
+
+Usage: zoo-api [COMMAND] [FLAGS]
+
+Commands:
+  serve                       serve the API until SIGTERM or SIGINT (the default)
+  check                       read the whole data folder and report every fault;
+                              exit code 0: none, 1: an incomplete last write, 2: damage
+  repair                      make a damaged data folder usable, keeping a copy
+  backup DIR                  copy the store into an empty folder, even while it is served
+  user add NAME [--role ROLE] create a user; reads the password from standard input
+  user password NAME          change a password, read from standard input
+  user list                   print id, name, role and time of creation
+  export COLLECTION           print all records as JSON lines
+  import COLLECTION FILE      create records from JSON lines (- is standard input);
+                              exit code 0: all were created, 1: some were rejected
+  help, version               print this, or the version
+
+Settings (a flag overrides its environment variable):
+${describeSettings()}`;
+
+const { env } = process;
+let isServing = false;
+
+/** Returns the commands that no feature adds. */
+function coreCommands(dataDir: string, flags: Flags): Record<string, Command> {
+  return {
+    serve: [0, async () => {
+      isServing = true;
+      await serve(readConfig(flags, env));
+      // A signal that comes while Node.js itself shuts down would kill the process.
+      process.exit(0);
+    }],
+    check: [0, () => check(dataDir)],
+    repair: [0, () => repairCommand(dataDir)],
+    backup: [1, ([to]) => backupCommand(dataDir, to)],
+    user: [2, (args) => userCommand(dataDir, args, flags.get("role"))],
+    export: [1, ([name]) => exportCollection(dataDir, name)],
+    help: [0, () => print(help)],
+    version: [0, () => print(`${readVersion()}\n`)],
+  };
+}
+
+/** Runs a command line and returns the exit code. */
+async function run(words: readonly string[]): Promise<number> {
+  const { positionals, flags } = parseCommandLine(words, ["role"]);
+  const [name = "serve", ...args] = positionals;
+  const dataDir = readDataDir(flags, env);
+  let commands = coreCommands(dataDir, flags);
+  if (!Object.hasOwn(commands, name)) {
+    const features = await loadFeatures(readFeatures(flags, env));
+    commands = Object.assign({}, ...features.map((each) => each.commands));
+  }
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (command === undefined) {
+    throw new UsageError(
+      `unknown command ${JSON.stringify(name)}: "zoo-api help" lists all`,
+    );
+  }
+  const [maxArguments, execute] = command;
+  if (flags.has("role") && (name !== "user" || args[0] !== "add")) {
+    throw new UsageError("--role is only allowed with user add");
+  }
+  if (args.length > maxArguments) {
+    // `npm start --port 4000` takes the flag for its own, and passes 4000 on.
+    const hint = env["npm_lifecycle_event"]
+      ? "; flags come after --, as in npm start -- --port 4000"
+      : "";
+    throw new UsageError(
+      `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
+    );
+  }
+  return await execute(args, { dataDir }) ?? 0;
+}
+
+function readVersion(): string {
+  const file = new URL("../package.json", import.meta.url);
+  return JSON.parse(readFileSync(file, "utf8")).version;
+}
+
+// Files and the lock's socket are for their owner only.
+process.umask(0o077);
+
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (isServing) return; // the log may be lost, but not the responses
+  // The reader of the output can end early: `export animals | head`.
+  if (error.code === "EPIPE") process.exit(0);
+  process.stderr.write(`zoo-api: cannot print: ${error.message}\n`);
+  process.exit(1);
+});
+
+try {
+  process.exitCode = await run(process.argv.slice(2));
+} catch (error) {
+  const isExpected = error instanceof UsageError ||
+    error instanceof CommandError || error instanceof StoreError;
+  if (!isExpected) throw error;
+  process.stderr.write(`zoo-api: ${error.message}\n`);
+  process.exitCode = error instanceof UsageError ? 2 : 1;
+}
