@@ -11,6 +11,7 @@ import { heldFiles, startApplication } from "./application.ts";
 import {
   adminPassword,
   type Answer,
+  lacks,
   removeFolder,
   type Server,
   start,
@@ -248,7 +249,9 @@ describe("a write that is rolled back on a full disk", () => {
     }
   });
 
-  test("is not the response to a retry with its Idempotency-Key", async () => {
+  test("is not the response to a retry with its Idempotency-Key", {
+    skip: lacks("idempotency"),
+  }, async () => {
     const { files, fill } = fillingFiles();
     const app = await startApplication({ files });
     const { token } = app;

@@ -14,6 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
 import { checkDocumented, forgetDocument } from "./replay.ts";
 
@@ -64,10 +65,18 @@ export const jwtSecret = "0123456789abcdef0123456789abcdef";
 /** Whether this Node strips types by itself (from 22.18 on); before, tsx does. */
 export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
-const loader = stripsTypes ? [] : ["--import", import.meta.resolve("tsx")];
+/** The flags with which this Node runs TypeScript. */
+export const loader = stripsTypes
+  ? []
+  : ["--import", import.meta.resolve("tsx")];
 
 /** The arguments with which this Node runs the command line of the project. */
 export const command = [...loader, join(root, "src/main.ts")];
+
+/** Returns why a test that needs a feature is skipped; false if the feature is there. */
+export function lacks(feature: string): string | false {
+  return featureNames.includes(feature) ? false : `no feature ${feature}`;
+}
 
 /** An answer, whole: `body` is the parsed JSON, or undefined where it is none. */
 export interface Answer {
@@ -162,24 +171,38 @@ const dieWithParent = [
   }`,
 ];
 
+/** How to run a program to its end. */
+export interface RunOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly input?: string;
+  readonly cwd?: string;
+}
+
+/** The exit code of a program, and what it printed. */
+export interface RunResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
 /** Runs a command of the project to its end. */
 export function run(
   args: readonly string[],
-  options: {
-    readonly env?: Readonly<Record<string, string>>;
-    readonly input?: string;
-    readonly cwd?: string;
-  } = {},
-): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(
-    process.execPath,
-    [...dieWithParent, ...command, ...args],
-    {
-      env: { ...cleanEnvironment(), ...options.env },
-      cwd: options.cwd ?? root,
-      stdio: ["pipe", "pipe", "pipe", "pipe"],
-    },
-  );
+  options: RunOptions = {},
+): Promise<RunResult> {
+  return runNode([...command, ...args], options);
+}
+
+/** Runs Node.js to its end. */
+export function runNode(
+  args: readonly string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const child = spawn(process.execPath, [...dieWithParent, ...args], {
+    env: { ...cleanEnvironment(), ...options.env },
+    cwd: options.cwd ?? root,
+    stdio: ["pipe", "pipe", "pipe", "pipe"],
+  });
   const { stdin, stdout: out, stderr: err } = child;
   assert.ok(stdin && out && err);
   let stdout = "";

@@ -10,6 +10,7 @@ import {
   adminPassword,
   type Answer,
   exchange,
+  lacks,
   type Server,
   start,
 } from "../harness.ts";
@@ -105,7 +106,6 @@ describe("the root document", () => {
         current_user_url: "/v1/user",
         authorizations_url: "/v1/authorizations",
         users_url: "/v1/users",
-        tasks_url: "/v1/tasks",
         zoos_url: "/v1/zoos",
         animals_url: "/v1/animals",
         employees_url: "/v1/employees",
@@ -114,6 +114,14 @@ describe("the root document", () => {
       assert.equal(root[name], address);
       await get(address);
     }
+  });
+
+  test("names the tasks, if there are imports", {
+    skip: lacks("imports"),
+  }, async () => {
+    const root = (await get("/")).body;
+    assert.equal(root.tasks_url, "/v1/tasks");
+    await get(root.tasks_url);
   });
 
   test("names addresses that all answer", async () => {

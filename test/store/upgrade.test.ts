@@ -20,7 +20,7 @@ import {
   type StoreOptions,
   type Table,
 } from "../../src/store/store.ts";
-import { start } from "../harness.ts";
+import { lacks, start } from "../harness.ts";
 import { encodeHeader } from "../../src/store/log/format.ts";
 import { Disk, type Fate } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
@@ -322,7 +322,9 @@ test("a backup of a folder of format 1 is a copy that can be upgraded", async (t
   assert.deepEqual(stateIn(store, expected), withoutSeqs(expected));
 });
 
-test("a server finishes the import that it was killed in before the upgrade", async (t) => {
+test("a server finishes the import that it was killed in before the upgrade", {
+  skip: lacks("imports") || lacks("idempotency"),
+}, async (t) => {
   const folder = await unpack(await folderFor(t), await readSpecimen("server"));
   const server = await start({ folder });
   try {

@@ -10,7 +10,7 @@ import process from "node:process";
 import { Readable } from "node:stream";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { type Server, start } from "../../harness.ts";
+import { root, type Server, start } from "../../harness.ts";
 import {
   ended,
   fetchLines,
@@ -524,6 +524,36 @@ test("an import that waits while the feature is off finishes when it is on again
     assert.deepEqual(names, records.map(({ name }) => name));
     await spoolsGone(server);
   } finally {
+    await server.stop();
+  }
+});
+
+test("an export imports into an empty store as the same records", async () => {
+  const server = await start({
+    args: ["--seed", join(root, "data/seed.json")],
+  });
+  const token = await server.signIn();
+  // Gaps, changes and all kinds of characters are part of it.
+  await server.request("DELETE", "/v1/animals/7", { token });
+  await server.request("PATCH", "/v1/zoos/2", {
+    token,
+    json: { name: "“Żoo”\u2028🦒", city: 'A"\\b' },
+  });
+  const empty = await start();
+  try {
+    const own = await empty.signIn();
+    for (const path of ["/v1/zoos", "/v1/animals", "/v1/employees"]) {
+      const before = await fetchLines(server, path, token);
+      const raw = before.text;
+      const task = await importLines(empty, path, { token: own, raw });
+      assert.deepEqual([task.status, task.rejected], ["succeeded", 0]);
+      const after = await fetchLines(empty, path, own);
+      assert.equal(after.text, before.text);
+    }
+    const gone = await empty.request("GET", "/v1/animals/7");
+    assert.equal(gone.status, 410);
+  } finally {
+    await empty.stop();
     await server.stop();
   }
 });

@@ -1,0 +1,108 @@
+/**
+ * Features are optional: without the folder of one, or of all, and without their
+ * lines in `src/features.ts`, what is left compiles and keeps its contract.
+ *
+ * By default a few of the core's tests run, with all features deleted; with
+ * `WHOLE=1` all of them, for each deletion.
+ */
+
+import { strict as assert } from "node:assert";
+import {
+  cp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { test, type TestContext } from "node:test";
+import { featureNames } from "../src/features.ts";
+import {
+  loader,
+  removeFolder,
+  root,
+  runNode,
+  temporaryFolder,
+} from "./harness.ts";
+
+const isWhole = process.env["WHOLE"] === "1";
+
+/** The core's tests that run by default. */
+const quick = [
+  "test/contract/merge-patch.test.ts",
+  "test/contract/preconditions.test.ts",
+  "test/contract/problems.test.ts",
+  "test/contract/queries.test.ts",
+];
+
+/** How many files run at a time. */
+const concurrency = 2;
+
+/** The folders with the core's tests of what a client sees. */
+const coreTests = ["test/contract", "test/api", "test/http", "test/auth"];
+
+const deletions = new Map<string, readonly string[]>(
+  (isWhole ? featureNames : []).map((name) => [name, [name]]),
+);
+deletions.set("all", featureNames);
+
+test("each feature is one folder and one line", async () => {
+  const folders = await readdir(join(root, "src/features"));
+  assert.deepEqual(folders.toSorted(), featureNames.toSorted());
+});
+
+for (const [title, names] of deletions) {
+  test(`the core without ${title} compiles and keeps its contract`, async (t) => {
+    const copy = await copyTree(t);
+    for (const name of names) await deleteFeature(copy, name);
+    const tsc = join(root, "node_modules/typescript/bin/tsc");
+    await runInside(copy, [tsc]);
+    const files = (isWhole ? await testsIn(copy) : quick).values();
+    const worker = async () => {
+      for (const file of files) await runInside(copy, [...loader, file]);
+    };
+    await Promise.all(Array.from({ length: concurrency }, worker));
+  });
+}
+
+/** Copies what the server and its tests consist of into a temporary folder. */
+async function copyTree(t: TestContext): Promise<string> {
+  const copy = await temporaryFolder();
+  t.after(() => removeFolder(copy));
+  for (const name of ["src", "test", "data", "package.json", "tsconfig.json"]) {
+    await cp(join(root, name), join(copy, name), { recursive: true });
+  }
+  await symlink(join(root, "node_modules"), join(copy, "node_modules"));
+  return copy;
+}
+
+/** Deletes the folder of a feature, that of its tests, and its line. */
+async function deleteFeature(copy: string, name: string): Promise<void> {
+  await rm(join(copy, "src/features", name), { recursive: true });
+  await rm(join(copy, "test/features", name), { recursive: true });
+  const list = join(copy, "src/features.ts");
+  const lines = (await readFile(list, "utf8")).split("\n");
+  const others = lines.filter((line) => !line.includes(`/features/${name}/`));
+  assert.equal(others.length, lines.length - 1, `one line names ${name}`);
+  await writeFile(list, others.join("\n"));
+}
+
+async function testsIn(copy: string): Promise<string[]> {
+  const files = await Promise.all(coreTests.map(async (folder) => {
+    const names = await readdir(join(copy, folder));
+    return names.map((name) => join(folder, name));
+  }));
+  return files.flat().filter((file) => file.endsWith(".test.ts"));
+}
+
+/** Runs Node.js in a folder; throws with all its output if it fails. */
+async function runInside(
+  cwd: string,
+  args: readonly string[],
+): Promise<void> {
+  const env = { NODE_V8_COVERAGE: "" }; // copies do not count
+  const { code, stdout, stderr } = await runNode(args, { cwd, env });
+  assert.equal(code, 0, `${args.at(-1)}: ${stdout}${stderr}`);
+}
