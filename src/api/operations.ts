@@ -9,14 +9,18 @@ import { evaluatePreconditions } from "../http/conditional.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Document } from "../store/store.ts";
 import type { Collection, Reference } from "./declaration/declaration.ts";
-import type { JsonSchema } from "./declaration/properties.ts";
+import {
+  boolean,
+  type JsonSchema,
+  optional,
+} from "./declaration/properties.ts";
 import type { Body } from "./declaration/validation.ts";
 import {
-  invalidValue,
   type Parameters,
   parseFields,
   parseQuery,
   type Query,
+  readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
 import type { Scope } from "./query/planner.ts";
@@ -130,15 +134,10 @@ interface ResourceInfo {
   readonly writable?: readonly string[];
 }
 
-/** What one URL does differently from the others of its kind. */
-interface OperationOptions {
-  readonly access?: Access;
-  readonly summary?: string;
-}
-
 const json = ["application/json"];
 const jsonOrNdjson = [...json, ndjsonType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
+const cascade = optional(boolean(), false);
 const form = ["application/x-www-form-urlencoded"];
 
 /** Returns a URL with these methods, and OPTIONS. */
@@ -146,37 +145,17 @@ export function route(
   methods: Readonly<Record<string, Operation>>,
   { scope, tag = "server", schema = {}, writable = [] }: ResourceInfo = {},
 ): Route {
-  const accept = queryField(methods["QUERY"]);
-  const options = optionsOperation(methods, { schema, writable, accept });
-  return {
-    scope,
-    operations: new Map(Object.entries({ ...methods, OPTIONS: options })),
-    allow: methodNames(Object.keys(methods)).join(", "),
-    fields: accept,
-    tag,
-  };
-}
-
-/** The field Accept-Query (RFC 10008 section 3). */
-function queryField(query: Operation | undefined): string[] {
-  return query?.consumes ? ["Accept-Query", query.consumes.join(", ")] : [];
-}
-
-function optionsOperation(
-  methods: Readonly<Record<string, Operation>>,
-  { schema, writable, accept }: {
-    readonly schema: JsonSchema;
-    readonly writable: readonly string[];
-    readonly accept: readonly string[];
-  },
-): Operation {
-  const headers = ["Allow", methodNames(Object.keys(methods)).join(", ")];
-  const { POST: post, PATCH: patch } = methods;
-  // RFC 5789 section 3.1, and its counterpart for POST.
-  if (post?.consumes) headers.push("Accept-Post", post.consumes.join(", "));
-  if (patch?.consumes) headers.push("Accept-Patch", patch.consumes.join(", "));
-  headers.push(...accept);
-  return {
+  const allow = methodNames(Object.keys(methods)).join(", ");
+  const { QUERY, POST, PATCH } = methods;
+  const fields = bodyTypes("Accept-Query", QUERY);
+  const headers = [
+    "Allow",
+    allow,
+    ...bodyTypes("Accept-Post", POST),
+    ...bodyTypes("Accept-Patch", PATCH),
+    ...fields,
+  ];
+  const OPTIONS: Operation = {
     kind: "options",
     access: "anyone",
     parse: () => {}, // a browser's preflight repeats those of its request
@@ -194,6 +173,13 @@ function optionsOperation(
       return { status: 200, headers, body, seq: 0 };
     },
   };
+  const operations = new Map(Object.entries({ ...methods, OPTIONS }));
+  return { scope, operations, allow, fields, tag };
+}
+
+/** The header field with the media types of a method's body: RFC 10008 section 3, RFC 5789 section 3.1, and their counterpart for POST. */
+function bodyTypes(name: string, operation: Operation | undefined): string[] {
+  return operation?.consumes ? [name, operation.consumes.join(", ")] : [];
 }
 
 /** Adds HEAD to GET, and OPTIONS to all. */
@@ -226,134 +212,94 @@ export function ownedByCaller(
   return ({ caller }): Scope => ({
     property,
     value: caller?.id ?? 0,
-    ...(where && { where }),
+    where,
   });
 }
 
-/** GET of a collection, and QUERY: the safe method with a body (RFC 10008), which holds the same parameters. */
-export function listOperations(
+/**
+ * The methods of a collection. QUERY is a safe method with a body (RFC 10008),
+ * which holds the same parameters as the query of GET.
+ */
+export function collectionMethods(
   resource: Resource,
-  { summary }: OperationOptions = {},
-): { readonly GET: Operation<Query>; readonly QUERY: Operation<Query> } {
+): Record<"GET" | "QUERY" | "POST", Operation> {
   const { records } = resource;
-  const { collection } = records;
-  const get: Operation<Query> = {
+  const { collection, secretNames } = records;
+  const { read, write } = collection.access;
+  const GET: Operation<Query> = {
     kind: "list",
     resource,
-    summary,
-    access: collection.access.read,
+    access: read,
     produces: jsonOrNdjson,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (context, query) => listRecords(records, context, query),
   };
-  return { GET: get, QUERY: { ...get, consumes: form, queryInForm: true } };
-}
-
-/** POST of a collection. */
-export function createOperation(resource: Resource): Operation {
-  const { records } = resource;
-  const { access, properties } = records.collection;
-  return {
+  const POST: Operation = {
     kind: "create",
     resource,
-    access: access.write,
+    access: write,
     consumes: json,
     parse: noParameters,
-    secret: properties.some(({ kind }) => kind === "secret"),
+    secret: secretNames.length > 0,
     run: (context, _, body) => createRecord(records, context, body),
   };
+  return { GET, QUERY: { ...GET, consumes: form, queryInForm: true }, POST };
 }
 
-/** GET of a record. */
-export function readOperation(
+/**
+ * The methods of a record. PATCH is a JSON Merge Patch (RFC 7396). DELETE of a
+ * record that others can refer to has the parameter `cascade`.
+ *
+ * @param only the properties that PATCH may change; all by default
+ */
+export function recordMethods(
   resource: Resource,
-  { summary, access }: OperationOptions = {},
-): Operation<readonly string[] | undefined> {
+  only?: readonly string[],
+): Record<"GET" | "PUT" | "PATCH" | "DELETE", Operation> {
   const { records } = resource;
   const { collection } = records;
-  return {
+  const { access, children, properties } = collection;
+  const locked = only && properties.map(({ name }) => name)
+    .filter((name) => !only.includes(name));
+  const deleteParameters = children.length > 0 ? ["cascade"] : [];
+  const GET: Operation<ReturnType<typeof parseFields>> = {
     kind: "read",
     resource,
-    summary,
-    access: access ?? collection.access.read,
+    access: access.read,
     parse: (parameters) => {
       rejectUnknownParameters(parameters, ["fields"]);
-      const fields = parameters.get("fields");
-      return fields === undefined ? undefined : parseFields(collection, fields);
+      return parseFields(collection, parameters);
     },
     run: (context, fields) => readRecord(records, context, fields),
   };
-}
-
-/** PUT of a record. */
-export function replaceOperation(resource: Resource): Operation {
-  const { records } = resource;
-  return {
+  const PUT: Operation = {
     kind: "replace",
     resource,
-    access: records.collection.access.write,
+    access: access.write,
     consumes: json,
     parse: noParameters,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: false }),
   };
-}
-
-/**
- * PATCH of a record (RFC 7396).
- *
- * @param options.only the properties that may be changed; all by default
- */
-export function patchOperation(
-  resource: Resource,
-  { summary, access, only }: OperationOptions & {
-    readonly only?: readonly string[];
-  } = {},
-): Operation {
-  const { records } = resource;
-  const { collection } = records;
-  const locked = only && collection.properties.map(({ name }) => name)
-    .filter((name) => !only.includes(name));
-  return {
+  const PATCH: Operation = {
+    ...PUT,
     kind: "change",
-    resource,
-    summary,
     writableOnly: only,
-    access: access ?? collection.access.write,
     consumes: mergePatch,
-    parse: noParameters,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: true, locked }),
   };
-}
-
-/** DELETE of a record; one that others can refer to has the parameter `cascade`. */
-export function deleteOperation(
-  resource: Resource,
-  { summary, run }: OperationOptions & {
-    readonly run?: (context: RequestContext) => Result;
-  } = {},
-): Operation<boolean | undefined> {
-  const { records } = resource;
-  const { access, children } = records.collection;
-  return {
+  const DELETE: Operation<boolean> = {
     kind: "remove",
     resource,
-    summary,
     access: access.delete,
-    parse: children.length > 0 ? parseCascade : noParameters,
-    run: run ??
-      ((context, cascade) => deleteRecord(records, context, cascade ?? false)),
+    parse: (parameters) => {
+      rejectUnknownParameters(parameters, deleteParameters);
+      return readParameter(parameters, "cascade", cascade) === true;
+    },
+    run: (context, cascade) => deleteRecord(records, context, cascade),
   };
-}
-
-function parseCascade(parameters: Parameters): boolean {
-  rejectUnknownParameters(parameters, ["cascade"]);
-  const value = parameters.get("cascade") ?? "false";
-  if (value !== "true" && value !== "false") {
-    throw invalidValue("cascade", value, "true or false");
-  }
-  return value === "true";
+  return { GET, PUT, PATCH, DELETE };
 }
 
 /** Parses the parameters of an operation that has none. */

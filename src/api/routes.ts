@@ -20,14 +20,10 @@ import {
 } from "./declaration/declaration.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import {
-  createOperation,
-  deleteOperation,
-  listOperations,
+  collectionMethods,
   noParameters,
   ownedByCaller,
-  patchOperation,
-  readOperation,
-  replaceOperation,
+  recordMethods,
   type Resource,
   resourceRoute,
   type Route,
@@ -118,21 +114,13 @@ function addCollection(
   hooks: readonly FeatureHooks[],
 ): void {
   const addBoth = (path: string, resource: Resource, name?: string) => {
-    const { GET, QUERY } = listOperations(resource);
+    const methods = collectionMethods(resource);
     const POST = hooks.reduce(
       (post, { extendCreate }) => extendCreate?.(post, records) ?? post,
-      createOperation(resource),
+      methods.POST,
     );
-    add(path, resourceRoute(resource, { GET, QUERY, POST }), name);
-    add(
-      `${path}/:id`,
-      resourceRoute(resource, {
-        GET: readOperation(resource),
-        PUT: replaceOperation(resource),
-        PATCH: patchOperation(resource),
-        DELETE: deleteOperation(resource),
-      }),
-    );
+    add(path, resourceRoute(resource, { ...methods, POST }), name);
+    add(`${path}/:id`, resourceRoute(resource, recordMethods(resource)));
   };
   const { name, parents } = records.collection;
   addBoth(name, { records }, `${name}_url`);
@@ -150,18 +138,12 @@ function addCollection(
 function addOwnUser({ add, records }: Api): void {
   const resource = { records: records(users.name), scope: ownedByCaller("id") };
   const writable = ["password"];
-  const methods = {
-    GET: readOperation(resource, {
-      access: "viewer",
-      summary: "Your own record",
-    }),
-    PATCH: patchOperation(resource, {
-      access: "viewer",
-      summary: "Change your password",
-      only: writable,
-    }),
-  };
-  const own = resourceRoute(resource, methods, { writable });
+  const access = "viewer";
+  const { GET, PATCH } = recordMethods(resource, writable);
+  const own = resourceRoute(resource, {
+    GET: { ...GET, access, summary: "Your own record" },
+    PATCH: { ...PATCH, access, summary: "Change your password" },
+  }, { writable });
   add("user", own, "current_user_url");
 }
 
@@ -172,12 +154,11 @@ function addAuthorizations(api: Api): void {
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const resource = { records, scope: ownedByCaller("user_id", isLive) };
   const accounts = new Authorizations(records, api);
-  const { GET, QUERY } = listOperations(resource, {
-    summary: "Where you are signed in",
-  });
+  const { GET, QUERY } = collectionMethods(resource);
+  const summary = "Where you are signed in";
   const list = resourceRoute(resource, {
-    GET,
-    QUERY,
+    GET: { ...GET, summary },
+    QUERY: { ...QUERY, summary },
     POST: {
       kind: "sign in",
       access: "anyone",
@@ -188,9 +169,10 @@ function addAuthorizations(api: Api): void {
     },
   }, { schema: accounts.schema, writable: accounts.writable });
   add("authorizations", list, "authorizations_url");
+  const record = recordMethods(resource);
   const one = resourceRoute(resource, {
-    GET: readOperation(resource, { summary: "One of your authorizations" }),
-    DELETE: deleteOperation(resource, { summary: "Sign out" }),
+    GET: { ...record.GET, summary: "One of your authorizations" },
+    DELETE: { ...record.DELETE, summary: "Sign out" },
   });
   add("authorizations/:id", one);
 }

@@ -10,6 +10,7 @@ import { decodePercent } from "../../http/router.ts";
 import { caseFold, compareValues } from "../../store/store.ts";
 import type { Collection, NamedProperty } from "../declaration/declaration.ts";
 import {
+  choice,
   integer,
   type Json,
   optional,
@@ -81,7 +82,7 @@ function unknownParameter(name: string, allowed: string): ApiError {
 }
 
 /** Returns an error for a parameter whose value is not allowed; `allowed` is a phrase that follows "must be". */
-export function invalidValue(
+function invalidValue(
   name: string,
   value: string,
   allowed: string,
@@ -110,9 +111,9 @@ export type Operator = "eq" | (typeof operators)[number];
 export interface Filter {
   readonly property: NamedProperty;
   readonly operator: Operator;
-  /** The one value to compare with; empty for `in`. */
-  readonly values: readonly Json[];
-  /** The values of `in`, a set because a body can contain very many. */
+  /** The value to compare with; null for `in`. */
+  readonly value: Json;
+  /** The values of `in`: a set because a body can contain very many. */
   readonly valueSet?: ReadonlySet<Json>;
 }
 
@@ -159,11 +160,7 @@ export function parseQuery(
       `one of ${[...visibleProperties.keys()].join(", ")}`,
     );
   }
-  const order = parameters.get("order") ?? "asc";
-  if (order !== "asc" && order !== "desc") {
-    throw invalidValue("order", order, "asc or desc");
-  }
-  const fields = parameters.get("fields");
+  const order = readParameter(parameters, "order", sortOrder);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (ownParameters.includes(name)) continue;
@@ -173,12 +170,13 @@ export function parseQuery(
     filters,
     sortby,
     descending: order === "desc",
-    fields: fields === undefined ? undefined : parseFields(collection, fields),
+    fields: parseFields(collection, parameters),
     ...parsePage(parameters),
     parameters,
   };
 }
 
+const sortOrder = optional(choice("asc", "desc"), "asc");
 const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
 const pageNumber = optional(integer({ minimum: 1 }), 1);
 const pageOffset = optional(integer({ minimum: 0 }), 0);
@@ -191,24 +189,28 @@ function parsePage(parameters: Parameters): Pick<Query, "offset" | "limit"> {
       'The parameters "page" and "per_page" cannot be combined with "limit" and "offset": use one pair.',
     );
   }
-  const limit = readNumber(parameters, byPage ? "per_page" : "limit", pageSize);
-  return byPage
-    ? {
-      limit,
-      offset: (readNumber(parameters, "page", pageNumber) - 1) * limit,
-    }
-    : { limit, offset: readNumber(parameters, "offset", pageOffset) };
+  const limit = Number(
+    readParameter(parameters, byPage ? "per_page" : "limit", pageSize),
+  );
+  const offset = byPage
+    ? (Number(readParameter(parameters, "page", pageNumber)) - 1) * limit
+    : Number(readParameter(parameters, "offset", pageOffset));
+  return { limit, offset };
 }
 
-/** Reads a parameter of paging; a function of its own, as a closure makes a query 0.3 µs slower. */
-function readNumber(
+/**
+ * Returns the value of a parameter, or the default of its property.
+ *
+ * @throws {ApiError} 40004
+ */
+export function readParameter(
   parameters: Parameters,
   name: string,
   property: Property,
-): number {
+): Json | undefined {
   const text = parameters.get(name);
   const value = text === undefined ? property.default : property.parse(text);
-  if (property.check(value) === undefined) return Number(value);
+  if (property.check(value) === undefined) return value;
   throw invalidValue(name, String(text), property.expected);
 }
 
@@ -225,24 +227,23 @@ export function withoutLimit(query: Query): Query {
 }
 
 /**
- * Parses `fields`, into the order of the record's own properties.
+ * Parses the parameter `fields`, into the order of the record's own properties.
  *
  * @throws {ApiError} 40004 on an unknown property
  */
-export function parseFields(collection: Collection, value: string): string[] {
-  const names = [
-    ...collection.visibleProperties.keys(),
-    ...collection.urlProperties,
-  ];
+export function parseFields(
+  { visibleProperties, urlProperties }: Collection,
+  parameters: Parameters,
+): readonly string[] | undefined {
+  const value = parameters.get("fields");
+  if (value === undefined) return undefined;
+  const names = [...visibleProperties.keys(), ...urlProperties];
   const fields = value.split(",");
-  if (!fields.every((field) => names.includes(field))) {
-    throw invalidValue(
-      "fields",
-      value,
-      `a list of ${names.join(", ")}, separated by commas`,
-    );
+  if (fields.every((field) => names.includes(field))) {
+    return names.filter((name) => name === "id" || fields.includes(name));
   }
-  return names.filter((name) => name === "id" || fields.includes(name));
+  const allowed = `a list of ${names.join(", ")}, separated by commas`;
+  throw invalidValue("fields", value, allowed);
 }
 
 /** Returns the operators that fit a property, besides `eq`. */
@@ -293,17 +294,16 @@ function parseFilter(
     }
     return isSearch ? caseFold(String(operand)) : operand;
   };
-  if (operator !== "in") return { property, operator, values: [parse(text)] };
+  if (operator !== "in") return { property, operator, value: parse(text) };
   const valueSet = new Set(text.split(",").map(parse));
-  return { property, operator, values: [], valueSet };
+  return { property, operator, value: null, valueSet };
 }
 
 /** Returns whether a record's value satisfies a filter. null never satisfies a comparison or a text search. */
 export function matches(
   value: Json,
-  { operator, values, valueSet }: Filter,
+  { operator, value: operand, valueSet }: Filter,
 ): boolean {
-  const [operand = null] = values;
   switch (operator) {
     case "eq":
       return value === operand;

@@ -51,7 +51,7 @@ export interface Scope {
   readonly property: string;
   readonly value: number;
   /** A further condition. */
-  readonly where?: (document: Document) => boolean;
+  readonly where?: ((document: Document) => boolean) | undefined;
   /** The sequence number of the record in the URL, such as the zoo. */
   readonly seq?: number;
   /** Describes the scope in messages, after the name of a record. */
@@ -80,7 +80,7 @@ interface QueryPlan {
   /** The property that rows with equal values are sorted by; undefined if that is the id. */
   readonly by: Column | undefined;
   /** Bounds of that property. */
-  readonly bounds: readonly Pick<Filter, "operator" | "values">[];
+  readonly bounds: readonly Pick<Filter, "operator" | "value">[];
 }
 
 interface SelectOptions<T> {
@@ -220,7 +220,7 @@ function equalitiesOf(
     const property = { name, default: null, unique: false, references: "" };
     equalities.push({ property, value });
   }
-  for (const { property, operator, values: [value = null] } of filters) {
+  for (const { property, operator, value } of filters) {
     if (operator === "eq") equalities.push({ property, value });
   }
   return equalities;
@@ -257,7 +257,7 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
     operator === "starts" || boundOperators.has(operator)
   );
   if (first === undefined) return undefined;
-  const { property, operator, values: [value = null] } = first;
+  const { property, operator, value } = first;
   if (operator !== "starts") {
     const bounds = boundsOf(filters, property);
     return { equalities: [], by: columnFor(property), bounds };
@@ -267,8 +267,8 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
   // After every continuation: no text contains half of a surrogate pair.
   const end = `${value}\udfff`;
   const bounds = [
-    { operator: "gte", values: [value] },
-    { operator: "lt", values: [end] },
+    { operator: "gte", value },
+    { operator: "lt", value: end },
   ] as const;
   return { equalities: [], by, bounds };
 }
@@ -296,7 +296,7 @@ function rangeOf(
   if (by !== undefined && (withNulls || bounds.length > 0)) {
     nulls = index.rank([...equal, null], -Infinity);
   }
-  for (const { operator, values: [value = null] } of bounds) {
+  for (const { operator, value } of bounds) {
     const isAfter = operator === "gt" || operator === "lte";
     const rank = by === undefined
       ? index.rank(equal, Number(value) + (isAfter ? 1 : 0))

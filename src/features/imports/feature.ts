@@ -7,10 +7,9 @@ import type { Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
 import { ndjsonType } from "../../api/representation.ts";
 import {
-  deleteOperation,
-  listOperations,
+  collectionMethods,
   ownedByCaller,
-  readOperation,
+  recordMethods,
   resourceRoute,
 } from "../../api/operations.ts";
 import { importCommand } from "./command.ts";
@@ -35,16 +34,23 @@ export const feature: Feature = {
       scope: (call: RequestContext) =>
         call.caller?.role === "admin" ? undefined : ownTasks(call),
     };
-    const list = listOperations(view, {
-      summary: "Your tasks; all tasks if you are an admin",
+    const { GET, QUERY } = collectionMethods(view);
+    const summary = "Your tasks; all tasks if you are an admin";
+    const list = resourceRoute(view, {
+      GET: { ...GET, summary },
+      QUERY: { ...QUERY, summary },
     });
-    add("tasks", resourceRoute(view, list), "tasks_url");
-    const GET = readOperation(view, { summary: "One of your tasks" });
-    const DELETE = deleteOperation(view, {
-      summary: "Cancel a task; records already imported stay",
-      run: (call) => deleteTask(worker, call),
+    add("tasks", list, "tasks_url");
+    const record = recordMethods(view);
+    const task = resourceRoute(view, {
+      GET: { ...record.GET, summary: "One of your tasks" },
+      DELETE: {
+        ...record.DELETE,
+        summary: "Cancel a task; records already imported stay",
+        run: (call) => deleteTask(worker, call),
+      },
     });
-    add("tasks/:id", resourceRoute(view, { GET, DELETE }));
+    add("tasks/:id", task);
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
