@@ -23,8 +23,9 @@ export const featureNames: readonly string[] = Object.keys(modules);
 export async function loadFeatures(
   names: readonly string[],
 ): Promise<readonly Feature[]> {
-  const wanted = Object.entries(modules)
-    .filter(([name]) => names.includes(name))
-    .map(async ([, load]) => (await load()).feature);
-  return await Promise.all(wanted);
+  const features: Feature[] = [];
+  for (const [name, load] of Object.entries(modules)) {
+    if (names.includes(name)) features.push((await load()).feature);
+  }
+  return features;
 }

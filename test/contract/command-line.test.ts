@@ -424,6 +424,37 @@ describe("the command line", { concurrency: 3 }, () => {
     socket.destroy();
   });
 
+  test("a Node.js that is too old is named in one line", async () => {
+    for (const version of ["v18.20.8", "v20.9.0", "v20.18.3"]) {
+      const code =
+        `Object.defineProperty(process, "version", { value: "${version}" });`;
+      const old = [
+        "--import",
+        `data:text/javascript,${encodeURIComponent(code)}`,
+      ];
+      const child = spawn(process.execPath, [...old, ...command, "version"]);
+      let output = "";
+      child.stdout.setEncoding("utf8").on("data", (text) => output += text);
+      child.stderr.setEncoding("utf8").on("data", (text) => output += text);
+      const [exitCode] = await once(child, "close");
+      assert.equal(exitCode, 1, output);
+      assert.deepEqual(linesOf(output), [
+        `zoo-api: Node.js 20.19 or later is required, but this is ${version}`,
+      ]);
+    }
+  });
+
+  test("an argument that npm made of a flag is explained", async () => {
+    const npm = { npm_lifecycle_event: "start" };
+    for (const [env, hint] of [[npm, true], [{}, false]] as const) {
+      const result = await lines(["serve", "4000"], { env });
+      assert.equal(result.code, 2, result.lines.join("\n"));
+      assert.equal(result.lines.length, 1, result.lines.join("\n"));
+      assert.match(result.lines.join(), /unexpected argument "4000"/);
+      assert.equal(result.lines.join().includes("npm start -- --port"), hint);
+    }
+  });
+
   test("help names the commands, version the version", async () => {
     const help = await lines(["help"]);
     assert.equal(help.code, 0);

@@ -1,0 +1,238 @@
+/**
+ * FEATURES: a feature that is off is not loaded, and nothing in the API shows
+ * that it exists; the rest of the server works as it does with all features.
+ */
+
+import { strict as assert } from "node:assert";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, test, type TestContext } from "node:test";
+import { pathToFileURL } from "node:url";
+import { featureNames } from "../../src/features.ts";
+import {
+  assertError,
+  removeFolder,
+  root,
+  run,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+const ndjson = { "content-type": "application/x-ndjson" };
+const features = pathToFileURL(join(root, "src/features/")).href;
+
+/** Appends the URL of each module that is loaded to the file `LOADED`. */
+const recorder = `
+import { appendFileSync } from "node:fs";
+export async function load(url, context, nextLoad) {
+  appendFileSync(${"LOADED"}, url + "\\n");
+  return await nextLoad(url, context);
+}`;
+
+/** Starts a server that records the modules it loads, and ends with the test. */
+async function startRecorded(
+  t: TestContext,
+  names: string,
+): Promise<{ server: Server; loaded: () => Promise<string[]> }> {
+  const folder = await temporaryFolder();
+  const file = join(folder, "loaded");
+  const hooks = recorder.replace("LOADED", () => JSON.stringify(file));
+  const register = `import { register } from "node:module";
+register(${JSON.stringify(dataUrl(hooks))});`;
+  const server = await start({
+    nodeArgs: ["--import", dataUrl(register)],
+    env: { FEATURES: names },
+  });
+  t.after(async () => {
+    await server.stop();
+    await removeFolder(folder);
+  });
+  const loaded = async () =>
+    (await readFile(file, "utf8")).trim().split("\n")
+      .map((url) => url.replace(/\?.*/, ""));
+  return { server, loaded };
+}
+
+function dataUrl(code: string): string {
+  return `data:text/javascript,${encodeURIComponent(code)}`;
+}
+
+/** What shows of each feature: its URLs, and its entries in the root document. */
+const traces: Readonly<
+  Record<string, { readonly urls: string[]; readonly entries: string[] }>
+> = {
+  imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
+  events: { urls: ["/v1/events"], entries: ["events_url"] },
+  idempotency: { urls: [], entries: [] },
+  openapi: {
+    urls: ["/v1/openapi.json", "/.well-known/api-catalog"],
+    entries: ["openapi_url"],
+  },
+  metrics: { urls: ["/metrics"], entries: [] },
+};
+
+describe("FEATURES", { concurrency: 2, timeout: 180_000 }, () => {
+  test("has a trace of each feature to look for here", () => {
+    assert.deepEqual(Object.keys(traces), [...featureNames]);
+  });
+
+  for (const names of ["none", ...featureNames]) {
+    test(`${names}: is loaded and shows, and no other feature does`, async (t) => {
+      const { server, loaded } = await startRecorded(t, names);
+      const token = await server.signIn();
+      const { body: entries } = await server.request("GET", "/");
+      for (const [name, trace] of Object.entries(traces)) {
+        for (const url of trace.urls) {
+          const response = await server.request("GET", url, {
+            token,
+            // An event stream would not end.
+            headers: { accept: "application/json" },
+          });
+          if (name !== names) assertError(response, 40400);
+          else assert.equal(response.status === 404, url.endsWith("/1"));
+        }
+        for (const entry of trace.entries) {
+          assert.equal(entry in entries, name === names, entry);
+        }
+      }
+      await assertCore(server, token);
+      await assertImports(server, { token, isOn: names === "imports" });
+      await assertKeys(server, { token, isOn: names === "idempotency" });
+
+      const modules = await loaded();
+      assert.ok(modules.some((url) => url.endsWith("/src/app.ts")));
+      const folders = modules.filter((url) => url.startsWith(features))
+        .map((url) => url.slice(features.length).split("/")[0]);
+      assert.deepEqual([...new Set(folders)], names === "none" ? [] : [names]);
+    });
+  }
+
+  test("the OpenAPI document has nothing of a feature that is off", async (t) => {
+    const { server } = await startRecorded(t, "openapi");
+    const { body: document } = await server.request(
+      "GET",
+      "/v1/openapi.json",
+    );
+    for (const { urls } of Object.values(traces)) {
+      for (const url of urls) {
+        const isOwn = url.includes("openapi") || url.includes("catalog");
+        assert.equal(url in document.paths, isOwn, url);
+      }
+    }
+    const { post } = document.paths["/v1/zoos"];
+    assert.deepEqual(Object.keys(post.requestBody.content), [
+      "application/json",
+    ]);
+    assert.equal(post.responses[202], undefined);
+    assert.equal(post.responses[409], undefined);
+    const text = JSON.stringify(document);
+    assert.doesNotMatch(text, /Idempotency-Key"|Last-Event-ID|Task/);
+  });
+
+  test("is a list by commas, or all, which is the default", async (t) => {
+    const { server } = await startRecorded(t, "metrics, events");
+    const { body: some } = await server.request("GET", "/");
+    assert.ok(some.events_url);
+    assert.equal(some.tasks_url, undefined);
+    assert.equal((await server.request("GET", "/metrics")).status, 200);
+    for (const args of [["--features", "all"], []]) {
+      const other = await start({ args });
+      t.after(() => other.stop());
+      const { body: all } = await other.request("GET", "/");
+      assert.ok(all.tasks_url && all.events_url && all.openapi_url);
+    }
+  });
+
+  test("with an unknown name is exit code 2 and one line", async () => {
+    for (const names of ["imports,nope", "none,events", "ALL", ","]) {
+      const { code, stderr } = await run(["serve", "--port", "0"], {
+        env: { FEATURES: names },
+      });
+      assert.equal(code, 2, stderr);
+      assert.match(stderr, /^zoo-api: FEATURES: .*all, none,.*metrics.*\n$/);
+    }
+    const { stdout } = await run(["help"]);
+    assert.match(stdout, /--features .*\n.*FEATURES, default: all/);
+  });
+
+  test("the command of a feature that is off is unknown", async () => {
+    const { code, stderr } = await run(["import", "zoos", "-"], {
+      env: { FEATURES: "none" },
+    });
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, /unknown command "import"/);
+  });
+
+  test("the data of a feature that is off is there again when it is on", async (t) => {
+    const folder = await temporaryFolder();
+    t.after(() => removeFolder(folder));
+    const post = async (FEATURES: string) => {
+      const server = await start({ folder, env: { FEATURES } });
+      const response = await server.request("POST", "/v1/zoos", {
+        token: await server.signIn(),
+        json: zoo,
+        headers: { "idempotency-key": "one" },
+      });
+      await server.stop();
+      return response;
+    };
+    const first = await post("all");
+    const second = await post("none");
+    const third = await post("all");
+    assert.equal(first.status, 201, first.text);
+    assert.notEqual(second.body.id, first.body.id);
+    assert.equal(third.text, first.text);
+  });
+});
+
+/** Asserts that collections, records, users, authorizations and health work. */
+async function assertCore(server: Server, token: string): Promise<void> {
+  const created = await server.request("POST", "/v1/zoos", {
+    token,
+    json: zoo,
+  });
+  assert.equal(created.status, 201, created.text);
+  const urls = [created.body.url, "/v1/zoos?name=Artis", "/v1/user"];
+  for (const url of [...urls, "/v1/authorizations", "/health"]) {
+    const { status, text } = await server.request("GET", url, { token });
+    assert.equal(status, 200, text);
+  }
+}
+
+/** Asserts that POST accepts NDJSON if imports are on; else it is answered with 415. */
+async function assertImports(
+  server: Server,
+  { token, isOn }: { readonly token: string; readonly isOn: boolean },
+): Promise<void> {
+  const raw = `${JSON.stringify(zoo)}\n`;
+  const response = await server.request("POST", "/v1/zoos", {
+    token,
+    raw,
+    headers: ndjson,
+  });
+  if (isOn) assert.equal(response.status, 202, response.text);
+  else assertError(response, 41500);
+  const options = await server.request("OPTIONS", "/v1/zoos");
+  const accepted = options.headers.get("accept-post") ?? "";
+  assert.equal(accepted.includes("application/x-ndjson"), isOn);
+}
+
+/** Asserts that a repeated POST creates one record if idempotency is on; else its key is ignored, even a malformed one. */
+async function assertKeys(
+  server: Server,
+  { token, isOn }: { readonly token: string; readonly isOn: boolean },
+): Promise<void> {
+  const post = (key: string) =>
+    server.request("POST", "/v1/zoos", {
+      token,
+      json: zoo,
+      headers: { "idempotency-key": key },
+    });
+  const first = await post("once");
+  const second = await post("once");
+  assert.equal(first.body.id === second.body.id, isOn);
+  const malformed = await post("a b");
+  assert.equal(malformed.status, isOn ? 400 : 201, malformed.text);
+}
