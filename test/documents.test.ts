@@ -1,0 +1,327 @@
+/**
+ * The documents for readers of the code are true: what they name exists, their
+ * reading times are those of the code, their examples are real files, and their
+ * commands work. readme.test.ts does the same for the README of users.
+ */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import process from "node:process";
+import { describe, test } from "node:test";
+import { promisify } from "node:util";
+import { readMarker } from "../src/store/log/marker.ts";
+import { readStore, realFiles } from "../src/store/store.ts";
+import { removeFolder, root, run, start, temporaryFolder } from "./harness.ts";
+
+const guide = "src/README.md";
+const storeGuide = "src/store/README.md";
+const testGuide = "test/README.md";
+const guides = [guide, storeGuide, testGuide];
+
+/** The text of each document by its path. */
+const texts = new Map(
+  await Promise.all(
+    ["README.md", ...guides].map(async (path): Promise<[string, string]> => [
+      path,
+      await readFile(join(root, path), "utf8"),
+    ]),
+  ),
+);
+
+/** The text of each source file by its path below `src`. */
+const sources = new Map(
+  await Promise.all(
+    (await readdir(join(root, "src"), { recursive: true }))
+      .filter((file) => file.endsWith(".ts"))
+      .map(async (file): Promise<[string, string]> => [
+        file,
+        await readFile(join(root, "src", file), "utf8"),
+      ]),
+  ),
+);
+
+function textOf(path: string): string {
+  return texts.get(path) ?? "";
+}
+
+/** Returns the fenced blocks of a language; the line before each is its `title`. */
+function blocksOf(path: string, language: string) {
+  const fence = new RegExp(
+    "^(.*)\\n+^```" + language + "\\n([^]*?)^```$",
+    "gm",
+  );
+  return Array.from(
+    textOf(path).matchAll(fence),
+    ([, title = "", content = ""]) => ({ title, content }),
+  );
+}
+
+/** Returns the code spans of a document outside of its fenced blocks. */
+function spansOf(path: string): string[] {
+  const prose = textOf(path).replace(/^```[^]*?^```$/gm, "");
+  return Array.from(prose.matchAll(/`([^`\n]+)`/g), ([, span = ""]) => span);
+}
+
+/** Finds a file that a document names, from its own folder or from one of the project's. */
+function find(document: string, name: string): string | undefined {
+  return [dirname(document), ".", "src", "test"]
+    .map((folder) => join(root, folder, name))
+    .find((path) => existsSync(path));
+}
+
+/** Returns the fragments by which the headings of a document can be linked. */
+function fragmentsOf(markdown: string): string[] {
+  return Array.from(
+    markdown.matchAll(/^#+ (.*)$/gm),
+    ([, heading = ""]) =>
+      heading.toLowerCase().replace(/[^\w -]/g, "").replaceAll(" ", "-"),
+  );
+}
+
+for (const path of texts.keys()) {
+  describe(path, () => {
+    test("links to files and headings that exist", async () => {
+      const prose = textOf(path).replace(/^```[^]*?^```$/gm, "");
+      for (const [, target = ""] of prose.matchAll(/\]\(([^)\s]+)\)/g)) {
+        if (/^https?:/.test(target)) continue;
+        const [file = "", fragment] = target.split("#");
+        const linked = file === ""
+          ? join(root, path)
+          : join(root, dirname(path), file);
+        assert.ok(existsSync(linked), target);
+        if (fragment === undefined) continue;
+        const fragments = fragmentsOf(await readFile(linked, "utf8"));
+        assert.ok(fragments.includes(fragment), target);
+      }
+    });
+
+    test(
+      "names source files that exist",
+      { skip: path === "README.md" },
+      () => {
+        const named = spansOf(path).filter((span) =>
+          /^[\w./-]+\.ts$/.test(span)
+        );
+        for (const name of named) assert.ok(find(path, name), name);
+      },
+    );
+  });
+}
+
+for (const path of guides) {
+  test(`${path} names functions, classes and properties that exist`, () => {
+    const code = [...sources.values()].join("\n");
+    const isName =
+      /^(?:[A-Z]\w*\.)?#?[A-Za-z]*[a-z][A-Z]\w*$|^#\w+$|^[A-Z]\w*\.\w+$/;
+    for (const span of spansOf(path)) {
+      if (!isName.test(span)) continue;
+      for (const part of span.replace("#", "").split(".")) {
+        assert.match(code, new RegExp(`\\b${part}\\b`), span);
+      }
+    }
+  });
+}
+
+describe("the reader's guide", () => {
+  test("shows the folders and files at the top of the source", () => {
+    const [{ content = "" } = {}] = blocksOf(guide, "");
+    const shown = Array.from(
+      content.matchAll(/([\w-]+\.ts|[\w-]+\/)(?=\s)/g),
+      ([name]) => name,
+    );
+    assert.ok(shown.length > 15, shown.join(" "));
+    for (const name of shown) {
+      const isKnown = [...sources.keys()].some((file) =>
+        name.endsWith("/") ? `/${file}`.includes(`/${name}`) : file === name
+      );
+      assert.ok(isKnown, name);
+    }
+  });
+
+  test("says in which file a name is", () => {
+    const places = /`(?:[\w.]*[.#])?(\w+)`(?: of `\w+`)? in\s+`([\w/-]+\.ts)`/g;
+    let count = 0;
+    for (const [, name = "", file = ""] of textOf(guide).matchAll(places)) {
+      assert.match(sources.get(file) ?? "", new RegExp(`\\b${name}\\b`), file);
+      count++;
+    }
+    assert.ok(count >= 20, `${count}`);
+  });
+
+  test("tells how long each part takes, at 400 lines an hour", () => {
+    const days = textOf(guide).split(/^### /m).slice(1, 3);
+    assert.equal(days.length, 2);
+    for (const day of days) {
+      let sum = 0;
+      for (const [, list = "", minutes] of day.matchAll(readingRow)) {
+        const expected = codeLines(list) / 400 * 60;
+        const difference = Math.abs(Number(minutes) - expected);
+        const about = `${list}: ${Math.round(expected)} minutes`;
+        assert.ok(difference <= Math.max(10, expected / 5), about);
+        sum += expected;
+      }
+      const hours = /^Another ten/m.test(day) ? 10 : 8;
+      assert.ok(Math.abs(sum - hours * 60) < 90, `${Math.round(sum)} minutes`);
+    }
+  });
+
+  test("names the code and the test of each rule", () => {
+    const rows = textOf(guide).matchAll(
+      /^\|[^|]+\|([^|]*)\| `([\w/-]+\.ts)` +\| `(test\/[\w/-]+\.test\.ts)` +\|$/gm,
+    );
+    const code = [...sources.values()].join("\n").replace(/\n \* /g, " ");
+    let count = 0;
+    for (const [, source = "", file = "", proof = ""] of rows) {
+      assert.ok(sources.has(file), file);
+      assert.ok(existsSync(join(root, proof)), proof);
+      for (const [rfc] of source.matchAll(/RFC \d+/g)) {
+        assert.ok(code.includes(rfc), rfc);
+      }
+      count++;
+    }
+    assert.ok(count >= 40, `${count}`);
+  });
+});
+
+const readingRow = /^\| \d+ +\| ((?:`[^`]+`(?:, )?)+) +\| (\d+) +\|/gm;
+
+/** Counts the lines of some files and folders that are neither blank nor comment. */
+function codeLines(list: string): number {
+  let count = 0;
+  for (const [, name = ""] of list.matchAll(/`([^`]+)`/g)) {
+    const files = [...sources].filter(([file]) =>
+      name.endsWith("/") ? file.startsWith(name) : file === name
+    );
+    assert.ok(files.length > 0, name);
+    for (const [, text] of files) {
+      const lines = text.split("\n");
+      count += lines.filter((line) =>
+        !/^\s*($|\/\/|\*|\/\*)/.test(line)
+      ).length;
+    }
+  }
+  return count;
+}
+
+test("the files in the store's documentation are a store", async () => {
+  const folder = await temporaryFolder();
+  try {
+    const names = [
+      "meta.json",
+      "wal-1.jsonl",
+      "wal-2.jsonl",
+      "snapshot-2.jsonl",
+    ];
+    let written = 0;
+    for (const { title, content } of blocksOf(storeGuide, "jsonl")) {
+      const name = names.find((name) => title.includes(`\`${name}\``));
+      // The one without a name is the marker: the second slot, padded.
+      const file = name ?? "mark";
+      const bytes = name === undefined
+        ? `${"".padEnd(512)}${content.trimEnd().padEnd(511)}\n`
+        : content;
+      await writeFile(join(folder, file), bytes);
+      written++;
+    }
+    assert.equal(written, 5);
+    const { exists, refusal, faults, seq, generation, tables } =
+      await readStore(folder);
+    assert.deepEqual({ exists, refusal, faults, seq, generation }, {
+      exists: true,
+      refusal: undefined,
+      faults: [],
+      seq: 3,
+      generation: 2,
+    });
+    const records = tables.map((table) => [
+      table.name,
+      ...table.rows().map(({ document }) => document),
+    ]);
+    assert.deepEqual(records, [
+      ["zoos", { id: 1, name: "Nordhafen" }],
+      ["animals", { id: 2, zoo_id: 1, name: "Bo" }],
+    ]);
+    const marker = await readMarker(realFiles, folder);
+    const log = Buffer.from(await readFile(join(folder, "wal-2.jsonl")));
+    assert.equal(marker?.offset, log.length);
+    assert.equal(marker.clean, true);
+  } finally {
+    await removeFolder(folder);
+  }
+});
+
+/** Runs a command line in the project's folder; throws unless it exits with 0. */
+async function shell(command: string): Promise<string> {
+  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const options = { env, cwd: root };
+  const { stdout } = await promisify(execFile)(
+    "bash",
+    ["-c", command],
+    options,
+  );
+  return stdout;
+}
+
+function commandsOf(path: string): string[] {
+  return blocksOf(path, "sh")
+    .flatMap(({ content }) => content.trim().split("\n"));
+}
+
+test("the commands in the store's documentation work", async () => {
+  const seed = join(root, "data/seed.json");
+  const server = await start({ args: ["--seed", seed] });
+  const env = { DATA_DIR: server.folder };
+  const copy = join(server.folder, "../copy");
+  try {
+    for (const command of commandsOf(storeGuide)) {
+      const typed = command.replaceAll("data/store", server.folder)
+        .replaceAll("/tmp/zoo-copy", copy);
+      const [, words] = /^npm run zoo-api -- (.*)$/.exec(typed) ?? [];
+      if (words === undefined) {
+        assert.match(await shell(typed), /^\S/, command);
+        continue;
+      }
+      if (words === "repair") await server.end();
+      const { code, stderr } = await run(words.split(" "), { env });
+      assert.equal(code, 0, `${command}\n${stderr}`);
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
+describe(
+  "the commands in the other documents",
+  { concurrency: 2 },
+  async () => {
+    const { scripts } = JSON.parse(
+      await readFile(join(root, "package.json"), "utf8"),
+    );
+    const check = await readFile(join(root, ".ci/run"), "utf8");
+    for (const command of [...commandsOf(guide), ...commandsOf(testGuide)]) {
+      test(command, async () => {
+        const [, script = "", flags = ""] =
+          /^npm (?:run )?([\w:-]+)(?: -- (.*))?$/.exec(command) ?? [];
+        if (script === "torture") {
+          // No part is run, but a flag that does not exist would be refused.
+          const none = flags.replace(/\d+/g, "0");
+          const isEndless = none.includes("--duration");
+          if (!isEndless) await shell(`npm run -s torture -- ${none}`);
+        } else if (script !== "") {
+          const [, file = ""] = / tsx (\S+\.ts)$/.exec(scripts[script]) ?? [];
+          const text = file && await readFile(join(root, file), "utf8");
+          for (const [, flag = ""] of flags.matchAll(/--(\w+)/g)) {
+            assert.match(text, new RegExp(`\\b${flag}: \\{ type:`));
+          }
+        } else if (!check.includes(command)) {
+          await shell(command);
+        }
+        if (script !== "") assert.ok(scripts[script], script);
+      });
+    }
+  },
+);
