@@ -1,12 +1,25 @@
-/** The README is true: what it says to type is typed, and what it says comes back does. */
+/**
+ * The README is accurate: every command in it is run and has the outcome that it
+ * states, its tables agree with the code, its links lead somewhere, and it is
+ * short.
+ */
 
 import { strict as assert } from "node:assert";
-import { execFile } from "node:child_process";
-import { access, cp, readFile, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import {
+  access,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { after, before, describe, test } from "node:test";
-import { promisify } from "node:util";
+import { describe, test, type TestContext } from "node:test";
+import { users } from "../src/api/accounts/users.ts";
+import { collections } from "../src/collections.ts";
+import { featureNames } from "../src/features.ts";
 import {
   adminPassword,
   removeFolder,
@@ -15,101 +28,386 @@ import {
   run,
   type Server,
   start,
+  stripsTypes,
   temporaryFolder,
 } from "./harness.ts";
 
+const maxWords = 3500;
+
 const readme = await readFile(join(root, "README.md"), "utf8");
 
-/** The fenced blocks of one language in one section. */
-function blocks(section: string, language: string): string[] {
-  const from = readme.indexOf(`\n## ${section}\n`);
-  assert.ok(from >= 0, `README has no section "${section}"`);
-  const to = readme.indexOf("\n## ", from + 1);
-  const text = readme.slice(from, to < 0 ? undefined : to);
-  const fence = new RegExp("^```" + language + "\\n([^]*?)^```$", "gm");
-  return Array.from(text.matchAll(fence), ([, block = ""]) => block);
+/** A fenced block. */
+interface Block {
+  /** The heading of level two above it. */
+  readonly section: string;
+  readonly language: string;
+  readonly text: string;
 }
 
-/** Runs a script as a person's shell would; its output, error output included. */
+const blocks = readme.split(/^## /m).flatMap((text): Block[] => {
+  const [section = ""] = text.split("\n", 1);
+  return Array.from(
+    text.matchAll(/^```(\w*)\n([^]*?)^```$/gm),
+    ([, language = "", text = ""]) => ({ section, language, text }),
+  );
+});
+
+/** The blocks of commands whose comments state a status: one script. */
+const tour = blocks.filter(({ language, text }) =>
+  language === "sh" && /^curl -i/m.test(text.replaceAll(/^.*\| *$|^ +/gm, ""))
+);
+
+/** The blocks of commands that tests have run. */
+const done = new Set<Block>(tour);
+
+/** Returns the commands of a section that are not part of the tour, to be run. */
+function commandsIn(section: string): string[] {
+  const found = blocks.filter((block) =>
+    block.section === section && block.language === "sh" &&
+    !tour.includes(block)
+  );
+  assert.ok(found.length > 0, `no commands in "${section}"`);
+  for (const block of found) done.add(block);
+  return found.map(({ text }) => text);
+}
+
+interface ShellOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly input?: string;
+  /** Stops the script once its output matches; then only the match is returned. */
+  readonly until?: RegExp;
+}
+
+/** Runs a script, and returns its output, including error output. */
 async function shell(
   script: string,
-  env: Readonly<Record<string, string>> = {},
+  { env, input = "", until }: ShellOptions = {},
 ): Promise<string> {
-  const { stdout, stderr } = await promisify(execFile)(
-    "bash",
-    ["-c", script],
-    { env: { ...process.env, ...env }, cwd: root },
-  );
-  return stdout + stderr;
+  const child = spawn("timeout", ["120", "bash", "-c", script], {
+    cwd: root,
+    env: { ...process.env, ...env },
+    stdio: "pipe",
+  });
+  let output = "";
+  const collect = (text: string) => {
+    output += text;
+    // Ends the whole process group of the script.
+    if (until?.test(output)) child.kill();
+  };
+  child.stdout.setEncoding("utf8").on("data", collect);
+  child.stderr.setEncoding("utf8").on("data", collect);
+  child.stdin.on("error", () => {}); // it may read nothing
+  child.stdin.end(input);
+  const code = await new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", resolve);
+  });
+  if (until === undefined) {
+    assert.equal(code, 0, output);
+    return output;
+  }
+  const [found = ""] = until.exec(output) ?? [];
+  assert.notEqual(found, "", output);
+  return found;
 }
 
-describe("the tour", () => {
-  let server: Server;
-  before(async () => {
-    server = await start({ args: ["--seed", join(root, "data/seed.json")] });
-  });
-  after(() => server.stop());
-
-  test("answers every command with the status that its comment names", async () => {
-    const sections = ["A tour", "The web's own rules"];
-    const script = sections.flatMap((section) => blocks(section, "sh")).join(
-      "\n",
-    )
-      .replaceAll("http://localhost:3000", server.origin)
-      // Between the commands, lines that tell where an answer begins.
-      .replace(/^# (\d{3}): .*$/gm, "\nprintf '\\n=== $1 ===\\n'")
-      .replaceAll("curl -i", "curl -is");
-    const output = await shell(script, { ADMIN_PASSWORD: adminPassword });
-    const answers = output.split(/\n=== (?=\d{3} ===\n)/).slice(1);
-    assert.equal(answers.length, 38);
-    for (const answer of answers) {
-      const [, expected, status] =
-        /^(\d{3}) ===\nHTTP\/1\.1 (\d{3}) /.exec(answer) ?? [];
-      assert.equal(status, expected, answer);
-    }
-    assert.match(
-      output,
-      /"errors":\[.*"country".*"tigers"|"tigers".*"country"/,
-    );
-    assert.match(output, /34 animals and 8 employees/);
-    assert.match(output, /^Location: \/v1\/tasks\/1\r$/m);
-  });
-});
-
-test("every rule's code and test is where the table says", async () => {
-  const rows = readme.matchAll(
-    /\| `([\w/-]+\.ts)` +\| `([\w/-]+\.test\.ts)` +\|$/gm,
-  );
-  let count = 0;
-  for (const [, code = "", held = ""] of rows) {
-    await access(join(root, "src", code));
-    await access(join(root, "test", held));
-    count++;
-  }
-  assert.equal(count, 22);
-});
-
-test("the fourth collection is served, checked, filtered and linked like the others", async () => {
+async function folderOf(t: TestContext): Promise<string> {
   const folder = await temporaryFolder();
-  try {
-    await cp(join(root, "src"), join(folder, "src"), { recursive: true });
-    await cp(join(root, "package.json"), join(folder, "package.json"));
-    const [declaration = ""] = blocks("Serve your own collections", "ts");
-    assert.ok(declaration.split("\n").length < 16);
-    const file = join(folder, "src/collections.ts");
-    const before = await readFile(file, "utf8");
-    const list = "collections = [zoos, animals, employees";
-    const served = before
-      .replace("/** The collections in the order", `${declaration}\n$&`)
-      .replace(list, `${list}, visits`);
-    assert.notEqual(served, before);
-    await writeFile(file, served);
-    await tryVisits(join(folder, "src/main.ts"));
-  } finally {
-    await removeFolder(folder);
+  t.after(() => removeFolder(folder));
+  return folder;
+}
+
+/** Starts a server with the sample records. */
+async function startSample(t: TestContext, folder?: string): Promise<Server> {
+  const args = ["--seed", join(root, "data/seed.json")];
+  const server = await start(
+    folder === undefined ? { args } : { args, folder, isNew: true },
+  );
+  t.after(() => server.stop());
+  return server;
+}
+
+/** Returns an expected JSON value with each "…" replaced by the actual value there. */
+function fillIn(expected: unknown, actual: unknown): unknown {
+  if (expected === "…") return actual;
+  if (typeof expected !== "object" || expected === null) return expected;
+  const at = new Map(Object.entries(actual ?? {}));
+  const filled = Object.entries(expected).map(([key, value]) => [
+    key,
+    fillIn(value, at.get(key)),
+  ]);
+  return Array.isArray(expected)
+    ? filled.map(([, value]) => value)
+    : Object.fromEntries(filled);
+}
+
+test("is short", () => {
+  const words = readme.trim().split(/\s+/).length;
+  assert.ok(words < maxWords, `${words} words`);
+});
+
+/** Guides that the README links to and that are still to be written. */
+const unwritten = ["src/README.md", "src/store/README.md", "test/README.md"];
+
+test("its links lead somewhere", async () => {
+  const headings = Array.from(
+    readme.matchAll(/^#+ (.*)$/gm),
+    ([, title = ""]) => title.toLowerCase().replaceAll(" ", "-"),
+  );
+  const links = Array.from(
+    readme.matchAll(/\]\(([^)]+)\)/g),
+    ([, target = ""]) => target,
+  );
+  assert.ok(links.length > 10);
+  for (const target of links) {
+    if (target.startsWith("#")) assert.ok(headings.includes(target.slice(1)));
+    else if (!unwritten.includes(target)) await access(join(root, target));
   }
 });
 
+test("each command of the tour has the status that its comment states", async (t) => {
+  const server = await startSample(t);
+  // Each comment becomes a line of output that separates the responses.
+  const separator = "=====";
+  let count = 0;
+  const bodies = new Map<number, unknown>();
+  const script = blocks.map((block) => {
+    if (block.language === "json") bodies.set(count, JSON.parse(block.text));
+    if (!tour.includes(block)) return "";
+    const expected = block.text.match(/^# \d{3}: /gm) ?? [];
+    assert.equal(expected.length, block.text.match(/curl -i/g)?.length);
+    count += expected.length;
+    return block.text;
+  }).join("\n")
+    .replaceAll("http://localhost:3000", server.origin)
+    .replace(/^# (\d{3}): .*$/gm, `\nprintf '\\n${separator}$1\\n'`)
+    .replace(/^curl.*tasks\/1/gm, (command) => `${untilTaskEnds}\n${command}`)
+    .replaceAll("curl -i", "curl -is");
+  const output = await shell(script, {
+    env: { ADMIN_PASSWORD: adminPassword },
+  });
+  const responses = output.split(`\n${separator}`).slice(1);
+  assert.equal(responses.length, count);
+  for (const [index, response] of responses.entries()) {
+    const [, expected, status] =
+      /^(\d{3})\nHTTP\/1\.1 (\d{3}) /.exec(response) ??
+        [];
+    assert.ok(expected !== undefined && status === expected, response);
+    const shown = bodies.get(index + 1);
+    if (shown === undefined) continue;
+    const body = JSON.parse(response.slice(response.indexOf("\r\n\r\n")));
+    assert.deepEqual(body, fillIn(shown, body));
+  }
+  assert.equal(bodies.size, 3);
+});
+
+const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
+  grep -q '"status":"succeeded"'; do sleep 0.05; done`;
+
+describe("each command that starts a server starts one", () => {
+  const commands = [
+    ...commandsIn("Start").join("").matchAll(/^[^#\n].*$/gm),
+    ...readme.matchAll(/(?<=`)[A-Z]+=[^`]* npm start(?=`)/g),
+  ].map(([command]) => command).filter((command) => command !== "npm ci");
+  for (const command of commands) {
+    const skip = command.startsWith("node src") && !stripsTypes &&
+      "this Node.js does not strip types";
+    test(command, { skip }, async (t) => {
+      const folder = await folderOf(t);
+      // What is compiled is a module because of the package that it is in.
+      await cp(join(root, "package.json"), join(folder, "package.json"));
+      const output = await shell(
+        command
+          .replace("npm run build", `$& -- --outDir '${folder}/build'`)
+          .replace("node build", `node '${folder}'/build`)
+          .replace("data/mine", `'${folder}/store'`)
+          .replace("4000", "0"),
+        {
+          env: { PORT: "0", DATA_DIR: join(folder, "store") },
+          until: /[^]*listening on .*\n/,
+        },
+      );
+      const printed = output.match(/^\{.*\}$/gm)?.map((line) =>
+        JSON.parse(line)
+      ) ?? [];
+      const shown = blocks.find(({ section, language }) =>
+        section === "Start" && language === ""
+      )?.text.trim().split("\n").map((line) => JSON.parse(line)) ?? [];
+      const listening = printed.pop();
+      assert.deepEqual(Object.keys(listening), Object.keys(shown.pop()));
+      assert.match(
+        listening.message,
+        /^listening on http:\/\/127\.0\.0\.1:\d+ /,
+      );
+      if (command.startsWith("ADMIN_PASSWORD")) return;
+      const [{ password, time }] = printed;
+      assert.deepEqual(printed, [{ ...shown[0], password, time }]);
+    });
+  }
+  assert.equal(commands.length, 6);
+});
+
+test("changes can be followed as it shows", async (t) => {
+  const server = await startSample(t);
+  const token = await server.signIn();
+  for (const id of [1, 2]) {
+    const json = { name: "Momo" };
+    await server.request("PATCH", `/v1/animals/${id}`, { token, json });
+  }
+  const script = commandsIn("Follow changes").join("").replaceAll(
+    "curl -N",
+    "timeout 2 curl -sN",
+  );
+  const env = {
+    API: `${server.origin}/v1`,
+    AUTH: `Authorization: Bearer ${token}`,
+  };
+  const output = await shell(`${script}\ntrue`, { env });
+  // The first begins after all changes; the second is sent them again.
+  assert.deepEqual(output.match(/^(?:retry|id|event): .*$/gm), [
+    "retry: 1000",
+    "id: 5",
+    "retry: 1000",
+    "id: 4",
+    "event: animals.updated",
+    "id: 5",
+    "event: animals.updated",
+  ]);
+});
+
+test("the commands of a running server print what they say", async (t) => {
+  const server = await startSample(t);
+  const file = join(await folderOf(t), "zoos.jsonl");
+  const [commands = ""] = commandsIn("Commands");
+  const output = await shell(commands.replace("zoos.jsonl", `'${file}'`), {
+    env: { DATA_DIR: server.folder },
+  });
+  assert.match(output, /^Usage: zoo-api/m);
+  assert.match(output, /^zoos: 16 records, highest id 16$/m);
+  assert.match(output, /^no fault$/m);
+  assert.match(output, /^1\tadmin\tadmin\t/m);
+  assert.equal((await readFile(file, "utf8")).split("\n").length, 17);
+});
+
+test("the commands of a stopped server change its data folder", async (t) => {
+  const folder = await folderOf(t);
+  const server = await startSample(t, join(folder, "store"));
+  await server.end();
+  const { stdout } = await run(["export", "zoos", "--data-dir", server.folder]);
+  await writeFile(join(folder, "zoos.jsonl"), stdout);
+  await writeFile(join(folder, "password.txt"), "a long enough one\n");
+  const [, commands = ""] = commandsIn("Commands");
+  const output = await shell(
+    commands
+      .replace("zoos.jsonl", `'${folder}/zoos.jsonl'`)
+      .replace("password.txt", `'${folder}/password.txt'`)
+      .replace("data/copy", `'${folder}/copy'`),
+    { env: { DATA_DIR: server.folder }, input: "another long one\n" },
+  );
+  assert.match(output, /^imported 16 zoos, rejected 0$/m);
+  assert.match(output, /kim[^]*kim/);
+  const again = await start({ folder: server.folder });
+  t.after(() => again.stop());
+  assert.ok(await again.signIn("kim", "another long one"));
+});
+
+test("a backup is made, old ones are deleted, and one is restored", async (t) => {
+  const folder = await folderOf(t);
+  const backups = join(folder, "backups");
+  const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-0300`);
+  for (const name of old) await mkdir(join(backups, name), { recursive: true });
+  const server = await startSample(t, join(folder, "store"));
+  const [backup = "", restore = ""] = commandsIn("Operation");
+  const env = { DATA_DIR: server.folder };
+  await shell(backup.replaceAll("backups/", `${backups}/`), { env });
+  const names = (await readdir(backups)).toSorted();
+  assert.deepEqual(names.slice(0, -1), old.slice(1));
+
+  await server.end();
+  await shell(
+    restore
+      .replaceAll("data/store", `'${folder}'/store`)
+      .replace(/backups\/\S+/, `'${backups}'/${names.at(-1)}`),
+  );
+  const { stdout } = await run(["check"], { env });
+  assert.match(stdout, /^animals: 250 records/m);
+});
+
+test("the image runs the compiled server, as the test of the Dockerfile shows", () => {
+  const [, , container = ""] = commandsIn("Operation");
+  for (const command of container.trim().split("\n")) {
+    assert.match(command, /^docker (?:build|run|logs) /);
+  }
+});
+
+test("every block of commands is run", () => {
+  const all = blocks.filter(({ language }) => language === "sh");
+  assert.deepEqual(all.filter((block) => !done.has(block)), []);
+});
+
+test("its roles are those of the declarations", () => {
+  for (
+    const { name, access: { read, write, delete: last } } of [
+      ...collections,
+      users,
+    ]
+  ) {
+    const row = new RegExp(
+      `^\\| ${name} +\\| ${read} +\\| ${write} +\\| ${last} +\\|$`,
+      "m",
+    );
+    assert.match(readme, row);
+  }
+});
+
+test("its settings, defaults and features are those that help names", async () => {
+  const { stdout } = await run(["help"]);
+  const settings = Array.from(
+    stdout.matchAll(
+      /^ {2}(--[a-z-]+) .*\n +variable ([A-Z_]+), default: (.*)$/gm,
+    ),
+    ([, flag = "", variable = "", value = ""]) => ({ flag, variable, value }),
+  );
+  const rows = new Map(
+    Array.from(
+      readme.matchAll(/^\| `([A-Z_]+)` +\| (.*?) +\|$/gm),
+      ([, variable = "", meaning = ""]) => [variable, meaning],
+    ),
+  );
+  assert.deepEqual(
+    Array.from(rows.keys()),
+    settings.map(({ variable }) => variable),
+  );
+  for (const { flag, variable, value } of settings) {
+    const usual = `--${variable.toLowerCase().replaceAll("_", "-")}`;
+    if (flag !== usual) assert.ok(readme.includes(`\`${flag}\``), flag);
+    const [word = ""] = value.split(",");
+    assert.ok(rows.get(variable)?.includes(word), `${variable}: ${value}`);
+  }
+  const listed = /The features are ([^.]*)\./.exec(readme)?.[1] ?? "";
+  const names = Array.from(
+    listed.matchAll(/`(\w+)`/g),
+    ([, name = ""]) => name,
+  );
+  assert.deepEqual(names, featureNames);
+});
+
+test("the fourth collection is served, checked, filtered and linked like the others", async (t) => {
+  const folder = await folderOf(t);
+  await cp(join(root, "src"), join(folder, "src"), { recursive: true });
+  await cp(join(root, "package.json"), join(folder, "package.json"));
+  const declaration = blocks.find(({ language }) => language === "ts")?.text;
+  assert.ok(declaration !== undefined && declaration.split("\n").length < 16);
+  const file = join(folder, "src/collections.ts");
+  const before = await readFile(file, "utf8");
+  const list = "collections = [zoos, animals, employees";
+  const served = before
+    .replace("/** The collections in the order", `${declaration}\n$&`)
+    .replace(list, `${list}, visits`);
+  assert.notEqual(served, before);
+  await writeFile(file, served);
+  await tryVisits(join(folder, "src/main.ts"));
+});
 async function tryVisits(main: string): Promise<void> {
   const server = await start({
     main,
@@ -204,89 +502,3 @@ async function tryVisits(main: string): Promise<void> {
     await server.stop();
   }
 }
-
-test("what changes can be followed, and gone on with, as it says", async () => {
-  const server = await start({
-    args: ["--seed", join(root, "data/seed.json")],
-  });
-  try {
-    const TOKEN = await server.signIn();
-    const json = { name: "Momo" };
-    for (const id of [1, 2]) {
-      const path = `/v1/animals/${id}`;
-      await server.request("PATCH", path, { token: TOKEN, json });
-    }
-    const [script = ""] = blocks("Follow what changes", "sh");
-    const typed = script.replaceAll("http://localhost:3000", server.origin)
-      .replaceAll("curl -N", "timeout 2 curl -sN");
-    const output = await shell(`${typed}\ntrue`, { TOKEN });
-    // The first began behind all changes; the second is given them again.
-    assert.deepEqual(output.match(/^(?:retry|id|event): .*$/gm), [
-      "retry: 1000",
-      "id: 5",
-      "retry: 1000",
-      "id: 4",
-      "event: animals.updated",
-      "id: 5",
-      "event: animals.updated",
-    ]);
-  } finally {
-    await server.stop();
-  }
-});
-
-test("its settings are those that help names", async () => {
-  const { stdout } = await run(["help"]);
-  const rows = Array.from(
-    readme.matchAll(/^\| `([A-Z_]+)` +\| `(--[a-z-]+)` +\|/gm),
-    ([, variable, flag]) => `${variable} ${flag}`,
-  );
-  const helped = Array.from(
-    stdout.matchAll(/^ {2}(--[a-z-]+) .*\n +variable ([A-Z_]+),/gm),
-    ([, flag, variable]) => `${variable} ${flag}`,
-  );
-  assert.ok(helped.length >= 8);
-  assert.deepEqual(rows, helped);
-});
-
-test("its commands print what they say", async () => {
-  const server = await start({
-    args: ["--seed", join(root, "data/seed.json")],
-  });
-  try {
-    const env = { DATA_DIR: server.folder };
-    const [commands = ""] = blocks("Commands", "sh");
-    const copy = join(server.folder, "../copy");
-    const output = await shell(
-      commands.replace("/tmp/zoo-copy", `'${copy}'`),
-      env,
-    );
-    assert.match(output, /^copied 327 records up to sequence 2 to /m);
-    assert.match(output, /^zoos: 16 records, highest id 16$/m);
-    assert.match(output, /^no fault$/m);
-    assert.match(output, /^1\tadmin\tadmin\t/m);
-    assert.match(output, /^\{"id":250,/m);
-    assert.match(output, /^Usage: zoo-api/m);
-  } finally {
-    await server.stop();
-  }
-});
-
-test("what it exports can be imported", async () => {
-  const folder = await temporaryFolder();
-  try {
-    const [, commands = ""] = blocks("Commands", "sh");
-    const server = await start({
-      args: ["--seed", join(root, "data/seed.json")],
-      folder: join(folder, "store"),
-    });
-    await server.stop();
-    const script = commands
-      .replaceAll("zoos.jsonl", `'${join(folder, "zoos.jsonl")}'`)
-      .replace("data/copy", `'${join(folder, "copy")}'`);
-    const output = await shell(script, { DATA_DIR: server.folder });
-    assert.match(output, /^imported 16 zoos, rejected 0$/m);
-  } finally {
-    await removeFolder(folder);
-  }
-});
