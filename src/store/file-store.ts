@@ -1,16 +1,27 @@
 /**
- * A store while it is open: transactions, applied in memory at once and made
- * durable by the log's writer.
+ * Opens the store in a folder, or reads it without opening it. While it is
+ * open, transactions are applied in memory at once and made durable by the
+ * log's writer.
  */
 
 import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
+import { resolve } from "node:path";
+import process from "node:process";
 import { Checkpointer, type StoreContext } from "./checkpoint.ts";
-import { closedError, type DurableCallback, StoreError } from "./error.ts";
-import type { FullDisk } from "./full-disk.ts";
-import type { Histogram } from "./histogram.ts";
-import type { OpenFile } from "./log/files.ts";
+import {
+  closedError,
+  type DurableCallback,
+  errorCode,
+  errorText,
+  StoreError,
+} from "./error.ts";
+import { FullDisk } from "./full-disk.ts";
+import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
+import { makeFolder, type OpenLog, type StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
-import { MarkerWriter } from "./log/marker.ts";
+import { acquireLock } from "./log/lock.ts";
+import { MarkerWriter, openMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import {
   rollBack,
@@ -19,8 +30,105 @@ import {
   type Undo,
   type WritableTable,
 } from "./memory/table.ts";
-import type { CommitOptions } from "./options.ts";
-import type { OpenLog, StoreFolder } from "./log/folder.ts";
+import {
+  type CommitOptions,
+  defaultLimits,
+  type StoreOptions,
+} from "./options.ts";
+import { createStore } from "./recovery/reopen.ts";
+import { type FolderScan, scanFolder } from "./recovery/scan.ts";
+
+/** Opens the store in a folder; creates both if they do not exist. */
+export async function openStore(options: StoreOptions): Promise<Store> {
+  const path = resolve(options.folder);
+  try {
+    return await openLocked(path, options);
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
+    const code = isNoSpaceError(error) ? "disk-full" : "unusable";
+    const message = `Cannot open ${path}: ${errorText(error)}`;
+    throw new StoreError(code, message, { cause: error });
+  }
+}
+
+async function openLocked(path: string, options: StoreOptions): Promise<Store> {
+  const { files = realFiles, random = randomBytes, log = () => {} } = options;
+  const limits = { ...defaultLimits, ...options.limits };
+  if (process.env["UV_USE_IO_URING"] === "1") {
+    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
+  }
+  await makeFolder(files, path);
+  const timeoutMs = limits.lockTimeoutMs;
+  const release = await acquireLock(path, { files, random, timeoutMs });
+  const { now = Date.now, tables } = options;
+  const folder = { folder: path, files, now, random };
+  let marker: OpenFile | undefined;
+  try {
+    let scan = await scanFolder(path, { files, tables });
+    if (!scan.exists) {
+      await createStore(folder);
+      scan = await scanFolder(path, { files, tables });
+    }
+    if (scan.refusal !== undefined) throw scan.refusal;
+    marker = await openMarker(files, path);
+    const context = { folder, limits, log, scan };
+    const disk = new FullDisk(context);
+    const openLog = await disk.open();
+    const notices = noticesOf(scan);
+    for (const notice of notices) log("error", notice);
+    return new Store({ ...context, notices, openLog, marker, disk, release });
+  } catch (error) {
+    await marker?.close();
+    await release();
+    throw error;
+  }
+}
+
+/** The state of a data folder, read without a lock and without a change. */
+export type Reading =
+  & Pick<
+    FolderScan,
+    "exists" | "generation" | "seq" | "faults" | "tornWrite" | "refusal"
+  >
+  & { readonly tables: readonly Table[] };
+
+/** Reads a data folder for a check or an export. */
+export async function readStore(
+  folder: string,
+  options: Partial<Pick<StoreOptions, "tables" | "files">> = {},
+): Promise<Reading> {
+  const { files = realFiles, tables = [] } = options;
+  for (let attempt = 1;; attempt++) {
+    try {
+      const scan = await scanFolder(folder, {
+        files,
+        tables,
+        isThorough: true,
+      });
+      return { ...scan, tables: [...scan.tables.values()] };
+    } catch (error) {
+      // A running server removes old generations: read those that are left.
+      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
+    }
+  }
+}
+
+/** Describes the damage that a start repairs. */
+function noticesOf({ tornWrite, log, faults }: FolderScan): string[] {
+  const notices = faults.map(({ file, byte, line, message }) =>
+    `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
+    "skipped: the previous generation and the logs since are complete"
+  );
+  if (tornWrite === undefined || log === undefined) return notices;
+  return [
+    ...notices,
+    `${tornWrite.file} ended with a torn write at byte ${tornWrite.byte}, line ` +
+    `${tornWrite.line}: ${
+      log.size - log.end
+    } bytes that were never acknowledged ` +
+    "were cut off and saved beside it",
+  ];
+}
 
 /** The end of a transaction in a log. */
 export interface LogPosition {
@@ -33,14 +141,14 @@ export interface LogPosition {
 
 /** Reads the log while the store writes it. */
 export interface StoreWatcher {
-  /** Called when more is durable, or the next log has begun. */
-  readonly onAdvance: () => void;
+  /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
+  readonly onAdvance: (syncMs: number) => void;
   /** Called when the store closes: stops reading. */
   readonly close: () => Promise<void>;
 }
 
 /** What a start hands to the store. */
-export interface StoreParts extends StoreContext {
+interface StoreParts extends StoreContext {
   readonly notices: readonly string[];
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
@@ -55,8 +163,6 @@ export class Store {
   readonly notices: readonly string[];
   /** The folder, and how it is accessed. */
   readonly folder: StoreFolder;
-  /** How long the disk takes to make a batch durable. */
-  readonly syncs: Histogram;
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
@@ -73,10 +179,9 @@ export class Store {
       maxBatchBytes: limits.maxBatchBytes,
       now: folder.now,
       beforeWrite: () => disk.beforeWrite(),
-      onAdvance: () => this.#onAdvance(),
+      onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
-    this.syncs = this.#writer.syncs;
     this.#marker = new MarkerWriter(parts.marker, {
       store: scan.storeId,
       turn: scan.marker?.turn ?? 0,
@@ -223,8 +328,8 @@ export class Store {
     return this.#closing;
   }
 
-  #onAdvance(): void {
-    for (const { onAdvance } of this.#watchers) onAdvance();
+  #onAdvance(syncMs: number): void {
+    for (const { onAdvance } of this.#watchers) onAdvance(syncMs);
     this.#marker.touch();
     if (!this.isDiskFull) this.#checkpoints.runIfDue();
   }

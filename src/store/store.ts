@@ -7,26 +7,23 @@
  * still vanish; damage is never passed over in silence. Writes that were not
  * acknowledged may be lost; each of them is there completely or not at all.
  *
- * This file is the door: all that others use of the store. Behind it, open.ts
- * starts a store, file-store.ts holds its transactions, checkpoint.ts keeps the
- * log short and full-disk.ts says what happens on a full disk. log/ writes the
- * files, recovery/ reads them at a start.
+ * This file is the door: all that others use of the store. Behind it,
+ * file-store.ts opens a store and holds its transactions, checkpoint.ts keeps
+ * the log short and full-disk.ts says what happens on a full disk. log/ writes
+ * the files, recovery/ reads them at a start.
  */
 
-export type { Fault } from "./error.ts";
-export { StoreError } from "./error.ts";
-export type { Store } from "./file-store.ts";
-export { Histogram } from "./histogram.ts";
+export { type Fault, StoreError } from "./error.ts";
+export { openStore, readStore, type Store } from "./file-store.ts";
 export type { SortedIndex } from "./indexes/b-plus-tree.ts";
-export type { RowSource } from "./indexes/index-cache.ts";
-export { IndexCache } from "./indexes/index-cache.ts";
-export type { Column } from "./indexes/row-comparator.ts";
-export { caseFold, compareValues } from "./indexes/row-comparator.ts";
-export type { FileSystem, OpenFile } from "./log/files.ts";
-export { realFiles } from "./log/files.ts";
-export type { Mutation } from "./log/format.ts";
-export { formatTime } from "./log/format.ts";
+export { IndexCache, type RowSource } from "./indexes/index-cache.ts";
+export {
+  caseFold,
+  type Column,
+  compareValues,
+} from "./indexes/row-comparator.ts";
+export { type FileSystem, type OpenFile, realFiles } from "./log/files.ts";
+export { formatTime, type Mutation } from "./log/format.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
 export type { Table, TableDeclaration } from "./memory/table.ts";
-export { openStore, readStore } from "./open.ts";
 export type { CommitOptions, Logger, StoreOptions } from "./options.ts";

@@ -4,7 +4,7 @@ import type { SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
 import { IndexCache } from "../../src/store/indexes/index-cache.ts";
 import type { Row } from "../../src/store/memory/row.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
-import { WritableTable } from "../../src/store/memory/table.ts";
+import { rollBack, WritableTable } from "../../src/store/memory/table.ts";
 
 const columns = [{ name: "name", default: null }];
 
@@ -40,9 +40,7 @@ test("an index follows puts, deletes and rollbacks", () => {
   const added = table.put({ id: 4, name: "B" }, 6);
   assert.equal(indexes.cached(columns), index);
   assert.deepEqual(namesOf(index), ["A", "B", "Zoo 3"]);
-  table.restore(added);
-  table.restore(removed);
-  table.restore(put);
+  rollBack([put, removed, added]);
   assert.equal(indexes.cached(columns), index);
   assert.deepEqual(namesOf(index), ["Zoo 1", "Zoo 2", "Zoo 3"]);
 });
@@ -103,7 +101,7 @@ for (const seed of [1, 2, 3]) {
       for (let count = below(200); count > 0; count--) {
         const id = 1 + below(21_000);
         const undo = below(2) ? put(id, ++seq) : table.delete(id, ++seq);
-        if (below(2) === 0) table.restore(undo);
+        if (below(2) === 0) undo();
       }
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -141,7 +139,7 @@ test("very many changes drop a cached index; running builds and scans include th
   assert.deepEqual(await scanned, rest);
   assert.deepEqual(namesOf(await other), rest);
   assert.deepEqual(namesOf(await indexes.getOrBuild(columns)), rest);
-  for (const each of undo.reverse()) each.table.restore(each);
+  rollBack(undo);
   const again = namesOf(await indexes.getOrBuild(columns));
   assert.deepEqual(again, namesOf(cached));
 });

@@ -9,7 +9,6 @@ import process from "node:process";
 import type { Api, Feature, SentResponse } from "../../api/feature.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import { implementedMethods } from "../../http/methods.ts";
-import { Histogram } from "../../store/store.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -26,6 +25,33 @@ const latencyBounds = [
   1,
   5,
 ];
+
+/** The same for a sync: from a good SSD to a bad SD card. */
+const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
+
+/** Durations, counted in buckets as Prometheus expects. */
+class Histogram {
+  /** The upper bounds of the buckets, in seconds. */
+  readonly bounds: readonly number[];
+  /** The number of durations in each bucket; the last has all above the bounds. */
+  readonly counts: number[];
+  /** The sum of all durations, in seconds. */
+  sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds;
+    this.counts = new Array(bounds.length + 1).fill(0);
+  }
+
+  observe(milliseconds: number): void {
+    const seconds = milliseconds / 1000;
+    const { bounds, counts } = this;
+    let at = 0;
+    while (at < bounds.length && seconds > (bounds[at] ?? 0)) at++;
+    counts[at] = (counts[at] ?? 0) + 1;
+    this.sum += seconds;
+  }
+}
 
 /** The counters of one route. */
 interface RouteMetrics {
@@ -93,7 +119,10 @@ class RequestMetrics {
   }
 }
 
-function serverFamilies({ store, collections }: Api): Families {
+function serverFamilies(
+  { store, collections }: Api,
+  syncs: Histogram,
+): Families {
   const sizes = Array.from(
     collections.keys(),
     (name) => `{collection="${name}"} ${store.table(name).size}`,
@@ -116,7 +145,7 @@ function serverFamilies({ store, collections }: Api): Families {
     ],
     zoo_api_store_sync_duration_seconds: [
       "Time that fsync took.",
-      histogramSamples(store.syncs),
+      histogramSamples(syncs),
     ],
     process_resident_memory_bytes: ["Resident memory.", rss],
     nodejs_heap_used_bytes: [
@@ -168,6 +197,11 @@ function format(families: Families): string {
 export const feature: Feature = {
   open(api) {
     const requests = new RequestMetrics();
+    const syncs = new Histogram(syncBounds);
+    api.store.watch({
+      onAdvance: (syncMs) => syncs.observe(syncMs),
+      close: () => Promise.resolve(),
+    });
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus, and for any program on this machine",
@@ -177,7 +211,10 @@ export const feature: Feature = {
         run: () => ({
           status: 200,
           headers: ["Cache-Control", "no-store"],
-          body: format({ ...requests.families(api), ...serverFamilies(api) }),
+          body: format({
+            ...requests.families(api),
+            ...serverFamilies(api, syncs),
+          }),
           type: mediaType,
           seq: 0,
         }),

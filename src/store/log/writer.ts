@@ -16,7 +16,6 @@ import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { type DurableCallback, errorText, StoreError } from "../error.ts";
 import { isNoSpaceError, type OpenFile, writeAll } from "./files.ts";
-import { Histogram } from "../histogram.ts";
 import { encodeEntries, encodeLine, type Entry, formatTime } from "./format.ts";
 import type { OpenLog, PreparedLog } from "./folder.ts";
 import { rollBack, type Undo } from "../memory/table.ts";
@@ -32,8 +31,8 @@ export interface WriterOptions {
   readonly now: () => number;
   /** Called, and awaited, before each write. */
   readonly beforeWrite: () => Promise<void> | undefined;
-  /** Called when more is durable, or the next log has begun. */
-  readonly onAdvance: () => void;
+  /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
+  readonly onAdvance: (syncMs: number) => void;
   /** Called when all that was not durable has been rolled back. */
   readonly onRollback: (error: StoreError) => void;
 }
@@ -50,12 +49,8 @@ interface Rotation {
   readonly reject: (error: unknown) => void;
 }
 
-/** From a good SSD to a bad SD card, in seconds. */
-const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
-
 /** Writes transactions to the log in order, and reports when they are durable. */
 export class LogWriter {
-  readonly syncs = new Histogram(syncBounds);
   /** The log being written. */
   log: OpenLog;
   durableSeq: number;
@@ -119,7 +114,8 @@ export class LogWriter {
   }
 
   async #run(): Promise<void> {
-    while (this.fault === undefined && this.#hasWork()) {
+    while (this.fault === undefined) {
+      if (this.#queue.length === 0 && this.#rotation === undefined) break;
       try {
         await this.#writeNext();
       } catch (error) {
@@ -128,10 +124,6 @@ export class LogWriter {
     }
     // In the same turn as the last look at the queue: a later `add` starts again.
     this.#running = undefined;
-  }
-
-  #hasWork(): boolean {
-    return this.#queue.length > 0 || this.#rotation !== undefined;
   }
 
   async #writeNext(): Promise<void> {
@@ -164,16 +156,16 @@ export class LogWriter {
       : Buffer.allocUnsafe(bytes);
     const { durableSeq: durable, log: { seed } } = this;
     const length = encodeEntries(buffer, batch, { durable, seed });
-    await this.#append(buffer.subarray(0, length));
+    const syncMs = await this.#append(buffer.subarray(0, length));
     this.durableSeq += batch.length;
     this.#queue.splice(0, batch.length);
     this.queuedBytes -= bytes;
     this.#callWaiters();
-    this.#options.onAdvance();
+    this.#options.onAdvance(syncMs);
   }
 
-  /** Appends to the log, durably; throws `disk-full` if the log was cut back instead. */
-  async #append(bytes: Buffer): Promise<void> {
+  /** Appends to the log, durably, and returns how long the disk took; throws `disk-full` if the log was cut back instead. */
+  async #append(bytes: Buffer): Promise<number> {
     const { file, offset } = this.log;
     await writeAll(file, bytes, offset).catch((error) => {
       if (!isNoSpaceError(error)) throw error;
@@ -184,8 +176,8 @@ export class LogWriter {
     if (size !== offset + bytes.length || nlink === 0) {
       throw new Error("another process changed or removed the log");
     }
-    this.syncs.observe(performance.now() - start);
     this.log.offset = size;
+    return performance.now() - start;
   }
 
   async #rotate({ lastSeq, next, resolve, reject }: Rotation): Promise<void> {
@@ -193,12 +185,13 @@ export class LogWriter {
     const prepared = await next.catch(reject);
     if (prepared !== undefined) {
       const at = formatTime(this.#options.now());
-      await this.#append(encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed));
+      const seal = encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed);
+      const syncMs = await this.#append(seal);
       await prepared.publish();
       this.log = prepared;
       await file.close().catch(() => {}); // all of it is on the disk
       resolve();
-      this.#options.onAdvance();
+      this.#options.onAdvance(syncMs);
     }
     // Without the next log nothing has happened yet: the old one continues.
     this.#rotation = undefined;
@@ -223,7 +216,6 @@ export class LogWriter {
   }
 
   #callWaiters(): void {
-    if (this.#waiters.length === 0) return;
     const { durableSeq } = this;
     const durable = this.#waiters.filter(({ seq }) => seq <= durableSeq);
     this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);

@@ -7,8 +7,7 @@
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
-import { type Document, type Json, Row } from "./row.ts";
-import { Rows } from "./rows.ts";
+import { type Document, type Json, Row, Rows } from "./row.ts";
 
 /** Returns the key under which a hash index holds a value; null for a value that is not indexed. */
 export type ToIndexKey = (value: Json) => string | number | null;
@@ -97,24 +96,18 @@ function indexOf(rows: readonly Row[], id: number): number {
   return byId.lowerBound(rows, { values: [], id });
 }
 
-/** The state of one record, and of its table's counters, before a change. */
-export interface Undo {
-  readonly table: WritableTable;
-  readonly id: number;
-  readonly row: Row | undefined;
-  readonly lastId: number;
-  readonly lastSeq: number;
-}
+/** Rolls back one change; a newer one must be rolled back before. */
+export type Undo = () => void;
 
 /** Rolls back changes, the newest first. */
-export function rollBack(undo: readonly Undo[]): void {
-  for (const each of undo.toReversed()) each.table.restore(each);
+export function rollBack(changes: readonly Undo[]): void {
+  for (const undo of changes.toReversed()) undo();
 }
 
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
-  "put" | "load" | "delete" | "restore" | "advanceCounters"
+  "put" | "load" | "delete" | "advanceCounters"
 >;
 
 /** The records of one collection. */
@@ -139,7 +132,7 @@ export class WritableTable {
 
   /** The number of records. */
   get size(): number {
-    return this.#rows.size;
+    return this.byId.size;
   }
 
   get(id: number): Row | undefined {
@@ -190,22 +183,21 @@ export class WritableTable {
     return undo;
   }
 
-  /** Rolls back one change; a newer one must be rolled back before. */
-  restore({ id, row, lastId, lastSeq }: Undo): void {
-    this.#replace(id, row);
-    this.lastId = lastId;
-    this.lastSeq = lastSeq;
-  }
-
   /** Raises the counters; never lowers either of them. */
   advanceCounters(lastId: number, lastSeq: number): void {
     this.lastId = Math.max(this.lastId, lastId);
     this.lastSeq = Math.max(this.lastSeq, lastSeq);
   }
 
+  /** Returns the undo of the next change of a record. */
   #undo(id: number): Undo {
     const { lastId, lastSeq } = this;
-    return { table: this, id, row: this.get(id), lastId, lastSeq };
+    const row = this.get(id);
+    return () => {
+      this.#replace(id, row);
+      this.lastId = lastId;
+      this.lastSeq = lastSeq;
+    };
   }
 
   #replace(id: number, row: Row | undefined): void {
