@@ -87,17 +87,11 @@ async function prepare(
     const { seedEmptyStore } = await import("./cli/seed.ts");
     await seedEmptyStore(store, seed);
   }
-  if (store.table("users").size === 0) await createAdmin(store, adminPassword);
-}
-
-async function createAdmin(
-  store: Store,
-  chosenPassword: string | undefined,
-): Promise<void> {
+  if (store.table("users").size > 0) return;
   const username = "admin";
-  const password = chosenPassword ?? randomBytes(15).toString("base64url");
+  const password = adminPassword ?? randomBytes(15).toString("base64url");
   await createUser(store, { username, role: "admin", password });
-  if (chosenPassword !== undefined) return;
+  if (adminPassword !== undefined) return;
   const message = "created user admin; its password is shown only once";
   writeLogLine("info", message, { username, password });
 }

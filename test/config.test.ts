@@ -4,7 +4,7 @@ import { parseCommandLine, readConfig } from "../src/config.ts";
 
 const none = new Map<string, string>();
 
-test("a base is a path or a whole address, and ends in a slash", () => {
+test("a base URL is a path or complete, and ends in a slash", () => {
   const table: readonly [string, string, string][] = [
     ["/", "", "/"],
     ["/api", "", "/api/"],
@@ -19,7 +19,7 @@ test("a base is a path or a whole address, and ends in a slash", () => {
   }
 });
 
-test("a bad value is refused by the name of its setting", () => {
+test("an invalid value is reported with the name of its setting", () => {
   const table: readonly [Record<string, string>, RegExp][] = [
     [{ BASE_URL: "api" }, /^BASE_URL: "api"/],
     [{ BASE_URL: "//evil.example/" }, /^BASE_URL/],
@@ -50,13 +50,13 @@ test("a bad value is refused by the name of its setting", () => {
   }
 });
 
-test("an empty variable is an unset one, and a flag beats its variable", () => {
+test("an empty variable counts as unset, and a flag overrides its variable", () => {
   assert.equal(readConfig(none, { PORT: "" }).port, 3000);
   const { flags } = parseCommandLine(["--port", "0"], []);
   assert.equal(readConfig(flags, { PORT: "nonsense" }).port, 0);
 });
 
-test("a command line is taken apart, and what it does not know is named", () => {
+test("a command line is parsed, and its mistakes are reported", () => {
   const { positionals, flags } = parseCommandLine(
     ["user", "--role=admin", "add", "--", "--ada"],
     ["role"],

@@ -1,6 +1,6 @@
 /**
- * Holds answers against the OpenAPI document of the server that gave them:
- * status, media type, header fields, and the body by its JSON Schema.
+ * Validates responses against the OpenAPI document of the server that sent them:
+ * the status, media type, header fields, and the body by its JSON Schema.
  */
 
 import { strict as assert } from "node:assert";
@@ -9,8 +9,8 @@ import { strict as assert } from "node:assert";
 // deno-lint-ignore no-explicit-any -- a test looks into any document
 type Json = any;
 
-/** One answer, with what was asked. */
-export interface Exchanged {
+/** A response, with the method and URL of its request. */
+export interface Exchange {
   readonly method: string;
   readonly address: URL;
   readonly status: number;
@@ -18,58 +18,58 @@ export interface Exchanged {
   readonly text: string;
 }
 
-// What the connection and the browser are told, not the client.
+// Fields that are meant for the connection or the browser.
 const exempt =
   /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|access-control-.*)$/;
 
 /** The documents of servers by their origins. */
 const documents = new Map<string, Promise<Json>>();
 
-/** To be called where a server starts: another one may have had its port. */
+/** Forgets a document; called when a server starts, since an earlier one may have had its port. */
 export function forgetDocument(origin: string): void {
   documents.delete(origin);
 }
 
-/** The document that the catalogue of a server names; undefined where there is none. */
+/** Fetches the document to which the API catalog of a server leads. */
 async function fetchDocument(origin: string): Promise<Json> {
   const catalog = await fetch(`${origin}/.well-known/api-catalog`);
   const { linkset } = JSON.parse(await catalog.text());
   const href = linkset[1]["service-desc"][0].href;
-  const { pathname } = new URL(href, origin); // it may be behind a proxy
+  const { pathname } = new URL(href, origin); // the URL can be that of a proxy
   const document = await fetch(origin + pathname);
   return JSON.parse(await document.text());
 }
 
-/** Fails where an answer is not one that the document of its server has. */
-export async function checkDocumented(exchanged: Exchanged): Promise<void> {
-  const { origin } = exchanged.address;
-  const known = documents.get(origin) ?? fetchDocument(origin);
-  documents.set(origin, known);
-  const document = await known.catch(() => undefined);
-  if (document === undefined) { // who was asked is gone by now, or is not ours
+/** Throws if a response is not as the document of its server describes it. */
+export async function checkDocumented(exchange: Exchange): Promise<void> {
+  const { origin } = exchange.address;
+  const pending = documents.get(origin) ?? fetchDocument(origin);
+  documents.set(origin, pending);
+  const document = await pending.catch(() => undefined);
+  if (document === undefined) { // the server has ended, or has no document
     documents.delete(origin);
     return;
   }
   try {
-    checkAnswer(document, exchanged);
+    checkResponse(document, exchange);
   } catch (error) {
-    const { method, address, status, text } = exchanged;
+    const { method, address, status, text } = exchange;
     const what = `${method} ${address.pathname}${address.search} ${status}`;
     const reason = error instanceof Error ? error.message : error;
     throw new Error(`Not as documented: ${what}: ${reason}\n${text}`);
   }
 }
 
-/** Throws where an answer is not one that a document has. */
-export function checkAnswer(document: Json, exchanged: Exchanged): void {
-  const { method, address, status, headers, text } = exchanged;
+/** Throws if a response is not as a document describes it. */
+export function checkResponse(document: Json, exchange: Exchange): void {
+  const { method, address, status, headers, text } = exchange;
   const schemas = new Schemas(document);
   const item = findPath(document, decode(address.pathname));
   const key = method === "QUERY" ? "x-query" : method.toLowerCase();
   const operation = item?.[key];
   const type = headers.get("content-type")?.replace(/;.*/, "");
   if (operation === undefined) {
-    // A wrong address, a redirect, or a method that is not there.
+    // An unknown URL, a redirect, or an unsupported method.
     const expected = item ? [401, 405, 501, 400] : [401, 308, 404, 400, 501];
     if (method === "OPTIONS" && address.pathname === "*") return;
     assert.ok(expected.includes(status), "the operation is not documented");
@@ -92,7 +92,7 @@ export function checkAnswer(document: Json, exchanged: Exchanged): void {
   }
   if (method === "HEAD" || text === "") {
     const minimal = headers.get("preference-applied")?.includes("minimal");
-    const none = type === "application/x-ndjson"; // no line is a body too
+    const none = type === "application/x-ndjson"; // an empty body is valid NDJSON
     assert.ok(
       method === "HEAD" || !content || minimal || none,
       "a body is missing",
@@ -108,7 +108,7 @@ export function checkAnswer(document: Json, exchanged: Exchanged): void {
   schemas.check(schema, body, "body", !part);
 }
 
-/** Of an address that holds no letter as it is: the same, spelt plainly. */
+/** Decodes the percent-encoding of a path, but for slashes. */
 function decode(path: string): string {
   try {
     const segments = path.split("/").map(decodeURIComponent);
@@ -141,7 +141,7 @@ const annotations = new Set([
 
 /**
  * The keywords of JSON Schema 2020-12 that our documents use; any other one
- * fails. Stricter in one respect: an object has no property that is not named.
+ * fails. Stricter in one respect: an object has only properties that are named.
  */
 class Schemas {
   readonly #document: Json;
@@ -150,7 +150,7 @@ class Schemas {
     this.#document = document;
   }
 
-  /** What a reference leads to. */
+  /** Resolves a reference. */
   resolve(value: Json): Json {
     if (typeof value.$ref !== "string") return value;
     const segments = value.$ref.slice(2).split("/");
@@ -162,7 +162,7 @@ class Schemas {
     return this.resolve(found);
   }
 
-  /** Throws where a value does not fit; `whole` takes parts of records for whole ones. */
+  /** Throws if a value does not match; with `whole`, records must be complete. */
   check(schema: Json, value: Json, where: string, whole = false): void {
     this.#checkNames(schema, value, where);
     this.#checkKeywords(schema, value, where, whole);
@@ -265,7 +265,7 @@ class Schemas {
           }
           break;
         default:
-          assert.ok(annotations.has(keyword), `${keyword} is not known`);
+          assert.ok(annotations.has(keyword), `unknown keyword ${keyword}`);
       }
     }
   }
@@ -278,7 +278,7 @@ class Schemas {
     }
   }
 
-  /** All properties that a schema names. */
+  /** Returns the names of all properties of a schema. */
   #namesOf(schema: Json): Set<string> {
     const { properties = {}, allOf = [] } = this.resolve(schema);
     return new Set([

@@ -1,6 +1,6 @@
 /**
- * Settings and commands: what starts the server, what stops the start, and
- * what the commands beside `serve` print and change.
+ * Settings and commands: what starts the server, what prevents the start, and
+ * what the other commands print and change.
  */
 
 import assert from "node:assert/strict";
@@ -37,7 +37,7 @@ const password = "a password of sixteen";
 
 const cleaning = new WeakMap<TestContext, (() => Promise<void>)[]>();
 
-/** Does the work when the test is over; what came last is done first. */
+/** Runs the cleanup when the test ends, the last one first. */
 function afterwards(t: TestContext, work: () => Promise<void>): void {
   const before = cleaning.get(t);
   if (before) {
@@ -51,14 +51,14 @@ function afterwards(t: TestContext, work: () => Promise<void>): void {
   });
 }
 
-/** A temporary folder that goes with the test. */
+/** Creates a temporary folder that is removed with the test. */
 async function folderFor(t: TestContext): Promise<string> {
   const folder = await temporaryFolder();
   afterwards(t, () => removeFolder(folder));
   return folder;
 }
 
-/** A server that stops with the test. */
+/** Starts a server that stops with the test. */
 async function serverFor(
   t: TestContext,
   options: StartOptions = {},
@@ -68,14 +68,14 @@ async function serverFor(
   return server;
 }
 
-/** What a process printed, without what Node itself warns of. */
+/** Returns the lines that a process printed, without Node's own warnings. */
 function linesOf(output: string): string[] {
   return output.split("\n").filter((line) =>
     line.trim() !== "" && !/^\(node:\d+\)|--trace-warnings/.test(line)
   );
 }
 
-/** A finished command's exit code and all its lines. */
+/** Runs a command, and returns its exit code and all its lines. */
 async function lines(
   args: readonly string[],
   options: Parameters<typeof run>[1] = {},
@@ -84,7 +84,7 @@ async function lines(
   return { code, lines: [...linesOf(stdout), ...linesOf(stderr)], stdout };
 }
 
-/** Every file of a folder with its mode and the digest of its bytes. */
+/** Returns every file of a folder, with its mode and the digest of its bytes. */
 async function filesOf(folder: string): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const name of await readdir(folder, { recursive: true })) {
@@ -98,7 +98,7 @@ async function filesOf(folder: string): Promise<Map<string, string>> {
   return files;
 }
 
-/** A folder in which a server ran and was stopped. */
+/** Returns a folder in which a server ran and was stopped. */
 async function usedFolder(t: TestContext): Promise<string> {
   const folder = join(await folderFor(t), "store");
   const server = await start({ folder, seed });
@@ -158,7 +158,7 @@ describe("the command line", { concurrency: 3 }, () => {
       ...Object.entries(env).map((pair) => pair.join("=")),
     ]
       .join(" ");
-    test(`a bad value is exit code 2 and one line: ${title}`, async (t) => {
+    test(`an invalid value is exit code 2 and one line: ${title}`, async (t) => {
       const folder = join(await folderFor(t), "store");
       const port = args.includes("--port") || env["PORT"]
         ? []
@@ -175,7 +175,7 @@ describe("the command line", { concurrency: 3 }, () => {
     });
   }
 
-  test("a bad value's line tells what is allowed", async (t) => {
+  test("the line about an invalid value says what is allowed", async (t) => {
     const folder = join(await folderFor(t), "store");
     const cases: [Record<string, string>, RegExp[]][] = [
       [{ PORT: "65536" }, [/65535/]],
@@ -192,7 +192,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("secrets in files are judged and taken as settings are", async (t) => {
+  test("secrets in files are validated and used like other settings", async (t) => {
     const folder = await folderFor(t);
     const short = join(folder, "short");
     const secret = join(folder, "secret");
@@ -218,7 +218,7 @@ describe("the command line", { concurrency: 3 }, () => {
     const server = await serverFor(t, {
       isNew: true,
       args: ["--jwt-secret-file", secret, "--admin-password-file", word],
-      // Overridden, so not judged.
+      // Overridden, so not validated.
       env: { JWT_SECRET: "tiny", ADMIN_PASSWORD: "tiny" },
     });
     const token = await server.signIn("admin", password);
@@ -239,7 +239,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(existsSync(env.DATA_DIR), false);
   });
 
-  test("a flag beats the environment, whose value is not judged", async (t) => {
+  test("a flag overrides the environment, whose value is not validated", async (t) => {
     const other = join(await folderFor(t), "other");
     const server = await serverFor(t, {
       args: ["--log", "error", "--host", "127.0.0.1", "--base-url", "/zoo"],
@@ -255,14 +255,14 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(existsSync(other), false);
   });
 
-  test("an empty variable is an unset one", async (t) => {
+  test("an empty variable counts as unset", async (t) => {
     const server = await serverFor(t, {
       env: { PORT: "", HOST: "", BASE_URL: "", LOG: "", SEED: "" },
     });
     assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   });
 
-  test("the address of the API is BASE_URL's, never the Host's", async (t) => {
+  test("URLs in responses follow BASE_URL, never the Host field", async (t) => {
     const cases: [string, string, string][] = [
       ["/", "/", "/"],
       ["/api", "/api/", "/api/"],
@@ -282,7 +282,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("one line says where the server listens, and it answers", async (t) => {
+  test("one line says where the server listens, and it responds there", async (t) => {
     const server = await serverFor(t, { env: { LOG: "debug" } });
     const answers = await Promise.all([
       server.request("GET", "/"),
@@ -303,7 +303,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("LOG=silent prints where it listens and no more", async (t) => {
+  test("LOG=silent prints only where it listens", async (t) => {
     const server = await serverFor(t, { env: { LOG: "silent" } });
     await server.request("GET", "/v1/zoos");
     await server.request("GET", "/nowhere");
@@ -311,7 +311,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(linesOf(server.output()).length, 1, server.output());
   });
 
-  test("a random password of admin is printed once and works", async (t) => {
+  test("the random password of admin is printed once and works", async (t) => {
     const folder = await folderFor(t);
     const options = { folder, env: { ADMIN_PASSWORD: "" } };
     const server = await serverFor(t, options);
@@ -327,7 +327,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.doesNotMatch(again.output(), /"password"/);
   });
 
-  test("a random secret is kept over restarts, in a file of mode 0600", async (t) => {
+  test("a random secret survives restarts, in a file of mode 0600", async (t) => {
     const folder = join(await folderFor(t), "made", "when", "missing");
     const options = { folder, seed, env: { JWT_SECRET: "" } };
     const server = await serverFor(t, options);
@@ -347,7 +347,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(await readFile(join(folder, "secret"), "utf8"), secret);
   });
 
-  test("a taken port or folder is exit code 1 and named", async (t) => {
+  test("a port or folder in use is exit code 1 and named", async (t) => {
     const server = await serverFor(t);
     const free = join(await folderFor(t), "store");
     const cases: [string[], string][] = [
@@ -365,7 +365,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   });
 
-  test("a folder is free again after kill -9", async (t) => {
+  test("a folder can be used again after kill -9", async (t) => {
     const folder = await folderFor(t);
     const server = await serverFor(t, { folder, seed });
     await server.end("SIGKILL");
@@ -374,7 +374,7 @@ describe("the command line", { concurrency: 3 }, () => {
   });
 
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    test(`${signal} answers what is under way, then exits 0`, async (t) => {
+    test(`${signal} responds to requests in flight, then exits with 0`, async (t) => {
       const folder = await folderFor(t);
       const server = await serverFor(t, { folder, seed });
       const token = await server.signIn();
@@ -410,7 +410,7 @@ describe("the command line", { concurrency: 3 }, () => {
     });
   }
 
-  test("a request that never ends holds the exit up 10 s at most", async (t) => {
+  test("a request that never ends delays the exit by 10 s at most", async (t) => {
     const server = await serverFor(t, { seed });
     const socket = connect(server.port, "127.0.0.1");
     socket.on("error", () => {}); // cut off by the server
@@ -455,7 +455,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("help names the commands, version the version", async () => {
+  test("help lists the commands, and version prints the version", async () => {
     const help = await lines(["help"]);
     assert.equal(help.code, 0);
     for (
@@ -493,7 +493,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.deepEqual(await filesOf(folder), before);
   });
 
-  test("a flipped byte in the log is found, named and left alone", async (t) => {
+  test("a flipped byte in the log is found, reported and left alone", async (t) => {
     const folder = await usedFolder(t);
     let damaged = "";
     let places: number[] = [];
@@ -529,7 +529,7 @@ describe("the command line", { concurrency: 3 }, () => {
     for (const [name, file] of before) assert.equal(now.get(name), file, name);
   });
 
-  test("check of a folder that is not there makes none", async (t) => {
+  test("check of a missing folder does not create it", async (t) => {
     const folder = join(await folderFor(t), "store");
     await lines(["check"], { env: { DATA_DIR: folder } });
     assert.equal(existsSync(folder), false);
@@ -606,7 +606,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(old.status, 401, "its authorizations have ended");
   });
 
-  test("the data folder is data/store when none is named", async (t) => {
+  test("the data folder is data/store by default", async (t) => {
     const cwd = await folderFor(t);
     const result = await lines(["user", "add", "mia"], {
       cwd,
@@ -642,7 +642,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.match(unknown.lines.join("\n"), /planets/);
   });
 
-  test("a bad record in the seed stops the start, and nothing is written", async (t) => {
+  test("an invalid record in the seed prevents the start, and nothing is written", async (t) => {
     const folder = join(await folderFor(t), "store");
     const [leo, bruno] = seed.animals;
     const person = { zoo_id: 5, name: "Ann", job_title: "Vet" };
@@ -698,7 +698,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(await countOf(seeded, "animals"), 2);
   });
 
-  test("a seed that is no JSON or not there stops the start", async (t) => {
+  test("a seed that is missing or not JSON prevents the start", async (t) => {
     const folder = await folderFor(t);
     const file = join(folder, "seed.json");
     await writeFile(file, '{"zoos": [');
@@ -721,7 +721,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(body.sex, "unknown", "defaults are filled in");
   });
 
-  test("a data folder that is a file stops the start", async (t) => {
+  test("a data folder that is a file prevents the start", async (t) => {
     const file = join(await folderFor(t), "file");
     await writeFile(file, "mine");
     const result = await lines(["serve", "--port", "0", "--log", "silent"], {
@@ -733,7 +733,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(await readFile(file, "utf8"), "mine");
   });
 
-  test("a seed is loaded only where no record was ever given an id", async (t) => {
+  test("a seed is loaded only if no id was ever assigned", async (t) => {
     const folder = await folderFor(t);
     const first = await serverFor(t, { folder });
     const token = await first.signIn();
@@ -751,7 +751,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal((await second.request("GET", url)).status, 410);
   });
 
-  test("seeded records have the ids they bear, and others a new one", async (t) => {
+  test("seeded records keep their ids, and those without one get a new one", async (t) => {
     const { id: _id, ...zoo } = { ...seed.zoos[0], name: "Without id" };
     const server = await serverFor(t, {
       seed: { ...seed, zoos: [...seed.zoos, zoo] },
@@ -771,7 +771,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("the settings work without serve being said", async (t) => {
+  test("serve is the default command", async (t) => {
     const folder = join(await folderFor(t), "store");
     await mkdir(folder, { mode: 0o700 });
     const child = spawn(process.execPath, [...command], {
@@ -796,7 +796,7 @@ describe("the command line", { concurrency: 3 }, () => {
   });
 });
 
-/** Whether a new connection to the port is still taken. */
+/** Returns whether the port still accepts connections. */
 function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1", () => {

@@ -16,18 +16,14 @@ import type {
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
-import {
-  formatTime,
-  type Row,
-  type TableDeclaration,
-} from "../../store/store.ts";
+import { formatTime, type Row } from "../../store/store.ts";
 
-const lifetimeMs = 24 * 60 * 60 * 1000;
+const lifetimeMs = 24 * 3_600_000;
 
 /** Bounds the memory: a response takes about 1 KB. The oldest is deleted. */
 const maxResponsesPerUser = 10_000;
 
-const responsesTable: TableDeclaration = {
+const responsesTable = {
   name: "answers",
   indexes: { key: String, by: Number },
 };

@@ -14,7 +14,7 @@ test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
   assert.equal(parseIdempotencyKey(undefined), undefined);
 });
 
-test("any other, and two of them, are refused by name", () => {
+test("any other key, and two of them, are rejected", () => {
   const table: readonly (readonly string[])[] = [
     [""],
     ["k".repeat(256)],

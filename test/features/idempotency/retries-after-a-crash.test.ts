@@ -1,5 +1,5 @@
 /**
- * Idempotency-Key over time: a repeat is known after a restart, after kill -9
+ * Idempotency-Key over time: a repetition is recognized after a restart, after kill -9
  * in the midst of fifty at once, not after a day, and not among the oldest when
  * too many are kept.
  */
@@ -74,7 +74,7 @@ test(
   },
 );
 
-test("a repeat is known after a restart", async () => {
+test("a repetition is recognized after a restart", async () => {
   const folder = await temporaryFolder();
   const before = await start({ folder });
   const token = await before.signIn();
@@ -102,7 +102,7 @@ test("a repeat is known after a restart", async () => {
   }
 });
 
-test("what is kept of a body with a password is as hard to guess from as that", async () => {
+test("the stored hash of a body with a password is as hard to guess from as the password's", async () => {
   const application = await startApplication();
   try {
     const { token, store } = application;
@@ -128,10 +128,10 @@ test("what is kept of a body with a password is as hard to guess from as that", 
   }
 });
 
-describe("a key is kept", () => {
+describe("a key is valid", () => {
   const day = 24 * 60 * 60 * 1000;
 
-  test("for a day, and then is a new one", async () => {
+  test("for a day, and is then a new one", async () => {
     let now = Date.now();
     const application = await startApplication({ now: () => now });
     try {

@@ -63,7 +63,7 @@ async function count(at: Answering = server): Promise<number> {
 }
 
 describe("Idempotency-Key", () => {
-  test("gives the first answer again, and writes nothing", async () => {
+  test("repeats the first response, and writes nothing", async () => {
     const first = await post("again");
     assert.equal(first.status, 201);
     const before = await count();
@@ -77,7 +77,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(), before - 1);
   });
 
-  test("gives the whole record again, also if the first response left it out", async () => {
+  test("repeats the whole record, even if the first response omitted it", async () => {
     const short = await post("prefer", {
       headers: { prefer: "return=minimal" },
     });
@@ -96,7 +96,7 @@ describe("Idempotency-Key", () => {
     assert.equal(await count(), before);
   });
 
-  test("is one user's, and one address's", async () => {
+  test("belongs to one user and one URL", async () => {
     const tokens = [];
     for (const username of ["kim", "kim-2"]) {
       const password = `the password of ${username}`;
@@ -122,7 +122,7 @@ describe("Idempotency-Key", () => {
     assertError(await post("shared", { token: "" }), 40102);
   });
 
-  test("keeps no answer that failed", async () => {
+  test("stores no response that failed", async () => {
     assertError(await post("failed", { json: {} }), 42200);
     assertError(await post("failed", { raw: "{" }), 40001);
     assert.equal((await post("failed")).status, 201);
@@ -155,7 +155,7 @@ describe("Idempotency-Key", () => {
     }
   });
 
-  test("counts for nothing but a POST of a record", async () => {
+  test("has an effect only on a POST of a record", async () => {
     const json = { username: "admin", password: "correct horse battery" };
     const path = "/v1/authorizations";
     const answers = await Promise.all(

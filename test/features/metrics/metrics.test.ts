@@ -44,7 +44,7 @@ describe("the metrics", () => {
     assert.equal(sample(after, all), sample(after, count));
   });
 
-  test("put all unknown addresses and methods together", async () => {
+  test("count all unknown URLs as one route, and all unknown methods as one", async () => {
     await running.request("GET", "/one");
     await running.request("GET", "/two/three");
     await running.request("PROPFIND", "/v1/zoos");
@@ -57,7 +57,7 @@ describe("the metrics", () => {
     assert.doesNotMatch(text, /three|PROPFIND/);
   });
 
-  test("tell what is in the store, and how long the disk takes", async () => {
+  test("measure the store and the time that the disk takes", async () => {
     const { token, store } = running;
     const json = { name: "A", city: "B", country: "CH" };
     const before = await read();
@@ -95,7 +95,7 @@ describe("the metrics", () => {
     assert.equal(types.get("process_cpu_seconds_total"), "counter");
   });
 
-  test("are for this machine and for admins, not for who came through a proxy", async () => {
+  test("are for this machine and for admins, not for clients behind a proxy", async () => {
     const { token } = running;
     const json = { username: "kim", role: "keeper", password: adminPassword };
     await running.request("POST", "/v1/users", { json, token });

@@ -1,4 +1,4 @@
-/** The OpenAPI document, by itself; that answers are as it says is held in every other test. */
+/** The OpenAPI document by itself; every other test validates its responses against it. */
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
@@ -11,7 +11,7 @@ import {
 import { collections } from "../../../src/collections.ts";
 import { type Running, startApplication } from "../../application.ts";
 import { type Server, start } from "../../harness.ts";
-import { checkAnswer } from "../../replay.ts";
+import { checkResponse } from "../../replay.ts";
 
 const visits = collection({
   name: "visits",
@@ -36,7 +36,7 @@ describe("the OpenAPI document", () => {
   });
   after(() => running.stop());
 
-  test("is found from the root and from the catalogue of the origin", async () => {
+  test("is linked from the root document and from the API catalog", async () => {
     const { body: root } = await running.request("GET", "/");
     assert.equal(root.openapi_url, "/v1/openapi.json");
     const catalog = await running.request("GET", "/.well-known/api-catalog");
@@ -55,7 +55,7 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("is not sent again to who has it", async () => {
+  test("is not sent again to a client that has it", async () => {
     const first = await running.request("HEAD", "/v1/openapi.json");
     const etag = first.headers.get("etag") ?? "";
     assert.match(etag, /^"[\w-]+"$/);
@@ -67,7 +67,7 @@ describe("the OpenAPI document", () => {
     assert.equal(again.text, "");
   });
 
-  test("has every address with every method that Allow names there", async () => {
+  test("has every URL with every method that Allow lists there", async () => {
     const paths = Object.keys(document.paths);
     assert.ok(paths.includes("/v1/animals/{animal_id}/visits/{id}"));
     for (const path of paths) {
@@ -84,7 +84,7 @@ describe("the OpenAPI document", () => {
     }
   });
 
-  test("has no reference that leads nowhere, and no part that nothing refers to", () => {
+  test("has no dangling reference and no unused component", () => {
     const references = new Set(
       JSON.stringify(document).match(/(?<="\$ref":"#\/)[^"]+/g),
     );
@@ -97,7 +97,7 @@ describe("the OpenAPI document", () => {
     assert.deepEqual([...references].sort(), parts.sort());
   });
 
-  test("gives each operation a name of its own", () => {
+  test("gives each operation a unique name", () => {
     const names = Object.values<object>(document.paths)
       .flatMap((item) => Object.values(item))
       .flatMap(({ operationId }) => operationId ?? []);
@@ -105,7 +105,7 @@ describe("the OpenAPI document", () => {
     assert.equal(new Set(names).size, names.length);
   });
 
-  test("tells what each operator of each filter takes", () => {
+  test("describes the operand of each operator of each filter", () => {
     const { parameters } = document.components;
     assert.deepEqual(parameters["reason.in"], {
       name: "reason:in",
@@ -125,7 +125,7 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("tells bodies from answers", () => {
+  test("has different schemas for request bodies and records", () => {
     const { schemas } = document.components;
     assert.equal(schemas.UserPart.properties.password, undefined);
     assert.equal(schemas.UserPatch.properties.password.writeOnly, true);
@@ -136,7 +136,7 @@ describe("the OpenAPI document", () => {
     assert.deepEqual(schemas.VisitNewButAnimalId.required, ["reason", "note"]);
   });
 
-  test("is what the replay holds answers against", () => {
+  test("is what the tests validate every response against", () => {
     const address = new URL("http://localhost/v1/visits");
     const headers = new Headers({
       "content-type": "application/json; charset=utf-8",
@@ -144,7 +144,11 @@ describe("the OpenAPI document", () => {
     });
     const answer = { method: "GET", address, headers };
     const check = (status: number, body: unknown) => () =>
-      checkAnswer(document, { ...answer, status, text: JSON.stringify(body) });
+      checkResponse(document, {
+        ...answer,
+        status,
+        text: JSON.stringify(body),
+      });
     const visit = {
       id: 1,
       animal_id: 1,
@@ -167,7 +171,7 @@ describe("the OpenAPI document", () => {
   });
 });
 
-test("behind a whole address, the document and the catalogue have it", async () => {
+test("with a complete BASE_URL, the document and the catalog contain it", async () => {
   const server: Server = await start({
     args: ["--base-url", "https://example.com/api"],
   });
