@@ -18,10 +18,11 @@
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import type { Checkpointer, StoreContext } from "./checkpoint.ts";
-import { errorCode, errorText, StoreError } from "./error.ts";
+import { errorText, StoreError } from "./error.ts";
 import {
   type FileSystem,
   isNoSpaceError,
+  undefinedIfMissing,
   withFile,
   writeAll,
 } from "./log/files.ts";
@@ -168,12 +169,9 @@ export class FullDisk {
 }
 
 async function sizeOf(files: FileSystem, path: string): Promise<number> {
-  try {
-    return (await withFile(files, path, (file) => file.stat())).size;
-  } catch (error) {
-    if (errorCode(error) === "ENOENT") return 0;
-    throw error;
-  }
+  const stat = await withFile(files, path, (file) => file.stat())
+    .catch(undefinedIfMissing);
+  return stat?.size ?? 0;
 }
 
 /** Writes a file of zeros; returns whether there was space for it. */
@@ -182,12 +180,9 @@ async function writeZeros(
   path: string,
   bytes: number,
 ): Promise<boolean> {
-  const zeros = Buffer.alloc(Math.min(bytes, 1 << 20));
   const file = await files.open(path, "create");
   try {
-    for (let at = 0; at < bytes; at += zeros.length) {
-      await writeAll(file, zeros, at);
-    }
+    await writeAll(file, Buffer.alloc(bytes), 0);
     return true;
   } catch (error) {
     await files.remove(path);

@@ -7,13 +7,14 @@
  */
 
 import type { Document, Json, Row } from "../memory/row.ts";
-import { rowsPerStep } from "./costs.ts";
-import type { Steps } from "./job-queue.ts";
+import { rowsPerStep, type Steps } from "./job-queue.ts";
 import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
-import { sort } from "./sorting.ts";
 
 /** The most entries of a node: larger nodes are slower to change, smaller ones slower to search. */
 const maxEntries = 64;
+
+/** The number of rows that are sorted at once, and in a step: less than a millisecond. */
+const runLength = 512;
 
 class Node {
   /**
@@ -262,4 +263,48 @@ function collect(
     from -= child.count;
     to -= child.count;
   }
+}
+
+/**
+ * Sorts many rows in steps, by merge sort: short runs by JavaScript's own sort,
+ * then merged two by two. Returns the positions of the rows in sorted order, so
+ * that no row is moved, and each is read only once for its sort key.
+ */
+function* sort(
+  rows: readonly Row[],
+  comparator: RowComparator,
+): Steps<Uint32Array> {
+  const { length } = rows;
+  const keys: Json[] = [];
+  for (const row of rows) {
+    if (keys.push(comparator.sortKeyOf(row)) % runLength === 0) yield;
+  }
+  const compare = (a: number, b: number) =>
+    comparator.compare(
+      keys[a] ?? null,
+      keys[b] ?? null,
+      rows[a] as Row, // both positions are below rows.length
+      rows[b] as Row,
+    );
+  let sorted = Uint32Array.from(rows.keys());
+  for (let from = 0; from < length; from += runLength) {
+    sorted.subarray(from, from + runLength).sort(compare);
+    yield;
+  }
+  for (let width = runLength; width < length; width *= 2) {
+    const merged = new Uint32Array(length);
+    for (let from = 0; from < length; from += 2 * width) {
+      const middle = Math.min(from + width, length);
+      const end = Math.min(middle + width, length);
+      let [left, right] = [from, middle];
+      for (let at = from; at < end; at++) {
+        const takesLeft = right === end || (left < middle &&
+          compare(sorted[left] ?? 0, sorted[right] ?? 0) <= 0);
+        merged[at] = sorted[takesLeft ? left++ : right++] ?? 0;
+        if (at % runLength === 0) yield;
+      }
+    }
+    sorted = merged;
+  }
+  return sorted;
 }

@@ -1,6 +1,6 @@
 /**
  * The sorted indexes of one table: built on demand, evicted when least
- * recently used. See costs.ts for what is built when.
+ * recently used. The constants below say what is built when.
  *
  * A write only notes which row has changed, in a map per index; the changes
  * are applied the next time the index is used. So writes do not wait for
@@ -13,21 +13,44 @@
 
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import {
-  awaitedBuildShare,
-  backgroundBuildShare,
-  maxCachedIndexes,
+  JobQueue,
   maxImmediateRows,
-  maxPendingShare,
-  maxScanCounters,
-  maxScannedRows,
-  minPendingChanges,
-  rowsPerChange,
   rowsPerStep,
-} from "./costs.ts";
-import { JobQueue, type Steps } from "./job-queue.ts";
+  type Steps,
+} from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
+
+/** The most indexes cached for one table. Each takes 10 to 13 MB at a million rows. */
+const maxCachedIndexes = 8;
+
+/** The cost of applying one change to an index, in rows: a delete and an insert. */
+const rowsPerChange = 4;
+
+/**
+ * The most changes that an index may lack, as a share of the table's rows, or
+ * `minPendingChanges` in a small table. Beyond that, to build it anew takes
+ * hardly longer than to apply them, and the list of changes would only grow.
+ */
+const maxPendingShare = 1 / 8;
+const minPendingChanges = 1000;
+
+/** The most rows that are scanned for want of an index. Beyond that (10 ms) the index is built at once. */
+const maxScannedRows = 10_000;
+
+/**
+ * The share of the table's rows, summed over repeated scans, from which the
+ * index that would have saved them is built in the background. Building it
+ * costs about as much as scanning all rows, so by then an eighth is lost.
+ */
+const backgroundBuildShare = 1 / 8;
+
+/** The share from which a query waits for that index: scans leave little time for building it. */
+const awaitedBuildShare = 1 / 4;
+
+/** The most indexes not yet built whose scanned rows are counted, so that the counters stay small. */
+const maxScanCounters = 1000;
 
 // Separate queues, so that shorter jobs do not wait for longer ones.
 const searches = new JobQueue();

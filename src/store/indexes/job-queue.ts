@@ -1,11 +1,23 @@
 /**
  * Runs long jobs (searching many rows, building an index) one after another
  * in slices of time. Between two slices the event loop handles other requests,
- * so that all jobs of a queue together take one slice of each of its turns.
+ * so that all jobs of a queue together take one slice of each of its turns. The
+ * unit of cost is the row: to read one, test it and sort it takes about 1 µs.
  */
 
 import { StoreError } from "../error.ts";
-import { maxImmediateRows, maxWaitingJobs, sliceMs } from "./costs.ts";
+
+/** The most rows that are searched or indexed at once, without a queue: less than about a millisecond. */
+export const maxImmediateRows = 1000;
+
+/** The rows, or changes, that a job processes in one step, between two looks at the clock. */
+export const rowsPerStep = 128;
+
+/** The longest time that a job runs before other requests are handled, in ms. A response can wait for two of them. */
+const sliceMs = 1.5;
+
+/** The most jobs that wait in a queue: beyond that a wait would take seconds. */
+const maxWaitingJobs = 32;
 
 /** A job in steps of less than a millisecond; it yields after each. */
 export type Steps<T = void> = Generator<undefined, T>;

@@ -75,11 +75,7 @@ export const realFiles: FileSystem = {
     };
   },
   rename,
-  async remove(path) {
-    await unlink(path).catch((error) => {
-      if (errorCode(error) !== "ENOENT") throw error;
-    });
-  },
+  remove: (path) => unlink(path).catch(undefinedIfMissing),
   list: (folder) => readdir(folder),
   makeFolder: (path) => mkdir(path, { recursive: true, mode: 0o700 }),
   async syncFolder(folder) {
@@ -95,6 +91,11 @@ export const realFiles: FileSystem = {
 /** Returns whether an error means that there is no space left to write to. */
 export function isNoSpaceError(error: unknown): boolean {
   return ["ENOSPC", "EDQUOT", "EFBIG", "ESHORT"].includes(errorCode(error));
+}
+
+/** Ignores the error that a file does not exist. */
+export function undefinedIfMissing(error: unknown): undefined {
+  if (errorCode(error) !== "ENOENT") throw error;
 }
 
 /** Opens a file for reading while `use` runs. */
@@ -165,14 +166,11 @@ export async function readSmallFile(
   name: string,
 ): Promise<Buffer | undefined> {
   const bytes = Buffer.alloc(65_536);
-  try {
-    const path = join(folder, name);
-    const result = await withFile(files, path, (file) => file.read(bytes, 0));
-    return bytes.subarray(0, result.bytesRead);
-  } catch (error) {
-    if (errorCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
+  const path = join(folder, name);
+  return await withFile(files, path, async (file) => {
+    const { bytesRead } = await file.read(bytes, 0);
+    return bytes.subarray(0, bytesRead);
+  }).catch(undefinedIfMissing);
 }
 
 /** A part of a file cannot be read: the usual first sign of a dying disk. */
