@@ -1,5 +1,5 @@
 /**
- * The data folder as the commands use it: opens or reads its store, and changes
+ * The data folder as the commands use it: opens its store, and changes
  * its records by the rules that hold over HTTP.
  */
 
@@ -20,7 +20,6 @@ import { ApiError } from "./http/errors.ts";
 import {
   type Fault,
   openStore,
-  readStore,
   type Store,
   StoreError,
   type StoreOptions,
@@ -65,21 +64,6 @@ export async function openDataFolder(
     folder,
     () => openStore({ folder, tables: tablesOf(collections, []), ...options }),
   );
-}
-
-/** Reads a data folder, to which another process may be writing. */
-export async function readDataFolder(folder: string) {
-  return await withFolderError(
-    folder,
-    () => readStore(folder, { tables: tablesOf(collections, []) }),
-  );
-}
-
-/** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
-export async function readUndamagedFolder(folder: string) {
-  const scan = await readDataFolder(folder);
-  if (scan.refusal !== undefined) throw scan.refusal;
-  return scan;
 }
 
 /** Reports an error of the operating system in one line that names the folder. */

@@ -14,7 +14,8 @@ import process from "node:process";
 import { describe, test } from "node:test";
 import { promisify } from "node:util";
 import { readMarker } from "../src/store/log/marker.ts";
-import { readStore, realFiles } from "../src/store/store.ts";
+import { readStore } from "../src/cli/read.ts";
+import { realFiles } from "../src/store/store.ts";
 import { removeFolder, root, run, start, temporaryFolder } from "./harness.ts";
 
 const guide = "src/README.md";

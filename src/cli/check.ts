@@ -1,6 +1,7 @@
 /** The command `check`. */
 
-import { describeFault, print, readDataFolder } from "../data-folder.ts";
+import { describeFault, print } from "../data-folder.ts";
+import { readDataFolder } from "./read.ts";
 
 /**
  * Reads the whole data folder, and prints the size of each collection and every

@@ -5,12 +5,9 @@ import { users } from "../api/accounts/users.ts";
 import { deriveCollections } from "../api/declaration/declaration.ts";
 import { Representation } from "../api/representation.ts";
 import { collections } from "../collections.ts";
-import {
-  print,
-  readUndamagedFolder,
-  unknownCollection,
-} from "../data-folder.ts";
+import { print, unknownCollection } from "../data-folder.ts";
 import { showProgress } from "../progress.ts";
+import { readUndamagedFolder } from "./read.ts";
 
 /**
  * Prints the records of a collection as JSON lines, without the properties that

@@ -14,10 +14,10 @@ import {
   openDataFolder,
   operator,
   print,
-  readUndamagedFolder,
   recordsOf,
 } from "../data-folder.ts";
 import type { Store } from "../store/store.ts";
+import { readUndamagedFolder } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(

@@ -1,7 +1,6 @@
 /**
- * Opens the store in a folder, or reads it without opening it. While it is
- * open, transactions are applied in memory at once and made durable by the
- * log's writer.
+ * Opens the store in a folder. While it is open, transactions are applied in
+ * memory at once and made durable by the log's writer.
  */
 
 import { Buffer } from "node:buffer";
@@ -12,7 +11,6 @@ import { Checkpointer, type StoreContext } from "./checkpoint.ts";
 import {
   closedError,
   type DurableCallback,
-  errorCode,
   errorText,
   StoreError,
 } from "./error.ts";
@@ -81,35 +79,6 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
     await marker?.close();
     await release();
     throw error;
-  }
-}
-
-/** The state of a data folder, read without a lock and without a change. */
-export type Reading =
-  & Pick<
-    FolderScan,
-    "exists" | "generation" | "seq" | "faults" | "tornWrite" | "refusal"
-  >
-  & { readonly tables: readonly Table[] };
-
-/** Reads a data folder for a check or an export. */
-export async function readStore(
-  folder: string,
-  options: Partial<Pick<StoreOptions, "tables" | "files">> = {},
-): Promise<Reading> {
-  const { files = realFiles, tables = [] } = options;
-  for (let attempt = 1;; attempt++) {
-    try {
-      const scan = await scanFolder(folder, {
-        files,
-        tables,
-        isThorough: true,
-      });
-      return { ...scan, tables: [...scan.tables.values()] };
-    } catch (error) {
-      // A running server removes old generations: read those that are left.
-      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
-    }
   }
 }
 

@@ -3,7 +3,8 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { backupStore } from "../../src/cli/backup.ts";
-import { openStore, readStore } from "../../src/store/store.ts";
+import { readStore } from "../../src/cli/read.ts";
+import { openStore } from "../../src/store/store.ts";
 import { documents, fill, folderFor, openFor, tables } from "./support.ts";
 
 test("a backup taken under load is a good store with all that was acknowledged before", async (t) => {

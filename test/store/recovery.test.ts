@@ -5,11 +5,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { encodeLine } from "../../src/store/log/format.ts";
-import {
-  openStore,
-  readStore,
-  type StoreError,
-} from "../../src/store/store.ts";
+import { readStore } from "../../src/cli/read.ts";
+import { openStore, type StoreError } from "../../src/store/store.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";
 
 async function refused(folder: string): Promise<StoreError> {

@@ -4,10 +4,10 @@ import { Buffer } from "node:buffer";
 import { cp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { readStore } from "../../src/cli/read.ts";
 import {
   type FileSystem,
   openStore,
-  readStore,
   realFiles,
 } from "../../src/store/store.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";

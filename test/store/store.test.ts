@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { readStore } from "../../src/cli/read.ts";
 import {
   type Mutation,
   openStore,
-  readStore,
   type StoreError,
 } from "../../src/store/store.ts";
 import { Disk } from "../torture/disk.ts";

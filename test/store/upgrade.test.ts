@@ -12,9 +12,9 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { backupStore } from "../../src/cli/backup.ts";
 import { repairStore } from "../../src/cli/repair.ts";
+import { readStore } from "../../src/cli/read.ts";
 import {
   openStore,
-  readStore,
   type Store,
   StoreError,
   type StoreOptions,

@@ -5,12 +5,8 @@
  */
 
 import { Buffer } from "node:buffer";
-import {
-  openStore,
-  readStore,
-  type Store,
-  StoreError,
-} from "../../src/store/store.ts";
+import { readStore } from "../../src/cli/read.ts";
+import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
 import { tables } from "./scene.ts";

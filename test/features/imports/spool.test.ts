@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { backupStore } from "../../../src/cli/backup.ts";
 import { repairStore } from "../../../src/cli/repair.ts";
-import { readStore, realFiles, type Store } from "../../../src/store/store.ts";
+import { readStore } from "../../../src/cli/read.ts";
+import { realFiles, type Store } from "../../../src/store/store.ts";
 import {
   readSpool,
   removeOtherSpools,
