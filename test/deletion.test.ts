@@ -59,6 +59,7 @@ for (const [title, names] of deletions) {
     for (const name of names) await deleteFeature(copy, name);
     const tsc = join(root, "node_modules/typescript/bin/tsc");
     await runInside(copy, [tsc]);
+    await runInside(copy, [tsc, "-p", "src"]);
     const files = (isWhole ? await testsIn(copy) : quick).values();
     const worker = async () => {
       for (const file of files) await runInside(copy, [...loader, file]);
@@ -102,7 +103,10 @@ async function runInside(
   cwd: string,
   args: readonly string[],
 ): Promise<void> {
-  const env = { NODE_V8_COVERAGE: "" }; // copies do not count
+  const env = {
+    MAIN: "build/main.js",
+    NODE_V8_COVERAGE: "", // copies do not count
+  };
   const { code, stdout, stderr } = await runNode(args, { cwd, env });
   assert.equal(code, 0, `${args.at(-1)}: ${stdout}${stderr}`);
 }

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { join } from "node:path";
-import { command, root } from "./harness.ts";
+import { loader, root } from "./harness.ts";
 
 function isAlive(pid: number): boolean {
   try {
@@ -25,7 +25,7 @@ test("a server dies with the test that started it, even if that one is killed", 
     console.log(server.child.pid);`;
   const parent = spawn(
     process.execPath,
-    [...command.slice(0, -1), "--input-type=module", "-e", program],
+    [...loader, "--input-type=module", "-e", program],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
   const [text] = await once(parent.stdout.setEncoding("utf8"), "data");

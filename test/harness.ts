@@ -70,8 +70,22 @@ export const loader = stripsTypes
   ? []
   : ["--import", import.meta.resolve("tsx")];
 
+/**
+ * `MAIN=build/main.js` starts servers from a build. `RUNTIME` is another
+ * program to start them with, such as `/usr/local/bin/deno run -A`.
+ */
+const { MAIN = "src/main.ts", RUNTIME = "" } = process.env;
+const projectMain = join(root, MAIN);
+
 /** The arguments with which this Node runs the command line of the project. */
-export const command = [...loader, join(root, "src/main.ts")];
+export const command = [...loaderFor(projectMain), projectMain];
+
+function loaderFor(main: string): readonly string[] {
+  return main.endsWith(".ts") ? loader : [];
+}
+
+/** Why a test that only Node.js can pass is skipped; false if servers run in Node.js. */
+export const notInNode = RUNTIME === "" ? false : `servers run in ${RUNTIME}`;
 
 /** Returns why a test that needs a feature is skipped; false if the feature is there. */
 export function lacks(feature: string): string | false {
@@ -185,12 +199,22 @@ export interface RunResult {
   readonly stderr: string;
 }
 
+/** Returns the words that start the command line of the project. */
+function starter(
+  main = projectMain,
+  nodeArgs: readonly string[] = [],
+): readonly string[] {
+  if (RUNTIME !== "") return [...RUNTIME.split(" "), main];
+  const loader = loaderFor(main);
+  return [process.execPath, ...dieWithParent, ...nodeArgs, ...loader, main];
+}
+
 /** Runs a command of the project to its end. */
 export function run(
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
-  return runNode([...command, ...args], options);
+  return runProgram([...starter(), ...args], options);
 }
 
 /** Runs Node.js to its end. */
@@ -198,7 +222,14 @@ export function runNode(
   args: readonly string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
-  const child = spawn(process.execPath, [...dieWithParent, ...args], {
+  return runProgram([process.execPath, ...dieWithParent, ...args], options);
+}
+
+function runProgram(
+  [program = "", ...args]: readonly string[],
+  options: RunOptions,
+): Promise<RunResult> {
+  const child = spawn(program, args, {
     env: { ...cleanEnvironment(), ...options.env },
     cwd: options.cwd ?? root,
     stdio: ["pipe", "pipe", "pipe", "pipe"],
@@ -242,17 +273,11 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     await writeFile(file, JSON.stringify(options.seed));
     args.push("--seed", file);
   }
-  const { main = join(root, "src/main.ts") } = options;
+  const { main, nodeArgs } = options;
+  const [program = "", ...words] = starter(main, nodeArgs);
   const child = spawn(
-    process.execPath,
-    [
-      ...dieWithParent,
-      ...(options.nodeArgs ?? []),
-      ...(main.endsWith(".ts") ? loader : []),
-      main,
-      ...args,
-      ...(options.args ?? []),
-    ],
+    program,
+    [...words, ...args, ...(options.args ?? [])],
     {
       cwd: root,
       stdio: ["ignore", "pipe", "pipe", "pipe"],
