@@ -303,7 +303,7 @@ function escapeQuery(query: string): string {
 /** The response to `OPTIONS *` (RFC 9110 section 9.3.7). */
 function describeServer(): Result {
   const headers = ["Allow", implementedMethods.join(", ")];
-  return { status: 204, headers, body: undefined, seq: 0 };
+  return { status: 204, headers, seq: 0 };
 }
 
 function unknownUrl(path: string, base: string): ApiError {

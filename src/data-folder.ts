@@ -5,7 +5,7 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { userRules, users } from "./api/accounts/users.ts";
+import { users } from "./api/accounts/users.ts";
 import {
   type Declaration,
   deriveCollections,
@@ -110,9 +110,8 @@ export function recordsOf(
   const derived = deriveCollections(collections, [users, ...others]);
   const collection = derived.get(name);
   if (collection === undefined) throw new Error(`No collection ${name}`);
-  const rules = name === users.name ? userRules(store) : {};
   const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
-  return new Records(collection, options, rules);
+  return new Records(collection, options);
 }
 
 /** @throws {CommandError} if the name, role or password is invalid */

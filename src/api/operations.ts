@@ -5,8 +5,6 @@
 
 import { createHash } from "node:crypto";
 import { type Access, mayAccess } from "../auth/access.ts";
-import { evaluatePreconditions } from "../http/conditional.ts";
-import { ApiError } from "../http/errors.ts";
 import type { Document } from "../store/store.ts";
 import type { Collection, Reference } from "./declaration/declaration.ts";
 import {
@@ -25,7 +23,7 @@ import {
 } from "./query/parameters.ts";
 import type { Scope } from "./query/planner.ts";
 import { listRecords, readRecord } from "./records/reading.ts";
-import type { Records } from "./records/records.ts";
+import { isNotModified, type Records } from "./records/records.ts";
 import { changeRecord, createRecord, deleteRecord } from "./records/writing.ts";
 import type {
   RequestContext,
@@ -329,11 +327,9 @@ export function textRoute({ make, summary, schema, type, headers = [] }: {
     ...(type !== undefined && { produces: [type] }),
     run: (context) => {
       const { body, etag } = cached ??= withEntityTag(make());
-      const outcome = evaluatePreconditions({ ...context, now: 0 }, { etag });
-      if (outcome === "failed") throw new ApiError(41200);
       const fields = ["ETag", etag];
-      return outcome === "not-modified"
-        ? { status: 304, headers: fields, body: undefined, seq: 0 }
+      return isNotModified(context, Date.now, () => fields)
+        ? { status: 304, headers: fields, seq: 0 }
         : { status: 200, headers: [...fields, ...headers], body, type, seq: 0 };
     },
   };

@@ -11,7 +11,7 @@ import {
   authorizations,
   isPast,
 } from "./accounts/authorizations.ts";
-import { userRules, users } from "./accounts/users.ts";
+import { users } from "./accounts/users.ts";
 import {
   type Collection,
   type Declaration,
@@ -89,7 +89,7 @@ export function buildRoutes(
   return { router, hooks };
 }
 
-/** Returns the records of a collection, with the rules that hold for it alone. */
+/** Returns the records of a collection. */
 function recordsOf(
   name: string,
   options: ApiOptions & {
@@ -100,11 +100,10 @@ function recordsOf(
   const { store, collections, prefix, now, requireIfMatch } = options;
   const collection = collections.get(name);
   if (collection === undefined) throw new Error(`No collection ${name}`);
-  const rules = name === users.name ? userRules(store) : {};
   // Signing out and cancelling overwrite nobody's change.
   const strict = requireIfMatch && collection.owner === undefined;
   const context = { store, collections, prefix, now, requireIfMatch: strict };
-  return new Records(collection, context, rules);
+  return new Records(collection, context);
 }
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */

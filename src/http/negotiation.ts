@@ -97,5 +97,5 @@ export function applyPreferences(
     return { ...response, headers: fields };
   }
   const minimal = method === "POST" ? 201 : 204;
-  return { status: minimal, headers: fields, body: undefined };
+  return { status: minimal, headers: fields };
 }

@@ -77,7 +77,7 @@ export interface Response {
   /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
   readonly headers: readonly string[];
   /** The content as text; undefined if there is none. */
-  readonly body: string | undefined;
+  readonly body?: string | undefined;
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;
   /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */

@@ -101,13 +101,9 @@ export class Authorizations {
    * told apart
    */
   async signIn(context: RequestContext, body: Body): Promise<Result> {
-    const values = validate(form, body, {
-      previous: undefined,
-      partial: false,
-      valuesFromUrl: {},
-      exists: () => true,
-      isDuplicate: () => false,
-    });
+    const { table } = this.#records;
+    const { store } = this.#options;
+    const values = validate(form, body, { store, table, valuesFromUrl: {} });
     const user = await this.#checkPassword(values, context.abortSignal());
     const now = this.#options.now();
     const iat = Math.floor(now / 1000);

@@ -6,7 +6,7 @@
 import { roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
-import { collection } from "../declaration/declaration.ts";
+import { collection, type RecordChange } from "../declaration/declaration.ts";
 import {
   choice,
   optional,
@@ -14,12 +14,12 @@ import {
   string,
   unique,
 } from "../declaration/properties.ts";
-import type { RecordChange, RecordRules } from "../records/records.ts";
 
 export const users = collection({
   name: "users",
   singular: "user",
   access: { read: "admin", write: "admin", delete: "admin" },
+  sideEffects,
   properties: {
     username: unique(string({
       minLength: 2,
@@ -33,29 +33,28 @@ export const users = collection({
   },
 });
 
-/** Returns the rules of users: the last admin stays, and a new password ends all authorizations of its user. */
-export function userRules(store: Store): RecordRules {
-  function sideEffects({ previous, next }: RecordChange): readonly Mutation[] {
-    if (previous === undefined) return [];
-    const { id, role, password } = previous;
-    if (
-      role === "admin" && next?.["role"] !== "admin" && isLastAdmin(store, id)
-    ) {
-      const change = next === undefined ? "deleted" : "given another role";
-      throw new ApiError(
-        40901,
-        `The user ${id} is the last admin and cannot be ${change}: make another user an admin first.`,
-      );
-    }
-    // Also when the user is deleted: then there is no next password.
-    if (next?.["password"] === password) return [];
-    return Array.from(
-      store.table("authorizations").find("user_id", id),
-      ({ document }): Mutation => ["del", "authorizations", document.id],
+/** Keeps the last admin; ends all authorizations of a user who has a new password. */
+function sideEffects(
+  { previous, next }: RecordChange,
+  store: Store,
+): readonly Mutation[] {
+  if (previous === undefined) return [];
+  const { id, role, password } = previous;
+  if (
+    role === "admin" && next?.["role"] !== "admin" && isLastAdmin(store, id)
+  ) {
+    const change = next === undefined ? "deleted" : "given another role";
+    throw new ApiError(
+      40901,
+      `The user ${id} is the last admin and cannot be ${change}: make another user an admin first.`,
     );
   }
-
-  return { sideEffects };
+  // Also when the user is deleted: then there is no next password.
+  if (next?.["password"] === password) return [];
+  return Array.from(
+    store.table("authorizations").find("user_id", id),
+    ({ document }): Mutation => ["del", "authorizations", document.id],
+  );
 }
 
 function isLastAdmin(store: Store, id: number): boolean {

@@ -6,7 +6,12 @@
  */
 
 import type { Access } from "../../auth/access.ts";
-import { caseFold } from "../../store/store.ts";
+import {
+  caseFold,
+  type Document,
+  type Mutation,
+  type Store,
+} from "../../store/store.ts";
 import {
   type Json,
   type Property,
@@ -32,6 +37,17 @@ export interface Declaration {
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
   readonly owner?: string;
+  /** Further rules: returns the mutations that must be committed with a change; throws an ApiError if it is not allowed. */
+  readonly sideEffects?: (
+    change: RecordChange,
+    store: Store,
+  ) => readonly Mutation[];
+}
+
+/** A record before and after a planned change. */
+export interface RecordChange {
+  readonly previous: Document | undefined;
+  readonly next: Document | undefined;
 }
 
 /** Declares a collection; its only effect is on types. */

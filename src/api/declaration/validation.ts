@@ -5,8 +5,12 @@
 
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import type { Document } from "../../store/store.ts";
-import type { Collection, NamedProperty } from "./declaration.ts";
+import type { Document, Store, Table } from "../../store/store.ts";
+import {
+  type Collection,
+  type NamedProperty,
+  toIndexKey,
+} from "./declaration.ts";
 import type { Json } from "./properties.ts";
 
 /** A request body. */
@@ -14,18 +18,17 @@ export type Body = Readonly<Record<string, unknown>>;
 
 /** The change that a body describes, and the store that it must fit into. */
 export interface ValidationContext {
+  readonly store: Store;
+  /** The records of the collection. */
+  readonly table: Table;
   /** The record before the change; undefined for a new one. */
-  readonly previous: Document | undefined;
+  readonly previous?: Document;
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
-  readonly partial: boolean;
+  readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
   readonly valuesFromUrl: Readonly<Record<string, Json>>;
   /** Properties that the caller may not change here. */
   readonly locked?: readonly string[];
-  /** Returns whether a collection has a record with this id. */
-  readonly exists: (collection: string, id: number) => boolean;
-  /** Returns whether another record of the collection has this value. */
-  readonly isDuplicate: (property: NamedProperty, value: Json) => boolean;
 }
 
 /** Keeps the response short when a body has a huge number of unknown names. */
@@ -118,8 +121,9 @@ function valueOfOmitted(
 function validateValue(
   property: NamedProperty,
   value: unknown,
-  { previous, valuesFromUrl, locked, exists, isDuplicate }: ValidationContext,
+  context: ValidationContext,
 ): FieldError | undefined {
+  const { store, previous, valuesFromUrl, locked } = context;
   const { name, nullable, references } = property;
   if (locked?.includes(name)) {
     return {
@@ -131,7 +135,7 @@ function validateValue(
   if (value === null && nullable) return undefined;
   const failure = property.check(value);
   if (failure) return expectationError(property, failure.code, failure.reason);
-  if (references !== undefined && !exists(references, Number(value))) {
+  if (references && !store.table(references).get(Number(value))) {
     const reason = `is ${value}, which does not exist`;
     return expectationError(property, "reference", reason);
   }
@@ -145,7 +149,7 @@ function validateValue(
         `"${name}" is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}.`,
     };
   }
-  if (property.unique && isDuplicate(property, value as Json)) {
+  if (property.unique && isDuplicate(name, value as Json, context)) {
     return {
       field: name,
       code: "unique",
@@ -153,6 +157,17 @@ function validateValue(
     };
   }
   return undefined;
+}
+
+/** Returns whether another record has a value. */
+function isDuplicate(
+  name: string,
+  value: Json,
+  { table, previous }: ValidationContext,
+): boolean {
+  const key = toIndexKey(value);
+  return key !== null &&
+    table.find(name, key).some(({ document: { id } }) => id !== previous?.id);
 }
 
 function expectationError(

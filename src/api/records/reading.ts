@@ -4,8 +4,11 @@ import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import type { Page } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
-import { collectionValidators, evaluateConditions } from "./preconditions.ts";
-import type { Records } from "./records.ts";
+import {
+  collectionValidators,
+  isNotModified,
+  type Records,
+} from "./records.ts";
 
 /**
  * Returns a page of a collection, or as NDJSON all of it; a promise if the
@@ -19,7 +22,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
 ): Result | Promise<Result> {
-  const { table, representation, planner } = records;
+  const { table, representation, planner, options } = records;
   const { url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
@@ -28,8 +31,8 @@ export function listRecords(
     scope?.where === undefined ? collectionValidators(records, context) : [];
   const currentSeq = () =>
     Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
-  if (evaluateConditions(records, context, validators) === "not-modified") {
-    return notModified(validators(), currentSeq());
+  if (isNotModified(context, options.now, validators)) {
+    return { status: 304, headers: validators(), seq: currentSeq() };
   }
   // HEAD of an export needs the number of records alone.
   const countOnly = asNdjson && context.method === "HEAD";
@@ -70,12 +73,13 @@ export function readRecord(
   context: RequestContext,
   fields: readonly string[] | undefined,
 ): Result {
-  const { representation } = records;
+  const { representation, options } = records;
   const scope = context.resolveScope?.(context);
   const row = records.find(context, scope);
   const headers = representation.validators(row);
-  if (evaluateConditions(records, context, () => headers) === "not-modified") {
-    return notModified(headers, row.seq);
+  const { seq } = row;
+  if (isNotModified(context, options.now, () => headers)) {
+    return { status: 304, headers, seq };
   }
   const body = fields
     ? representation.serializeFields(row, fields)
@@ -83,10 +87,5 @@ export function readRecord(
       representation.asListItem(row),
       scope?.url,
     );
-  return { status: 200, headers, body, seq: row.seq };
-}
-
-/** RFC 9110 section 15.4.5. */
-function notModified(headers: readonly string[], seq: number): Result {
-  return { status: 304, headers, body: undefined, seq };
+  return { status: 200, headers, body, seq };
 }

@@ -5,6 +5,11 @@
  * durable before the response is sent.
  */
 
+import {
+  evaluatePreconditions,
+  hasPrecondition,
+  isConditional,
+} from "../../http/conditional.ts";
 import { ApiError } from "../../http/errors.ts";
 import { isReadMethod } from "../../http/methods.ts";
 import type { Response } from "../../http/server.ts";
@@ -17,23 +22,19 @@ import {
   type Store,
   type Table,
 } from "../../store/store.ts";
-import {
-  type Collection,
-  type Reference,
-  toIndexKey,
+import type {
+  Collection,
+  RecordChange,
+  Reference,
 } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
-import {
-  type Body,
-  validate,
-  type ValidationContext,
-} from "../declaration/validation.ts";
+import { type Body, validate } from "../declaration/validation.ts";
 import { QueryPlanner, type Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
-import {
-  type RequestContext,
-  type ResolveScope,
-  type Result,
+import type {
+  RequestContext,
+  ResolveScope,
+  Result,
 } from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
@@ -47,18 +48,6 @@ export interface RecordsOptions {
   readonly requireIfMatch: boolean;
 }
 
-/** A record before and after a planned change. */
-export interface RecordChange {
-  readonly previous: Document | undefined;
-  readonly next: Document | undefined;
-}
-
-/** Further rules of one collection. */
-export interface RecordRules {
-  /** Returns the mutations that must be committed with a change; throws an {@linkcode ApiError} if it is not allowed. */
-  readonly sideEffects?: (change: RecordChange) => readonly Mutation[];
-}
-
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
@@ -68,15 +57,8 @@ export class Records {
   readonly planner: QueryPlanner;
   /** The properties that are stored as hashes. */
   readonly secretNames: readonly string[];
-  /** Whether a change can be refused as a conflict with other records. */
-  readonly hasRules: boolean;
-  readonly sideEffects: (change: RecordChange) => readonly Mutation[];
 
-  constructor(
-    collection: Collection,
-    options: RecordsOptions,
-    { sideEffects }: RecordRules = {},
-  ) {
+  constructor(collection: Collection, options: RecordsOptions) {
     this.collection = collection;
     this.options = options;
     this.table = options.store.table(collection.name);
@@ -85,8 +67,6 @@ export class Records {
     this.secretNames = collection.properties
       .filter(({ kind }) => kind === "secret")
       .map(({ name }) => name);
-    this.hasRules = sideEffects !== undefined;
-    this.sideEffects = sideEffects ?? (() => []);
   }
 
   /** Returns the scope of the records that refer to the one in the path: `/zoos/7/animals`. */
@@ -138,11 +118,8 @@ export class Records {
       readonly id?: number;
     },
   ): Document {
-    const values = this.validate(body, {
-      previous: undefined,
-      partial: false,
-      valuesFromUrl,
-    });
+    const { collection, table, options: { store } } = this;
+    const values = validate(collection, body, { store, table, valuesFromUrl });
     const at = this.timestamp();
     return {
       id: id ?? this.nextId(),
@@ -154,26 +131,14 @@ export class Records {
   }
 
   /**
-   * Returns the values of all declared properties.
+   * Returns the mutations that must be committed with a change, by the rules of
+   * the collection.
    *
-   * @throws {ApiError} 42200
+   * @throws {ApiError} if the change is not allowed
    */
-  validate(
-    body: Body,
-    intent: Omit<ValidationContext, "exists" | "isDuplicate">,
-  ): Record<string, Json> {
-    const { store } = this.options;
-    const ownId = intent.previous?.id;
-    return validate(this.collection, body, {
-      ...intent,
-      exists: (collection, id) => store.table(collection).get(id) !== undefined,
-      isDuplicate: ({ name }, value) => {
-        const key = toIndexKey(value);
-        return key !== null &&
-          this.table.find(name, key)
-            .some(({ document: { id } }) => id !== ownId);
-      },
-    });
+  sideEffects(change: RecordChange): readonly Mutation[] {
+    const { collection, options: { store } } = this;
+    return collection.sideEffects?.(change, store) ?? [];
   }
 
   /**
@@ -232,4 +197,62 @@ export class Records {
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
       : new ApiError(40401, `There is no ${of.singular} ${id}.`);
   }
+}
+
+/** A restored backup reuses sequence numbers, but never within the same process. */
+const processStartTag = Date.now().toString(36);
+
+/** Returns the ETag of a collection: weak, as all its pages share it (RFC 9110 section 8.8.1). */
+export function collectionValidators(
+  { table }: Records,
+  { asNdjson }: RequestContext,
+): readonly string[] {
+  const state = `${processStartTag}-${table.lastSeq.toString(36)}`;
+  return ["ETag", `W/"${state}${asNdjson ? "-lines" : ""}"`];
+}
+
+/**
+ * Evaluates the preconditions of a request (RFC 9110 section 13), if it has any;
+ * returns whether the response is a 304.
+ *
+ * @param now returns milliseconds since 1970
+ * @param validators returns the header fields ETag and Last-Modified, as far as there are any
+ * @throws {ApiError} 41200
+ */
+export function isNotModified(
+  { method, headers }: RequestContext,
+  now: () => number,
+  validators: () => readonly string[],
+): boolean {
+  if (!isConditional(headers)) return false;
+  const [, etag, , modified] = validators();
+  const lastModified = modified === undefined
+    ? undefined
+    : Date.parse(modified);
+  const request = { method, headers, now: now() };
+  const outcome = evaluatePreconditions(request, { etag, lastModified });
+  if (outcome === "failed") throw new ApiError(41200);
+  return outcome === "not-modified";
+}
+
+/**
+ * Returns the record to change or delete. Refuses the change if a precondition
+ * fails, or if there is none although the server requires one (RFC 6585 section
+ * 3).
+ *
+ * @throws {ApiError} 40401, 41200, 42800
+ */
+export function findForChange(
+  records: Records,
+  context: RequestContext,
+  scope: Scope | undefined,
+): Row {
+  const { options: { now, requireIfMatch }, representation } = records;
+  const { method, headers } = context;
+  const row = records.find(context, scope);
+  if (requireIfMatch && !hasPrecondition({ method, headers, now: now() })) {
+    throw new ApiError(42800);
+  }
+  isNotModified(context, now, () => representation.validators(row));
+  return row;
 }

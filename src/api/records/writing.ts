@@ -9,15 +9,15 @@ import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
 import type { Collection } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
-import type { Body } from "../declaration/validation.ts";
+import { type Body, validate } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import {
-  checkPreconditions,
   collectionValidators,
-  evaluateConditions,
-} from "./preconditions.ts";
-import type { Records } from "./records.ts";
+  findForChange,
+  isNotModified,
+  type Records,
+} from "./records.ts";
 
 type Hashes = Readonly<Record<string, string>>;
 
@@ -61,7 +61,7 @@ export function prepareCreate(
   scope = context.resolveScope?.(context),
 ): Readonly<Record<string, Json>> {
   const validators = () => collectionValidators(records, context);
-  evaluateConditions(records, context, validators);
+  isNotModified(context, records.options.now, validators);
   return valuesFromUrl(scope);
 }
 
@@ -80,13 +80,15 @@ export function changeRecord(
     readonly locked?: readonly string[] | undefined;
   },
 ): Result | Promise<Result> {
+  const { collection, table, options } = records;
   const plan = (hashes: Hashes) => {
     const scope = context.resolveScope?.(context);
-    const row = records.find(context, scope);
-    checkPreconditions(records, context, row);
+    const row = findForChange(records, context, scope);
     const previous = row.document;
     const values = {
-      ...records.validate(body, {
+      ...validate(collection, body, {
+        store: options.store,
+        table,
         previous,
         partial,
         locked,
@@ -193,9 +195,8 @@ export function deleteRecord(
   context: RequestContext,
   cascade: boolean,
 ): Result {
-  const row = records.find(context, context.resolveScope?.(context));
-  checkPreconditions(records, context, row);
-  const previous = row.document;
+  const scope = context.resolveScope?.(context);
+  const { document: previous } = findForChange(records, context, scope);
   const { id } = previous;
   if (!cascade) checkUnreferenced(records, id);
   const mutations = cascade ? deleteDependents(records, context, id) : [];
@@ -203,7 +204,7 @@ export function deleteRecord(
     ["del", records.collection.name, id],
     ...records.sideEffects({ previous, next: undefined }),
   );
-  const response = { status: 204, headers: [], body: undefined };
+  const response = { status: 204, headers: [] };
   return records.commit(context, { mutations, response });
 }
 

@@ -77,7 +77,7 @@ function subjectOf({ resource, writableOnly }: Operation): Subject {
     collection: records?.collection ?? signIn,
     ofParent: parent ? ` of a ${parent.target.singular}` : "",
     parentProperty: parent?.property,
-    conflicts: records?.hasRules ? [409] : [],
+    conflicts: records?.collection.sideEffects ? [409] : [],
     writableOnly,
   };
 }
