@@ -3,11 +3,7 @@
  * store; its method `#process` decides every request, a step a line.
  */
 
-import {
-  Authentication,
-  type Caller,
-  requireAccess,
-} from "./api/accounts/authentication.ts";
+import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
 import {
@@ -35,7 +31,7 @@ import {
   chooseFormat,
 } from "./http/negotiation.ts";
 import { parseTraceId } from "./http/request-id.ts";
-import { parseTarget, type Router, type Target } from "./http/router.ts";
+import { parseTarget, type Router } from "./http/router.ts";
 import {
   errorResponse,
   type IncomingRequest,
@@ -44,27 +40,17 @@ import {
   type Response,
   send,
 } from "./http/server.ts";
-import { type Logger, StoreError } from "./store/store.ts";
+import { StoreError } from "./store/store.ts";
 
 /** What an application is built from. */
-export type ApplicationOptions =
-  & Omit<ApiOptions, "requireIfMatch" | "log">
-  & {
-    readonly log: Logger;
-    readonly features: readonly Feature[];
-    readonly requireIfMatch?: boolean;
-    /** Origins whose scripts may read the responses; `*` is any. */
-    readonly corsOrigins?: readonly string[];
-  };
+export interface ApplicationOptions extends ApiOptions {
+  readonly features: readonly Feature[];
+  /** Origins whose scripts may read the responses; `*` is any. */
+  readonly corsOrigins?: readonly string[];
+}
 
 /** The longest NDJSON body. */
 const maxNdjsonBytes = 1 << 30;
-
-/** The URL that a request was matched with. */
-interface Match {
-  readonly route: Route;
-  readonly ids: readonly number[];
-}
 
 /** Responds to requests. */
 export class Application {
@@ -74,13 +60,11 @@ export class Application {
   readonly #shared: Shared;
 
   constructor(options: ApplicationOptions) {
-    const { features, requireIfMatch = false } = options;
-    const authentication = new Authentication(options);
+    const { router, hooks } = buildRoutes(options, options.features);
     this.#options = options;
-    this.#shared = { authentication, activeExports: 0 };
-    const built = buildRoutes({ ...options, requireIfMatch }, features);
-    this.#router = built.router;
-    this.#features = built.hooks;
+    this.#router = router;
+    this.#features = hooks;
+    this.#shared = { ...options, verified: new Map(), activeExports: 0 };
   }
 
   /** Resumes unfinished work; to be called before the first request. */
@@ -123,15 +107,23 @@ export class Application {
     checkMessage(request); // 400
     if (method === "OPTIONS" && request.url === "*") return describeServer();
     const target = parseTarget(request.url ?? ""); // 400
-    const match = this.#match(target); // 404
-    if ("redirect" in match) return match.redirect;
-    exchange.url = this.#options.base.origin + target.path;
+    const match = this.#router.find(target.path); // 400
+    const { origin, path } = this.#options.base;
+    if (match === undefined) throw unknownUrl(target.path, path); // 404
+    if ("redirect" in match) {
+      return redirect(origin + match.redirect, target.query);
+    }
+    exchange.url = origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
     const operation = chooseOperation(match.route, method); // 405, 501
     exchange.operation = operation;
-    exchange.caller = this.#authenticate(request, operation); // 401
-    this.#checkAccess(exchange, operation); // 401, 403
+    if (!operation.ignoresCredentials) {
+      exchange.caller = authenticate(this.#shared, headers.authorization); // 401
+    }
+    if (!operation.publicFromLoopback || !isFromLoopback(request)) {
+      requireAccess(exchange.caller, operation.access); // 401, 403
+    }
     if (isReadMethod(method)) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
       exchange.asNdjson = format === ndjsonType;
@@ -161,38 +153,6 @@ export class Application {
     });
   }
 
-  /** Finds the URL of a request, or the response that redirects to it. */
-  #match({ path, query }: Target): Match | { readonly redirect: Result } {
-    const { base } = this.#options;
-    const match = this.#router.find(path);
-    if (match === undefined) throw unknownUrl(path, base.path);
-    if ("route" in match) return match;
-    const location = base.origin + match.redirect +
-      (query && `?${escapeQuery(query)}`);
-    const headers = ["Location", location];
-    const body = JSON.stringify({ location });
-    return { redirect: { status: 308, headers, body, seq: 0 } };
-  }
-
-  /** Returns the signed-in user, if the request has credentials. */
-  #authenticate(
-    { headers }: IncomingRequest,
-    { ignoresCredentials }: Operation,
-  ): Caller | undefined {
-    return ignoresCredentials
-      ? undefined
-      : this.#shared.authentication.authenticate(headers.authorization);
-  }
-
-  /** Checks that the caller has the access that the operation requires. */
-  #checkAccess(
-    { request, caller }: Exchange,
-    { publicFromLoopback, access }: Operation,
-  ): void {
-    if (publicFromLoopback && isFromLoopback(request)) return;
-    requireAccess(caller, access);
-  }
-
   /** Returns what runs a POST once for its Idempotency-Key, if a feature does so. */
   #runOnce(exchange: Exchange, path: string): RunOnce {
     if (exchange.method === "POST") {
@@ -208,16 +168,13 @@ export class Application {
   /** Sends a response as soon as everything in it is durable. */
   #respond(exchange: Exchange, result: Result): void {
     this.#options.store.onDurable(result.seq, (error) => {
-      if (error) this.#retryAfterRollback(exchange, error);
-      else this.#send(exchange, result);
+      const isRolledBack = error?.code === "disk-full";
+      if (error === undefined) this.#send(exchange, result);
+      // A read is processed again if what it saw was rolled back.
+      else if (isRolledBack && isReadMethod(exchange.method)) {
+        this.#run(exchange);
+      } else this.#fail(exchange, error);
     });
-  }
-
-  /** Processes a read again if what it saw was rolled back because the disk is full. */
-  #retryAfterRollback(exchange: Exchange, error: StoreError): void {
-    const isRead = isReadMethod(exchange.method);
-    if (error.code === "disk-full" && isRead) this.#run(exchange);
-    else this.#fail(exchange, error);
   }
 
   /** Responds with an error as soon as the state that it reveals is durable. */
@@ -295,9 +252,12 @@ function checkMessage({ httpVersion, headers }: IncomingRequest): void {
   }
 }
 
-/** Percent-encodes what some clients send in a query although no URL may hold it (RFC 3986 section 3.4). */
-function escapeQuery(query: string): string {
-  return query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
+/** Returns a redirect. Percent-encodes what some clients send in a query although no URL may hold it (RFC 3986 section 3.4). */
+function redirect(url: string, query: string): Result {
+  const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
+  const location = url + (query && `?${escaped}`);
+  const body = JSON.stringify({ location });
+  return { status: 308, headers: ["Location", location], body, seq: 0 };
 }
 
 /** The response to `OPTIONS *` (RFC 9110 section 9.3.7). */

@@ -7,6 +7,7 @@ import { performance } from "node:perf_hooks";
 import {
   type Authentication,
   type Caller,
+  reauthenticate,
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { Operation, Route } from "./api/operations.ts";
@@ -24,8 +25,7 @@ import { StoreError } from "./store/store.ts";
 const maxExports = 16;
 
 /** What the exchanges of one application share. */
-export interface Shared {
-  readonly authentication: Authentication;
+export interface Shared extends Authentication {
   activeExports: number;
 }
 
@@ -69,8 +69,7 @@ export class Exchange implements RequestContext {
 
   /** Returns the caller as of now; throws an ApiError if access was lost. */
   reauthenticate(): Caller | undefined {
-    const { authentication } = this.#shared;
-    this.caller = authentication.reauthenticate(this.caller);
+    this.caller = reauthenticate(this.#shared, this.caller);
     requireAccess(this.caller, this.operation?.access ?? "anyone");
     return this.caller;
   }

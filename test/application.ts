@@ -69,6 +69,7 @@ export async function startApplication(options: {
     base: { origin: "", path: "/" },
     now,
     log: () => {},
+    requireIfMatch: false,
   });
   await application.start();
   const listener = await listen(

@@ -222,12 +222,12 @@ export function collectionMethods(
   resource: Resource,
 ): Record<"GET" | "QUERY" | "POST", Operation> {
   const { records } = resource;
-  const { collection, secretNames } = records;
-  const { read, write } = collection.access;
+  const { collection } = records;
+  const { access, secretNames } = collection;
   const GET: Operation<Query> = {
     kind: "list",
     resource,
-    access: read,
+    access: access.read,
     produces: jsonOrNdjson,
     parse: (parameters) => parseQuery(collection, parameters),
     run: (context, query) => listRecords(records, context, query),
@@ -235,7 +235,7 @@ export function collectionMethods(
   const POST: Operation = {
     kind: "create",
     resource,
-    access: write,
+    access: access.write,
     consumes: json,
     parse: noParameters,
     secret: secretNames.length > 0,

@@ -7,9 +7,11 @@
 import { Router } from "../http/router.ts";
 import type { Document, Store, TableDeclaration } from "../store/store.ts";
 import {
-  Authorizations,
   authorizations,
   isPast,
+  signIn,
+  signInForm,
+  signInSchema,
 } from "./accounts/authorizations.ts";
 import { users } from "./accounts/users.ts";
 import {
@@ -148,11 +150,10 @@ function addOwnUser({ add, records }: Api): void {
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
 function addAuthorizations(api: Api): void {
-  const { add, now } = api;
+  const { add, now, signer } = api;
   const records = api.records(authorizations.name);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const resource = { records, scope: ownedByCaller("user_id", isLive) };
-  const accounts = new Authorizations(records, api);
   const { GET, QUERY } = collectionMethods(resource);
   const summary = "Where you are signed in";
   const list = resourceRoute(resource, {
@@ -164,9 +165,12 @@ function addAuthorizations(api: Api): void {
       ignoresCredentials: true,
       consumes: ["application/json"],
       parse: noParameters,
-      run: (context, _, body) => accounts.signIn(context, body),
+      run: (context, _, body) => signIn(context, body, { records, signer }),
     },
-  }, { schema: accounts.schema, writable: accounts.writable });
+  }, {
+    schema: signInSchema(records.collection),
+    writable: Object.keys(signInForm.properties),
+  });
   add("authorizations", list, "authorizations_url");
   const record = recordMethods(resource);
   const one = resourceRoute(resource, {

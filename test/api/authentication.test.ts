@@ -1,6 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { Authentication } from "../../src/api/accounts/authentication.ts";
+import {
+  authenticate,
+  reauthenticate,
+} from "../../src/api/accounts/authentication.ts";
 import { TokenSigner } from "../../src/auth/jwt.ts";
 import { openStore } from "../../src/store/store.ts";
 import { jwtSecret, removeFolder, temporaryFolder } from "../harness.ts";
@@ -21,7 +24,7 @@ test("a signature is verified once, everything else at each request, and a thous
     return verify(token, now);
   };
   let now = 1_000_000;
-  const authentication = new Authentication({ store, signer, now: () => now });
+  const state = { store, signer, now: () => now, verified: new Map() };
   await store.commit([
     ["put", "users", { id: 1, role: "keeper" }],
     ["put", "authorizations", { id: 1, user_id: 1 }],
@@ -33,7 +36,7 @@ test("a signature is verified once, everything else at each request, and a thous
 
   const token = tokenOf(1, 2000);
   for (let time = 0; time < 3; time++) {
-    const caller = authentication.authenticate(token);
+    const caller = authenticate(state, token);
     assert.deepEqual(caller, {
       id: 1,
       role: "keeper",
@@ -43,30 +46,30 @@ test("a signature is verified once, everything else at each request, and a thous
   }
   assert.equal(verifications, 1);
   await store.commit([["put", "users", { id: 1, role: "admin" }]], 0);
-  assert.equal(authentication.authenticate(token)?.role, "admin");
+  assert.equal(authenticate(state, token)?.role, "admin");
   const other = token.slice(0, -2) + (token.endsWith("AA") ? "BA" : "AA");
-  assert.throws(() => authentication.authenticate(other), errorWith(40102));
+  assert.throws(() => authenticate(state, other), errorWith(40102));
 
   // A thousand other tokens evict it from the cache.
   for (let exp = 3000; exp < 4000; exp++) {
-    authentication.authenticate(tokenOf(2, exp));
+    authenticate(state, tokenOf(2, exp));
   }
   verifications = 0;
-  authentication.authenticate(token);
-  authentication.authenticate(tokenOf(2, 3999));
+  authenticate(state, token);
+  authenticate(state, tokenOf(2, 3999));
   assert.equal(verifications, 1);
 
   await store.commit([["del", "authorizations", 1]], 0);
-  assert.throws(() => authentication.authenticate(token), errorWith(40104));
+  assert.throws(() => authenticate(state, token), errorWith(40104));
   now = 3_999_000;
   const late = tokenOf(2, 3999);
-  const reauthenticate = (expiresAt: number) =>
-    authentication.reauthenticate({
+  const again = (expiresAt: number) =>
+    reauthenticate(state, {
       id: 1,
       authorizationId: 2,
       expiresAt,
     });
-  assert.throws(() => reauthenticate(3999), errorWith(40103));
-  assert.equal(reauthenticate(4000)?.expiresAt, 4000);
-  assert.throws(() => authentication.authenticate(late), errorWith(40103));
+  assert.throws(() => again(3999), errorWith(40103));
+  assert.equal(again(4000)?.expiresAt, 4000);
+  assert.throws(() => authenticate(state, late), errorWith(40103));
 });

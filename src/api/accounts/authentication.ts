@@ -49,100 +49,95 @@ export function roleOf(value: unknown): Role | undefined {
   return roles.find((role) => role === value);
 }
 
-/** The dependencies of authentication and of signing in. */
-export interface AccountOptions {
+/** What authentication depends on. */
+export interface Authentication {
   readonly store: Store;
   readonly signer: TokenSigner;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
+  /** The claims of verified tokens by Authorization field, the oldest first. */
+  readonly verified: Map<string, Identity>;
 }
 
-/** Authenticates requests. */
-export class Authentication {
-  readonly #options: AccountOptions;
-  /** By Authorization field, the oldest first. */
-  readonly #verified = new Map<string, Identity>();
+/**
+ * Returns the caller that an Authorization field identifies; undefined without
+ * a field. A valid signature stays valid, so it is verified once (a quarter of
+ * the cost of a small write); all else is checked each time.
+ *
+ * @throws {ApiError} 40100 on another scheme, 40102 on an invalid token, 40103
+ * on an expired one, 40104 on one whose authorization was deleted
+ */
+export function authenticate(
+  authentication: Authentication,
+  authorization: string | undefined,
+): Caller | undefined {
+  if (authorization === undefined) return undefined;
+  const { verified } = authentication;
+  return reauthenticate(
+    authentication,
+    verified.get(authorization) ?? verify(authentication, authorization),
+  );
+}
 
-  constructor(options: AccountOptions) {
-    this.#options = options;
-  }
-
-  /**
-   * Returns the caller that an Authorization field identifies; undefined without
-   * a field. A valid signature stays valid, so it is verified once (a quarter of
-   * the cost of a small write); all else is checked each time.
-   *
-   * @throws {ApiError} 40100 on another scheme, 40102 on an invalid token, 40103
-   * on an expired one, 40104 on one whose authorization was deleted
-   */
-  authenticate(authorization: string | undefined): Caller | undefined {
-    if (authorization === undefined) return undefined;
-    return this.reauthenticate(
-      this.#verified.get(authorization) ?? this.#verify(authorization),
+/** Verifies the token of an Authorization field and caches its claims. */
+function verify(
+  { signer, now, verified }: Authentication,
+  authorization: string,
+): Identity {
+  const token = bearerToken(authorization);
+  if (token === undefined) {
+    const [scheme = ""] = authorization.split(" ");
+    throw unauthorized(
+      40100,
+      `The authentication scheme "${
+        excerpt(scheme)
+      }" is not supported: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.`,
     );
   }
-
-  /** Verifies the token of an Authorization field and caches its claims. */
-  #verify(authorization: string): Identity {
-    const token = bearerToken(authorization);
-    if (token === undefined) {
-      const [scheme = ""] = authorization.split(" ");
-      throw unauthorized(
-        40100,
-        `The authentication scheme "${
-          excerpt(scheme)
-        }" is not supported: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.`,
-      );
+  try {
+    const { sub, jti, exp } = signer.verify(token, now() / 1000);
+    const identity = { id: sub, authorizationId: jti, expiresAt: exp };
+    if (authorization.length < maxCachedLength) {
+      const [oldest = ""] = verified.keys();
+      if (verified.size >= maxCachedTokens) verified.delete(oldest);
+      verified.set(authorization, identity);
     }
-    const { signer, now } = this.#options;
-    try {
-      const { sub, jti, exp } = signer.verify(token, now() / 1000);
-      const identity = { id: sub, authorizationId: jti, expiresAt: exp };
-      if (authorization.length < maxCachedLength) {
-        const [oldest = ""] = this.#verified.keys();
-        if (this.#verified.size >= maxCachedTokens) {
-          this.#verified.delete(oldest);
-        }
-        this.#verified.set(authorization, identity);
-      }
-      return identity;
-    } catch (error) {
-      if (!(error instanceof TokenError)) throw error;
-      const code = error.code === "expired" ? 40103 : 40102;
-      throw unauthorized(code, error.message);
-    }
+    return identity;
+  } catch (error) {
+    if (!(error instanceof TokenError)) throw error;
+    const code = error.code === "expired" ? 40103 : 40102;
+    throw unauthorized(code, error.message);
   }
+}
 
-  /**
-   * Returns the same caller as of now. After a slow body or the hashing of a
-   * password the authorization may have ended, or the role may have changed.
-   *
-   * @throws {ApiError} 40102, 40103, 40104
-   */
-  reauthenticate(caller: Identity | undefined): Caller | undefined {
-    if (caller === undefined) return undefined;
-    const { store, now } = this.#options;
-    const { id, authorizationId, expiresAt } = caller;
-    if (now() / 1000 >= expiresAt) throw unauthorized(40103);
-    const authorizations = store.table("authorizations");
-    const authorization = authorizations.get(authorizationId);
-    if (authorization === undefined) {
-      throw authorizationId <= authorizations.lastId
-        ? unauthorized(40104)
-        : unauthorized(
-          40102,
-          "The token is not valid: its jti was never issued.",
-        );
-    }
-    const role = roleOf(store.table("users").get(id)?.document["role"]);
-    if (authorization.document["user_id"] !== id || role === undefined) {
-      throw unauthorized(
-        40102,
-        "The token is not valid: its sub does not own its jti.",
-      );
-    }
-    return { id, role, authorizationId, expiresAt };
+/**
+ * Returns the same caller as of now. After a slow body or the hashing of a
+ * password the authorization may have ended, or the role may have changed.
+ *
+ * @throws {ApiError} 40102, 40103, 40104
+ */
+export function reauthenticate(
+  { store, now }: Authentication,
+  caller: Identity | undefined,
+): Caller | undefined {
+  if (caller === undefined) return undefined;
+  const { id, authorizationId, expiresAt } = caller;
+  if (now() / 1000 >= expiresAt) throw unauthorized(40103);
+  const authorizations = store.table("authorizations");
+  const authorization = authorizations.get(authorizationId);
+  if (authorization === undefined) {
+    if (authorizationId <= authorizations.lastId) throw unauthorized(40104);
+    throw invalidToken("its jti was never issued");
   }
+  const role = roleOf(store.table("users").get(id)?.document["role"]);
+  if (authorization.document["user_id"] !== id || role === undefined) {
+    throw invalidToken("its sub does not own its jti");
+  }
+  return { id, role, authorizationId, expiresAt };
+}
+
+function invalidToken(reason: string): ApiError {
+  return unauthorized(40102, `The token is not valid: ${reason}.`);
 }
 
 /**

@@ -74,6 +74,8 @@ export interface Reference {
 export interface Collection extends Omit<Declaration, "properties"> {
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
+  /** The names of the properties that are stored as hashes. */
+  readonly secretNames: readonly string[];
   /** The properties that a client sees and may filter and sort by: id, declared ones, times. Not the URLs. */
   readonly visibleProperties: ReadonlyMap<string, NamedProperty>;
   /** The names of the URL properties: url, then one for each reference. */
@@ -175,6 +177,8 @@ export function deriveCollection(declaration: Declaration): Collection {
   return {
     ...declaration,
     properties,
+    secretNames: properties.filter(({ kind }) => kind === "secret")
+      .map(({ name }) => name),
     visibleProperties: new Map(
       visibleProperties.map((property) => [property.name, property]),
     ),

@@ -55,8 +55,6 @@ export class Records {
   readonly table: Table;
   readonly representation: Representation;
   readonly planner: QueryPlanner;
-  /** The properties that are stored as hashes. */
-  readonly secretNames: readonly string[];
 
   constructor(collection: Collection, options: RecordsOptions) {
     this.collection = collection;
@@ -64,9 +62,6 @@ export class Records {
     this.table = options.store.table(collection.name);
     this.representation = new Representation(collection, options.prefix);
     this.planner = new QueryPlanner(this.table);
-    this.secretNames = collection.properties
-      .filter(({ kind }) => kind === "secret")
-      .map(({ name }) => name);
   }
 
   /** Returns the scope of the records that refer to the one in the path: `/zoos/7/animals`. */

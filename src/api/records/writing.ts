@@ -135,7 +135,9 @@ function write(
   },
 ): Result | Promise<Result> {
   const planned = plan({});
-  const names = records.secretNames.filter((name) => Object.hasOwn(body, name));
+  const names = records.collection.secretNames.filter((name) =>
+    Object.hasOwn(body, name)
+  );
   if (names.length === 0) return commitWrite(records, context, planned);
   return context.afterWaiting(
     hashAll(names, body, context.abortSignal()),

@@ -117,11 +117,12 @@ const kinds: Readonly<
     },
   }),
   replace: ({ collection, ofParent, parentProperty, conflicts }) => {
-    const secrets = collection.properties
-      .filter(({ kind }) => kind === "secret").map(({ name }) => name);
     return {
       summary: `Replace a ${collection.singular}${ofParent}`,
-      body: createSchema(collection, [parentProperty, ...secrets]),
+      body: createSchema(collection, [
+        parentProperty,
+        ...collection.secretNames,
+      ]),
       errors: conflicts,
       responses: { 201: { record: collection, headers: ["Content-Location"] } },
     };
