@@ -18,25 +18,26 @@ import { BusyError } from "./auth/passwords.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
 import { corsHeaders } from "./http/cors.ts";
-import { ApiError, type ErrorCode } from "./http/errors.ts";
-import { decodeUtf8, parseJsonObject } from "./http/json.ts";
+import { isReadMethod } from "./http/conditional.ts";
 import {
+  ApiError,
+  type ErrorCode,
   implementedMethods,
-  isReadMethod,
   notImplemented,
-} from "./http/methods.ts";
+} from "./http/errors.ts";
+import { decodeUtf8, parseJsonObject } from "./http/json.ts";
 import {
   applyPreferences,
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
-import { parseTraceId } from "./http/request-id.ts";
 import { parseTarget, type Router } from "./http/router.ts";
 import {
   errorResponse,
   type IncomingRequest,
   isFromLoopback,
   type OutgoingResponse,
+  parseTraceId,
   type Response,
   send,
 } from "./http/server.ts";

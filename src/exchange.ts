@@ -17,8 +17,11 @@ import type {
   StoreResponse,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
-import { requestId } from "./http/request-id.ts";
-import type { IncomingRequest, OutgoingResponse } from "./http/server.ts";
+import {
+  type IncomingRequest,
+  type OutgoingResponse,
+  requestId,
+} from "./http/server.ts";
 import { StoreError } from "./store/store.ts";
 
 /** Exports in progress over all collections: each holds all its records in memory until its client has them. */

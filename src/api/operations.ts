@@ -191,15 +191,13 @@ function methodNames(methods: readonly string[]): string[] {
 export function resourceRoute(
   { records: { collection }, scope }: Resource,
   methods: Readonly<Record<string, Operation>>,
-  { schema = recordSchema(collection), writable }: Pick<
-    ResourceInfo,
-    "schema" | "writable"
-  > = {},
+  {
+    schema = recordSchema(collection),
+    writable = collection.properties.filter(({ readOnly }) => !readOnly)
+      .map(({ name }) => name),
+  }: Pick<ResourceInfo, "schema" | "writable"> = {},
 ): Route {
-  const { name: tag, properties } = collection;
-  const names = properties.filter(({ readOnly }) => !readOnly)
-    .map(({ name }) => name);
-  return route(methods, { tag, schema, writable: writable ?? names, scope });
+  return route(methods, { tag: collection.name, schema, writable, scope });
 }
 
 /** Limits a collection to the records in which a property holds the caller's id. */

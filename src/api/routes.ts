@@ -77,8 +77,14 @@ export function buildRoutes(
     router.add(path.startsWith("/") ? path : `${base.path}v1/${path}`, route);
     if (name !== undefined) urls[name] = prefix + path;
   };
-  const records = (name: string) =>
-    recordsOf(name, { ...options, collections, prefix });
+  const records = (name: string) => {
+    const collection = collections.get(name);
+    if (collection === undefined) throw new Error(`No collection ${name}`);
+    // Signing out and cancelling overwrite nobody's change.
+    const strict = options.requireIfMatch && collection.owner === undefined;
+    const own = { ...options, prefix, requireIfMatch: strict };
+    return new Records(collection, own);
+  };
   const served = [...declarations, users].map(({ name }) => records(name));
   const { routes } = router;
   const api: Api = { ...options, collections, records, served, routes, add };
@@ -89,23 +95,6 @@ export function buildRoutes(
   addAuthorizations(api);
   addRoot(api, urls);
   return { router, hooks };
-}
-
-/** Returns the records of a collection. */
-function recordsOf(
-  name: string,
-  options: ApiOptions & {
-    readonly collections: ReadonlyMap<string, Collection>;
-    readonly prefix: string;
-  },
-): Records {
-  const { store, collections, prefix, now, requireIfMatch } = options;
-  const collection = collections.get(name);
-  if (collection === undefined) throw new Error(`No collection ${name}`);
-  // Signing out and cancelling overwrite nobody's change.
-  const strict = requireIfMatch && collection.owner === undefined;
-  const context = { store, collections, prefix, now, requireIfMatch: strict };
-  return new Records(collection, context);
 }
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */

@@ -66,14 +66,6 @@ export interface FieldError {
   readonly message: string;
 }
 
-/** The optional parts of an {@linkcode ApiError}. */
-export interface ApiErrorDetails {
-  /** The invalid properties of a 422. */
-  readonly errors?: readonly FieldError[];
-  /** Header fields of the response: name, value, name, value, … */
-  readonly headers?: readonly string[];
-}
-
 /** An error to respond with. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
@@ -84,7 +76,12 @@ export class ApiError extends Error {
   constructor(
     code: ErrorCode,
     message: string = errorMessages[code],
-    { errors, headers = [] }: ApiErrorDetails = {},
+    { errors, headers = [] }: {
+      /** The invalid properties of a 422. */
+      readonly errors?: readonly FieldError[];
+      /** Header fields of the response: name, value, name, value, … */
+      readonly headers?: readonly string[];
+    } = {},
   ) {
     super(message);
     this.code = code;
@@ -96,6 +93,28 @@ export class ApiError extends Error {
   get status(): number {
     return Math.floor(this.code / 100);
   }
+}
+
+/** The methods that at least one URL of this server supports. */
+export const implementedMethods: readonly string[] = [
+  "GET",
+  "HEAD",
+  "QUERY",
+  "OPTIONS",
+  "POST",
+  "PUT",
+  "PATCH",
+  "DELETE",
+];
+
+/** Creates the 501 error for a method that no URL supports (RFC 9110 section 15.6.2). */
+export function notImplemented(method: string): ApiError {
+  const name = method.slice(0, 40);
+  const supported = implementedMethods.join(", ");
+  return new ApiError(
+    50100,
+    `The method ${name} is not implemented; supported methods: ${supported}.`,
+  );
 }
 
 /** The media type of errors in the format of RFC 9457. */

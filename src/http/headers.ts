@@ -114,34 +114,30 @@ function unquote(text: string): string {
   return quoted === undefined ? text : quoted.replace(/\\(.)/g, "$1");
 }
 
-/** The supported preferences of a client (RFC 7240 section 4). */
-export interface Preferences {
-  readonly return?: "minimal" | "representation";
-  readonly handling?: "strict" | "lenient";
-}
+/** The preferences that this server applies (RFC 7240 section 4). */
+const appliedPreferences = [
+  "return=minimal",
+  "return=representation",
+  "handling=strict", // as always
+];
 
 const preference =
   /^([!#$%&'*+.^_`|~\w-]+)(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[!#$%&'*+.^_`|~\w-]+))?$/;
 
 /**
- * Parses a Prefer field (RFC 7240 section 2). Of several preferences with one name
- * the first counts, even if its value is unknown. Parameters, unknown preferences
- * and malformed members are ignored.
+ * Parses a Prefer field (RFC 7240 section 2) and returns the preferences that this
+ * server applies. Of several preferences with one name the first counts, even if
+ * its value is unknown. Parameters, unknown preferences and malformed members are
+ * ignored.
  */
-export function parsePrefer(field: string | undefined): Preferences {
-  if (field === undefined) return {};
+export function parsePrefer(field: string): string[] {
   const values = new Map<string, string>();
   for (const member of splitList(field.toLowerCase(), ",")) {
     const [first = ""] = splitList(member, ";"); // the rest are parameters
     const [, name, value = ""] = preference.exec(first) ?? [];
     if (name === undefined || values.has(name)) continue;
-    values.set(name, unquote(value));
+    values.set(name, `${name}=${unquote(value)}`);
   }
-  const preferred = values.get("return");
-  const handling = values.get("handling");
-  return {
-    ...((preferred === "minimal" || preferred === "representation") &&
-      { return: preferred }),
-    ...((handling === "strict" || handling === "lenient") && { handling }),
-  };
+  const sent = [...values.values()];
+  return appliedPreferences.filter((each) => sent.includes(each));
 }

@@ -84,18 +84,13 @@ export function applyPreferences(
   method: string,
   response: Response,
 ): Response {
-  const { return: preferred, handling } = parsePrefer(prefer);
   const { status, headers } = response;
   const hasRecord = status === 201 && !headers.includes("no-store");
-  const applied = [
-    ...(hasRecord && preferred ? [`return=${preferred}`] : []),
-    ...(handling === "strict" ? ["handling=strict"] : []), // as always
-  ];
+  const applied = parsePrefer(prefer)
+    .filter((preference) => hasRecord || !preference.startsWith("return="));
   if (applied.length === 0) return response;
   const fields = [...headers, "Preference-Applied", applied.join(", ")];
-  if (!hasRecord || preferred !== "minimal") {
-    return { ...response, headers: fields };
-  }
-  const minimal = method === "POST" ? 201 : 204;
-  return { status: minimal, headers: fields };
+  return applied.includes("return=minimal")
+    ? { status: method === "POST" ? 201 : 204, headers: fields }
+    : { ...response, headers: fields };
 }

@@ -12,6 +12,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import {
   createServer,
@@ -26,11 +27,10 @@ import { pipeline } from "node:stream/promises";
 import {
   ApiError,
   errorBody,
+  notImplemented,
   prefersProblemJson,
   problemType,
 } from "./errors.ts";
-import { notImplemented } from "./methods.ts";
-import { requestId } from "./request-id.ts";
 
 /** How many requests of a connection may wait for the response to an earlier one. */
 const maxPipelinedRequests = 200;
@@ -335,4 +335,35 @@ function sendRawError(socket: Duplex, error: ApiError): void {
       `X-Request-Id: ${requestId(undefined)}\r\n` +
       `Connection: close\r\n\r\n${body}`,
   );
+}
+
+// Each process has its own prefix. It need not be secret.
+const prefix = randomBytes(6).toString("base64url");
+let count = 0;
+
+/** Returns the X-Request-Id of a request if it is 1 to 64 visible characters, and a new id otherwise. */
+export function requestId(
+  sent: string | readonly string[] | undefined,
+): string {
+  return typeof sent === "string" && /^[!-~]{1,64}$/.test(sent)
+    ? sent
+    : `${prefix}-${(++count).toString(36)}`;
+}
+
+// Version, trace id, parent id and flags. Later versions may append fields, and
+// version ff is invalid (Trace Context section 3.2.2).
+const traceparent =
+  /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(-.*)?$/;
+
+/**
+ * Returns the trace id of a `traceparent` field; undefined if the field is not valid
+ * (W3C Trace Context, https://www.w3.org/TR/trace-context/). It is only logged: we
+ * call no other service that would need a `traceparent`.
+ */
+export function parseTraceId(
+  field: string | readonly string[] | undefined,
+): string | undefined {
+  if (typeof field !== "string") return undefined;
+  const [, version, traceId, more] = traceparent.exec(field) ?? [];
+  return version === "00" && more !== undefined ? undefined : traceId;
 }

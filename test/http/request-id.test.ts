@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseTraceId, requestId } from "../../src/http/request-id.ts";
+import { parseTraceId, requestId } from "../../src/http/server.ts";
 
 test("an X-Request-Id of at most 64 visible characters is used", () => {
   for (const id of ["a", "!~", "x".repeat(64), "a,b"]) {

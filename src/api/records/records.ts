@@ -9,9 +9,9 @@ import {
   evaluatePreconditions,
   hasPrecondition,
   isConditional,
+  isReadMethod,
 } from "../../http/conditional.ts";
 import { ApiError } from "../../http/errors.ts";
-import { isReadMethod } from "../../http/methods.ts";
 import type { Response } from "../../http/server.ts";
 import {
   type CommitOptions,

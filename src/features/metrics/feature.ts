@@ -8,7 +8,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, SentResponse } from "../../api/feature.ts";
 import { noParameters, route } from "../../api/operations.ts";
-import { implementedMethods } from "../../http/methods.ts";
+import { implementedMethods } from "../../http/errors.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 

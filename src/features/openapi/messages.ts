@@ -6,7 +6,7 @@
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { mayAccess } from "../../auth/access.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
-import { isReadMethod } from "../../http/methods.ts";
+import { isReadMethod } from "../../http/conditional.ts";
 import { type Components, isObject, type ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
