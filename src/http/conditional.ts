@@ -34,11 +34,7 @@ export function equalsStrongly(a: string, b: string): boolean {
 
 /** Compares two entity tags, no matter whether they are weak (RFC 9110 section 8.8.3.2). */
 export function equalsWeakly(a: string, b: string): boolean {
-  return opaqueTag(a) === opaqueTag(b);
-}
-
-function opaqueTag(tag: string): string {
-  return tag.startsWith("W/") ? tag.slice(2) : tag;
+  return a.replace(/^W\//, "") === b.replace(/^W\//, "");
 }
 
 const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");

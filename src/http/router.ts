@@ -19,11 +19,7 @@ export interface Target {
  * @throws {ApiError} 40000 if it has neither form
  */
 export function parseTarget(target: string): Target {
-  const absolute = target.startsWith("/")
-    ? null
-    : /^https?:\/\/[^/?#]+/i.exec(target);
-  let rest = absolute ? target.slice(absolute[0].length) : target;
-  if (absolute && !rest.startsWith("/")) rest = `/${rest}`;
+  const rest = target.replace(/^https?:\/\/[^/?#]+\/?/i, "/");
   if (!rest.startsWith("/") || rest.includes("#")) {
     throw new ApiError(
       40000,

@@ -233,7 +233,7 @@ function addUrlProperty(collection: Collection, name: string): void {
 /** Returns a property of a stored record; its default if the record has none, being older than the declaration. */
 export function readValue(
   document: { readonly [property: string]: Json },
-  { name, default: defaultValue }: NamedProperty,
+  { name, default: defaultValue }: Pick<NamedProperty, "name" | "default">,
 ): Json {
   return document[name] ?? defaultValue;
 }

@@ -109,7 +109,10 @@ export type Operator = "eq" | (typeof operators)[number];
 
 /** One condition on one property. */
 export interface Filter {
-  readonly property: NamedProperty;
+  readonly property: Pick<
+    NamedProperty,
+    "name" | "default" | "unique" | "references"
+  >;
   readonly operator: Operator;
   /** The value to compare with; null for `in`. */
   readonly value: Json;

@@ -37,12 +37,7 @@ import {
   type SortedIndex,
   type Table,
 } from "../../store/store.ts";
-import {
-  type NamedProperty,
-  readValue,
-  toIndexKey,
-} from "../declaration/declaration.ts";
-import type { Json } from "../declaration/properties.ts";
+import { readValue, toIndexKey } from "../declaration/declaration.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
@@ -66,17 +61,9 @@ export interface Page {
   readonly total: number;
 }
 
-interface Equality {
-  readonly property: Pick<
-    NamedProperty,
-    "name" | "default" | "unique" | "references"
-  >;
-  readonly value: Json;
-}
-
 /** A range of a sorted index on the equalities' properties, then `by`. */
 interface QueryPlan {
-  readonly equalities: readonly Equality[];
+  readonly equalities: readonly Filter[];
   /** The property that rows with equal values are sorted by; undefined if that is the id. */
   readonly by: Column | undefined;
   /** Bounds of that property. */
@@ -117,13 +104,18 @@ export class QueryPlanner {
    */
   select<T>(query: Query, options: SelectOptions<T>): T | Promise<T> {
     const { scope, use, throwIfAborted } = options;
-    const { filters } = query;
-    const rangeScan = rangeScanOf(query, scope);
+    const where = scope?.where;
+    const filters = scope === undefined
+      ? query.filters
+      : [filterOf(scope), ...query.filters];
+    const rangeScan = where === undefined
+      ? rangeScanOf(filters, query.sortby)
+      : undefined;
     const plan = rangeScan ?? sortPlanOf(query);
     const columns = columnsOf(plan);
     const cached = rangeScan && this.#indexes.cached(columns);
     if (cached !== undefined) return use(pageOf(cached, plan, query));
-    const found = this.#lookUp(query, scope);
+    const found = this.#lookUp(filters);
     const source = rangeScan === undefined
       ? this.#narrow(found, filters, throwIfAborted)
       : this.#indexes.getBuildOrScan(columns, found.count, throwIfAborted) ??
@@ -136,8 +128,7 @@ export class QueryPlanner {
     return this.#indexes.scan(source, {
       columns: columnsOf(sortPlan),
       where: (document) =>
-        (scope === undefined || document[scope.property] === scope.value) &&
-        (scope?.where === undefined || scope.where(document)) &&
+        (where === undefined || where(document)) &&
         filters.every((each) =>
           matches(readValue(document, each.property), each)
         ),
@@ -147,10 +138,10 @@ export class QueryPlanner {
   }
 
   /** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
-  #lookUp(query: Query, scope: Scope | undefined): RowSource {
+  #lookUp(filters: readonly Filter[]): RowSource {
     const table = this.#table;
     let best = this.#indexes.all();
-    for (const { property, value } of equalitiesOf(query, scope)) {
+    for (const { property, value } of equalitiesOf(filters)) {
       const { name, unique, references, default: defaultValue } = property;
       if (name === "id") {
         const row = table.get(Number(value));
@@ -210,30 +201,22 @@ function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
   return by === undefined ? columns : [...columns, by];
 }
 
-function equalitiesOf(
-  { filters }: Query,
-  scope: Scope | undefined,
-): Equality[] {
-  const equalities: Equality[] = [];
-  if (scope !== undefined) {
-    const { property: name, value } = scope;
-    const property = { name, default: null, unique: false, references: "" };
-    equalities.push({ property, value });
-  }
-  for (const { property, operator, value } of filters) {
-    if (operator === "eq") equalities.push({ property, value });
-  }
-  return equalities;
+function equalitiesOf(filters: readonly Filter[]): Filter[] {
+  return filters.filter(({ operator }) => operator === "eq");
 }
 
-/** Returns the index range that is the result of a query; undefined if a scan is needed, or a unique lookup is better. */
+/** Returns the condition of a scope, but for its `where`, as a filter. */
+function filterOf({ property: name, value }: Scope): Filter {
+  const property = { name, default: null, unique: false, references: "" };
+  return { property, operator: "eq", value };
+}
+
+/** Returns the index range that has the rows which match all conditions; undefined if a scan is needed, or a unique lookup is better. */
 function rangeScanOf(
-  query: Query,
-  scope: Scope | undefined,
+  filters: readonly Filter[],
+  sortby: Column,
 ): QueryPlan | undefined {
-  const { filters, sortby } = query;
-  if (scope?.where !== undefined) return undefined;
-  const equalities = equalitiesOf(query, scope);
+  const equalities = equalitiesOf(filters);
   const names = new Set(equalities.map(({ property }) => property.name));
   // Two conditions on one property, as in /zoos/7/animals?zoo_id=8.
   if (names.size < equalities.length) return undefined;
