@@ -7,14 +7,13 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import process from "node:process";
-import { Checkpointer, type StoreContext } from "./checkpoint.ts";
+import { Checkpointer, FullDisk, type StoreContext } from "./disk-space.ts";
 import {
   closedError,
   type DurableCallback,
   errorText,
   StoreError,
 } from "./error.ts";
-import { FullDisk } from "./full-disk.ts";
 import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
 import { makeFolder, type OpenLog, type StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
@@ -155,7 +154,7 @@ export class Store {
       store: scan.storeId,
       turn: scan.marker?.turn ?? 0,
       delayMs: limits.markerDelayMs,
-      position: () => this.position,
+      writer: this.#writer,
       log,
     });
     this.#checkpoints = new Checkpointer(parts, this.#writer);

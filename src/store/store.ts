@@ -8,9 +8,9 @@
  * acknowledged may be lost; each of them is there completely or not at all.
  *
  * This file is the door: all that others use of the store. Behind it,
- * file-store.ts opens a store and holds its transactions, checkpoint.ts keeps
- * the log short and full-disk.ts says what happens on a full disk. log/ writes
- * the files, recovery/ reads them at a start.
+ * file-store.ts opens a store and holds its transactions, disk-space.ts keeps
+ * the log short and says what happens on a full disk. log/ writes the files,
+ * recovery/ reads them at a start.
  */
 
 export { type Fault, StoreError } from "./error.ts";

@@ -19,6 +19,7 @@ import {
   writeAtomically,
 } from "./files.ts";
 import { checkLine, encodeLine } from "./format.ts";
+import type { LogWriter } from "./writer.ts";
 
 /** The contents of a slot. */
 export interface DurabilityMarker {
@@ -71,11 +72,8 @@ export interface MarkerOptions {
   readonly turn: number;
   /** How long after a change it is written. */
   readonly delayMs: number;
-  /** Returns the end of the durable part of the log. */
-  readonly position: () => Pick<
-    DurabilityMarker,
-    "generation" | "seq" | "offset"
-  >;
+  /** Whose log the mark is of. */
+  readonly writer: LogWriter;
   readonly log: Logger;
 }
 
@@ -110,9 +108,9 @@ export class MarkerWriter {
   }
 
   async #write(clean: boolean): Promise<void> {
-    const { store, position, log } = this.#options;
+    const { store, writer, log } = this.#options;
     const turn = ++this.#turn;
-    const { generation, seq, offset } = position();
+    const { durableSeq: seq, log: { generation, offset } } = writer;
     const marker = { store, turn, generation, seq, offset, clean };
     // 18 bytes of CRC come before it and a newline after it.
     const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);
