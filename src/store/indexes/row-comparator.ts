@@ -127,19 +127,7 @@ function typeRank(value: Json): number {
 /** Compares strings by code point. JavaScript's own operators compare UTF-16 units, which puts U+10000 before U+FFFD. */
 function compareCodePoints(a: string, b: string): number {
   if (a === b) return 0;
-  const length = Math.min(a.length, b.length);
-  for (let at = 0; at < length; at++) {
-    const unitA = a.charCodeAt(at);
-    const unitB = b.charCodeAt(at);
-    if (unitA !== unitB) return unitRank(unitA) - unitRank(unitB);
-  }
-  return a.length - b.length;
-}
-
-/** Returns a number that sorts a UTF-16 unit by code point: surrogates, which stand for code points from U+10000 on, after all other units. */
-function unitRank(unit: number): number {
-  if (unit < 0xd800) return unit;
-  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
+  return toCodePointOrder(a) < toCodePointOrder(b) ? -1 : 1;
 }
 
 /** Returns a string that JavaScript's own operators compare as the given one is by code point: nearly always the string itself. */
@@ -147,6 +135,10 @@ function toCodePointOrder(text: string): string {
   if (!/[\ud800-\uffff]/.test(text)) return text;
   return text.replace(
     /[\ud800-\uffff]/g,
-    (unit) => String.fromCharCode(unitRank(unit.charCodeAt(0))),
+    (character) => {
+      const unit = character.charCodeAt(0);
+      // Surrogates, which stand for code points from U+10000 on, come last.
+      return String.fromCharCode(unit + (unit < 0xe000 ? 0x2000 : -0x800));
+    },
   );
 }
