@@ -58,7 +58,10 @@ export async function serve(config: Config): Promise<void> {
       requireIfMatch: config.requireIfMatch,
     });
     await application.start();
-    listener = await open(application, config);
+    listener = await open(application, config).catch(async (error) => {
+      await application.stop();
+      throw error;
+    });
   } catch (error) {
     await store.close();
     throw error;

@@ -45,7 +45,7 @@ export async function repairStore(
   const place = { folder, files, random, now: Date.now };
   const release = await acquireLock(folder, { files, random, timeoutMs: 5000 });
   try {
-    const options = { files, tables: [], thorough: true };
+    const options = { files, tables: [], isThorough: true };
     const { faults, refusal, seq } = await scanFolder(folder, options);
     if (refusal === undefined) {
       return { faults, seq, highest: seq, backupFolder: undefined };

@@ -243,7 +243,7 @@ export class FullDisk {
     }
     const exemptBytes = this.#exemptBytes + bytes;
     // The rest of the reserve is left to deletes.
-    const maxExemptBytes = this.#context.limits.reserveBytes / 4;
+    const maxExemptBytes = this.#reserveBytes / 4;
     if (!allowWhenFull || exemptBytes > maxExemptBytes) {
       throw new StoreError("disk-full", "The disk is full");
     }

@@ -28,7 +28,9 @@ export function listRecords(
   const scope = resolveScope?.(context);
   // Such a scope loses records as they expire, without a new sequence number.
   const validators = () =>
-    scope?.where === undefined ? collectionValidators(records, context) : [];
+    scope?.where === undefined
+      ? collectionValidators(records, context, scope)
+      : [];
   const currentSeq = () =>
     Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
   if (isNotModified(context, options.now, validators)) {

@@ -197,13 +197,19 @@ export class Records {
 /** A restored backup reuses sequence numbers, but never within the same process. */
 const processStartTag = Date.now().toString(36);
 
-/** Returns the ETag of a collection: weak, as all its pages share it (RFC 9110 section 8.8.1). */
+/**
+ * Returns the ETag of a collection: weak, as all its pages share it (RFC 9110
+ * section 8.8.1). Callers who see different records at one URL, such as their
+ * own tasks, have different ones.
+ */
 export function collectionValidators(
   { table }: Records,
   { asNdjson }: RequestContext,
+  scope: Scope | undefined,
 ): readonly string[] {
   const state = `${processStartTag}-${table.lastSeq.toString(36)}`;
-  return ["ETag", `W/"${state}${asNdjson ? "-lines" : ""}"`];
+  const part = scope === undefined ? "" : `-${scope.value}`;
+  return ["ETag", `W/"${state}${part}${asNdjson ? "-lines" : ""}"`];
 }
 
 /**

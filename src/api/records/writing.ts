@@ -60,7 +60,7 @@ export function prepareCreate(
   context: RequestContext,
   scope = context.resolveScope?.(context),
 ): Readonly<Record<string, Json>> {
-  const validators = () => collectionValidators(records, context);
+  const validators = () => collectionValidators(records, context, scope);
   isNotModified(context, records.options.now, validators);
   return valuesFromUrl(scope);
 }
