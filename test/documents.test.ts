@@ -170,6 +170,21 @@ describe("the reader's guide", () => {
     }
   });
 
+  test("has the limits that the code has", () => {
+    const rows = textOf(guide).matchAll(
+      /^\|[^|]+\| ([\d.,]+)(?: (\w+))?[^|]*\| `(\w+)` in `([\w/-]+\.ts)` +\|/gm,
+    );
+    let count = 0;
+    for (const [row, number = "", unit = "", name = "", file = ""] of rows) {
+      const stated = Number(number.replaceAll(",", "")) * (units[unit] ?? 1);
+      const definition = new RegExp(`\\b${name}(?: =|:) .*`);
+      const [code = ""] = definition.exec(sources.get(file) ?? "") ?? [];
+      assert.ok(valuesIn(code).includes(stated), `${row} ${code}`);
+      count++;
+    }
+    assert.ok(count >= 25, `${count}`);
+  });
+
   test("names the code and the test of each rule", () => {
     const rows = textOf(guide).matchAll(
       /^\|[^|]+\|([^|]*)\| `([\w/-]+\.ts)` +\| `(test\/[\w/-]+\.test\.ts)` +\|$/gm,
@@ -189,6 +204,28 @@ describe("the reader's guide", () => {
 });
 
 const readingRow = /^\| \d+ +\| ((?:`[^`]+`(?:, )?)+) +\| (\d+) +\|/gm;
+
+/** The factors of the units in the table of limits, in bytes and milliseconds. */
+const units: Readonly<Record<string, number>> = {
+  KiB: 1 << 10,
+  MiB: 1 << 20,
+  GiB: 1 << 30,
+  s: 1000,
+  h: 3_600_000,
+};
+
+/** Returns the values of the numbers, products and shifts in a line of code. */
+function valuesIn(code: string): number[] {
+  const terms = code.matchAll(/([\d_.]+)(?: (<<|\*) ([\d_]+))?/g);
+  return Array.from(terms, ([, first = "", operator, second = ""]) => {
+    const [one, other] = [first, second]
+      .map((text) => Number(text.replaceAll("_", "")));
+    if (operator === undefined) return one ?? NaN;
+    return operator === "<<"
+      ? (one ?? NaN) * 2 ** (other ?? NaN)
+      : (one ?? NaN) * (other ?? NaN);
+  });
+}
 
 /** Counts the lines of some files and folders that are neither blank nor comment. */
 function codeLines(list: string): number {
