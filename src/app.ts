@@ -1,6 +1,6 @@
 /**
  * The life of a request. {@linkcode Application} joins http, auth, api and the
- * store; its method `#process` decides every request, a step a line.
+ * store; its method `#process` handles every request, one step per line.
  */
 
 import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
@@ -100,8 +100,8 @@ export class Application {
   }
 
   /**
-   * Decides a request. RFC 9110 leaves the order of the steps open; this is
-   * ours. The first step that fails is the response, and nothing is changed.
+   * Processes a request. RFC 9110 leaves the order of the steps open; this is
+   * ours. The first failing step determines the response; nothing is changed.
    */
   #process(exchange: Exchange): Result | Promise<Result> {
     const { request, method, headers } = exchange;
@@ -154,7 +154,7 @@ export class Application {
     });
   }
 
-  /** Returns what runs a POST once for its Idempotency-Key, if a feature does so. */
+  /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
   #runOnce(exchange: Exchange, path: string): RunOnce {
     if (exchange.method === "POST") {
       const { request, operation: { secret = false } = {} } = exchange;
@@ -322,7 +322,7 @@ const storeErrors: Readonly<Record<string, ErrorCode>> = {
   "overloaded": 50302,
 };
 
-/** Maps an error to what the client is told; an unexpected one reveals nothing. */
+/** Maps an error to the one that the client gets; an unexpected one reveals nothing. */
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const code = error instanceof BusyError

@@ -78,7 +78,7 @@ async function run(words: readonly string[]): Promise<number> {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) {
     throw new UsageError(
-      `unknown command ${JSON.stringify(name)}: "zoo-api help" lists all`,
+      `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
     );
   }
   const [maxArguments, execute] = command;
@@ -86,7 +86,7 @@ async function run(words: readonly string[]): Promise<number> {
     throw new UsageError("--role is only allowed with user add");
   }
   if (args.length > maxArguments) {
-    // `npm start --port 4000` takes the flag for its own, and passes 4000 on.
+    // npm takes the flag of `npm start --port 4000`, and passes only 4000 on.
     const hint = env["npm_lifecycle_event"]
       ? "; flags come after --, as in npm start -- --port 4000"
       : "";

@@ -30,15 +30,15 @@ export class UsageError extends Error {
 
 interface Setting<T> {
   readonly variable: string;
-  /** Whether the value is read from a file that the flag names, or also the variable. */
+  /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
   readonly file?: "flag" | "both";
   readonly description: string;
   /** The allowed values, to follow "must be". */
   readonly expected: string;
   readonly default: T;
-  /** The default as `help` shows it, if not as it is. */
+  /** The default as `help` shows it, if that differs. */
   readonly defaultText?: string;
-  /** Returns undefined if the value is not allowed. A method, so that a setting of any `T` is a setting. */
+  /** Returns undefined if the value is not allowed. Declared as a method, so that every `Setting<T>` is assignable to `Setting<unknown>`. */
   parse(value: string): T | undefined;
 }
 
@@ -192,7 +192,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /**
  * Parses a command line into the command with its arguments, and the flags.
  *
- * @param others flags with a value that are no settings
+ * @param others flags with a value that are not settings
  * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
  */
 export function parseCommandLine(

@@ -24,7 +24,7 @@ import {
 } from "./http/server.ts";
 import { StoreError } from "./store/store.ts";
 
-/** Exports in progress over all collections: each holds all its records in memory until its client has them. */
+/** The most exports in progress over all collections: each holds all its records in memory until its client has them. */
 const maxExports = 16;
 
 /** What the exchanges of one application share. */
@@ -79,7 +79,7 @@ export class Exchange implements RequestContext {
 
   /**
    * Resumes after a wait. No request resumes anywhere else: while it waited, its
-   * token may have been revoked, or its role changed.
+   * token may have been revoked, or its caller's role changed.
    */
   afterWaiting<T, R>(
     promise: Promise<T>,
@@ -105,7 +105,7 @@ export class Exchange implements RequestContext {
     return controller.signal;
   }
 
-  /** Takes a slot before anything waits; it is free again when the response is closed, for whatever reason. */
+  /** Takes an export slot before the first wait; it is released when the response closes, for whatever reason. */
   acquireExportSlot(): void {
     if (this.#holdsExportSlot) return; // the request is processed again
     this.throwIfAborted();

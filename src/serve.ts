@@ -1,5 +1,5 @@
 /**
- * The command `serve`: from the settings to a running server, and back to a
+ * The command `serve`: from the settings to a running server, and to its
  * graceful shutdown. Also the server's log, and the secret that signs its tokens.
  */
 

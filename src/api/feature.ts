@@ -59,7 +59,7 @@ export interface Feature {
   readonly tables?: readonly TableDeclaration[];
   /** Commands that it adds to the command line, by name. */
   readonly commands?: Readonly<Record<string, Command>>;
-  /** Adds its URLs, and returns what it does besides. */
+  /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }
 
@@ -70,7 +70,7 @@ export interface FeatureHooks {
     post: Operation,
     into: Records,
   ) => Operation | undefined;
-  /** Returns what runs a POST at most once, if it can be a repetition. */
+  /** Returns a function that runs a POST at most once, if it can be a retry. */
   readonly runOnce?: (
     request: IncomingRequest,
     about: {

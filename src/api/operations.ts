@@ -50,7 +50,7 @@ export interface Operation<P = unknown> {
   /** Set if a program on the same machine needs no role. */
   readonly publicFromLoopback?: true;
   readonly ignoresCredentials?: true;
-  /** The media types of a request body; without them there is none. */
+  /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
   /** Set if the body is a form that holds the parameters (QUERY). */
   readonly queryInForm?: true;
@@ -74,11 +74,11 @@ export interface Operation<P = unknown> {
     body: AsyncIterable<Uint8Array>,
     runOnce: RunOnce,
   ) => Promise<Result>;
-  /** Carries the operation out. A method, so that an operation of any `P` is an operation. */
+  /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
   run(context: RequestContext, parsed: P, body: Body): Result | Promise<Result>;
 }
 
-/** The description of an operation, as far as it does not follow from its kind. */
+/** The parts of an operation's description that do not follow from its kind. */
 export interface OperationDocs {
   /** Parameters of the query or, in a form, of the body. */
   readonly parameters?: readonly JsonSchema[];
@@ -138,7 +138,7 @@ const mergePatch = ["application/merge-patch+json", "application/json"];
 const cascade = optional(boolean(), false);
 const form = ["application/x-www-form-urlencoded"];
 
-/** Returns a URL with these methods, and OPTIONS. */
+/** Returns a route with these methods and OPTIONS. */
 export function route(
   methods: Readonly<Record<string, Operation>>,
   { scope, tag = "server", schema = {}, writable = [] }: ResourceInfo = {},
@@ -156,7 +156,7 @@ export function route(
   const OPTIONS: Operation = {
     kind: "options",
     access: "anyone",
-    parse: () => {}, // a browser's preflight repeats those of its request
+    parse: () => {}, // a preflight has the parameters of the actual request
     run: ({ caller }) => {
       const allowed = Object.entries(methods)
         .filter(([, { access }]) => mayAccess(caller?.role, access));
@@ -187,7 +187,7 @@ function methodNames(methods: readonly string[]): string[] {
     .concat("OPTIONS");
 }
 
-/** Returns the URL of a resource, with some methods. */
+/** Returns the route of a resource with these methods and OPTIONS. */
 export function resourceRoute(
   { records: { collection }, scope }: Resource,
   methods: Readonly<Record<string, Operation>>,
@@ -303,7 +303,7 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the URL of a text that stays the same while the server runs. */
+/** Returns the route of a text that stays the same while the server runs. */
 export function textRoute({ make, summary, schema, type, headers = [] }: {
   readonly make: () => string;
   readonly summary: string;

@@ -1,7 +1,7 @@
 /**
  * The representation of records: their properties, then the URLs that follow
  * from them; as JSON, as NDJSON, as a JSON Schema. The text of a record is
- * serialized when it is first read, and cached beside the row.
+ * serialized when it is first read, and cached in the row.
  */
 
 import { crc32 } from "node:zlib";
@@ -17,7 +17,7 @@ import type { Json, JsonSchema } from "./declaration/properties.ts";
 /** The media type of one JSON record a line. */
 export const ndjsonType = "application/x-ndjson";
 
-/** The length from which a part of an export is sent, in characters. */
+/** The length at which a part of an export is sent, in characters. */
 const minPartLength = 1 << 16;
 
 /** How many records of a collection have a cached text: some 20 MB. */
@@ -193,11 +193,11 @@ export class Representation {
 
   /**
    * Returns whether a stored document is exactly what a reader may see, so that
-   * its JSON is that of the record but for the URLs. Documents are written in
+   * its JSON is the record's except for the URLs. Documents are written in
    * the declared order, so comparing the names one by one is enough, and it is
    * safe: a name in any other place may be a password's hash, or a property
    * that is no longer declared, which must not be shown. An older document, in
-   * another order or with a null where there is a default by now, is serialized
+   * another order or with a null where there is now a default, is serialized
    * property by property.
    */
   #isShownAsStored(document: Document): boolean {
@@ -227,7 +227,7 @@ export function recordSchema(
   { singular, properties, visibleProperties, urlProperties }: Collection,
 ): JsonSchema {
   const visible = [...visibleProperties.values()];
-  // id, the declared ones with their secrets, then the times: a repeated name keeps its first place.
+  // id, the declared properties with the secrets, then the times: a repeated name keeps its first position.
   const schemas = [...visible.slice(0, 1), ...properties, ...visible]
     .map(({ name, schema }): [string, JsonSchema] => [name, schema]);
   const url = { type: "string", format: "uri-reference", readOnly: true };

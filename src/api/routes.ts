@@ -80,7 +80,7 @@ export function buildRoutes(
   const records = (name: string) => {
     const collection = collections.get(name);
     if (collection === undefined) throw new Error(`No collection ${name}`);
-    // Signing out and cancelling overwrite nobody's change.
+    // Signing out and canceling cannot overwrite anybody's change.
     const strict = options.requireIfMatch && collection.owner === undefined;
     const own = { ...options, prefix, requireIfMatch: strict };
     return new Records(collection, own);
@@ -169,7 +169,7 @@ function addAuthorizations(api: Api): void {
   add("authorizations/:id", one);
 }
 
-/** Adds the root document, with and without its last slash. */
+/** Adds the root document, with and without its trailing slash. */
 function addRoot(
   { add, base: { path } }: Api,
   urls: Readonly<Record<string, string>>,
@@ -191,7 +191,7 @@ function addRoot(
   }
 }
 
-/** For monitoring: whether writes are accepted, and what had to be repaired at the start. */
+/** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
 function healthRoute(store: Store): Route {
   const schema = {
     title: "health",
@@ -204,7 +204,7 @@ function healthRoute(store: Store): Route {
   };
   return route({
     GET: {
-      summary: "Whether writes are taken",
+      summary: "Whether writes are accepted",
       docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",
       parse: noParameters,

@@ -13,7 +13,7 @@ import {
   timingSafeEqual,
 } from "node:crypto";
 
-/** Cost, block size and parallelization: 16 MiB of memory a hash, as OWASP recommends for small machines. */
+/** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
 const parameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
@@ -21,7 +21,7 @@ const saltBytes = 16;
 /** Two of Node's four worker threads stay free for the file system. */
 const maxConcurrentHashes = 2;
 
-/** Limits how long a sign-in can wait, to some seconds. */
+/** Limits how long a sign-in can wait to a few seconds. */
 const maxWaitingHashes = 16;
 
 /** Too many passwords are waiting to be hashed; nothing was done. */
@@ -103,7 +103,7 @@ async function deriveKey(
 }
 
 let usedSlots = 0;
-/** The functions that pass a slot to those who wait for one, in their order. */
+/** The callbacks of those who wait for a slot, in order of arrival. */
 const waiters = new Set<() => void>();
 
 /** Waits until fewer than {@linkcode maxConcurrentHashes} are computed. */

@@ -91,7 +91,7 @@ async function copyFiles(
   ];
   for (const name of chosen) {
     await withFile(files, join(folder, name), async (from) => {
-      // After its last complete line a log may just be being written.
+      // Bytes after the last complete line of a log may be a write in progress.
       const end = name.startsWith("wal-")
         ? await completeBytes(from)
         : (await from.stat()).size;

@@ -35,7 +35,7 @@ export async function exportCollection(
       yield row;
     }
   };
-  // On the terminal that shows the records there is no place for a bar.
+  // A terminal that shows the records has no room for a progress bar.
   const endProgress = process.stdout.isTTY
     ? () => {}
     : showProgress(() => done / rows.length);

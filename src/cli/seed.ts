@@ -52,7 +52,7 @@ export function loadSeed(
     if (collections.has(name)) continue;
     const allowed = [...collections.keys()].join(", ");
     throw new SeedError(
-      `the seed has "${name}", which is not a collection; allowed are ${allowed}`,
+      `the seed has "${name}", which is not a collection; allowed: ${allowed}`,
     );
   }
   return store.transact(0, (apply) => {

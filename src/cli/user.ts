@@ -38,7 +38,7 @@ export async function userCommand(
     throw new UsageError(
       `unknown command ${
         JSON.stringify(command)
-      }: allowed are user add NAME, user password NAME and user list`,
+      }; allowed: user add NAME, user password NAME, user list`,
     );
   }
   const store = await openDataFolder(folder);
@@ -49,7 +49,7 @@ export async function userCommand(
       await print(`created user ${name}\n`);
     } else {
       await changePassword(store, name, password);
-      await print(`changed the password of ${name}, who is signed out\n`);
+      await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {
     await store.close();
@@ -84,7 +84,7 @@ async function changePassword(
   );
 }
 
-/** Reads the first line of standard input; a terminal is prompted, and does not show it. */
+/** Reads the first line of standard input; on a terminal, prompts for it and does not echo it. */
 function readPassword(): Promise<string> {
   const { stdin, stderr } = process;
   const terminal = stdin.isTTY === true;

@@ -32,7 +32,7 @@ export function equalsStrongly(a: string, b: string): boolean {
   return a === b && a.startsWith('"');
 }
 
-/** Compares two entity tags, no matter whether they are weak (RFC 9110 section 8.8.3.2). */
+/** Returns whether two entity tags match by weak comparison (RFC 9110 section 8.8.3.2). */
 export function equalsWeakly(a: string, b: string): boolean {
   return a.replace(/^W\//, "") === b.replace(/^W\//, "");
 }

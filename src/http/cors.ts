@@ -10,7 +10,7 @@ const allowedHeaders =
   "If-Modified-Since, If-None-Match, If-Unmodified-Since, Last-Event-ID, " +
   "Prefer, Traceparent, Tracestate, X-Request-Id";
 
-/** The response fields that a script may read, besides those that every script may read. */
+/** The response fields that a script may read, besides the CORS-safelisted ones. */
 const exposedHeaders =
   "Accept-Patch, Accept-Post, Accept-Query, Allow, Content-Location, ETag, " +
   "Last-Modified, Link, Location, Preference-Applied, Retry-After, " +

@@ -122,7 +122,7 @@ export const problemType = "application/problem+json";
 
 /**
  * Returns whether an Accept field names the format of RFC 9457 and does not
- * prefer plain JSON. A wildcard is not enough, and neither is disliking both.
+ * prefer plain JSON. A wildcard is not enough, and neither is excluding both.
  */
 export function prefersProblemJson(accept: string | undefined): boolean {
   const isNamed = accept?.toLowerCase().includes(problemType) ?? false;
@@ -130,7 +130,7 @@ export function prefersProblemJson(accept: string | undefined): boolean {
     negotiate(accept, [problemType, "application/json"]) === problemType;
 }
 
-// The specification that tells a client's author more about a 401 or 403.
+// The specification that explains a 401 or 403 to the author of a client.
 const documentation: Readonly<Record<number, string>> = {
   401: "https://www.rfc-editor.org/rfc/rfc6750#section-3",
   403: "https://www.rfc-editor.org/rfc/rfc9110#section-15.5.4",
@@ -139,9 +139,9 @@ const documentation: Readonly<Record<number, string>> = {
 /**
  * Writes the JSON body of an error.
  *
- * @param title the reason phrase of the status, to write it in the format of RFC
- * 9457 section 3. Its type is then `about:blank`, as it stands for the status
- * (section 4.2.1), and `errorCode` tells more.
+ * @param title the reason phrase; if present, the body has the format of RFC
+ * 9457 section 3. Its type is `about:blank`: the error is that of the status
+ * (section 4.2.1), and `errorCode` says more.
  */
 export function errorBody(error: ApiError, title?: string): string {
   const { status, code: errorCode, message, errors } = error;

@@ -11,7 +11,7 @@ import type { IncomingRequest, Response } from "./server.ts";
 
 /**
  * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
- * that accepts only RFC 9457's JSON means errors; its successes are plain JSON.
+ * that accepts only problem+json means errors; successes are plain JSON.
  *
  * @throws {ApiError} 40600
  */
@@ -32,7 +32,7 @@ export function chooseFormat(
 
 /**
  * Checks the media type and coding of a body, and returns its type; undefined
- * if there is no body, which the parser of the body reports.
+ * if there is no body, which is reported when the body is parsed.
  *
  * @throws {ApiError} 41500 with the field that lists what is supported (RFC
  * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a type

@@ -238,11 +238,11 @@ export async function listen(
 }
 
 /**
- * Handles a request when every earlier one of its connection has been responded
- * to. For example, a GET sent right after a PATCH, without waiting for the
- * response, sees the change (RFC 9112 section 9.3.2). A client that sends on
- * and on without reading responses would fill our memory, as node:http reads on
- * while nothing waits to be written: it is disconnected.
+ * Handles a request once every earlier one on its connection has its response.
+ * For example, a GET sent right after a PATCH, without waiting for the
+ * response, sees the change (RFC 9112 section 9.3.2). A client that keeps
+ * sending without reading responses would fill our memory, because node:http
+ * keeps reading while no output is pending: it is disconnected.
  */
 function handleInOrder(response: OutgoingResponse, handle: Handler): void {
   const { req: request, connectionState } = response;
@@ -263,8 +263,8 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
 }
 
 /**
- * Closes a connection on which bytes arrived that are not HTTP, after the
- * response that is under way. If they belong to the body of its request, the
+ * Closes a connection that received bytes that are not HTTP, after the
+ * response in progress. If they belong to the body of its request, the
  * response is the error.
  */
 function closeAfter(response: OutgoingResponse, error: ParseError): void {

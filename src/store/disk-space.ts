@@ -35,14 +35,14 @@ export interface StoreContext {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
   readonly log: Logger;
-  /** What the start found; its tables are the live ones. */
+  /** The result of the startup scan; its tables are the live ones. */
   readonly scan: FolderScan;
 }
 
 /**
  * Checkpoints: a snapshot of all records, and a new log after it. One is due
  * when the log has grown longer than the last snapshot and the next one, so
- * that no more than twice the log is written in the long run. It is written
+ * in the long run at most twice the size of the log is written. It is written
  * while transactions continue; one that fails is dropped, the log continues,
  * and it is tried again after a delay that doubles.
  */
@@ -139,7 +139,7 @@ export class Checkpointer {
     const free = await folder.files.free(folder.folder);
     const needed = Math.ceil(this.expectedBytes() * 1.1) + 4096;
     if (free < needed) {
-      const message = `there are ${free} bytes of space, it needs ${needed}`;
+      const message = `${free} bytes are free, ${needed} are needed`;
       throw new StoreError("disk-full", message);
     }
     // From here to the call of `rotate` nothing else can run.
@@ -173,13 +173,13 @@ export class Checkpointer {
 
 /**
  * The full disk. From a write that finds no space until the reserve file has
- * its space again, one rule holds:
+ * its space again, these rules hold:
  *
- * - Accepted are transactions that only delete, and those marked
+ * - Transactions that only delete are accepted, and so are those marked
  *   `allowWhenFull` (a sign-in, without which nobody could delete) up to a
  *   quarter of the reserve. All others are refused; nothing is changed.
  * - Their space comes from the reserve file, which is removed before they are
- *   written. A start that finds no space for the log frees it likewise.
+ *   written. Startup frees it too if it finds no space for the log.
  * - Every `retryMs` the store tries to recover: it allocates the reserve again,
  *   if that leaves space for a batch. If it cannot, and records were deleted or
  *   replaced, it frees the reserve and the earlier generation and writes a
@@ -250,7 +250,7 @@ export class FullDisk {
     this.#exemptBytes = exemptBytes;
   }
 
-  /** Frees the reserve for a write, which reports itself if it still finds no space. */
+  /** Frees the reserve for a write; the write itself fails if there is still no space. */
   beforeWrite(): Promise<void> | undefined {
     return this.isFull ? this.#release().catch(() => {}) : undefined;
   }
@@ -317,7 +317,7 @@ export class FullDisk {
     });
   }
 
-  /** Runs one operation on the reserve after the other, as each acts on what it finds. */
+  /** Runs operations on the reserve one after another, because each depends on its current state. */
   #exclusively(work: () => Promise<void>): Promise<void> {
     const done = this.#lastOperation.then(work);
     this.#lastOperation = done.catch(() => {});

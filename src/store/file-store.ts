@@ -107,7 +107,7 @@ export interface LogPosition {
   readonly seq: number;
 }
 
-/** Reads the log while the store writes it. */
+/** Is notified as the log advances, and when the store closes. */
 export interface StoreWatcher {
   /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
   readonly onAdvance: (syncMs: number) => void;
@@ -115,7 +115,7 @@ export interface StoreWatcher {
   readonly close: () => Promise<void>;
 }
 
-/** What a start hands to the store. */
+/** What startup passes to a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
   readonly notices: readonly string[];
   readonly openLog: OpenLog;
@@ -127,7 +127,7 @@ interface StoreParts extends StoreContext {
 
 /** An open store. */
 export class Store {
-  /** The repairs that the start made, as sentences; none after a clean stop. */
+  /** The repairs made at startup, as sentences; none after a clean stop. */
   readonly notices: readonly string[];
   /** The folder, and how it is accessed. */
   readonly folder: StoreFolder;
@@ -162,12 +162,12 @@ export class Store {
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
-  /** The last sequence applied in memory. */
+  /** The last sequence number applied in memory. */
   get seq(): number {
     return this.#writer.lastSeq;
   }
 
-  /** The last sequence known to be on the disk. */
+  /** The last sequence number known to be on the disk. */
   get durableSeq(): number {
     return this.#writer.durableSeq;
   }
@@ -188,7 +188,7 @@ export class Store {
     return { generation, seed, offset, seq: durableSeq };
   }
 
-  /** The bytes that others must leave free: for a log as long as a snapshot, and the next snapshot. */
+  /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
   get headroom(): number {
     if (this.isDiskFull) return Infinity;
     const { reserveBytes } = this.#parts.limits;
@@ -201,7 +201,7 @@ export class Store {
   }
 
   /**
-   * Applies operations in memory and returns their sequence. `by` is the user's
+   * Applies mutations in memory; returns a sequence number. `by` is the user's
    * id, 0 for the server itself. Throws, with nothing applied, if refused.
    */
   apply(
@@ -212,7 +212,7 @@ export class Store {
     return this.transact(by, (apply) => operations.forEach(apply), options);
   }
 
-  /** Applies operations one by one, as `run` creates them; if it throws, rolls them back. */
+  /** Applies mutations one by one, as `run` creates them; if it throws, rolls them back. */
   transact(
     by: number,
     run: (apply: (operation: Mutation) => void) => void,
@@ -252,7 +252,7 @@ export class Store {
   }
 
   /**
-   * Applies operations and resolves when they are durable. Throws as `apply`
+   * Applies mutations and resolves when they are durable. Throws as `apply`
    * does; rejects with `disk-full` (rolled back) or `outcome-unknown`.
    */
   commit(
@@ -266,7 +266,7 @@ export class Store {
 
   /**
    * Returns undefined if all up to `seq` is durable, else a promise of that. Call
-   * it in the turn in which the record was read; after `disk-full`, read again.
+   * it in the same turn as the read; after `disk-full`, read the record again.
    */
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
@@ -323,7 +323,7 @@ export class Store {
   }
 }
 
-/** Throws if nothing, or not so much, can be written now. */
+/** Throws if the store cannot accept a write of this size now. */
 function throwUnlessWritable(
   { fault, queuedBytes }: LogWriter,
   bytes: number,

@@ -5,19 +5,19 @@ import type { TableDeclaration } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
 export const defaultLimits = {
-  /** A log is ended by a checkpoint when it is longer than this, and than a snapshot. */
+  /** A checkpoint ends a log that is longer than this and longer than a snapshot. */
   minLogBytes: 8 << 20,
-  /** How much may wait to be written. */
+  /** The most bytes that may wait to be written. */
   maxQueueBytes: 16 << 20,
-  /** How much is written at once. */
+  /** The most bytes that are written at once. */
   maxBatchBytes: 1 << 20,
   /** The space that is reserved for a full disk. */
   reserveBytes: 16 << 20,
   /** How long another process may take to respond about the lock. */
   lockTimeoutMs: 5000,
-  /** How long after a write the mark is written. */
+  /** How long after a write the marker is updated. */
   markerDelayMs: 1000,
-  /** The delay before what the disk refused is tried again. */
+  /** The delay before an operation that the disk refused is retried. */
   retryMs: 1000,
 };
 

@@ -4,10 +4,10 @@
  *
  * Its promise: a write whose promise has resolved survives power loss at any
  * moment; a reader that waits for `durable` never sees a record that could
- * still vanish; damage is never passed over in silence. Writes that were not
+ * still vanish; damage is never ignored. Writes that were not
  * acknowledged may be lost; each of them is there completely or not at all.
  *
- * This file is the door: all that others use of the store. Behind it,
+ * This file is the public interface of the store. Behind it,
  * file-store.ts opens a store and holds its transactions, disk-space.ts keeps
  * the log short and says what happens on a full disk. log/ writes the files,
  * recovery/ reads them at a start.

@@ -247,7 +247,7 @@ test("a checkpoint does not begin without the space for it", async (t) => {
   }
   disk.free = () => Promise.resolve(5000);
   const { steps } = disk;
-  await assert.rejects(store.checkpoint(), /5000 bytes of space/);
+  await assert.rejects(store.checkpoint(), /5000 bytes are free/);
   assert.equal(disk.steps, steps);
 });
 

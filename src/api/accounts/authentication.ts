@@ -1,5 +1,5 @@
 /**
- * Authentication: from an Authorization field to the user as the store has it
+ * Authentication: maps an Authorization field to the user as the store has it
  * now. A valid token is not enough: its authorization must still exist, and the
  * role is the user's current one.
  */
@@ -26,7 +26,7 @@ export interface Caller {
   readonly expiresAt: number;
 }
 
-/** The claims of a token: all of a caller that does not change during its life. */
+/** The claims of a token: the parts of a caller that stay the same while the token is valid. */
 type Identity = Omit<Caller, "role">;
 
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */

@@ -1,8 +1,8 @@
 /**
  * Derives collections from their declarations: the properties that a client
- * sees, the names that a body may have, the references between collections. That
- * is done once, at startup, as every request needs them and none changes them;
- * and so that a contradictory declaration stops the start, not a request.
+ * sees, the names that a body may have, the references between collections. This
+ * is done once, at startup: every request needs the result, none changes it,
+ * and a contradictory declaration prevents startup, not just a request.
  */
 
 import type { Access } from "../../auth/access.ts";
@@ -26,7 +26,7 @@ export interface Declaration {
   readonly name: string;
   /** The same in the singular, for messages. */
   readonly singular: string;
-  /** The access that GET, that POST, PUT and PATCH, and that DELETE require. */
+  /** The access required by GET, by POST, PUT and PATCH, and by DELETE. */
   readonly access: {
     readonly read: Access;
     readonly write: Access;
@@ -100,7 +100,7 @@ const reservedCollectionNames = [
   "openapi.json",
 ];
 
-/** Properties that the server adds to every record, beside the URLs. */
+/** Properties that the server adds to every record, besides the URLs. */
 const serverProperties = ["id", "created_at", "updated_at", "link"];
 
 /** The server's properties, and the query parameters that a filter of the same name would hide. */

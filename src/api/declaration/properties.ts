@@ -48,7 +48,7 @@ export interface Property<T extends Json = Json> {
   readonly schema: JsonSchema;
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
-  /** Returns the value that the text of a query parameter spells; undefined if it spells none. */
+  /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
   readonly parse: (text: string) => T | undefined;
   readonly required: boolean;
   readonly nullable: boolean;

@@ -16,7 +16,7 @@ import type { Json } from "./properties.ts";
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;
 
-/** The change that a body describes, and the store that it must fit into. */
+/** The change that a body describes, and what it is validated against. */
 export interface ValidationContext {
   readonly store: Store;
   /** The records of the collection. */
@@ -68,7 +68,7 @@ export function validate(
       ? expectationError(property, "required", "is missing")
       : sent === undefined && previous !== undefined
       // A stored value stays even if it is older than the declaration and would
-      // fail its checks now: else no other property could be changed.
+      // fail its checks now: otherwise no other property could be changed.
       ? undefined
       : validateValue(property, value, context);
     if (error) errors.push(error);

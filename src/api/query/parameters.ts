@@ -230,7 +230,7 @@ export function withoutLimit(query: Query): Query {
 }
 
 /**
- * Parses the parameter `fields`, into the order of the record's own properties.
+ * Parses the parameter `fields`; returns the names in the record's own order.
  *
  * @throws {ApiError} 40004 on an unknown property
  */

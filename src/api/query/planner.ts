@@ -7,8 +7,8 @@
  *    property, a sorted index on (properties with equality, sort property, id)
  *    has all matching rows side by side. Their number is a difference of
  *    ranks, a page is a slice from a rank. The index is built on demand, see
- *    store/indexes/index-cache.ts; while few records would have to be scanned
- *    instead (a small zoo in a large table), they are.
+ *    store/indexes/index-cache.ts; while a scan is cheaper (a small zoo in a
+ *    large table), the rows are scanned instead.
  * 3. Scan and sort. Any other condition is tested row by row: on the rows that
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.
@@ -77,10 +77,10 @@ interface SelectOptions<T> {
   readonly throwIfAborted: () => void;
 }
 
-/** The smallest number of candidates for which an index is used, or built, to reduce it. */
+/** The fewest candidates for which an index is used, or built, to narrow them down. */
 const minCandidatesForIndex = 1000;
 
-/** How many times as long it takes to read rows in the order of an index, as they are scattered in memory. */
+/** The cost of reading a row in index order, relative to a scan: such rows are scattered in memory. */
 const indexReadCost = 4;
 
 const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
@@ -97,8 +97,8 @@ export class QueryPlanner {
 
   /**
    * Returns the result of `use` for the page that a query selects; a promise if
-   * the records must be scanned, or an index built. Page and total are of the
-   * moment in which `use` is called, and so must be all else in the response.
+   * records must be scanned, or an index built. Page and total are as of the
+   * moment when `use` is called, and the rest of the response must be too.
    *
    * @throws {StoreError} `overloaded`
    */
@@ -158,7 +158,7 @@ export class QueryPlanner {
     return best;
   }
 
-  /** Returns the rows of an index range that contains all matches if they are far fewer than those found; a promise if the index is to be built first. */
+  /** Returns the rows of an index range that contains all matches, if these are far fewer than `found`; a promise if the index must be built first. */
   #narrow(
     found: RowSource,
     filters: readonly Filter[],
@@ -186,7 +186,7 @@ export class QueryPlanner {
   }
 }
 
-/** Returns the plan for rows that match all conditions: to sort them. */
+/** Returns the plan that sorts rows which already match all conditions. */
 function sortPlanOf({ sortby }: Query): QueryPlan {
   return { equalities: [], by: columnFor(sortby), bounds: [] };
 }

@@ -26,7 +26,7 @@ export function listRecords(
   const { url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
-  // Such a scope loses records as they expire, without a new sequence number.
+  // With `where`, records expire without a new sequence number.
   const validators = () =>
     scope?.where === undefined
       ? collectionValidators(records, context, scope)
@@ -36,7 +36,7 @@ export function listRecords(
   if (isNotModified(context, options.now, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
-  // HEAD of an export needs the number of records alone.
+  // HEAD of an export needs only the number of records.
   const countOnly = asNdjson && context.method === "HEAD";
   if (asNdjson && !countOnly) context.acquireExportSlot(); // before any wait
   const paged = asNdjson ? withoutLimit(query) : query;

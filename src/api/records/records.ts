@@ -167,8 +167,8 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction with what must be stored of the
-   * response that reports them.
+   * Commits mutations in one transaction with those that store the response
+   * that reports them, if it must be stored.
    *
    * @throws {StoreError} if the store accepts no writes
    */
@@ -217,7 +217,7 @@ export function collectionValidators(
  * returns whether the response is a 304.
  *
  * @param now returns milliseconds since 1970
- * @param validators returns the header fields ETag and Last-Modified, as far as there are any
+ * @param validators returns the header fields ETag and Last-Modified, if there are any
  * @throws {ApiError} 41200
  */
 export function isNotModified(

@@ -1,8 +1,8 @@
 /**
  * Events: changes of records as server-sent events (HTML standard section 9.2).
  *
- * Each client has a cursor into the log and reads on when its connection has
- * taken what was written before, so a slow client costs no memory, and one that
+ * Each client has a cursor into the log and continues when its connection has
+ * sent what was written before, so a slow client costs no memory, and one that
  * does not read at all is disconnected. The events of a transaction are encoded
  * once for all clients of the same role.
  */
@@ -64,7 +64,7 @@ class Events {
     });
   }
 
-  /** Follows from after the event that the client saw last, or from now on. */
+  /** Follows the changes after the client's last event, or from now on. */
   open(context: RequestContext): Result {
     const { headers, caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");

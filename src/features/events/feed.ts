@@ -5,9 +5,9 @@
  * Each subscriber has a cursor into the logs and never reads past what the
  * writer reports as durable, so there is no gap between catching up and
  * following the tail. The transactions read last are cached for all: a thousand
- * subscribers at the tail share one read and one decoded transaction. Those
- * that are behind read again, one at a time. A subscriber that asks for nothing
- * costs a cursor.
+ * subscribers at the tail share one read and one decoded transaction. Slower
+ * ones read the log again, one at a time. An idle subscriber costs only its
+ * cursor.
  *
  * The logs hold the earlier generation and the current one. A subscriber whose
  * cursor is older, or whose log is removed while it reads, gets a reset and

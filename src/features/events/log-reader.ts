@@ -123,7 +123,7 @@ async function searchLog(
   let low = first.bytes.length;
   for (let high = end; low < high;) {
     const middle = Math.floor((low + high) / 2);
-    // The first line is the rest of the one that the middle is in.
+    // The first line is incomplete: the middle is somewhere within it.
     const [, ...lines] = await readPart(file, middle, end);
     const next = lines.find((line) => seqOf(line) > seq);
     if (next && (next !== lines[0] || middle === low)) {
@@ -136,7 +136,7 @@ async function searchLog(
   return undefined;
 }
 
-/** Reads lines from an offset on: at least two, if there are so many. */
+/** Reads lines from an offset on: at least two, if there are that many. */
 async function readPart(
   file: OpenFile,
   start: number,

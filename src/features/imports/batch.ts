@@ -43,13 +43,13 @@ interface Target {
   readonly apply: (mutation: Mutation) => void;
 }
 
-/** How long a batch may take to validate; to write it takes about as long again. */
+/** How long validating a batch may take; writing it takes about as long again. */
 const maxBatchMs = 3;
 
-/** The longest line: one takes at most some 20 ms, whatever it contains. */
+/** The longest line: validating one never takes more than about 20 ms. */
 export const maxLineBytes = 1 << 17;
 
-/** The highest id that a line may bring, so that there are ids left after it. */
+/** The highest id that a line may have, so that higher ids remain. */
 const maxImportedId = 2 ** 52;
 
 // Each batch writes the errors again, and 250 tasks are stored.
@@ -99,7 +99,7 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** Puts the record of a line; returns the errors instead if it is invalid. */
+/** Applies the record of a line; returns the errors if it is invalid. */
 function importLine(
   bytes: Uint8Array | undefined,
   { records, given, now, apply }: Target,
@@ -128,7 +128,7 @@ function importLine(
   }
 }
 
-/** Checks that an id was never used: it must be above all that were. */
+/** Checks that an id was never used: it must be higher than all used ids. */
 function checkId(body: Body, lastId: number): FieldError[] {
   const id = Object.hasOwn(body, "id") ? body["id"] : lastId + 1;
   const invalid = idProperty.check(id);

@@ -113,7 +113,7 @@ export async function removeSpool(store: Store, name: string): Promise<void> {
 const partBytes = 1 << 17;
 
 /**
- * Reads the lines of a spool file from the offset of a line on, one part of
+ * Reads the lines of a spool file from a line's offset on, one chunk of
  * the file at a time. Skips lines of more than `maxLineBytes`.
  *
  * @throws an ENOENT error if the file is missing

@@ -57,7 +57,7 @@ export function createWorker(context: ImportContext) {
     } catch (error) {
       logFailure(context, error);
     } finally {
-      // In the tick in which no task was found: a wake that follows counts.
+      // In the tick in which no task was found: a later wake starts a new run.
       running = undefined;
     }
   }
@@ -88,7 +88,7 @@ export function createWorker(context: ImportContext) {
   };
 }
 
-/** Runs a task from where it was left. */
+/** Runs a task, or resumes it after its last durable batch. */
 async function runTask(
   context: ImportContext,
   task: Task,

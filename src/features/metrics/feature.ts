@@ -73,7 +73,7 @@ type Sample = string;
 
 /** Counts requests by route. */
 class RequestMetrics {
-  /** By route, as the object that it is; undefined is any unknown URL. */
+  /** By route, compared by identity; undefined stands for all unknown URLs. */
   readonly #routes = new Map<object | undefined, RouteMetrics>();
 
   count({ route, method, status, start }: SentResponse): void {

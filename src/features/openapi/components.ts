@@ -1,6 +1,6 @@
 /**
- * The `components` of the OpenAPI document: what several operations share is
- * in the document once, and each of them has a reference to it.
+ * The `components` of the OpenAPI document: parts that several operations share
+ * appear in it once, and each operation refers to them.
  */
 
 import { isDeepStrictEqual } from "node:util";
@@ -18,7 +18,7 @@ export class Components {
   /** The parts by kind, such as `schemas`, and by name. */
   readonly parts: Record<string, Record<string, JsonSchema>> = {};
 
-  /** Returns a reference to a part, as `name-2` if another part has the name. */
+  /** Adds a part and returns a reference to it, as `name-2` if a different part has the name. */
   #add(kind: string, name: string, part: JsonSchema): JsonSchema {
     const parts = this.parts[kind] ??= {};
     let key = name;
@@ -38,7 +38,7 @@ export class Components {
     });
   }
 
-  /** Returns a reference to a parameter. A list is sent as one value with commas. */
+  /** Returns a reference to a parameter. An array is sent as one comma-separated value. */
   parameter(parameter: JsonSchema): JsonSchema {
     const { name, schema } = parameter;
     const isList = isObject(schema) && schema["type"] === "array";

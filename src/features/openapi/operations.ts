@@ -170,6 +170,6 @@ const kinds: Readonly<
 
 const cascade = parameter(
   "cascade",
-  "Whether to delete the records that refer to it too",
+  "Whether to also delete the records that refer to it",
   { type: "boolean", default: false },
 );

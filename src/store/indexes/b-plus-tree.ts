@@ -13,7 +13,7 @@ import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
 /** The most entries of a node: larger nodes are slower to change, smaller ones slower to search. */
 const maxEntries = 64;
 
-/** The number of rows that are sorted at once, and in a step: less than a millisecond. */
+/** The number of rows sorted at once, and processed in a step: less than a millisecond. */
 const runLength = 512;
 
 class Node {

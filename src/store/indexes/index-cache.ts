@@ -4,7 +4,7 @@
  *
  * A write only notes which row has changed, in a map per index; the changes
  * are applied the next time the index is used. So writes do not wait for
- * indexes, and of a row that changes repeatedly only the last version costs.
+ * indexes, and a row that changes repeatedly is applied only once.
  *
  * An index is built while rows change, without a copy of the table: the rows
  * that change meanwhile are noted in the same way, left out of the bulk load
@@ -30,8 +30,8 @@ const rowsPerChange = 4;
 
 /**
  * The most changes that an index may lack, as a share of the table's rows, or
- * `minPendingChanges` in a small table. Beyond that, to build it anew takes
- * hardly longer than to apply them, and the list of changes would only grow.
+ * `minPendingChanges` in a small table. Beyond that, rebuilding it takes
+ * hardly longer than applying them, and the list of changes would only grow.
  */
 const maxPendingShare = 1 / 8;
 const minPendingChanges = 1000;
@@ -42,7 +42,7 @@ const maxScannedRows = 10_000;
 /**
  * The share of the table's rows, summed over repeated scans, from which the
  * index that would have saved them is built in the background. Building it
- * costs about as much as scanning all rows, so by then an eighth is lost.
+ * costs about as much as scanning all rows, so by then an eighth is wasted.
  */
 const backgroundBuildShare = 1 / 8;
 
@@ -64,7 +64,7 @@ export interface RowSource {
   readonly rows: () => Iterable<Row>;
 }
 
-/** An index that is being built or caught up. */
+/** An index that is being built or brought up to date. */
 interface Building {
   readonly promise: Promise<SortedIndex>;
   /** The `throwIfAborted` of each caller that waits for it. */
@@ -164,7 +164,7 @@ export class IndexCache {
   }
 
   /**
-   * Returns the index of some columns, building it or catching it up if
+   * Returns the index of some columns, building it or bringing it up to date if
    * necessary. If that takes a while it returns a promise; call it again once
    * the promise is fulfilled, since more may have changed by then.
    *
@@ -201,10 +201,10 @@ export class IndexCache {
   }
 
   /**
-   * Does the same as `getOrBuild` if the index pays; returns undefined if it is
-   * better to scan `count` candidates now. The rows of such scans are added up:
-   * beyond one share of the table the index is built in the background, beyond
-   * another this returns its promise.
+   * Does the same as `getOrBuild` if the index pays off; returns undefined if
+   * scanning `count` candidates is cheaper. The rows of such scans are summed:
+   * beyond `backgroundBuildShare` the index is built in the background, beyond
+   * `awaitedBuildShare` its promise is returned.
    *
    * @throws {StoreError} `overloaded`
    */
@@ -230,7 +230,7 @@ export class IndexCache {
 
   /**
    * Sorts those rows of a source that match a condition, and returns the result
-   * of `use`. All rows are of the moment in which `use` is called, whatever was
+   * of `use`. All rows are as of the moment when `use` is called, whatever was
    * written during the scan.
    *
    * @throws {StoreError} `overloaded`

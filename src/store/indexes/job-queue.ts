@@ -1,8 +1,8 @@
 /**
  * Runs long jobs (searching many rows, building an index) one after another
  * in slices of time. Between two slices the event loop handles other requests,
- * so that all jobs of a queue together take one slice of each of its turns. The
- * unit of cost is the row: to read one, test it and sort it takes about 1 µs.
+ * so the queue takes one slice per turn of the event loop. The
+ * unit of cost is the row: reading, testing and sorting one takes about 1 µs.
  */
 
 import { StoreError } from "../error.ts";
@@ -10,7 +10,7 @@ import { StoreError } from "../error.ts";
 /** The most rows that are searched or indexed at once, without a queue: less than about a millisecond. */
 export const maxImmediateRows = 1000;
 
-/** The rows, or changes, that a job processes in one step, between two looks at the clock. */
+/** The rows, or changes, that a job processes in one step, between two checks of the clock. */
 export const rowsPerStep = 128;
 
 /** The longest time that a job runs before other requests are handled, in ms. A response can wait for two of them. */

@@ -55,9 +55,9 @@ const flags = {
 const writeBytes = promisify(write);
 
 /**
- * The machine's own files. Writes bypass FileHandle, which costs a tenth of a
- * transaction that is alone in its batch; fstat waits for no disk, so it need
- * not leave the thread.
+ * The machine's own files. Writes bypass FileHandle, which takes a tenth of the
+ * time of a transaction that is alone in its batch; fstat never waits for the
+ * disk, so it can be synchronous.
  */
 export const realFiles: FileSystem = {
   async open(path, mode) {
@@ -123,9 +123,9 @@ export async function writeAll(
 }
 
 /**
- * Writes a file so that its name never stands for a part of it: under another
- * name first, onto the disk, then the rename and the folder. If it fails, the
- * part is removed.
+ * Writes a file atomically: under a temporary name, then fdatasync, then the
+ * rename and an fsync of the folder. If it fails, the temporary file is
+ * removed.
  */
 export async function writeAtomically(
   files: FileSystem,

@@ -1,6 +1,6 @@
 /**
  * The files of a data folder, and how a new log or snapshot is created in it:
- * under a temporary name first, so that a name never stands for a part.
+ * under a temporary name first, so a file with a final name is complete.
  */
 
 import { Buffer } from "node:buffer";

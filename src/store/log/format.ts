@@ -18,7 +18,7 @@
  *
  * A power cut during the last write can leave any of its blocks; the others
  * are zeros or beyond the end of the file. JSON has no zero byte, so a torn
- * write can be told from other damage.
+ * write can be distinguished from other damage.
  */
 
 import { Buffer } from "node:buffer";
@@ -65,7 +65,7 @@ export interface Entry {
   readonly bytes: number;
 }
 
-/** The bytes of a line besides its mutations, at most. */
+/** The maximum length of a line without its mutations, in bytes. */
 export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
@@ -246,7 +246,7 @@ function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
   } else {
     const durable = seal ?? parsed.durable ?? parsed.dur ?? 0;
     scan.provenSeq = Math.max(scan.provenSeq, durable);
-    // An intact line after a torn one is honest if it leaves a gap for it.
+    // An intact line after a torn one is valid if it leaves a gap for it.
     const leavesGap = scan.faults.length > 0 && !scan.isSealed &&
       last > Math.max(expected, scan.highestSeq);
     if (!leavesGap) {

@@ -1,10 +1,10 @@
 /**
  * One process per folder: each listens on a unix socket in the folder itself,
- * which the kernel closes with its process, however that ends. So nothing stale
- * is left that a person must delete, and network namespaces and containers that
+ * which the kernel closes with its process, however that ends. So no stale lock
+ * has to be deleted by hand, and network namespaces and containers that
  * share the folder see each other. (Machines that share it over a network do
- * not.) The usual way would be flock, which Node does not have without a child
- * process; a file with a process id would need that person, and trusts the
+ * not.) The usual way would be flock, which Node.js offers only through a child
+ * process; a file with a process id would need cleaning up, and can name the
  * wrong process in another container.
  *
  * A process listens under a temporary name, then renames the socket to its
@@ -13,9 +13,9 @@
  * - Safe. Names are never reused, and a published socket listens until its
  *   process withdraws or dies. So a refused connection means a dead process,
  *   and others remove only such names. Of two that publish, the later one lists
- *   the folder when the earlier one is in it, so it sees it as long as that
- *   lives. Nobody becomes owner while it sees another alive, whatever that one
- *   responds. So the later one cannot become owner beside the earlier one; and
+ *   the folder when the earlier one is in it, so it sees it as long as it
+ *   lives. No process becomes the owner while it sees another alive, whatever
+ *   that one responds. So the later one cannot become a second owner; and
  *   the earlier one, once owner, stays published.
  * - Live. Nobody publishes while it sees a living candidate, so the candidates
  *   are few and become fewer. The one with the smallest name never withdraws

@@ -1,7 +1,7 @@
 /**
- * The mark: how much of the log was known to be on the disk, and whether the
- * last stop was clean. A start does not need it, but with it can prove that the
- * end of the log was lost, and knows when the log need not be copied.
+ * The marker: how much of the log was known to be on the disk, and whether the
+ * last stop was clean. Startup does not need it, but with it can prove that the
+ * end of the log was lost, and can tell that the log need not be copied.
  *
  * The file has two slots of 512 bytes, written in turn. Each is one line of
  * JSON that fits in a sector: a torn write leaves the other slot as it was.
@@ -27,7 +27,7 @@ export interface DurabilityMarker {
   /** Counts the writes: the slot with the higher number is the newer one. */
   readonly turn: number;
   readonly generation: number;
-  /** The highest sequence that was on the disk. */
+  /** The highest sequence number that was on the disk. */
   readonly seq: number;
   /** The end of its line in the log. */
   readonly offset: number;
@@ -65,7 +65,7 @@ export async function openMarker(
   return await files.open(path, "write");
 }
 
-/** What a mark is written of, and when. */
+/** The content of the marker, and when it is written. */
 export interface MarkerOptions {
   readonly store: string;
   /** The turn of the last mark. */
@@ -77,7 +77,7 @@ export interface MarkerOptions {
   readonly log: Logger;
 }
 
-/** Writes the mark now and then; a failure is logged and does no harm. */
+/** Updates the marker after writes; a failure is logged and does no harm. */
 export class MarkerWriter {
   readonly #file: OpenFile;
   readonly #options: MarkerOptions;
@@ -99,7 +99,7 @@ export class MarkerWriter {
     }, this.#options.delayMs).unref();
   }
 
-  /** Writes the last mark and closes the file. */
+  /** Writes the marker a last time and closes the file. */
   async close(clean: boolean): Promise<void> {
     clearTimeout(this.#timer);
     await this.#writing;
@@ -118,7 +118,7 @@ export class MarkerWriter {
       await writeAll(this.#file, encodeLine(text), turn % 2 * slotBytes);
       await this.#file.datasync();
     } catch (error) {
-      log("error", `Cannot write the mark: ${errorText(error)}`);
+      log("error", `Cannot write the marker: ${errorText(error)}`);
     }
   }
 }

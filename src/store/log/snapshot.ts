@@ -28,7 +28,7 @@ interface FrozenTable {
   readonly rows: readonly Row[];
 }
 
-// A repair loses a damaged line whole. One takes well under a millisecond.
+// A repair loses all of a damaged line. Each takes well under a millisecond.
 const lineChars = 8192;
 const linesPerWrite = 16;
 

@@ -8,8 +8,8 @@
  *   the data is lost. All that is not durable is rolled back with an unknown
  *   outcome, and nothing is written until a restart.
  * - When a write finds the disk full, the log is cut back to its durable end.
- *   If that succeeds, all that waits is rolled back, nothing was changed, and
- *   writing continues. If it fails, so has the disk.
+ *   If that succeeds, what was queued is rolled back, nothing was changed, and
+ *   writing continues. If it fails, the disk has failed.
  */
 
 import { Buffer } from "node:buffer";
@@ -72,7 +72,7 @@ export class LogWriter {
     this.#buffer = Buffer.allocUnsafe(options.maxBatchBytes);
   }
 
-  /** The sequence of the last transaction added, durable or not. */
+  /** The sequence number of the last transaction added, durable or not. */
   get lastSeq(): number {
     return this.#queue.at(-1)?.seq ?? this.durableSeq;
   }
@@ -122,7 +122,7 @@ export class LogWriter {
         this.#rollBackAll(error);
       }
     }
-    // In the same turn as the last look at the queue: a later `add` starts again.
+    // In the same turn as the last check of the queue, so that a later `add` restarts the loop.
     this.#running = undefined;
   }
 
@@ -134,7 +134,7 @@ export class LogWriter {
     if (batch.length > 0) await this.#write(batch);
   }
 
-  /** Returns the transactions of the next write: none after the end of the log. */
+  /** Returns the transactions of the next write, up to the one that ends the log. */
   #nextBatch(): Pending[] {
     const lastSeq = this.#rotation?.lastSeq ?? Infinity;
     let bytes = 0;

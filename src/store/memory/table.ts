@@ -96,7 +96,7 @@ function indexOf(rows: readonly Row[], id: number): number {
   return byId.lowerBound(rows, { values: [], id });
 }
 
-/** Rolls back one change; a newer one must be rolled back before. */
+/** Rolls back one change; newer ones must be rolled back first. */
 export type Undo = () => void;
 
 /** Rolls back changes, the newest first. */
@@ -152,7 +152,7 @@ export class WritableTable {
     this.#listeners.delete(listener);
   }
 
-  /** Returns the rows with a key of a declared index, in an order not to be relied on. */
+  /** Returns the rows with a key of a declared index, in no guaranteed order. */
   find(property: string, key: string | number): readonly Row[] {
     return this.#index(property).find(key);
   }

@@ -34,9 +34,9 @@ import { freezeTables } from "../log/snapshot.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
- * Writes the file that marks a store as complete, after everything else. By its
- * format earlier versions refuse the folder: without it, they would take a
- * store with only a first log for an unfinished one and create it anew.
+ * Writes the file that marks a store as complete, after everything else. Its
+ * format makes earlier versions refuse the folder: otherwise they would take a
+ * store with only a first log for an unfinished one and create it again.
  */
 export async function writeMeta(
   { files, folder }: StoreFolder,
@@ -65,10 +65,10 @@ export async function reopenLog(
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
   }
   if (!scan.fileNames.includes(names.meta)) {
-    // The creation of this store was cut off: it is finished first.
+    // The creation of this store was interrupted: finish it first.
     await writeMeta(place, log.header?.format);
   }
-  // Not again, with the same scan, when there was no space for the rest.
+  // Skipped if an earlier call copied it but had no space for the rest.
   if (!scan.isCopied) await copyLog(place, scan, log);
   await files.syncFolder(folder);
   scan.isCopied = true;

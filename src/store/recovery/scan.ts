@@ -1,5 +1,5 @@
 /**
- * Reads a data folder and decides whether its content can be believed. Changes
+ * Reads a data folder and decides whether its content can be trusted. Changes
  * nothing.
  *
  * The state is the newest snapshot, then its log and every later log. At the
@@ -88,7 +88,7 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Also checks the files that the state does not need. */
   readonly isThorough?: boolean;
-  /** Reads from this snapshot only, and past damage in it. */
+  /** Reads from this snapshot only, and continues past damage in it. */
   readonly salvageFrom?: readonly [generation: number];
 }
 
@@ -113,7 +113,7 @@ export async function scanFolder(
   return scan;
 }
 
-/** Reads the file that says that creating a store, or repairing one, was finished. */
+/** Reads `meta.json`, which marks a store as completely created or repaired. */
 async function readMeta(scan: FolderScan, isMarked: boolean): Promise<void> {
   const { folder, options } = scan;
   const { meta } = names;
