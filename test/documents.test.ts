@@ -8,7 +8,7 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
@@ -17,6 +17,7 @@ import { readMarker } from "../src/store/log/marker.ts";
 import { readStore } from "../src/cli/read.ts";
 import { realFiles } from "../src/store/store.ts";
 import { removeFolder, root, run, start, temporaryFolder } from "./harness.ts";
+import { sourceFiles } from "./size.ts";
 
 const guide = "src/README.md";
 const storeGuide = "src/store/README.md";
@@ -33,17 +34,10 @@ const texts = new Map(
   ),
 );
 
+const files = sourceFiles();
+
 /** The text of each source file by its path below `src`. */
-const sources = new Map(
-  await Promise.all(
-    (await readdir(join(root, "src"), { recursive: true }))
-      .filter((file) => file.endsWith(".ts"))
-      .map(async (file): Promise<[string, string]> => [
-        file,
-        await readFile(join(root, "src", file), "utf8"),
-      ]),
-  ),
-);
+const sources = new Map(files.map(({ path, text }) => [path, text]));
 
 function textOf(path: string): string {
   return texts.get(path) ?? "";
@@ -102,7 +96,6 @@ for (const path of texts.keys()) {
 
     test(
       "names source files that exist",
-      { skip: path === "README.md" },
       () => {
         const named = spansOf(path).filter((span) =>
           /^[\w./-]+\.ts$/.test(span)
@@ -159,7 +152,7 @@ describe("the reader's guide", () => {
     for (const [index, part] of parts.entries()) {
       let sum = 0;
       for (const [, list = "", minutes] of part.matchAll(readingRow)) {
-        const expected = codeLines(list) / 400 * 60;
+        const expected = countLines(list) / 400 * 60;
         const difference = Math.abs(Number(minutes) - expected);
         const about = `${list}: ${Math.round(expected)} minutes`;
         assert.ok(difference <= Math.max(10, expected / 5), about);
@@ -227,20 +220,15 @@ function valuesIn(code: string): number[] {
   });
 }
 
-/** Counts the lines of some files and folders that are neither blank nor comment. */
-function codeLines(list: string): number {
+/** Counts the lines of code in some files and folders. */
+function countLines(list: string): number {
   let count = 0;
   for (const [, name = ""] of list.matchAll(/`([^`]+)`/g)) {
-    const files = [...sources].filter(([file]) =>
-      name.endsWith("/") ? file.startsWith(name) : file === name
+    const named = files.filter(({ path }) =>
+      name.endsWith("/") ? path.startsWith(name) : path === name
     );
-    assert.ok(files.length > 0, name);
-    for (const [, text] of files) {
-      const lines = text.split("\n");
-      count += lines.filter((line) =>
-        !/^\s*($|\/\/|\*|\/\*)/.test(line)
-      ).length;
-    }
+    assert.ok(named.length > 0, name);
+    for (const { codeLines } of named) count += codeLines;
   }
   return count;
 }
