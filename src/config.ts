@@ -6,7 +6,6 @@
 
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { featureNames } from "./features.ts";
 import { users } from "./api/accounts/users.ts";
 
@@ -28,7 +27,7 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-interface Setting<T> {
+export interface Setting<T> {
   readonly variable: string;
   /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
   readonly file?: "flag" | "both";
@@ -42,7 +41,7 @@ interface Setting<T> {
   parse(value: string): T | undefined;
 }
 
-const settings = {
+export const settings = {
   host: {
     variable: "HOST",
     description: "address to listen on",
@@ -181,54 +180,13 @@ function parseBase(value: string): Base | undefined {
 }
 
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
-function flagOf({ variable, file }: Setting<unknown>): string {
+export function flagOf({ variable, file }: Setting<unknown>): string {
   const name = variable.toLowerCase().replaceAll("_", "-");
   return file === "flag" ? `${name}-file` : name;
 }
 
 export type Flags = ReadonlyMap<string, string>;
 type Environment = Readonly<Record<string, string | undefined>>;
-
-/**
- * Parses a command line into the command with its arguments, and the flags.
- *
- * @param others flags with a value that are not settings
- * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
- */
-export function parseCommandLine(
-  args: readonly string[],
-  others: readonly string[],
-): { readonly positionals: readonly string[]; readonly flags: Flags } {
-  const names = [...Object.values(settings).map(flagOf), ...others];
-  const { values, positionals } = parse(args, names);
-  const flags = new Map<string, string>();
-  for (const [name, value] of Object.entries(values)) {
-    const [text, ...more] = [value].flat();
-    if (typeof text !== "string") positionals.unshift(name); // --help
-    else if (text !== "" && more.length === 0) flags.set(name, text);
-    else throw new UsageError(`--${name} must be given once, with a value`);
-  }
-  return { positionals, flags };
-}
-
-function parse(args: readonly string[], names: readonly string[]) {
-  const option = { type: "string", multiple: true } as const;
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        ...Object.fromEntries(names.map((name) => [name, option])),
-        help: { type: "boolean", short: "h" },
-        version: { type: "boolean" },
-      },
-      allowPositionals: true,
-    });
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    const message = error.message.replace(/\.?\sTo specify.*/s, "");
-    throw new UsageError(message.replaceAll("\n", " "));
-  }
-}
 
 function read<T>(
   setting: Setting<T>,
@@ -288,16 +246,4 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     read<unknown>(setting, flags, environment),
   ]);
   return Object.fromEntries(values);
-}
-
-/** Returns all settings as lines of `help`. */
-export function describeSettings(): string {
-  return Object.values<Setting<unknown>>(settings).map((setting) => {
-    const { file, variable, description, default: value } = setting;
-    const { defaultText = value } = setting;
-    const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
-    return `  ${flag.padEnd(28)}${description}\n${
-      "".padEnd(30)
-    }variable ${variable}, default: ${defaultText}\n`;
-  }).join("");
 }

@@ -14,5 +14,5 @@ if (isTooOld) {
   );
   process.exitCode = 1;
 } else {
-  await import("./commands.ts");
+  await import("./cli/commands.ts");
 }

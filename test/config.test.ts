@@ -1,6 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseCommandLine, readConfig } from "../src/config.ts";
+import { parseCommandLine } from "../src/cli/command-line.ts";
+import { readConfig } from "../src/config.ts";
 
 const none = new Map<string, string>();
 

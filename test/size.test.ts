@@ -18,21 +18,21 @@ const isOptional = (path: string) => /^(?:features|cli)\//.test(path);
 
 /** What a request meets before it touches the store. */
 const beforeStore =
-  /^(?:app\.ts|(?:http|auth)\/|api\/(?:routes|operations|feature|request-context)\.ts|api\/(?:declaration|accounts)\/|api\/query\/parameters\.ts)/;
+  /^(?:app\.ts|exchange\.ts|(?:http|auth)\/|api\/(?:routes|operations|feature|request-context)\.ts|api\/(?:declaration|accounts)\/|api\/query\/parameters\.ts)/;
 
 const budgets: readonly [
   what: string,
   maxTokens: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["the core", 55_000, (path) => !isOptional(path)],
+  ["the core", 57_000, (path) => !isOptional(path)],
   ["all that comes before the store", 25_000, (path) => beforeStore.test(path)],
   [
     "the store without indexes",
     17_500,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["everything", 74_000, () => true],
+  ["everything", 77_600, () => true],
 ];
 
 for (const [what, maxTokens, isCounted] of budgets) {

@@ -2,25 +2,24 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
-import type { Command } from "./api/feature.ts";
-import { backupCommand } from "./cli/backup.ts";
-import { check } from "./cli/check.ts";
-import { exportCollection } from "./cli/export.ts";
-import { repairCommand } from "./cli/repair.ts";
-import { userCommand } from "./cli/user.ts";
+import type { Command } from "../api/feature.ts";
+import { backupCommand } from "./backup.ts";
+import { check } from "./check.ts";
+import { describeSettings, parseCommandLine } from "./command-line.ts";
+import { exportCollection } from "./export.ts";
+import { repairCommand } from "./repair.ts";
+import { userCommand } from "./user.ts";
 import {
-  describeSettings,
   type Flags,
-  parseCommandLine,
   readConfig,
   readDataDir,
   readFeatures,
   UsageError,
-} from "./config.ts";
-import { CommandError, print } from "./data-folder.ts";
-import { loadFeatures } from "./features.ts";
-import { serve } from "./serve.ts";
-import { StoreError } from "./store/store.ts";
+} from "../config.ts";
+import { CommandError, print } from "../data-folder.ts";
+import { loadFeatures } from "../features.ts";
+import { serve } from "../serve.ts";
+import { StoreError } from "../store/store.ts";
 
 const help = `zoo-api: a REST API on a durable store
 

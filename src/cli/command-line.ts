@@ -1,0 +1,63 @@
+/** The command line: its parser, and its part of `help`. */
+
+import { parseArgs } from "node:util";
+import {
+  flagOf,
+  type Flags,
+  type Setting,
+  settings,
+  UsageError,
+} from "../config.ts";
+
+/**
+ * Parses a command line into the command with its arguments, and the flags.
+ *
+ * @param others flags with a value that are not settings
+ * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
+ */
+export function parseCommandLine(
+  args: readonly string[],
+  others: readonly string[],
+): { readonly positionals: readonly string[]; readonly flags: Flags } {
+  const names = [...Object.values(settings).map(flagOf), ...others];
+  const { values, positionals } = parse(args, names);
+  const flags = new Map<string, string>();
+  for (const [name, value] of Object.entries(values)) {
+    const [text, ...more] = [value].flat();
+    if (typeof text !== "string") positionals.unshift(name); // --help
+    else if (text !== "" && more.length === 0) flags.set(name, text);
+    else throw new UsageError(`--${name} must be given once, with a value`);
+  }
+  return { positionals, flags };
+}
+
+function parse(args: readonly string[], names: readonly string[]) {
+  const option = { type: "string", multiple: true } as const;
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        ...Object.fromEntries(names.map((name) => [name, option])),
+        help: { type: "boolean", short: "h" },
+        version: { type: "boolean" },
+      },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    const message = error.message.replace(/\.?\sTo specify.*/s, "");
+    throw new UsageError(message.replaceAll("\n", " "));
+  }
+}
+
+/** Returns all settings as lines of `help`. */
+export function describeSettings(): string {
+  return Object.values<Setting<unknown>>(settings).map((setting) => {
+    const { file, variable, description, default: value } = setting;
+    const { defaultText = value } = setting;
+    const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
+    return `  ${flag.padEnd(28)}${description}\n${
+      "".padEnd(30)
+    }variable ${variable}, default: ${defaultText}\n`;
+  }).join("");
+}
