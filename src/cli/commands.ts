@@ -97,7 +97,7 @@ async function run(words: readonly string[]): Promise<number> {
 }
 
 function readVersion(): string {
-  const file = new URL("../package.json", import.meta.url);
+  const file = new URL("../../package.json", import.meta.url);
   return JSON.parse(readFileSync(file, "utf8")).version;
 }
 
