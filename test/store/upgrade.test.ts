@@ -50,7 +50,7 @@ const goodSpecimens = [
   "damaged-snapshot",
   "server",
 ];
-const limits = { reserveBytes: 0, markDelayMs: 60_000 };
+const limits = { reserveBytes: 0, markerDelayMs: 60_000 };
 
 async function readSpecimen(name: string): Promise<Specimen> {
   const folder = join(import.meta.dirname, "format-1", name);
@@ -295,7 +295,7 @@ test("an upgrade without enough space is refused, and succeeds once there is", a
       const disk = Disk.of(folder, files);
       disk.capacity = used + spare;
       const more = {
-        limits: { ...limits, reserveBytes: 500, batchBytes: 500 },
+        limits: { ...limits, reserveBytes: 500, maxBatchBytes: 500 },
       };
       const store = await openOn(disk, more).catch((error) => {
         assert.equal(error.code, "disk-full", `${name} ${spare}: ${error}`);
