@@ -88,11 +88,11 @@ export function buildRoutes(
   const served = [...declarations, users].map(({ name }) => records(name));
   const { routes } = router;
   const api: Api = { ...options, collections, records, served, routes, add };
+  addOwnUser(api);
+  addAuthorizations(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
   add(`${base.path}health`, healthRoute(options.store));
   for (const each of served) addCollection(each, api, hooks);
-  addOwnUser(api);
-  addAuthorizations(api);
   addRoot(api, urls);
   return { router, hooks };
 }
