@@ -41,7 +41,7 @@ const quick = [
 const concurrency = 2;
 
 /** The folders with the core's tests of what a client sees. */
-const coreTests = ["test/contract", "test/api", "test/http", "test/auth"];
+const coreTests = ["test/contract", "test/api"];
 
 const deletions = new Map<string, readonly string[]>(
   (isWhole ? featureNames : []).map((name) => [name, [name]]),

@@ -121,7 +121,7 @@ test(
     let server: Server | undefined;
     try {
       const folder = join(disk, "store");
-      server = await start({ folder, seed });
+      server = await start({ folder, seed, isNew: true });
       const token = await server.signIn();
       await fill(server, token);
     } finally {

@@ -7,7 +7,7 @@ import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
 import { Buffer } from "node:buffer";
 import { scryptSync } from "node:crypto";
-import { rmSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -124,9 +124,9 @@ export interface StartOptions {
   /** More flags, behind `serve --port 0`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The data folder; a temporary one with an admin, removed at `stop`, when left out. */
+  /** The data folder, a temporary one by default; one that does not exist is created with an admin. */
   readonly folder?: string;
-  /** Whether the temporary folder is to be made by the server itself. */
+  /** Whether the server itself creates the folder and the admin. */
   readonly isNew?: boolean;
   /** Sample records, written to a file and given as `--seed`. */
   readonly seed?: unknown;
@@ -264,7 +264,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", "0", "--data-dir", folder];
-  if (options.folder === undefined && !options.isNew) {
+  if (!options.isNew && !existsSync(folder)) {
     template ??= createTemplate();
     await cp(await template, folder, { recursive: true });
   }
