@@ -69,7 +69,7 @@ const traces: Readonly<
   metrics: { urls: ["/metrics"], entries: [] },
 };
 
-describe("FEATURES", { concurrency: 2, timeout: 180_000 }, () => {
+describe("FEATURES", { concurrency: 2 }, () => {
   test("has a trace of each feature to look for here", () => {
     assert.deepEqual(Object.keys(traces), [...featureNames]);
   });
