@@ -30,9 +30,10 @@ export function forgetDocument(origin: string): void {
   documents.delete(origin);
 }
 
-/** Fetches the document to which the API catalog of a server leads. */
+/** Fetches the document to which the API catalog of a server leads; null without that feature. */
 async function fetchDocument(origin: string): Promise<Json> {
   const catalog = await fetch(`${origin}/.well-known/api-catalog`);
+  if (catalog.status === 404) return null;
   const { linkset } = JSON.parse(await catalog.text());
   const href = linkset[1]["service-desc"][0].href;
   const { pathname } = new URL(href, origin); // the URL can be that of a proxy
@@ -46,7 +47,8 @@ export async function checkDocumented(exchange: Exchange): Promise<void> {
   const pending = documents.get(origin) ?? fetchDocument(origin);
   documents.set(origin, pending);
   const document = await pending.catch(() => undefined);
-  if (document === undefined) { // the server has ended, or has no document
+  if (document === null) return;
+  if (document === undefined) { // the server has ended, or is not ours
     documents.delete(origin);
     return;
   }
