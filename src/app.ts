@@ -3,6 +3,7 @@
  * store; its method `#process` handles every request, one step per line.
  */
 
+import type { BlockList } from "node:net";
 import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
@@ -48,6 +49,8 @@ export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
   /** Origins whose scripts may read the responses; `*` is any. */
   readonly corsOrigins?: readonly string[];
+  /** The proxies that are believed about who their clients are. */
+  readonly trustProxy?: BlockList | undefined;
 }
 
 /** The longest NDJSON body. */

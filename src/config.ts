@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { featureNames } from "./features.ts";
 import { users } from "./api/accounts/users.ts";
+import { parseNetworks } from "./http/client-address.ts";
 
 const { password } = users.properties; // for the same rule everywhere
 
@@ -141,6 +142,15 @@ export const settings = {
       listOf(value, (origin) =>
         origin === "*" ||
         (URL.canParse(origin) && new URL(origin).origin === origin)),
+  },
+  trustProxy: {
+    variable: "TRUST_PROXY",
+    description: "proxies whose Forwarded or X-Forwarded-For is believed",
+    expected:
+      "IP addresses or networks such as 10.0.0.0/8, separated by commas",
+    default: undefined,
+    defaultText: "none",
+    parse: parseNetworks,
   },
   /** Whether a change of a record must have a precondition. */
   requireIfMatch: {

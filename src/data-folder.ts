@@ -32,6 +32,7 @@ export class CommandError extends Error {
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
 export const operator: RequestContext = {
+  client: "",
   ids: [],
   caller: undefined,
   url: "",

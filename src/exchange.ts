@@ -3,6 +3,7 @@
  * Application} have found so far, and what an operation may do with it.
  */
 
+import type { BlockList } from "node:net";
 import { performance } from "node:perf_hooks";
 import {
   type Authentication,
@@ -17,6 +18,7 @@ import type {
   StoreResponse,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
+import { clientOf } from "./http/client-address.ts";
 import {
   type IncomingRequest,
   type OutgoingResponse,
@@ -29,6 +31,7 @@ const maxExports = 16;
 
 /** What the exchanges of one application share. */
 export interface Shared extends Authentication {
+  readonly trustProxy?: BlockList | undefined;
   activeExports: number;
 }
 
@@ -39,6 +42,7 @@ export class Exchange implements RequestContext {
   readonly method: string;
   readonly headers: IncomingRequest["headers"];
   readonly id: string;
+  readonly client: string;
   /** A `performance.now()` value: meaningful only as a difference. */
   readonly start = performance.now();
   readonly #shared: Shared;
@@ -63,6 +67,7 @@ export class Exchange implements RequestContext {
     this.method = request.method ?? "";
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
+    this.client = clientOf(request, shared.trustProxy);
     this.#shared = shared;
   }
 

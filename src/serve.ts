@@ -55,6 +55,7 @@ export async function serve(config: Config): Promise<void> {
       now: Date.now,
       log,
       corsOrigins: config.corsOrigins,
+      trustProxy: config.trustProxy,
       requireIfMatch: config.requireIfMatch,
     });
     await application.start();

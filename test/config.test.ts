@@ -42,6 +42,7 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ PORT: "1.5" }, /^PORT/],
     [{ PORT: " 1" }, /^PORT/],
     [{ HOST: "a b" }, /^HOST/],
+    [{ TRUST_PROXY: "2" }, /^TRUST_PROXY: "2".*IP addresses or networks/],
     [{ LOG: "info,debug" }, /^LOG/],
     [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],
     [{ ADMIN_PASSWORD: "short" }, /^ADMIN_PASSWORD: its value.*10 to 128/],

@@ -25,6 +25,8 @@ export type RunOnce = (
 
 /** A request, as the operations see it. */
 export interface RequestContext {
+  /** Who sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
+  readonly client: string;
   readonly method: string;
   /** The URL as it was requested, without the query. */
   readonly url: string;

@@ -200,6 +200,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
   const body = Buffer.from(toLines(records));
   const good = records.filter(({ name }) => name !== "").length;
   const call = {
+    client: "",
     ids: [],
     caller: undefined,
     url: "",

@@ -1,0 +1,99 @@
+/**
+ * Which client a request is from, for limits and the log: its IP address, or the
+ * one that a trusted proxy reports. What anybody else reports is ignored, as
+ * it can be invented.
+ */
+
+import { BlockList, isIP, SocketAddress } from "node:net";
+import { splitList } from "./headers.ts";
+
+/** Parses addresses and networks such as `10.0.0.0/8`, separated by commas; returns undefined if one is malformed. */
+export function parseNetworks(value: string): BlockList | undefined {
+  const networks = new BlockList();
+  for (const member of value.split(",")) {
+    const [, address = "", length] =
+      /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(member.trim()) ?? [];
+    const [bits, family] = isIP(address) === 6
+      ? [128, "ipv6"] as const
+      : [32, "ipv4"] as const;
+    const prefix = Number(length ?? bits);
+    if (isIP(address) === 0 || prefix > bits) return undefined;
+    networks.addSubnet(address, prefix, family);
+  }
+  return networks;
+}
+
+/** The parts of a request that tell who sent it. */
+interface ClientRequest {
+  readonly socket: { readonly remoteAddress?: string | undefined };
+  readonly headers: {
+    readonly forwarded?: string | undefined;
+    readonly "x-forwarded-for"?: string | readonly string[] | undefined;
+  };
+}
+
+/**
+ * Returns the client of a request: an IPv4 address such as `192.0.2.1`, or the
+ * first 64 bits of an IPv6 address such as `2001:db8:0:7::/64`, as one
+ * subscriber usually has all addresses that begin with them.
+ *
+ * @param proxies those whose `Forwarded` (RFC 7239) or `X-Forwarded-For` is
+ * believed. Most proxies maintain one of the two and pass on what a client sent
+ * as the other: if they name different clients, the client is the proxy.
+ */
+export function clientOf(
+  { socket: { remoteAddress: peer = "" }, headers }: ClientRequest,
+  proxies: BlockList | undefined,
+): string {
+  if (proxies === undefined) return networkOf(peer);
+  const { forwarded = "", "x-forwarded-for": addresses = "" } = headers;
+  const [client = peer, other = client] = [
+    splitList(forwarded, ",").map(forwardedFor),
+    splitList(String(addresses), ","),
+  ]
+    .filter((nodes) => nodes.length > 0)
+    .map((nodes) => followBack(peer, nodes, proxies));
+  return networkOf(client === other ? client : peer);
+}
+
+/** Returns the value of `for` in an element of a Forwarded field (RFC 7239 section 4). */
+function forwardedFor(element: string): string {
+  const pair = splitList(element, ";").find((each) => /^for=/i.test(each));
+  return pair?.slice(4).replace(/^"(.*)"$/, "$1") ?? "";
+}
+
+/** Returns the farthest node that only trusted proxies report; one without an address ends the walk. */
+function followBack(
+  peer: string,
+  nodes: string[],
+  proxies: BlockList,
+): string {
+  let known = peer;
+  while (proxies.check(known, isIP(known) === 6 ? "ipv6" : "ipv4")) {
+    const address = addressOf(nodes.pop() ?? "");
+    if (address === undefined) break;
+    known = address;
+  }
+  return known;
+}
+
+/** Returns the address of a node such as `192.0.2.1:4711` or `[2001:db8::1]` (RFC 7239 section 6). */
+function addressOf(node: string): string | undefined {
+  const [, v6, v4] = /^(?:\[(.*)\]|([\d.]+))(?::\w+)?$/.exec(node) ?? [];
+  const address = v6 ?? v4 ?? node;
+  return isIP(address) === 0 ? undefined : address;
+}
+
+function networkOf(address: string): string {
+  if (!address.includes(":")) return address;
+  const [withoutZone = ""] = address.split("%");
+  const { address: text } = new SocketAddress({
+    address: withoutZone,
+    family: "ipv6",
+  });
+  const mapped = /^::ffff:(\d+\..*)$/.exec(text)?.[1]; // an IPv4 address
+  if (mapped !== undefined) return mapped;
+  const zeros = "0:".repeat(9 - text.split(":").length);
+  const groups = text.replace("::", `:${zeros}`).split(":", 4);
+  return `${groups.map((group) => group || "0").join(":")}::/64`;
+}
