@@ -18,7 +18,6 @@ import { buildRoutes } from "./api/routes.ts";
 import { BusyError } from "./auth/passwords.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
-import { corsHeaders } from "./http/cors.ts";
 import { isReadMethod } from "./http/conditional.ts";
 import {
   ApiError,
@@ -47,8 +46,6 @@ import { StoreError } from "./store/store.ts";
 /** What an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
-  /** Origins whose scripts may read the responses; `*` is any. */
-  readonly corsOrigins?: readonly string[];
   /** The proxies that are believed about who their clients are. */
   readonly trustProxy?: BlockList | undefined;
 }
@@ -211,23 +208,19 @@ export class Application {
 
   #write(exchange: Exchange, result: Response): void {
     const { request: { url }, response, method, headers, id } = exchange;
-    const { route, start } = exchange;
-    const { log, corsOrigins = [] } = this.#options;
     const { prefer } = headers;
     const final = typeof prefer === "string" && !isReadMethod(method)
       ? applyPreferences(prefer, method, result)
       : result;
     const { status } = final;
     const fields = [...final.headers, ...cacheFields(exchange, final)];
-    const { allow } = route ?? {};
-    fields.push(...corsHeaders(corsOrigins, { method, headers, allow }));
+    for (const { onResponse } of this.#features) {
+      onResponse?.(exchange, { status, fields });
+    }
     fields.push("X-Request-Id", id);
     send(response, final, fields);
-    for (const { onResponse } of this.#features) {
-      onResponse?.({ route, method, status, start });
-    }
     const trace = parseTraceId(headers["traceparent"]);
-    log("debug", "answered", { id, trace, method, url, status });
+    this.#options.log("debug", "answered", { id, trace, method, url, status });
   }
 }
 

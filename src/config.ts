@@ -7,10 +7,8 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { featureNames } from "./features.ts";
-import { users } from "./api/accounts/users.ts";
+import { password } from "./api/accounts/users.ts";
 import { parseNetworks } from "./http/client-address.ts";
-
-const { password } = users.properties; // for the same rule everywhere
 
 /** The levels of the log; each includes those before it. */
 export const logLevels = ["silent", "error", "info", "debug"] as const;

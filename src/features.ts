@@ -14,10 +14,12 @@ const modules: Readonly<
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),
   metrics: () => import("./features/metrics/feature.ts"),
+  cors: () => import("./features/cors/feature.ts"), // on with CORS_ORIGINS
 };
 
 /** The names that the setting `FEATURES` accepts. */
-export const featureNames: readonly string[] = Object.keys(modules);
+export const featureNames: readonly string[] = Object.keys(modules)
+  .filter((name) => name !== "cors");
 
 /** Imports the named features, in the order of the list above. */
 export async function loadFeatures(

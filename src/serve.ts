@@ -35,7 +35,11 @@ const graceMs = 10_000;
 export async function serve(config: Config): Promise<void> {
   const log = createLogger(config.log);
   const { pid, version } = process;
-  const features = await loadFeatures(config.features);
+  const features = await loadFeatures(
+    config.corsOrigins.length > 0
+      ? [...config.features, "cors"]
+      : config.features,
+  );
   const store = await openDataFolder(config.dataDir, {
     log,
     tables: tablesOf(collections, features),

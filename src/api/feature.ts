@@ -38,6 +38,8 @@ export interface ApiOptions {
   readonly log: Logger;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
+  /** Origins whose scripts may read the responses; `*` is any. */
+  readonly corsOrigins?: readonly string[];
 }
 
 /** The parts of the API that a feature builds on. */
@@ -80,19 +82,22 @@ export interface FeatureHooks {
       readonly context: RequestContext;
     },
   ) => RunOnce | undefined;
-  /** Called for each response when it is sent. */
-  readonly onResponse?: (response: SentResponse) => void;
+  /** Called for each response before it is sent; may add header fields. */
+  readonly onResponse?: (
+    request: HandledRequest,
+    response: { readonly status: number; readonly fields: string[] },
+  ) => void;
   /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;
   readonly stop?: () => Promise<void>;
 }
 
-/** A response that was just sent. */
-export interface SentResponse {
+/** A request whose response is about to be sent. */
+export interface HandledRequest {
   /** Undefined if the URL is unknown. */
   readonly route: Route | undefined;
   readonly method: string;
-  readonly status: number;
+  readonly headers: IncomingRequest["headers"];
   /** When its request began: a `performance.now()` value. */
   readonly start: number;
 }

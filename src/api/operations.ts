@@ -326,7 +326,7 @@ export function textRoute({ make, summary, schema, type, headers = [] }: {
     run: (context) => {
       const { body, etag } = cached ??= withEntityTag(make());
       const fields = ["ETag", etag];
-      return isNotModified(context, Date.now, () => fields)
+      return isNotModified(context, () => fields)
         ? { status: 304, headers: fields, seq: 0 }
         : { status: 200, headers: [...fields, ...headers], body, type, seq: 0 };
     },

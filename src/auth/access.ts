@@ -12,16 +12,11 @@ export type Role = (typeof roles)[number];
 /** The role that an operation requires of its caller, or `anyone` for no role. */
 export type Access = Role | "anyone";
 
-const ranks: Readonly<Record<Access, number>> = {
-  anyone: 0,
-  viewer: 1,
-  keeper: 2,
-  admin: 3,
-};
+const levels: readonly Access[] = ["anyone", ...roles];
 
 /** Returns whether a caller's role (undefined if not signed in) includes the required access. */
 export function mayAccess(role: Role | undefined, access: Access): boolean {
-  return ranks[role ?? "anyone"] >= ranks[access];
+  return levels.indexOf(role ?? "anyone") >= levels.indexOf(access);
 }
 
 /**

@@ -58,7 +58,10 @@ const dateFormats = [
  * 50 years after it
  * @returns milliseconds since 1970; undefined if the text is not a date
  */
-export function parseHttpDate(text: string, now: number): number | undefined {
+export function parseHttpDate(
+  text: string,
+  now = Date.now(),
+): number | undefined {
   for (const format of dateFormats) {
     const groups = format.exec(text)?.groups;
     if (groups === undefined) continue;
@@ -98,8 +101,6 @@ export interface ConditionalRequest {
   readonly headers: {
     readonly [name in EntityTagField | DateField]?: string | undefined;
   };
-  /** Milliseconds since 1970. */
-  readonly now: number;
 }
 
 /** Returns whether a request has a field that {@linkcode evaluatePreconditions} evaluates. */
@@ -133,7 +134,6 @@ export function evaluatePreconditions(
   current: Validators | undefined,
 ): "proceed" | "not-modified" | "failed" {
   const { method, headers } = request;
-  if (method === "OPTIONS") return "proceed"; // section 13.2.1
   const ifMatch = headers["if-match"];
   const ifNoneMatch = headers["if-none-match"];
   const isRead = isReadMethod(method);
@@ -157,12 +157,12 @@ export function evaluatePreconditions(
  * the client has not seen (RFC 6585 section 3). An invalid date, which must be
  * ignored (RFC 9110 section 13.1.4), does not count.
  */
-export function hasPrecondition({ headers, now }: ConditionalRequest): boolean {
+export function hasPrecondition({ headers }: ConditionalRequest): boolean {
   const unmodifiedSince = headers["if-unmodified-since"];
   return headers["if-match"] !== undefined ||
     headers["if-none-match"] !== undefined ||
     (unmodifiedSince !== undefined &&
-      parseHttpDate(unmodifiedSince, now) !== undefined);
+      parseHttpDate(unmodifiedSince) !== undefined);
 }
 
 /** Returns whether a field lists the current entity tag; undefined if the field is malformed. */
@@ -180,13 +180,13 @@ function listsCurrent(
 /** Returns whether the current representation is newer than the date of a field; undefined if either date is missing or invalid. */
 function changedSince(
   field: DateField,
-  { headers, now }: ConditionalRequest,
+  { headers }: ConditionalRequest,
   current: Validators | undefined,
 ): boolean | undefined {
   const text = headers[field];
   const lastModified = current?.lastModified;
   if (text === undefined || lastModified === undefined) return undefined;
-  const since = parseHttpDate(text, now);
+  const since = parseHttpDate(text);
   return since === undefined
     ? undefined
     : Math.floor(lastModified / 1000) * 1000 > since;

@@ -212,7 +212,7 @@ test("preconditions are evaluated in the order of RFC 9110 section 13.2.2", () =
   ];
   for (const [headers, current, reads, writes = reads] of table) {
     const evaluate = (method: string) =>
-      evaluatePreconditions({ method, headers, now }, current);
+      evaluatePreconditions({ method, headers }, current);
     const text = JSON.stringify([headers, current]);
     for (const method of ["GET", "HEAD", "QUERY"]) {
       assert.equal(evaluate(method), reads, `${method} ${text}`);
@@ -220,7 +220,6 @@ test("preconditions are evaluated in the order of RFC 9110 section 13.2.2", () =
     for (const method of ["PUT", "PATCH", "DELETE", "POST"]) {
       assert.equal(evaluate(method), writes, `${method} ${text}`);
     }
-    assert.equal(evaluate("OPTIONS"), "proceed", text);
   }
 });
 
@@ -235,7 +234,7 @@ test("a write counts as conditional only if it cannot overwrite the change of an
     [ms(at), false],
   ];
   for (const [headers, conditional] of table) {
-    const request = { method: "PUT", headers, now };
+    const request = { method: "PUT", headers };
     assert.equal(hasPrecondition(request), conditional, `${headers}`);
   }
 });

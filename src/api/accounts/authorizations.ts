@@ -29,6 +29,8 @@ import { roleOf, unauthorized } from "./authentication.ts";
 
 const hour = 60 * 60; // in seconds
 
+const note = optional(string({ minLength: 0, maxLength: 100 }));
+
 /** The stored properties, besides `user_id`. */
 export const authorizations = collection({
   name: "authorizations",
@@ -37,7 +39,7 @@ export const authorizations = collection({
   immutable: true,
   owner: "user_id",
   properties: {
-    note: optional(string({ minLength: 0, maxLength: 100 })),
+    note,
     expires_at: readOnly(timestamp()),
   },
 });
@@ -54,7 +56,7 @@ export const signInForm = collection({
       integer({ minimum: 60, maximum: 30 * 24 * hour }),
       hour,
     ),
-    note: authorizations.properties.note,
+    note,
   },
 });
 

@@ -15,6 +15,9 @@ import {
   unique,
 } from "../declaration/properties.ts";
 
+/** The rule for passwords. */
+export const password = secret({ minLength: 10, maxLength: 128 });
+
 export const users = collection({
   name: "users",
   singular: "user",
@@ -29,7 +32,7 @@ export const users = collection({
         "2 to 32 lower-case letters, digits, dots, underscores or hyphens, the first a letter or digit",
     })),
     role: optional(choice(...roles), "viewer"),
-    password: secret({ minLength: 10, maxLength: 128 }),
+    password,
   },
 });
 

@@ -50,10 +50,8 @@ export interface RecordChange {
   readonly next: Document | undefined;
 }
 
-/** Declares a collection; its only effect is on types. */
-export function collection<const P extends Declaration["properties"]>(
-  declaration: Declaration & { readonly properties: P },
-) {
+/** Declares a collection. */
+export function collection(declaration: Declaration): Declaration {
   return declaration;
 }
 
@@ -103,9 +101,8 @@ const reservedCollectionNames = [
 /** Properties that the server adds to every record, besides the URLs. */
 const serverProperties = ["id", "created_at", "updated_at", "link"];
 
-/** The server's properties, and the query parameters that a filter of the same name would hide. */
-const reservedPropertyNames = [
-  ...serverProperties,
+/** The query parameters of a collection that are not filters. */
+export const collectionParameters = [
   "limit",
   "offset",
   "page",
@@ -113,6 +110,12 @@ const reservedPropertyNames = [
   "sortby",
   "order",
   "fields",
+];
+
+/** The server's properties, and the query parameters that would hide a filter of the same name. */
+const reservedPropertyNames = [
+  ...serverProperties,
+  ...collectionParameters,
   "cascade",
 ];
 

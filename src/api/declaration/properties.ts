@@ -30,8 +30,8 @@ export type { Json };
 /** A JSON Schema 2020-12 fragment. */
 export type JsonSchema = { readonly [keyword: string]: Json };
 
-/** One property of a collection; `T` is the type of its values. */
-export interface Property<T extends Json = Json> {
+/** One property of a collection. */
+export interface Property {
   readonly kind:
     | "string"
     | "number"
@@ -49,11 +49,11 @@ export interface Property<T extends Json = Json> {
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
   /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
-  readonly parse: (text: string) => T | undefined;
+  readonly parse: (text: string) => Json | undefined;
   readonly required: boolean;
   readonly nullable: boolean;
   /** The value of an optional property that is left out. */
-  readonly default: T | null;
+  readonly default: Json;
   /** If true, no two records may share a value, ignoring case. */
   readonly unique: boolean;
   /** The collection whose ids are the values. */
@@ -62,27 +62,21 @@ export interface Property<T extends Json = Json> {
   readonly readOnly: boolean;
 }
 
-function property<T extends Json>(
-  kind:
-    & Pick<Property<T>, "kind" | "expected" | "schema" | "check" | "parse">
-    & Partial<Property<T>>,
-): Property<T> {
-  return {
-    required: true,
-    nullable: false,
-    default: null,
-    unique: false,
-    references: undefined,
-    readOnly: false,
-    ...kind,
-  };
-}
+/** A property that every body must have, before it is known what kind it is. */
+const required = {
+  required: true,
+  nullable: false,
+  default: null,
+  unique: false,
+  references: undefined,
+  readOnly: false,
+};
 
 /** Makes a property optional. Its default is `defaultValue`; without one it is null, and null is allowed. */
-export function optional<T extends Json>(
-  of: Property<T>,
-  defaultValue: T | null = null,
-): Property<T | null> {
+export function optional(
+  of: Property,
+  defaultValue: Json = null,
+): Property {
   const nullable = defaultValue === null;
   return {
     ...of,
@@ -106,12 +100,12 @@ function allowNull({ type = "string", enum: values }: JsonSchema): JsonSchema {
 }
 
 /** Allows no two records of the collection to have the same value, ignoring case. */
-export function unique<T extends Json>(of: Property<T>): Property<T> {
+export function unique(of: Property): Property {
   return { ...of, unique: true };
 }
 
 /** Makes a property one that only the server sets. */
-export function readOnly<T extends Json>(of: Property<T>): Property<T> {
+export function readOnly(of: Property): Property {
   return {
     ...of,
     required: false,
@@ -121,9 +115,10 @@ export function readOnly<T extends Json>(of: Property<T>): Property<T> {
 }
 
 /** A string that is well-formed, without control characters, and not blank. */
-export function string(options: StringOptions): Property<string> {
+export function string(options: StringOptions): Property {
   const { minLength = 1, maxLength, pattern, description } = options;
-  return property({
+  return {
+    ...required,
     kind: "string",
     expected: description ??
       `a string of ${minLength} to ${maxLength} characters`,
@@ -135,59 +130,63 @@ export function string(options: StringOptions): Property<string> {
     },
     check: (value) => checkString(value, options),
     parse: (text) => text,
-  });
+  };
 }
 
 /** Any string at all, for values that are compared but never stored. */
-export function anyString(): Property<string> {
-  return property({
+export function anyString(): Property {
+  return {
+    ...required,
     kind: "string",
     expected: "a string",
     schema: { type: "string" },
     check: (value) => typeof value === "string" ? undefined : wrongType(value),
     parse: (text) => text,
-  });
+  };
 }
 
 /** One of a fixed set of strings. */
-export function choice<const T extends string>(
-  ...values: readonly T[]
-): Property<T> {
+export function choice(
+  ...values: readonly string[]
+): Property {
   const parse = (text: string) => values.find((value) => value === text);
-  return property<T>({
+  return {
+    ...required,
     kind: "enum",
     expected: `one of ${values.map((value) => `"${value}"`).join(", ")}`,
     schema: { type: "string", enum: values },
     check: checkBy(parse, { code: "enum", reason: "is not allowed" }),
     parse,
-  });
+  };
 }
 
-export function number(options: NumberOptions = {}): Property<number> {
-  return property({
+export function number(options: NumberOptions = {}): Property {
+  return {
+    ...required,
     kind: "number",
     expected: `a number${describeRange(options)}`,
     schema: { type: "number", ...options },
     check: (value) => checkNumber(value, options),
     parse: parseNumber,
-  });
+  };
 }
 
 /** An integer that a double holds exactly: between -(2^53-1) and 2^53-1. */
-export function integer(options: NumberOptions = {}): Property<number> {
+export function integer(options: NumberOptions = {}): Property {
   const { maximum = Number.MAX_SAFE_INTEGER } = options;
   const bounds = { ...options, maximum };
-  return property({
+  return {
+    ...required,
     kind: "integer",
     expected: `an integer${describeRange(bounds)}`,
     schema: { type: "integer", ...bounds },
     check: (value) => checkInteger(value, bounds),
     parse: parseInteger,
-  });
+  };
 }
 
 /** The id of a record of another collection. The property's name must end in `_id`: `zoo_id` gives the record a `zoo_url`. */
-export function reference(collection: string): Property<number> {
+export function reference(collection: string): Property {
   return {
     ...integer({ minimum: 1 }),
     kind: "id",
@@ -197,7 +196,7 @@ export function reference(collection: string): Property<number> {
 }
 
 /** The id of the record itself. */
-export function recordId(): Property<number> {
+export function recordId(): Property {
   return readOnly({
     ...integer({ minimum: 1 }),
     kind: "id",
@@ -205,19 +204,21 @@ export function recordId(): Property<number> {
   });
 }
 
-export function boolean(): Property<boolean> {
-  return property({
+export function boolean(): Property {
+  return {
+    ...required,
     kind: "boolean",
     expected: "true or false",
     schema: { type: "boolean" },
     check: (value) => typeof value === "boolean" ? undefined : wrongType(value),
     parse: parseBoolean,
-  });
+  };
 }
 
 /** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
-export function date(): Property<string> {
-  return property({
+export function date(): Property {
+  return {
+    ...required,
     kind: "date",
     expected: "a calendar date as YYYY-MM-DD",
     schema: { type: "string", format: "date" },
@@ -226,12 +227,13 @@ export function date(): Property<string> {
       reason: "is not a valid date",
     }),
     parse: parseDate,
-  });
+  };
 }
 
 /** A point in time (RFC 3339 section 5.6, date-time). A parameter is normalized to UTC with milliseconds, so that text order is time order. */
-export function timestamp(): Property<string> {
-  return property({
+export function timestamp(): Property {
+  return {
+    ...required,
     kind: "timestamp",
     expected: "a timestamp such as 2026-01-31T12:00:00Z",
     schema: { type: "string", format: "date-time" },
@@ -240,11 +242,11 @@ export function timestamp(): Property<string> {
       reason: "is not a valid timestamp",
     }),
     parse: parseTimestamp,
-  });
+  };
 }
 
 /** An http or https URL of at most 2,000 characters. */
-export function url(): Property<string> {
+export function url(): Property {
   return formatted("http(s) URL", {
     format: "uri",
     maxLength: 2000,
@@ -253,7 +255,7 @@ export function url(): Property<string> {
 }
 
 /** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
-export function email(): Property<string> {
+export function email(): Property {
   return formatted("e-mail address", {
     format: "email",
     maxLength: 254,
@@ -268,7 +270,7 @@ function formatted(
     readonly maxLength: number;
     readonly isValid: (text: string) => boolean;
   },
-): Property<string> {
+): Property {
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
   return {
@@ -283,7 +285,7 @@ function formatted(
 }
 
 /** A string that is stored only as a hash and appears in no response. */
-export function secret(options: StringOptions): Property<string> {
+export function secret(options: StringOptions): Property {
   const base = string(options);
   return {
     ...base,
@@ -294,12 +296,13 @@ export function secret(options: StringOptions): Property<string> {
 }
 
 /** An array that only the server sets; no parameter can compare with it. */
-export function array(): Property<readonly Json[]> {
-  return property<readonly Json[]>({
+export function array(): Property {
+  return {
+    ...required,
     kind: "array",
     expected: "left out",
     schema: { type: "array" },
     check: (value) => Array.isArray(value) ? undefined : wrongType(value),
     parse: () => undefined,
-  });
+  };
 }

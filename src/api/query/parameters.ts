@@ -8,7 +8,11 @@ import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { decodePercent } from "../../http/router.ts";
 import { caseFold, compareValues } from "../../store/store.ts";
-import type { Collection, NamedProperty } from "../declaration/declaration.ts";
+import {
+  type Collection,
+  collectionParameters,
+  type NamedProperty,
+} from "../declaration/declaration.ts";
 import {
   choice,
   integer,
@@ -132,17 +136,6 @@ export interface Query {
   readonly parameters: Parameters;
 }
 
-/** The parameters that are not filters. */
-const ownParameters = [
-  "limit",
-  "offset",
-  "page",
-  "per_page",
-  "sortby",
-  "order",
-  "fields",
-];
-
 /**
  * Parses and validates the parameters of a collection.
  *
@@ -166,7 +159,7 @@ export function parseQuery(
   const order = readParameter(parameters, "order", sortOrder);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
-    if (ownParameters.includes(name)) continue;
+    if (collectionParameters.includes(name)) continue;
     filters.push(parseFilter(collection, name, text));
   }
   return {
@@ -275,7 +268,7 @@ function parseFilter(
     const filters = [...collection.visibleProperties.keys()].join(", ");
     throw unknownParameter(
       parameter,
-      `allowed: ${ownParameters.join(", ")}, and as filters ${filters}`,
+      `allowed: ${collectionParameters.join(", ")}, and as filters ${filters}`,
     );
   }
   const allowed = operatorsOf(property);

@@ -22,7 +22,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
 ): Result | Promise<Result> {
-  const { table, representation, planner, options } = records;
+  const { table, representation, planner } = records;
   const { url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
@@ -33,7 +33,7 @@ export function listRecords(
       : [];
   const currentSeq = () =>
     Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
-  if (isNotModified(context, options.now, validators)) {
+  if (isNotModified(context, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
   // HEAD of an export needs only the number of records.
@@ -75,12 +75,12 @@ export function readRecord(
   context: RequestContext,
   fields: readonly string[] | undefined,
 ): Result {
-  const { representation, options } = records;
+  const { representation } = records;
   const scope = context.resolveScope?.(context);
   const row = records.find(context, scope);
   const headers = representation.validators(row);
   const { seq } = row;
-  if (isNotModified(context, options.now, () => headers)) {
+  if (isNotModified(context, () => headers)) {
     return { status: 304, headers, seq };
   }
   const body = fields

@@ -216,21 +216,18 @@ export function collectionValidators(
  * Evaluates the preconditions of a request (RFC 9110 section 13), if it has any;
  * returns whether the response is a 304.
  *
- * @param now returns milliseconds since 1970
  * @param validators returns the header fields ETag and Last-Modified, if there are any
  * @throws {ApiError} 41200
  */
 export function isNotModified(
-  { method, headers }: RequestContext,
-  now: () => number,
+  request: RequestContext,
   validators: () => readonly string[],
 ): boolean {
-  if (!isConditional(headers)) return false;
+  if (!isConditional(request.headers)) return false;
   const [, etag, , modified] = validators();
   const lastModified = modified === undefined
     ? undefined
     : Date.parse(modified);
-  const request = { method, headers, now: now() };
   const outcome = evaluatePreconditions(request, { etag, lastModified });
   if (outcome === "failed") throw new ApiError(41200);
   return outcome === "not-modified";
@@ -248,12 +245,11 @@ export function findForChange(
   context: RequestContext,
   scope: Scope | undefined,
 ): Row {
-  const { options: { now, requireIfMatch }, representation } = records;
-  const { method, headers } = context;
+  const { options: { requireIfMatch }, representation } = records;
   const row = records.find(context, scope);
-  if (requireIfMatch && !hasPrecondition({ method, headers, now: now() })) {
+  if (requireIfMatch && !hasPrecondition(context)) {
     throw new ApiError(42800);
   }
-  isNotModified(context, now, () => representation.validators(row));
+  isNotModified(context, () => representation.validators(row));
   return row;
 }

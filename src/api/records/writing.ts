@@ -61,7 +61,7 @@ export function prepareCreate(
   scope = context.resolveScope?.(context),
 ): Readonly<Record<string, Json>> {
   const validators = () => collectionValidators(records, context, scope);
-  isNotModified(context, records.options.now, validators);
+  isNotModified(context, validators);
   return valuesFromUrl(scope);
 }
 

@@ -6,7 +6,7 @@
 
 import { performance } from "node:perf_hooks";
 import process from "node:process";
-import type { Api, Feature, SentResponse } from "../../api/feature.ts";
+import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import { implementedMethods } from "../../http/errors.ts";
 
@@ -76,7 +76,7 @@ class RequestMetrics {
   /** By route, compared by identity; undefined stands for all unknown URLs. */
   readonly #routes = new Map<object | undefined, RouteMetrics>();
 
-  count({ route, method, status, start }: SentResponse): void {
+  count({ route, method, start }: HandledRequest, status: number): void {
     let metrics = this.#routes.get(route);
     if (metrics === undefined) {
       const latency = new Histogram(latencyBounds);
@@ -223,6 +223,8 @@ export const feature: Feature = {
       },
     });
     api.add(`${api.base.path}metrics`, metrics);
-    return { onResponse: (response) => requests.count(response) };
+    return {
+      onResponse: (request, { status }) => requests.count(request, status),
+    };
   },
 };

@@ -14,7 +14,7 @@ import {
   type Server,
   start,
   temporaryFolder,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const one = "https://one.example";
 const two = "http://two.example:8080";

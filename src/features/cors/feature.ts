@@ -1,8 +1,11 @@
 /**
  * Which responses scripts of other origins may read, and which requests they may
  * send: the CORS protocol of the Fetch standard
- * (https://fetch.spec.whatwg.org/#http-cors-protocol).
+ * (https://fetch.spec.whatwg.org/#http-cors-protocol). It is on if
+ * `CORS_ORIGINS` names origins.
  */
+
+import type { Feature } from "../../api/feature.ts";
 
 /** The request fields that a script may set. A wildcard would not include Authorization. */
 const allowedHeaders =
@@ -39,7 +42,6 @@ export function corsHeaders(
   origins: readonly string[],
   { method, headers, allow }: CorsRequest,
 ): string[] {
-  if (origins.length === 0) return [];
   const { origin } = headers;
   const fields: string[] = [];
   if (origins.includes("*")) {
@@ -62,3 +64,12 @@ export function corsHeaders(
   }
   return fields;
 }
+
+export const feature: Feature = {
+  open: ({ corsOrigins = [] }) => ({
+    onResponse({ method, headers, route }, { fields }) {
+      const request = { method, headers, allow: route?.allow };
+      fields.push(...corsHeaders(corsOrigins, request));
+    },
+  }),
+};
