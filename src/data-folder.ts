@@ -17,6 +17,7 @@ import { tablesOf } from "./api/routes.ts";
 import { collections } from "./collections.ts";
 import { UsageError } from "./config.ts";
 import { ApiError } from "./http/errors.ts";
+import { readFolderMode } from "./store/log/files.ts";
 import {
   type Fault,
   openStore,
@@ -54,16 +55,26 @@ export async function print(text: string): Promise<void> {
 /**
  * Opens the store of a data folder.
  *
- * @throws {StoreError} in-use, damaged, format; {CommandError} on an error of
- * the operating system
+ * @throws {StoreError} in-use, damaged, format; {CommandError} if other users
+ * may access the folder, or on an error of the operating system
  */
 export async function openDataFolder(
   folder: string,
   options: Partial<Pick<StoreOptions, "tables" | "log">> = {},
 ): Promise<Store> {
-  return await withFolderError(
-    folder,
-    () => openStore({ folder, tables: tablesOf(collections, []), ...options }),
+  return await withFolderError(folder, async () => {
+    await refuseSharedFolder(folder);
+    return openStore({ folder, tables: tablesOf(collections, []), ...options });
+  });
+}
+
+/** Throws if the permission bits give other users access to a folder. Windows has none. */
+async function refuseSharedFolder(folder: string): Promise<void> {
+  const mode = await readFolderMode(folder) ?? 0;
+  if (process.platform === "win32" || (mode & 0o077) === 0) return;
+  throw new CommandError(
+    `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +
+      `run "chmod 700 '${folder}'", or choose a folder for the data alone`,
   );
 }
 

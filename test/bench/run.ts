@@ -303,7 +303,7 @@ for (const size of sizes) {
   const folder = await temporaryFolder();
   try {
     const data = join(folder, "data");
-    await mkdir(data);
+    await mkdir(data, { mode: 0o700 });
     await fill(data, size);
     const begin = performance.now();
     const server = await start({ folder: data });

@@ -72,7 +72,7 @@ async function readSpecimen(name: string): Promise<Specimen> {
 async function unpack(folder: string, { files }: Specimen): Promise<string> {
   for (const [name, bytes] of files) {
     const path = join(folder, name);
-    await mkdir(dirname(path), { recursive: true });
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     await writeFile(path, bytes);
   }
   return folder;

@@ -6,7 +6,15 @@
 
 import { Buffer } from "node:buffer";
 import { constants, fstatSync, type Stats, write } from "node:fs";
-import { mkdir, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import {
+  mkdir,
+  open,
+  readdir,
+  rename,
+  stat,
+  statfs,
+  unlink,
+} from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { errorCode, errorText } from "../error.ts";
@@ -96,6 +104,14 @@ export function isNoSpaceError(error: unknown): boolean {
 /** Ignores the error that a file does not exist. */
 export function undefinedIfMissing(error: unknown): undefined {
   if (errorCode(error) !== "ENOENT") throw error;
+}
+
+/** Returns the permission bits of a folder; undefined if there is none. */
+export async function readFolderMode(
+  path: string,
+): Promise<number | undefined> {
+  const stats = await stat(path).catch(undefinedIfMissing);
+  return stats?.isDirectory() ? stats.mode & 0o777 : undefined;
 }
 
 /** Opens a file for reading while `use` runs. */

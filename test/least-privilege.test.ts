@@ -1,0 +1,280 @@
+/**
+ * The server with as few rights as possible: under Node's permission model,
+ * with the data folder as its only writable place.
+ */
+
+import { strict as assert } from "node:assert";
+import { execFileSync } from "node:child_process";
+import {
+  chmod,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  stat,
+  writeFile,
+} from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { after, before, describe, test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import {
+  lacks,
+  notInNode,
+  removeFolder,
+  root,
+  run,
+  type Server,
+  start,
+  temporaryFolder,
+} from "./harness.ts";
+
+const major = Number(process.versions.node.split(".")[0]);
+const { scripts } = JSON.parse(
+  await readFile(join(root, "package.json"), "utf8"),
+);
+const script: string = scripts["start:locked"];
+
+/** Has the shell expand the script, and returns the arguments of Node.js. */
+function expandScript(
+  env: Readonly<Record<string, string>>,
+  cwd: string,
+): string[] {
+  const expanded = script.replace("exec node", "printf '%s\\n'");
+  assert.notEqual(expanded, script);
+  const text = execFileSync("sh", ["-c", expanded], {
+    cwd,
+    env: {
+      PATH: `${join(process.execPath, "..")}:${process.env["PATH"]}`,
+      ...env,
+    },
+    encoding: "utf8",
+  });
+  return text.trim().split("\n");
+}
+
+let folder: string;
+let app: string;
+before(async () => {
+  folder = await temporaryFolder();
+  app = join(folder, "app");
+  await mkdir(join(app, "data"), { recursive: true });
+  for (const file of ["package.json", "data/seed.json"]) {
+    await cp(join(root, file), join(app, file));
+  }
+  const compiler = join(root, "node_modules/typescript/bin/tsc");
+  const args = [compiler, "-p", "src", "--outDir", join(app, "build")];
+  execFileSync(process.execPath, args, { cwd: root, stdio: "pipe" });
+});
+after(() => removeFolder(folder));
+
+/** Starts the server with the flags of the script. */
+async function startLocked(
+  dataDir: string,
+  nodeArgs: readonly string[] = [],
+): Promise<Server> {
+  const flags = expandScript({ DATA_DIR: dataDir }, app)
+    .filter((word) => word.startsWith("--"))
+    .map((flag) => flag.replace(/=(?!\/)/, `=${app}/`));
+  return await start({
+    main: join(app, "build/main.js"),
+    nodeArgs: [...flags, ...nodeArgs],
+    folder: dataDir,
+    isNew: true,
+    // A secret of its own, in the data folder; no coverage, which is elsewhere.
+    env: { JWT_SECRET: "", NODE_V8_COVERAGE: "" },
+  });
+}
+
+/** Tries in the server's process what it must not do, and prints the outcomes as one line. */
+function probe(dataDir: string): string[] {
+  const forbidden = join(folder, "forbidden");
+  const code = `
+    import { spawnSync } from "node:child_process";
+    import { readFileSync, writeFileSync } from "node:fs";
+    import { Worker } from "node:worker_threads";
+    const attempt = (action) => {
+      try { action(); return "allowed"; } catch ({ code }) { return code; }
+    };
+    console.log("probe " + JSON.stringify({
+      read: attempt(() => readFileSync(${
+    JSON.stringify(join(root, "README.md"))
+  })),
+      write: attempt(() => writeFileSync(${JSON.stringify(forbidden)}, "")),
+      change: attempt(() => writeFileSync(${
+    JSON.stringify(join(app, "build/main.js"))
+  }, "")),
+      spawn: attempt(() => spawnSync("true")),
+      thread: attempt(() => new Worker("", { eval: true })),
+      own: attempt(() => writeFileSync(${
+    JSON.stringify(join(dataDir, "probe"))
+  }, "")),
+    }));`;
+  return ["--import", `data:text/javascript,${encodeURIComponent(code)}`];
+}
+
+describe("the script start:locked", () => {
+  test("creates the data folder for its user only", async () => {
+    expandScript({}, app);
+    const { mode } = await stat(join(app, "data/store"));
+    assert.equal(mode & 0o777, 0o700);
+  });
+
+  test("lets the server read itself, the data and the certificate", () => {
+    const env = { DATA_DIR: "its store", TLS_CERT: "a.crt", TLS_KEY: "a.key" };
+    const words = expandScript(env, app);
+    const program = words.indexOf("build/main.js");
+    assert.deepEqual(words.slice(program), ["build/main.js", "serve"]);
+    const flags = words.slice(0, program)
+      .filter((flag) =>
+        !/^--(?:(?:experimental-)?permission|allow-net)$/.test(flag)
+      );
+    assert.equal(program - flags.length, major >= 25 ? 2 : 1);
+    assert.deepEqual(flags, [
+      "--allow-fs-read=build",
+      "--allow-fs-read=package.json",
+      "--allow-fs-read=data",
+      "--allow-fs-read=a.crt",
+      "--allow-fs-read=a.key",
+      "--allow-fs-read=its store",
+      "--allow-fs-write=its store",
+    ]);
+  });
+});
+
+describe("under Node's permission model", { skip: notInNode }, () => {
+  // Without fsync nothing can be promised.
+  const isWithoutFsync = major >= 26;
+
+  test("a Node.js that forbids fsync there is refused", {
+    skip: !isWithoutFsync,
+  }, async () => {
+    const starting = startLocked(join(folder, "refused"));
+    await assert.rejects(starting, /Cannot open .*fdatasync API is disabled/);
+  });
+
+  test("only the data folder can be written to, and no process started", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const dataDir = join(folder, "probed");
+    const server = await startLocked(dataDir, probe(dataDir));
+    t.after(() => server.stop());
+    const [, outcomes = ""] = /^probe (.*)$/m.exec(server.output()) ?? [];
+    assert.deepEqual(JSON.parse(outcomes), {
+      read: "ERR_ACCESS_DENIED",
+      write: "ERR_ACCESS_DENIED",
+      change: "ERR_ACCESS_DENIED",
+      spawn: "ERR_ACCESS_DENIED",
+      thread: "ERR_ACCESS_DENIED",
+      own: "allowed",
+    });
+  });
+
+  test("records, imports, the secret and the lock survive a kill", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const dataDir = join(folder, "killed");
+    const server = await startLocked(dataDir);
+    t.after(() => server.stop());
+    const token = await server.signIn();
+    const json = { name: "Zoo Basel", city: "Basel", country: "CH" };
+    const zoo = await server.request("POST", "/v1/zoos", { token, json });
+    assert.equal(zoo.status, 201, zoo.text);
+    if (lacks("imports") === false) {
+      const line = { ...json, name: "Zoo Zürich", city: "Zürich" };
+      const { headers } = await server.request("POST", "/v1/zoos", {
+        token,
+        raw: JSON.stringify(line),
+        headers: { "content-type": "application/x-ndjson" },
+      });
+      const task = headers.get("location") ?? "";
+      let status = "";
+      while (status !== "succeeded") {
+        ({ body: { status } } = await server.request("GET", task, { token }));
+        assert.notEqual(status, "failed");
+      }
+    }
+    await assert.rejects(startLocked(dataDir), /another process/);
+    await server.end("SIGKILL");
+
+    const again = await startLocked(dataDir);
+    t.after(() => again.stop());
+    const { body } = await again.request("GET", "/v1/zoos?fields=name", {
+      token,
+    });
+    const names = body.map(({ name }: { name: string }) => name);
+    assert.deepEqual(
+      names,
+      lacks("imports") ? ["Zoo Basel"] : ["Zoo Basel", "Zoo Zürich"],
+    );
+    assert.equal(await again.end(), 0);
+    const locks = (await readdir(dataDir)).filter((name) =>
+      /^lock-/.test(name)
+    );
+    assert.deepEqual(locks, []);
+  });
+
+  test("a snapshot and a new log are written", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const dataDir = join(folder, "upgraded");
+    await mkdir(dataDir, { mode: 0o700 });
+    // Its upgrade begins with both.
+    const old = join(root, "test/store/format-1/first-log");
+    for (const name of await readdir(old)) {
+      const bytes = gunzipSync(await readFile(join(old, name)));
+      await writeFile(join(dataDir, name.replace(/\.gz$/, "")), bytes);
+    }
+    const server = await startLocked(dataDir);
+    t.after(() => server.stop());
+    assert.equal(await server.end(), 0);
+    const names = await readdir(dataDir);
+    assert.ok(names.includes("wal-2.jsonl"), names.join(" "));
+    assert.ok(names.includes("snapshot-2.jsonl"), names.join(" "));
+  });
+});
+
+describe("a data folder that other users may access", {
+  skip: process.platform === "win32"
+    ? "there are no permission bits"
+    : notInNode,
+}, () => {
+  for (const mode of [0o750, 0o720, 0o705, 0o702, 0o711]) {
+    test(`is refused with mode ${mode.toString(8)}`, async () => {
+      const shared = join(folder, `shared with ${mode}`);
+      await mkdir(shared);
+      await chmod(shared, mode);
+      const { code, stderr } = await run(["serve", "--data-dir", shared]);
+      assert.equal(code, 1);
+      assert.equal(
+        stderr,
+        `zoo-api: other users may access the folder ${shared} (mode ${
+          mode.toString(8)
+        }): run "chmod 700 '${shared}'", or choose a folder for the data alone\n`,
+      );
+      assert.deepEqual(await readdir(shared), []);
+    });
+  }
+
+  test("is accepted after the command that the message names", async (t) => {
+    const shared = join(folder, "shared");
+    await mkdir(shared);
+    await chmod(shared, 0o755);
+    const add = ["user", "add", "kim", "--data-dir", shared];
+    const refused = await run(add, { input: "a long enough one\n" });
+    assert.equal(refused.code, 1);
+    const [, command = ""] = /run "(.*)",/.exec(refused.stderr) ?? [];
+    execFileSync("sh", ["-c", command]);
+    const server = await start({ folder: shared });
+    t.after(() => server.stop());
+  });
+
+  test("can still be read by the commands that change nothing", async (t) => {
+    const server = await start({ folder: join(folder, "read") });
+    t.after(() => server.stop());
+    await server.end();
+    await chmod(server.folder, 0o755);
+    const { code, stdout } = await run(["check", "--data-dir", server.folder]);
+    assert.equal(code, 0, stdout);
+  });
+});
