@@ -26,6 +26,7 @@ import {
 } from "./harness.ts";
 
 const maxWords = 3500;
+const major = Number(process.versions.node.split(".")[0]);
 
 const readme = await readFile(join(root, "README.md"), "utf8");
 
@@ -181,11 +182,14 @@ const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
 describe("each command that starts a server starts one", () => {
   const commands = [
     ...commandsIn("Start").join("").matchAll(/^[^#\n].*$/gm),
+    ...readme.matchAll(/^.* npm run start:locked$/gm),
     ...readme.matchAll(/(?<=`)[A-Z]+=[^`]* npm start(?=`)/g),
   ].map(([command]) => command).filter((command) => command !== "npm ci");
   for (const command of commands) {
-    const skip = command.startsWith("node src") && !stripsTypes &&
-      "this Node.js does not strip types";
+    const skip = command.startsWith("node src") && !stripsTypes
+      ? "this Node.js does not strip types"
+      : command.endsWith("locked") && major >= 26 &&
+        "this Node.js forbids fsync there";
     test(command, { skip }, async (t) => {
       const folder = await folderOf(t);
       // What is compiled is a module because of the package that it is in.
@@ -194,6 +198,10 @@ describe("each command that starts a server starts one", () => {
         command
           .replace("npm run build", `$& -- --outDir '${folder}/build'`)
           .replace("node build", `node '${folder}'/build`)
+          .replace(
+            "npm run start:locked",
+            `npm run --prefix '${folder}' start:locked`,
+          )
           .replace("data/mine", `'${folder}/store'`)
           .replace("4000", "0"),
         {
@@ -218,7 +226,7 @@ describe("each command that starts a server starts one", () => {
       assert.deepEqual(printed, [{ ...shown[0], password, time }]);
     });
   }
-  assert.equal(commands.length, 6);
+  assert.equal(commands.length, 7);
 });
 
 test("changes can be followed as it shows", async (t) => {
