@@ -35,7 +35,7 @@ export interface StoreContext {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
   readonly log: Logger;
-  /** The result of the startup scan; its tables are the live ones. */
+  /** The result of the startup scan; its tables are the live ones, and its base is the newest snapshot. */
   readonly scan: FolderScan;
 }
 
@@ -47,9 +47,6 @@ export interface StoreContext {
  * and it is tried again after a delay that doubles.
  */
 export class Checkpointer {
-  /** The generation of the newest snapshot, and its size. */
-  generation: number;
-  #snapshotBytes: number;
   readonly #context: StoreContext;
   readonly #writer: LogWriter;
   /** The size and number of the documents written since, for their average size. */
@@ -64,8 +61,6 @@ export class Checkpointer {
     const { scan } = context;
     this.#context = context;
     this.#writer = writer;
-    this.generation = scan.baseGeneration;
-    this.#snapshotBytes = scan.baseBytes;
     this.#writtenBytes = scan.baseBytes + writer.log.offset;
     this.#writtenCount = this.#countRecords();
   }
@@ -97,7 +92,7 @@ export class Checkpointer {
   runIfDue(): void {
     const minBytes = Math.max(
       this.#context.limits.minLogBytes,
-      this.#snapshotBytes,
+      this.#context.scan.baseBytes,
       this.expectedBytes(),
     );
     const isDue = this.#writer.log.offset > minBytes &&
@@ -148,17 +143,12 @@ export class Checkpointer {
     const count = this.#countRecords();
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
-    const next = prepareLog(folder, start);
-    next.catch(() => {}); // the writer may await it only later
-    await this.#writer.rotate(next).catch(async (error) => {
-      await next.then(({ discard }) => discard(), () => {});
-      throw error;
-    });
+    await this.#writer.rotate(() => prepareLog(folder, start));
     const isStopped = () => this.#isClosed;
     const bytes = await saveSnapshot(folder, { ...start, tables, isStopped });
-    const previous = this.generation;
-    this.generation = generation;
-    this.#snapshotBytes = this.#writtenBytes = bytes;
+    const previous = scan.baseGeneration;
+    scan.baseGeneration = generation;
+    scan.baseBytes = this.#writtenBytes = bytes;
     this.#writtenCount = count;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
@@ -275,7 +265,7 @@ export class FullDisk {
   }
 
   async #recover(checkpoints: Checkpointer): Promise<void> {
-    const { folder, log } = this.#context;
+    const { folder, log, scan } = this.#context;
     try {
       await this.#allocate();
       if (!this.isFull) {
@@ -283,9 +273,9 @@ export class FullDisk {
         this.#exemptBytes = 0;
         log("info", "There is space on the disk again");
       } else if (checkpoints.isWorthwhile(this.#hasDeletedSinceFull)) {
-        await this.#freeSpace(checkpoints.generation);
+        await this.#freeSpace(scan.baseGeneration);
         await checkpoints.run();
-        await removeBefore(folder, checkpoints.generation);
+        await removeBefore(folder, scan.baseGeneration);
         this.#hasDeletedSinceFull = false;
       }
     } catch (error) {

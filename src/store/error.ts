@@ -43,30 +43,24 @@ export interface Fault {
   readonly message: string;
 }
 
-/** The fields of a {@linkcode StoreError} besides its code. */
-export interface StoreErrorFields {
-  readonly fault?: Fault | undefined;
-  /** The last good sequence before the fault. */
-  readonly seq?: number;
-  readonly cause?: unknown;
-}
-
 /** An error of the store. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;
+  /** The damage that is the reason, if the code is `damaged`. */
   readonly fault: Fault | undefined;
-  readonly seq: number | undefined;
 
   constructor(
     code: StoreErrorCode,
     message: string,
-    fields: StoreErrorFields = {},
+    { fault, cause }: {
+      readonly fault?: Fault;
+      readonly cause?: unknown;
+    } = {},
   ) {
-    super(message, { cause: fields.cause });
+    super(message, { cause });
     this.code = code;
-    this.fault = fields.fault;
-    this.seq = fields.seq;
+    this.fault = fault;
   }
 }
 

@@ -202,7 +202,8 @@ test("a snapshot that cannot be read is passed over, a log that cannot be is ref
   const log = failing(/wal-2/);
   await assert.rejects(openStore({ folder, tables, files: log }), {
     code: "damaged",
-    message: /wal-2\.jsonl is damaged \(byte 0: it cannot be read \(EIO/,
+    message:
+      /wal-2\.jsonl is damaged \(byte 0: it cannot be read from byte 0 on \(EIO/,
   });
   const files = failing(/snapshot-2|mark/);
   const opened = await openFor(t, folder, { files });

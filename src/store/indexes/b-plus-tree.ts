@@ -40,13 +40,13 @@ export type SortedIndex = Pick<BPlusTree, "size" | "rank" | "slice">;
 
 export class BPlusTree {
   readonly #comparator: RowComparator;
-  readonly #where: ((document: Document) => boolean) | undefined;
+  readonly #where: (document: Document) => boolean;
   #root = new Node([]);
 
   /** @param where selects the rows of a partial index; without it all rows are indexed */
   constructor(
     columns: readonly Column[],
-    where?: (document: Document) => boolean,
+    where: (document: Document) => boolean = () => true,
   ) {
     this.#comparator = new RowComparator(columns);
     this.#where = where;
@@ -98,7 +98,7 @@ export class BPlusTree {
     const matching: Row[] = [];
     let count = 0;
     for (const row of rows) {
-      if (this.#where?.(row.document) ?? true) matching.push(row);
+      if (this.#where(row.document)) matching.push(row);
       if (++count % rowsPerStep === 0) yield;
     }
     let nodes: Node[] = [];
@@ -135,9 +135,7 @@ export class BPlusTree {
    * version that is not in the index is ignored.
    */
   replace(before: Row | undefined, after: Row | undefined): void {
-    const row = after !== undefined && (this.#where?.(after.document) ?? true)
-      ? after
-      : undefined;
+    const row = after && this.#where(after.document) ? after : undefined;
     const bound = row && this.#comparator.boundOf(row);
     if (before !== undefined) {
       const staysInPlace = bound !== undefined &&
@@ -192,8 +190,10 @@ export class BPlusTree {
     node.count -= child.count;
     this.#delete(child, bound);
     node.count += child.count;
-    if (entryCount(child) >= maxEntries / 4) return;
-    if (!mergeWithNext(node, at)) mergeWithNext(node, at - 1);
+    if (child.count > 0) return;
+    // Only empty nodes are removed: deletes are rarer than inserts, which fill the others again.
+    children.splice(at, 1);
+    rows.splice(Math.max(at - 1, 0), 1);
   }
 
   #isAt(row: Row | undefined, bound: Bound): boolean {
@@ -228,21 +228,6 @@ function splitChild(node: Node, at: number, inserted: Row): void {
   node.children?.splice(at + 1, 0, right);
 }
 
-/** Merges a child with the next one if they fit into one node; returns whether they did. */
-function mergeWithNext(node: Node, at: number): boolean {
-  const left = node.children?.[at];
-  const right = node.children?.[at + 1];
-  if (left === undefined || right === undefined) return false;
-  if (entryCount(left) + entryCount(right) > maxEntries) return false;
-  const separator = node.rows.splice(at, 1);
-  if (left.children !== undefined) left.rows.push(...separator);
-  left.rows.push(...right.rows);
-  left.children?.push(...right.children ?? []);
-  left.count += right.count;
-  node.children?.splice(at + 1, 1);
-  return true;
-}
-
 /** Adds the rows of a subtree from one rank to another, both counted from its first row. */
 function collect(
   { rows, children }: Node,
@@ -250,11 +235,7 @@ function collect(
 ): void {
   let { from, to } = range;
   if (children === undefined) {
-    const end = Math.min(to, rows.length);
-    for (let at = Math.max(from, 0); at < end; at++) {
-      const row = rows[at];
-      if (row !== undefined) range.rows.push(row);
-    }
+    range.rows.push(...rows.slice(Math.max(from, 0), Math.max(to, 0)));
     return;
   }
   for (const child of children) {

@@ -41,16 +41,10 @@ const maxScannedRows = 10_000;
 
 /**
  * The share of the table's rows, summed over repeated scans, from which the
- * index that would have saved them is built in the background. Building it
- * costs about as much as scanning all rows, so by then an eighth is wasted.
+ * index that would save the next one is built. Building it costs about as much
+ * as scanning all rows, so by then at most a quarter of that is wasted.
  */
-const backgroundBuildShare = 1 / 8;
-
-/** The share from which a query waits for that index: scans leave little time for building it. */
-const awaitedBuildShare = 1 / 4;
-
-/** The most indexes not yet built whose scanned rows are counted, so that the counters stay small. */
-const maxScanCounters = 1000;
+const buildShare = 1 / 4;
 
 // Separate queues, so that shorter jobs do not wait for longer ones.
 const searches = new JobQueue();
@@ -62,13 +56,6 @@ export interface RowSource {
   readonly count: number;
   /** May yield versions that have been replaced since. */
   readonly rows: () => Iterable<Row>;
-}
-
-/** An index that is being built or brought up to date. */
-interface Building {
-  readonly promise: Promise<SortedIndex>;
-  /** The `throwIfAborted` of each caller that waits for it. */
-  readonly waiters: (() => void)[];
 }
 
 /** A B+tree and the changes of the table that it lacks. */
@@ -103,12 +90,12 @@ class MaintainedIndex implements ChangeListener {
 
   /** Loads rows of the table, then applies all that changed meanwhile. */
   *build(rows: () => Iterable<Row>): Steps {
-    this.#table.addListener(this);
+    this.#table.listeners.add(this);
     try {
       yield* this.tree.bulkLoad(rows(), (id) => this.#changed.has(id));
       yield* this.catchUp();
     } finally {
-      this.#table.removeListener(this);
+      this.#table.listeners.delete(this);
     }
   }
 
@@ -131,9 +118,10 @@ export class IndexCache {
   readonly #table: Table;
   /** By name, the least recently used first. */
   readonly #cached = new Map<string, MaintainedIndex>();
-  readonly #building = new Map<string, Building>();
-  /** The number of rows scanned so far for want of each index. */
-  readonly #scannedRows = new Map<string, number>();
+  /** The indexes that are being built or brought up to date. */
+  readonly #building = new Map<string, Promise<SortedIndex>>();
+  /** The number of rows scanned for want of an index, since the last one was requested. */
+  #scannedRows = 0;
 
   constructor(table: Table) {
     this.#table = table;
@@ -168,8 +156,8 @@ export class IndexCache {
    * necessary. If that takes a while it returns a promise; call it again once
    * the promise is fulfilled, since more may have changed by then.
    *
-   * @param throwIfAborted called now and then; the work ends if it throws for
-   * everybody who waits for this index
+   * @param throwIfAborted called now and then; the work ends if it throws, and
+   * begins again for somebody else who waits for this index
    * @throws {StoreError} `overloaded`
    */
   getOrBuild(
@@ -181,30 +169,27 @@ export class IndexCache {
     const name = nameOf(columns);
     const building = this.#building.get(name);
     if (building !== undefined) {
-      building.waiters.push(throwIfAborted);
-      return building.promise;
+      return building.catch(() => this.getOrBuild(columns, throwIfAborted));
     }
-    const waiters = [throwIfAborted];
-    const throwIfUnwanted = () => throwIfAllAborted(waiters);
     const outdated = this.#cached.get(name);
     const result = outdated === undefined
-      ? this.#build(columns, throwIfUnwanted)
+      ? this.#build(columns, throwIfAborted)
       : catchUps.run(outdated.catchUp(), {
         cost: outdated.pendingCost,
         finish: () => outdated.tree,
-        throwIfAborted: throwIfUnwanted,
+        throwIfAborted,
       });
     if (!(result instanceof Promise)) return result;
     const promise = result.finally(() => this.#building.delete(name));
-    this.#building.set(name, { promise, waiters });
+    this.#building.set(name, promise);
     return promise;
   }
 
   /**
    * Does the same as `getOrBuild` if the index pays off; returns undefined if
-   * scanning `count` candidates is cheaper. The rows of such scans are summed:
-   * beyond `backgroundBuildShare` the index is built in the background, beyond
-   * `awaitedBuildShare` its promise is returned.
+   * scanning `count` candidates is cheaper. The rows of all such scans are
+   * summed, so that the index of a frequent query is likely to be the one that
+   * is built once they exceed `buildShare`.
    *
    * @throws {StoreError} `overloaded`
    */
@@ -213,19 +198,11 @@ export class IndexCache {
     count: number,
     throwIfAborted: () => void,
   ): SortedIndex | Promise<SortedIndex> | undefined {
-    const name = nameOf(columns);
-    const scannedRows = (this.#scannedRows.get(name) ?? 0) + count;
-    const share = scannedRows / this.#table.size;
-    if (count > maxScannedRows || share > awaitedBuildShare) {
-      return this.getOrBuild(columns, throwIfAborted);
-    }
-    if (this.#scannedRows.size === maxScanCounters) this.#scannedRows.clear();
-    this.#scannedRows.set(name, scannedRows);
-    if (share < backgroundBuildShare || builds.isFull) return undefined;
-    const index = this.getOrBuild(columns);
-    if (!(index instanceof Promise)) return index;
-    index.catch(() => {}); // reported to those who wait for it
-    return undefined;
+    this.#scannedRows += count;
+    const isDue = this.#scannedRows > this.#table.size * buildShare;
+    if (count <= maxScannedRows && !isDue) return undefined;
+    this.#scannedRows = 0;
+    return this.getOrBuild(columns, throwIfAborted);
   }
 
   /**
@@ -262,9 +239,8 @@ export class IndexCache {
     const drop = () => this.#drop(name);
     const index = new MaintainedIndex(this.#table, tree, drop);
     const finish = () => {
-      this.#scannedRows.delete(name);
       this.#cached.set(name, index);
-      this.#table.addListener(index);
+      this.#table.listeners.add(index);
       const [oldest = name] = this.#cached.keys();
       if (this.#cached.size > maxCachedIndexes) this.#drop(oldest);
       return tree;
@@ -279,7 +255,7 @@ export class IndexCache {
 
   #drop(name: string): void {
     const index = this.#cached.get(name);
-    if (index !== undefined) this.#table.removeListener(index);
+    if (index !== undefined) this.#table.listeners.delete(index);
     this.#cached.delete(name);
   }
 }
@@ -302,17 +278,5 @@ function* ascending(byId: SortedIndex): Generator<Row> {
     const last = rows.at(-1);
     if (last === undefined) return;
     next = last.document.id + 1;
-  }
-}
-
-/** Throws if all of them throw; removes those that do. */
-function throwIfAllAborted(waiters: (() => void)[]): void {
-  while (true) {
-    try {
-      return waiters[0]?.();
-    } catch (error) {
-      waiters.shift();
-      if (waiters.length === 0) throw error;
-    }
   }
 }

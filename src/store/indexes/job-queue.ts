@@ -35,10 +35,6 @@ export class JobQueue {
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  get isFull(): boolean {
-    return this.#waiting === maxWaitingJobs;
-  }
-
   /**
    * Runs a job: a small one at once, a larger one after those that wait.
    *
@@ -49,7 +45,7 @@ export class JobQueue {
       for (const _ of steps); // without a pause
       return options.finish();
     }
-    if (this.isFull) {
+    if (this.#waiting === maxWaitingJobs) {
       throw new StoreError(
         "overloaded",
         "Too many searches are waiting; try again later.",

@@ -189,17 +189,6 @@ export async function readSmallFile(
   }).catch(undefinedIfMissing);
 }
 
-/** A part of a file cannot be read: the usual first sign of a dying disk. */
-export class ReadError extends Error {
-  override readonly name = "ReadError";
-  readonly byte: number;
-
-  constructor(byte: number, cause: unknown) {
-    super(`it cannot be read (${errorText(cause)})`, { cause });
-    this.byte = byte;
-  }
-}
-
 /** A line of a file. */
 export interface Line {
   /** Without the newline. */
@@ -284,6 +273,8 @@ async function readChunk(
     const { bytesRead } = await file.read(buffer, position);
     return buffer.subarray(0, bytesRead);
   } catch (error) {
-    throw new ReadError(position, error);
+    // Usually the first sign of a dying disk.
+    const message = `it cannot be read from byte ${position} on`;
+    throw new Error(`${message} (${errorText(error)})`, { cause: error });
   }
 }

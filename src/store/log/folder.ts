@@ -100,13 +100,8 @@ export async function prepareLog(
     throw error;
   }
   const publish = async () => {
-    try {
-      await files.rename(draft, path);
-      await files.syncFolder(folder);
-    } catch (error) {
-      await file.close().catch(() => {}); // nobody will write to it
-      throw error;
-    }
+    await files.rename(draft, path);
+    await files.syncFolder(folder);
   };
   return { file, generation, seed, offset: line.length, publish, discard };
 }
@@ -132,8 +127,7 @@ export async function createLog(
   start: LogStart,
 ): Promise<void> {
   const log = await prepareLog(place, start);
-  await log.publish();
-  await log.file.close();
+  await log.publish().finally(() => log.file.close());
 }
 
 /** Removes all generations older than this one. */

@@ -15,7 +15,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { StoreError } from "../error.ts";
+import { closedError } from "../error.ts";
 import { type OpenFile, writeAll } from "./files.ts";
 import { encodeHeader, encodeLine, type LogStart } from "./format.ts";
 import type { Row } from "../memory/row.ts";
@@ -60,7 +60,7 @@ export async function writeSnapshot(
   let parts = 0;
   let waiting: Uint8Array[] = [];
   const write = async () => {
-    if (isStopped?.()) throw new StoreError("closed", "the store was closed");
+    if (isStopped?.()) throw closedError();
     const bytes = Buffer.concat(waiting);
     waiting = [];
     await writeAll(file, bytes, length);

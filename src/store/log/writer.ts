@@ -44,7 +44,7 @@ interface Waiter {
 
 interface Rotation {
   readonly lastSeq: number;
-  readonly next: Promise<PreparedLog>;
+  readonly prepare: () => Promise<PreparedLog>;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -59,7 +59,6 @@ export class LogWriter {
   /** The disk fault after which nothing is written. */
   fault: StoreError | undefined;
   readonly #options: WriterOptions;
-  readonly #buffer: Buffer;
   #queue: Pending[] = [];
   #waiters: Waiter[] = [];
   #rotation: Rotation | undefined;
@@ -69,7 +68,6 @@ export class LogWriter {
     this.log = log;
     this.durableSeq = durableSeq;
     this.#options = options;
-    this.#buffer = Buffer.allocUnsafe(options.maxBatchBytes);
   }
 
   /** The sequence number of the last transaction added, durable or not. */
@@ -92,10 +90,10 @@ export class LogWriter {
   }
 
   /** Ends the log after the last transaction added, and continues with the next log. */
-  rotate(next: Promise<PreparedLog>): Promise<void> {
+  rotate(prepare: () => Promise<PreparedLog>): Promise<void> {
     if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
-      this.#rotation = { lastSeq: this.lastSeq, next, resolve, reject };
+      this.#rotation = { lastSeq: this.lastSeq, prepare, resolve, reject };
       this.#start();
     });
   }
@@ -151,9 +149,7 @@ export class LogWriter {
   async #write(batch: readonly Pending[]): Promise<void> {
     await this.#options.beforeWrite();
     const bytes = batch.reduce((sum, pending) => sum + pending.bytes, 0);
-    const buffer = bytes <= this.#buffer.length
-      ? this.#buffer
-      : Buffer.allocUnsafe(bytes);
+    const buffer = Buffer.allocUnsafe(bytes);
     const { durableSeq: durable, log: { seed } } = this;
     const length = encodeEntries(buffer, batch, { durable, seed });
     const syncMs = await this.#append(buffer.subarray(0, length));
@@ -180,18 +176,25 @@ export class LogWriter {
     return performance.now() - start;
   }
 
-  async #rotate({ lastSeq, next, resolve, reject }: Rotation): Promise<void> {
+  async #rotate(
+    { lastSeq, prepare, resolve, reject }: Rotation,
+  ): Promise<void> {
     const { file, seed } = this.log;
-    const prepared = await next.catch(reject);
-    if (prepared !== undefined) {
+    const next = await prepare().catch(reject);
+    if (next !== undefined) {
       const at = formatTime(this.#options.now());
       const seal = encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed);
-      const syncMs = await this.#append(seal);
-      await prepared.publish();
-      this.log = prepared;
+      try {
+        const syncMs = await this.#append(seal);
+        await next.publish();
+        this.log = next;
+        this.#options.onAdvance(syncMs);
+      } catch (error) {
+        await next.discard();
+        throw error;
+      }
       await file.close().catch(() => {}); // all of it is on the disk
       resolve();
-      this.#options.onAdvance(syncMs);
     }
     // Without the next log nothing has happened yet: the old one continues.
     this.#rotation = undefined;

@@ -117,7 +117,8 @@ export class WritableTable {
   readonly byId = new BPlusTree([]);
   readonly #rows = new Rows();
   readonly #indexes: readonly HashIndex[];
-  readonly #listeners = new Set<ChangeListener>();
+  /** Those who are notified of each change. */
+  readonly listeners = new Set<ChangeListener>();
   /** The highest id ever assigned. */
   lastId = 0;
   /** The sequence number of the last change of any of its records. */
@@ -142,14 +143,6 @@ export class WritableTable {
   /** Returns a copy of all rows, in ascending order of id. */
   rows(): readonly Row[] {
     return this.byId.slice(0, this.byId.size);
-  }
-
-  addListener(listener: ChangeListener): void {
-    this.#listeners.add(listener);
-  }
-
-  removeListener(listener: ChangeListener): void {
-    this.#listeners.delete(listener);
   }
 
   /** Returns the rows with a key of a declared index, in no guaranteed order. */
@@ -204,7 +197,7 @@ export class WritableTable {
     const before = this.#rows.replace(id, row);
     for (const index of this.#indexes) index.replace(before, row);
     this.byId.replace(before, row);
-    for (const listener of this.#listeners) listener.onChange(before, row);
+    for (const listener of this.listeners) listener.onChange(before, row);
   }
 
   #index(property: string): HashIndex {

@@ -20,12 +20,7 @@
 
 import { join } from "node:path";
 import { errorCode, errorText, type Fault, StoreError } from "../error.ts";
-import {
-  type FileSystem,
-  ReadError,
-  readSmallFile,
-  withFile,
-} from "../log/files.ts";
+import { type FileSystem, readSmallFile, withFile } from "../log/files.ts";
 import { generationOf, names, snapshotsAmong } from "../log/folder.ts";
 import {
   type ApplyLine,
@@ -272,8 +267,7 @@ function refuseUnreadable(
   error: unknown,
 ): never {
   if (error instanceof StoreError || errorCode(error) === "ENOENT") throw error;
-  const byte = error instanceof ReadError ? error.byte : 0;
-  refuse(scan, { file, byte, line: 0, message: errorText(error) });
+  refuse(scan, wholeFile(file, errorText(error)));
 }
 
 function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
@@ -286,7 +280,7 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
       `last good sequence is ${seq}. Nothing was changed. "zoo-api check" ` +
       `lists all damage; "zoo-api repair" makes the store usable again and ` +
       "keeps a copy of every file",
-    { fault, seq },
+    { fault },
   );
 }
 
