@@ -15,7 +15,7 @@ import {
 import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
-import { BusyError } from "./auth/passwords.ts";
+import { OverloadedError, Slots } from "./admission.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
 import { isReadMethod } from "./http/conditional.ts";
@@ -50,6 +50,9 @@ export interface ApplicationOptions extends ApiOptions {
   readonly trustProxy?: BlockList | undefined;
 }
 
+/** Over all collections, as each export keeps the records in memory that are changed until its client has them. */
+const maxExports = 16;
+
 /** The longest NDJSON body. */
 const maxNdjsonBytes = 1 << 30;
 
@@ -65,7 +68,9 @@ export class Application {
     this.#options = options;
     this.#router = router;
     this.#features = hooks;
-    this.#shared = { ...options, verified: new Map(), activeExports: 0 };
+    const message = `${maxExports} exports are in progress already.`;
+    const exportSlots = new Slots(maxExports, message);
+    this.#shared = { ...options, verified: new Map(), exportSlots };
   }
 
   /** Resumes unfinished work; to be called before the first request. */
@@ -139,6 +144,7 @@ export class Application {
       const body = streamBody(exchange.response, { maxBytes: maxNdjsonBytes });
       return operation.importNdjson(exchange, body, runOnce);
     }
+    operation.admission?.check(exchange); // 503
     const body = Promise.resolve(exchange.body ?? readBody(request)); // 413, 408
     return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
@@ -321,12 +327,12 @@ const storeErrors: Readonly<Record<string, ErrorCode>> = {
 /** Maps an error to the one that the client gets; an unexpected one reveals nothing. */
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const code = error instanceof BusyError
+  const code = error instanceof OverloadedError
     ? 50302
     : error instanceof StoreError
     ? storeErrors[error.code]
     : undefined;
   if (code !== 50302) return new ApiError(code ?? 50000);
-  const message = error instanceof StoreError ? error.message : undefined;
+  const { message } = error as Error; // of one of these two classes
   return new ApiError(code, message, { headers: ["Retry-After", "1"] });
 }

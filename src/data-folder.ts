@@ -43,7 +43,6 @@ export const operator: RequestContext = {
   reauthenticate: () => undefined,
   afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},
-  abortSignal: () => new AbortController().signal,
   acquireExportSlot: () => {},
 };
 

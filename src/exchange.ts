@@ -5,6 +5,7 @@
 
 import type { BlockList } from "node:net";
 import { performance } from "node:perf_hooks";
+import type { Slots } from "./admission.ts";
 import {
   type Authentication,
   type Caller,
@@ -24,15 +25,11 @@ import {
   type OutgoingResponse,
   requestId,
 } from "./http/server.ts";
-import { StoreError } from "./store/store.ts";
-
-/** The most exports in progress over all collections: each holds all its records in memory until its client has them. */
-const maxExports = 16;
 
 /** What the exchanges of one application share. */
 export interface Shared extends Authentication {
   readonly trustProxy?: BlockList | undefined;
-  activeExports: number;
+  readonly exportSlots: Slots;
 }
 
 /** One request and its response. */
@@ -101,26 +98,13 @@ export class Exchange implements RequestContext {
     if (this.request.socket.destroyed) throw new ClientDisconnected();
   }
 
-  /** Returns a signal that is aborted when the response is closed: sent, or given up by the client. */
-  abortSignal(): AbortSignal {
-    const controller = new AbortController();
-    const abort = () => controller.abort(new ClientDisconnected());
-    if (this.request.socket.destroyed) abort();
-    else this.response.once("close", abort);
-    return controller.signal;
-  }
-
   /** Takes an export slot before the first wait; it is released when the response closes, for whatever reason. */
   acquireExportSlot(): void {
     if (this.#holdsExportSlot) return; // the request is processed again
     this.throwIfAborted();
-    const shared = this.#shared;
-    if (shared.activeExports >= maxExports) {
-      const message = `${maxExports} exports are in progress already.`;
-      throw new StoreError("overloaded", message);
-    }
+    const { response } = this;
+    const cancel = () => response.destroy();
+    response.once("close", this.#shared.exportSlots.take(this.client, cancel));
     this.#holdsExportSlot = true;
-    shared.activeExports++;
-    this.response.once("close", () => shared.activeExports--);
   }
 }

@@ -4,6 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
+import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
 import type { Document } from "../store/store.ts";
 import type { Collection, Reference } from "./declaration/declaration.ts";
@@ -66,6 +67,8 @@ export interface Operation<P = unknown> {
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. */
   readonly parse: (parameters: Parameters) => P;
+  /** Where the operation will wait: refused before its body is read if that queue is full. */
+  readonly admission?: Admission;
   /** Set if the body can hold a password. */
   readonly secret?: boolean;
   /** Accepts an NDJSON body of any length. */

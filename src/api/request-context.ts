@@ -56,11 +56,9 @@ export interface RequestContext {
   ): Promise<R>;
   /** Throws if the client has disconnected. */
   throwIfAborted(): void;
-  /** Returns a signal that is aborted when the client disconnects. */
-  abortSignal(): AbortSignal;
   /**
    * Takes an export slot until the response is sent or the client disconnects;
-   * throws a StoreError if none is free.
+   * throws an OverloadedError if none is free.
    */
   acquireExportSlot(): void;
 }

@@ -4,6 +4,7 @@
  * are in their own folders.
  */
 
+import { hashing } from "../auth/passwords.ts";
 import { Router } from "../http/router.ts";
 import type { Document, Store, TableDeclaration } from "../store/store.ts";
 import {
@@ -152,6 +153,7 @@ function addAuthorizations(api: Api): void {
       kind: "sign in",
       access: "anyone",
       ignoresCredentials: true,
+      admission: hashing,
       consumes: ["application/json"],
       parse: noParameters,
       run: (context, _, body) => signIn(context, body, { records, signer }),

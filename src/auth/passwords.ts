@@ -12,6 +12,7 @@ import {
   type ScryptOptions,
   timingSafeEqual,
 } from "node:crypto";
+import { Admission, background, type Requester } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
 const parameters = { N: 16384, r: 8, p: 5 };
@@ -24,23 +25,24 @@ const maxConcurrentHashes = 2;
 /** Limits how long a sign-in can wait to a few seconds. */
 const maxWaitingHashes = 16;
 
-/** Too many passwords are waiting to be hashed; nothing was done. */
-export class BusyError extends Error {
-  override readonly name = "BusyError";
-}
+/** The queue of the hashes. */
+export const hashing = new Admission({
+  maxRunning: maxConcurrentHashes,
+  maxWaiting: maxWaitingHashes,
+  message: "Too many passwords are waiting to be checked.",
+});
 
 /**
  * Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts.
  *
- * @param signal ends the wait for a free slot; its reason is thrown
- * @throws {BusyError}
+ * @throws {OverloadedError}
  */
 export async function hashPassword(
   password: string,
-  signal?: AbortSignal,
+  requester?: Requester,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const key = await deriveKey(password, { salt, parameters, signal });
+  const key = await deriveKey(password, { salt, parameters, requester });
   return formatHash(salt, key);
 }
 
@@ -49,14 +51,13 @@ export async function hashPassword(
  * takes as long and returns false, so that the time does not reveal which usernames
  * exist.
  *
- * @param signal ends the wait for a free slot; its reason is thrown
  * @throws {Error} if the stored hash is malformed
- * @throws {BusyError}
+ * @throws {OverloadedError}
  */
 export async function verifyPassword(
   password: string,
   stored: string | undefined,
-  signal?: AbortSignal,
+  requester?: Requester,
 ): Promise<boolean> {
   const parts = (stored ?? dummyHash).split("$");
   const [kind, N, r, p, salt = "", hash = ""] = parts;
@@ -67,7 +68,7 @@ export async function verifyPassword(
   const key = await deriveKey(password, {
     salt: Buffer.from(salt, "base64url"),
     parameters: { N: Number(N), r: Number(r), p: Number(p) },
-    signal,
+    requester,
   });
   return timingSafeEqual(key, expected) && stored !== undefined;
 }
@@ -81,56 +82,19 @@ function formatHash(salt: Buffer, key: Buffer): string {
 /** Costs as much to verify as the hash of a user. */
 const dummyHash = formatHash(Buffer.alloc(saltBytes), Buffer.alloc(keyBytes));
 
-async function deriveKey(
+function deriveKey(
   password: string,
-  { salt, parameters, signal }: {
+  { salt, parameters, requester = background }: {
     readonly salt: Buffer;
     readonly parameters: ScryptOptions;
-    readonly signal: AbortSignal | undefined;
+    readonly requester: Requester | undefined;
   },
 ): Promise<Buffer> {
-  await acquireSlot(signal);
-  try {
-    return await new Promise((resolve, reject) => {
+  return hashing.run(requester, () =>
+    new Promise((resolve, reject) => {
       scrypt(password, salt, keyBytes, parameters, (error, key) => {
         if (error) reject(error);
         else resolve(key);
       });
-    });
-  } finally {
-    releaseSlot();
-  }
-}
-
-let usedSlots = 0;
-/** The callbacks of those who wait for a slot, in order of arrival. */
-const waiters = new Set<() => void>();
-
-/** Waits until fewer than {@linkcode maxConcurrentHashes} are computed. */
-async function acquireSlot(signal: AbortSignal | undefined): Promise<void> {
-  signal?.throwIfAborted();
-  if (usedSlots < maxConcurrentHashes) {
-    usedSlots++;
-    return;
-  }
-  if (waiters.size >= maxWaitingHashes) throw new BusyError();
-  await new Promise<void>((resolve, reject) => {
-    waiters.add(resolve);
-    signal?.addEventListener("abort", () => {
-      // This has no effect once the slot is acquired.
-      waiters.delete(resolve);
-      reject(signal.reason);
-    }, { once: true });
-  });
-}
-
-/** Passes the slot to the next waiter, or frees it. */
-function releaseSlot(): void {
-  const [next] = waiters;
-  if (next === undefined) {
-    usedSlots--;
-  } else {
-    waiters.delete(next);
-    next();
-  }
+    }));
 }

@@ -4,8 +4,9 @@ import crypto from "node:crypto";
 import { stat } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { test } from "node:test";
+import { OverloadedError } from "../../src/admission.ts";
 import {
-  BusyError,
+  hashing,
   hashPassword,
   verifyPassword,
 } from "../../src/auth/passwords.ts";
@@ -68,19 +69,25 @@ test("at most two hashes are computed at a time, so files need not wait", async 
   await Promise.all(hashes);
 });
 
-test("at most sixteen wait, and one that is aborted leaves the queue at once", async () => {
-  const controller = new AbortController();
-  const { signal } = controller;
+test("at most sixteen wait, and one whose client has left makes room", async () => {
+  let hasLeft = false;
+  const leaver = {
+    client: "",
+    throwIfAborted: () => {
+      if (hasLeft) throw new Error("gone");
+    },
+  };
   const running = [hashPassword("x"), hashPassword("x")];
   const waiting = Array.from({ length: 15 }, () => hashPassword("x"));
-  const leaving = verifyPassword("x", undefined, signal);
-  await assert.rejects(hashPassword("x"), BusyError);
-  await assert.rejects(verifyPassword("x", undefined), BusyError);
-  const reason = new Error("gone");
-  controller.abort(reason);
-  const last = hashPassword("x"); // takes the place of the aborted one
-  await assert.rejects(leaving, reason);
-  await assert.rejects(hashPassword("x", signal), reason);
+  const leaving = verifyPassword("x", undefined, leaver);
+  await assert.rejects(hashPassword("x"), OverloadedError);
+  await assert.rejects(verifyPassword("x", undefined), OverloadedError);
+  assert.throws(() => hashing.check(leaver), OverloadedError);
+  hasLeft = true;
+  hashing.check(leaver);
+  const last = hashPassword("x"); // takes the place of the one that left
+  await assert.rejects(leaving, OverloadedError);
+  await assert.rejects(hashPassword("x", leaver), /gone|waiting/);
   const hashes = await Promise.all([...running, ...waiting, last]);
   assert.equal(new Set(hashes).size, 18);
 });

@@ -102,7 +102,7 @@ export async function signIn(
 ): Promise<Result> {
   const { table, representation, options: { store, now } } = records;
   const values = validate(form, body, { store, table, valuesFromUrl: {} });
-  const user = await checkPassword(store, values, context.abortSignal());
+  const user = await checkPassword(store, values, context);
   const time = now();
   const iat = Math.floor(time / 1000);
   const exp = iat + Number(values["expires_in"]);
@@ -143,7 +143,7 @@ export async function signIn(
 async function checkPassword(
   store: Store,
   { username, password }: Readonly<Record<string, Json>>,
-  signal: AbortSignal,
+  context: RequestContext,
 ): Promise<Document> {
   const findUser = () => {
     const [row] = store.table("users").find("username", String(username));
@@ -153,7 +153,7 @@ async function checkPassword(
   const isRight = await verifyPassword(
     String(password),
     typeof stored === "string" ? stored : undefined,
-    signal,
+    context,
   );
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser();

@@ -140,7 +140,7 @@ function write(
   );
   if (names.length === 0) return commitWrite(records, context, planned);
   return context.afterWaiting(
-    hashAll(names, body, context.abortSignal()),
+    hashAll(names, body, context),
     (hashes) => commitWrite(records, context, plan(hashes)),
   );
 }
@@ -148,11 +148,11 @@ function write(
 async function hashAll(
   names: readonly string[],
   body: Body,
-  abortSignal: AbortSignal,
+  context: RequestContext,
 ): Promise<Hashes> {
   const hashes: Record<string, string> = {};
   for (const name of names) {
-    hashes[name] = await hashPassword(String(body[name]), abortSignal);
+    hashes[name] = await hashPassword(String(body[name]), context);
   }
   return hashes;
 }

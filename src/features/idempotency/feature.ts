@@ -76,7 +76,7 @@ class StoredResponses {
     const run = (hash: string) => execute(this.#storeWith(hash, request));
     const result = secret
       ? context.afterWaiting(
-        hashPassword(textOf(body), context.abortSignal()),
+        hashPassword(textOf(body), context),
         run,
       )
       : run(digest(body));
@@ -135,7 +135,7 @@ function matchesHash(
   { body, context }: KeyedRequest,
 ): boolean | Promise<boolean> {
   return hash.startsWith("scrypt$")
-    ? verifyPassword(textOf(body), hash, context.abortSignal())
+    ? verifyPassword(textOf(body), hash, context)
     : digest(body) === hash;
 }
 

@@ -213,7 +213,6 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       resume: (value: T) => R | Promise<R>,
     ) => await resume(await promise),
     throwIfAborted: () => {},
-    abortSignal: () => new AbortController().signal,
     acquireExportSlot: () => {},
   };
   const open = (disk: Disk) =>

@@ -1,0 +1,204 @@
+/**
+ * Admission: decides who may start work that takes long, such as hashing a
+ * password, building an index or sending an export, and who waits. One rule
+ * holds for all of it: the client that asked for the least is served first, and
+ * the one that asked for the most is refused first. So nobody is shut out by
+ * how much others ask for, and neither queues nor slots grow without a bound.
+ */
+
+import { performance } from "node:perf_hooks";
+
+/** Too many are waiting already; nothing was done. */
+export class OverloadedError extends Error {
+  override readonly name = "OverloadedError";
+}
+
+/** The client that asks for work. */
+export interface Requester {
+  /** Its network address. */
+  readonly client: string;
+  /** Throws if it has disconnected. */
+  throwIfAborted(): void;
+}
+
+/** Requests work that no client waits for. */
+export const background: Requester = { client: "", throwIfAborted() {} };
+
+/** The time after which a request counts half. */
+const halfLifeMs = 60_000;
+
+/** The most clients whose requests are counted; the longest idle one is forgotten first. */
+const maxClients = 10_000;
+
+interface Waiter {
+  readonly requester: Requester;
+  /** The number of the client's recent requests. */
+  readonly load: number;
+  readonly start: () => void;
+  readonly refuse: (error: unknown) => void;
+}
+
+export interface AdmissionLimits {
+  readonly maxRunning: number;
+  readonly maxWaiting: number;
+  /** The message of the error with which a request is refused. */
+  readonly message: string;
+}
+
+/** The queue for one kind of work. */
+export class Admission {
+  readonly #limits: AdmissionLimits;
+  #running = 0;
+  /** The next one first. */
+  readonly #waiting: Waiter[] = [];
+  /** The recent requests of each client as of a time, the longest idle client first. */
+  readonly #loads = new Map<
+    string,
+    { readonly load: number; readonly at: number }
+  >();
+
+  constructor(limits: AdmissionLimits) {
+    this.#limits = limits;
+  }
+
+  get isFull(): boolean {
+    return this.#waiting.length >= this.#limits.maxWaiting;
+  }
+
+  /**
+   * Throws if a request would be refused now. Called before the body of a
+   * request is read, so that a refused one costs little.
+   *
+   * @throws {OverloadedError}
+   */
+  check({ client }: Requester): void {
+    if (!this.isFull) return;
+    try {
+      this.#findDisplaced(this.#loadOf(client));
+    } catch (error) {
+      this.#countRequest(client); // else asking again and again would help
+      throw error;
+    }
+  }
+
+  /**
+   * Runs work as soon as a slot is free.
+   *
+   * @throws {OverloadedError}
+   */
+  async run<T>(
+    requester: Requester,
+    work: () => T | Promise<T>,
+  ): Promise<T> {
+    const load = this.#countRequest(requester.client);
+    if (this.#running < this.#limits.maxRunning) this.#running++;
+    else await this.#wait(requester, load);
+    try {
+      requester.throwIfAborted();
+      return await work();
+    } finally {
+      // The slot passes to the next waiter without being free in between.
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#running--;
+      else next.start();
+    }
+  }
+
+  #wait(requester: Requester, load: number): Promise<void> {
+    const waiting = this.#waiting;
+    if (this.isFull) {
+      const displaced = this.#findDisplaced(load);
+      waiting.splice(waiting.indexOf(displaced), 1);
+      displaced.refuse(new OverloadedError(this.#limits.message));
+    }
+    return new Promise((start, refuse) => {
+      const next = waiting.findIndex((each) => each.load > load);
+      const at = next < 0 ? waiting.length : next;
+      waiting.splice(at, 0, { requester, load, start, refuse });
+    });
+  }
+
+  /** Returns the waiter that makes room for a client with some load; throws if there is none. */
+  #findDisplaced(load: number): Waiter {
+    const last = this.#waiting.at(-1);
+    const displaced = this.#waiting.find(isAborted) ??
+      (last !== undefined && last.load > load ? last : undefined);
+    if (displaced !== undefined) return displaced;
+    throw new OverloadedError(this.#limits.message);
+  }
+
+  #loadOf(client: string): number {
+    const { load, at } = this.#loads.get(client) ?? { load: 0, at: 0 };
+    const halfLives = (performance.now() - at) / halfLifeMs;
+    return Math.round(load * 0.5 ** halfLives);
+  }
+
+  /** Counts a request of a client; returns its load before. */
+  #countRequest(client: string): number {
+    const load = this.#loadOf(client);
+    const [longestIdle = ""] = this.#loads.keys();
+    if (this.#loads.size >= maxClients) this.#loads.delete(longestIdle);
+    this.#loads.delete(client);
+    this.#loads.set(client, { load: load + 1, at: performance.now() });
+    return load;
+  }
+}
+
+function isAborted({ requester }: Waiter): boolean {
+  try {
+    requester.throwIfAborted();
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+interface Slot {
+  readonly client: string;
+  readonly cancel: () => void;
+}
+
+/** Slots for work that does not wait: it holds one from its start to its end. */
+export class Slots {
+  readonly #max: number;
+  readonly #message: string;
+  /** The oldest first. */
+  readonly #held = new Set<Slot>();
+
+  /** @param message that of the error with which work is refused */
+  constructor(max: number, message: string) {
+    this.#max = max;
+    this.#message = message;
+  }
+
+  /**
+   * Takes a slot; the result releases it. If none is free, the client that
+   * holds the most loses its oldest, if it then holds no fewer than this one.
+   *
+   * @param cancel ends the work when it loses its slot
+   * @throws {OverloadedError}
+   */
+  take(client: string, cancel: () => void): () => void {
+    if (this.#held.size >= this.#max) {
+      const displaced = this.#findDisplaced(client);
+      this.#held.delete(displaced);
+      displaced.cancel();
+    }
+    const slot = { client, cancel };
+    this.#held.add(slot);
+    return () => this.#held.delete(slot);
+  }
+
+  #findDisplaced(client: string): Slot {
+    const counts = new Map<string, number>([[client, 1]]);
+    for (const { client } of this.#held) {
+      counts.set(client, (counts.get(client) ?? 0) + 1);
+    }
+    const most = Math.max(...counts.values());
+    for (const slot of this.#held) {
+      const count = counts.get(slot.client) ?? 0;
+      if (count === most && most > (counts.get(client) ?? 0)) return slot;
+    }
+    throw new OverloadedError(this.#message);
+  }
+}
