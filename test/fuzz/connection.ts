@@ -1,0 +1,119 @@
+/** Connections that requests are sent on, in segments, and their responses read from. */
+
+import { Buffer } from "node:buffer";
+import { connect, type Socket } from "node:net";
+import { setImmediate, setTimeout as delay } from "node:timers/promises";
+import {
+  checkReceived,
+  type Received,
+  ResponseReader,
+  Violation,
+} from "./responses.ts";
+
+/** How long the server may be silent while it owes a response. */
+const maxSilenceMs = 5000;
+
+/** A connection to the server. */
+export class Connection {
+  /** All bytes that were sent. */
+  readonly sent: Buffer[] = [];
+  readonly #socket: Socket;
+  #reader = new ResponseReader();
+  #failure: Error | undefined = undefined;
+  #isClosed = false;
+  /** Resolves the wait for responses. */
+  #wake = (): void => {};
+
+  constructor(port: number, localAddress: string) {
+    const socket = connect({ port, host: "127.0.0.1", localAddress });
+    socket.setNoDelay(true);
+    socket.on("data", (bytes: Buffer) => {
+      this.#read(() => this.#reader.push(bytes));
+    });
+    socket.on("error", (error) => this.#failure ??= error);
+    socket.on("close", () => {
+      this.#isClosed = true;
+      this.#read(() => this.#reader.end());
+    });
+    this.#socket = socket;
+  }
+
+  /** Whether no further request can be sent. */
+  get isClosed(): boolean {
+    return this.#isClosed || this.#reader.isClosing || this.#reader.isLive;
+  }
+
+  /** Whether the latest response lasts until the connection closes. */
+  get isLive(): boolean {
+    return this.#reader.isLive;
+  }
+
+  #read(read: () => void): void {
+    try {
+      read();
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error));
+      this.#socket.destroy();
+    }
+    this.#wake();
+  }
+
+  /** Sends bytes; with `pauseMs`, waits between the segments. */
+  async send(segments: readonly Buffer[], pauseMs?: number): Promise<void> {
+    for (const [index, segment] of segments.entries()) {
+      if (this.#isClosed || this.#reader.isClosing) return;
+      if (index > 0) {
+        await (pauseMs ? delay(pauseMs) : setImmediate());
+      }
+      this.sent.push(segment);
+      this.#socket.write(segment);
+    }
+  }
+
+  /** Ends the sending direction. */
+  finish(): void {
+    this.#socket.end();
+  }
+
+  /**
+   * Waits for so many responses, or for the end of the connection, and returns
+   * them; throws a Violation if they are malformed, or do not come.
+   *
+   * @param quietMs how long to wait at most, if they need not come
+   */
+  async receive(
+    count: number,
+    quietMs?: number,
+  ): Promise<readonly Received[]> {
+    const reader = this.#reader;
+    while (
+      reader.responses.length < count && !this.#isClosed && !reader.isLive
+    ) {
+      if (await this.#waitForBytes(quietMs)) continue;
+      if (quietMs !== undefined) break;
+      throw new Violation(`No response within ${maxSilenceMs} ms`);
+    }
+    const responses = reader.responses.splice(0);
+    for (const response of responses) checkReceived(response);
+    if (this.#failure instanceof Violation) throw this.#failure;
+    if (this.#isClosed && this.#failure && !reader.isClosing) {
+      throw new Violation(`The connection failed: ${this.#failure.message}`);
+    }
+    return responses;
+  }
+
+  /** Returns whether something happened before the time was over. */
+  #waitForBytes(timeoutMs = maxSilenceMs): Promise<boolean> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), timeoutMs);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve(true);
+      };
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+}

@@ -1,0 +1,346 @@
+/** Requests generated from the operations of an OpenAPI document. */
+
+import { Buffer } from "node:buffer";
+import type { Random } from "../torture/random.ts";
+import type { Operation, Parameter, Schema } from "./document.ts";
+import { headPrefix } from "./responses.ts";
+import { brokenJson, oddId, validValue, wrongValue } from "./values.ts";
+
+/** A request, ready to be sent. */
+export interface Message {
+  readonly id: string;
+  readonly method: string;
+  /** Path and query. */
+  readonly url: string;
+  readonly bytes: Buffer;
+  /** The collection that a 201 or 202 adds a record to. */
+  readonly collection: string;
+}
+
+/** The parts of a request that are written into one. */
+export interface MessageParts {
+  readonly id: string;
+  readonly method: string;
+  readonly url: string;
+  readonly token?: string | undefined;
+  /** Name, value, name, value, … */
+  readonly fields?: readonly string[] | undefined;
+  readonly body?: string | undefined;
+  readonly type?: string | undefined;
+  /** Sends the body in chunks of this many bytes. */
+  readonly chunkBytes?: number | undefined;
+  readonly collection?: string;
+}
+
+/** Writes a request. */
+export function message(parts: MessageParts): Message {
+  const { id, method, url, token, body, type, fields = [] } = parts;
+  let head = `${method} ${url} HTTP/1.1\r\nHost: localhost\r\n` +
+    `X-Request-Id: ${id}\r\n`;
+  if (token !== undefined) head += `Authorization: Bearer ${token}\r\n`;
+  for (let at = 0; at < fields.length; at += 2) {
+    head += `${fields[at]}: ${fields[at + 1]}\r\n`;
+  }
+  const result = { id, method, url, collection: parts.collection ?? "" };
+  if (body === undefined) {
+    return { ...result, bytes: Buffer.from(`${head}\r\n`) };
+  }
+  if (type !== undefined) head += `Content-Type: ${type}\r\n`;
+  const content = Buffer.from(body);
+  const bytes = parts.chunkBytes === undefined
+    ? [Buffer.from(`${head}Content-Length: ${content.length}\r\n\r\n`), content]
+    : [
+      Buffer.from(`${head}Transfer-Encoding: chunked\r\n\r\n`),
+      ...chunksOf(content, parts.chunkBytes),
+    ];
+  return { ...result, bytes: Buffer.concat(bytes) };
+}
+
+function* chunksOf(content: Buffer, chunkBytes: number): Generator<Buffer> {
+  for (let at = 0; at < content.length; at += chunkBytes) {
+    const part = content.subarray(at, at + chunkBytes);
+    yield Buffer.from(`${part.length.toString(16)}\r\n`);
+    yield part;
+    yield Buffer.from("\r\n");
+  }
+  yield Buffer.from("0\r\n\r\n");
+}
+
+/** The tokens of the users that requests are sent as. */
+export interface Tokens {
+  readonly viewer: string;
+  readonly keeper: string;
+  readonly admin: string;
+}
+
+/** Generates requests; the same ones for the same random numbers and ids. */
+export class MessageGenerator {
+  readonly #random: Random;
+  readonly #operations: readonly Operation[];
+  /** Operations that cost much, one of 1,000 requests. */
+  readonly #rare: readonly Operation[];
+  readonly #tokens: Tokens;
+  readonly #prefix: string;
+  #count = 0;
+  /** Ids of records that these requests created, by collection. */
+  readonly #ids = new Map<string, string[]>();
+  /** Requests that delete the records that there are too many of. */
+  readonly #deletions: Message[] = [];
+
+  constructor(options: {
+    readonly random: Random;
+    readonly operations: readonly Operation[];
+    readonly tokens: Tokens;
+    /** Begins the id of every request. */
+    readonly prefix: string;
+  }) {
+    const { random, operations, tokens, prefix } = options;
+    this.#random = random;
+    this.#operations = operations.filter((each) => !isRare(each));
+    this.#rare = operations.filter(isRare);
+    this.#tokens = tokens;
+    this.#prefix = prefix;
+  }
+
+  /** Returns a request that is valid or nearly valid. */
+  next(): Message {
+    const deletion = this.#deletions.pop();
+    if (deletion !== undefined) return deletion;
+    const isRare = this.#random.chance(0.001);
+    const operations = isRare ? this.#rare : this.#operations;
+    const operation = this.#random.pick(operations);
+    return this.#write(operation, this.#tokenFor(operation));
+  }
+
+  /**
+   * Returns a request to mutate. A mutation must not reach the records of the
+   * shadow model or end the sessions, so only animals may be written to.
+   */
+  nextToMutate(): Message {
+    for (;;) {
+      const operation = this.#random.pick(this.#operations);
+      const { method, collection } = operation;
+      if (method === "HEAD") continue; // a mutated HEAD cannot be told from GET
+      const isWrite = /^(?:PUT|PATCH|POST|DELETE)$/.test(method);
+      if (isWrite && !/^(?:animals|zoos|employees)$/.test(collection)) continue;
+      const token = isWrite && collection !== "animals"
+        ? this.#tokens.viewer
+        : this.#tokens.keeper;
+      return this.#write(operation, token);
+    }
+  }
+
+  /** Notes a record that a request created. */
+  created(collection: string, id: string): void {
+    const ids = this.#ids.get(collection) ?? [];
+    this.#ids.set(collection, ids);
+    ids.push(id);
+    if (ids.length <= 60) return;
+    this.#deletions.push(message({
+      id: this.#nextId("DELETE"),
+      method: "DELETE",
+      url: `/v1/${collection}/${ids.shift()}` +
+        (collection === "zoos" ? "?cascade=true" : ""),
+      token: this.#tokens.admin,
+    }));
+  }
+
+  #nextId(method: string): string {
+    const first = method === "HEAD" ? headPrefix : "f";
+    return `${first}${this.#prefix}-${++this.#count}`;
+  }
+
+  #tokenFor({ method, collection }: Operation): string | undefined {
+    const random = this.#random;
+    if (random.chance(0.1)) {
+      return random.chance(0.5) ? undefined : `x${this.#tokens.admin}`;
+    }
+    const { viewer, keeper, admin } = this.#tokens;
+    if (/^(?:users|metrics)$/.test(collection) || method === "DELETE") {
+      return admin;
+    }
+    return random.pick([viewer, keeper, keeper]);
+  }
+
+  #write(operation: Operation, token: string | undefined): Message {
+    const random = this.#random;
+    const { method, template, types, collection } = operation;
+    const isLive = collection === "events" && method === "GET";
+    const path = template.replace(
+      /\{(\w+)\}/g,
+      (_, name) => this.#pathId(name, operation),
+    );
+    const fields = this.#fields(operation);
+    const hasBody = types.length > 0 || random.chance(0.01);
+    const type = this.#type(types);
+    const sent = random.chance(0.99) || isLive ? method : "PROPFIND";
+    return message({
+      id: this.#nextId(sent),
+      method: sent,
+      url: path + this.#query(operation),
+      token,
+      fields,
+      body: hasBody ? this.#body(operation, type) : undefined,
+      type,
+      chunkBytes: random.chance(0.2) ? 1 + random.below(300) : undefined,
+      collection,
+    });
+  }
+
+  /** Returns a media type; one of 300 imports, because each leaves a task. */
+  #type(types: readonly string[]): string {
+    const random = this.#random;
+    if (random.chance(0.02)) return random.pick(["a/b", "text", "", "*/*"]);
+    const usual = types.filter((type) => !type.endsWith("ndjson"));
+    const choices = random.chance(0.003) ? types : usual;
+    return choices.length === 0 ? "application/json" : random.pick(choices);
+  }
+
+  #pathId(name: string, { method, collection }: Operation): string {
+    const random = this.#random;
+    if (random.chance(0.1)) return oddId(random);
+    const parent = name.replace(/_id$/, "s");
+    const ids = this.#ids.get(name === "id" ? collection : parent) ?? [];
+    const isSafe = /^(?:GET|HEAD|QUERY|OPTIONS)$/.test(method);
+    const hasBasicRecords = /^(?:zoos|animals|employees)$/.test(collection);
+    if (name !== "id" || (isSafe && random.chance(0.3) && hasBasicRecords)) {
+      return String(1 + random.below(3));
+    }
+    return ids.length === 0 ? "9007199254740990" : random.pick(ids);
+  }
+
+  #query({ query, method }: Operation): string {
+    const random = this.#random;
+    const isUsed = query.length > 0 ? random.chance(0.6) : random.chance(0.02);
+    return isUsed && method !== "QUERY" ? `?${this.#parameters(query)}` : "";
+  }
+
+  #parameters(parameters: readonly Parameter[]): string {
+    const random = this.#random;
+    const pairs: string[] = [];
+    for (let count = 1 + random.below(4); count > 0; count--) {
+      if (parameters.length === 0 || random.chance(0.03)) {
+        pairs.push(random.pick(["x=1", "=", "&", "limit", "%zz=1", "a%00=b"]));
+        continue;
+      }
+      const { name, schema } = random.pick(parameters);
+      const value = random.chance(0.9)
+        ? validValue(schema, random)
+        : wrongValue(random);
+      const text = textOf(value);
+      // Other characters are not HTTP: they are left to the mutations.
+      const raw = text.replace(/[^!-~]|#/g, "");
+      pairs.push(`${name}=${random.chance(0.03) ? raw : escape(text)}`);
+    }
+    return pairs.join("&");
+  }
+
+  #fields({ header, method, collection }: Operation): string[] {
+    const random = this.#random;
+    const fields: string[] = [];
+    if (random.chance(0.2)) {
+      const isLarge = random.chance(0.05);
+      const ndjson = collection === "events" ? "*/*" : "application/x-ndjson";
+      fields.push(
+        "Accept",
+        isLarge && method === "GET" ? ndjson : random.pick(accepts),
+      );
+    }
+    for (const { name } of header) {
+      if (name === "X-Request-Id" || random.chance(0.9)) continue;
+      fields.push(name, random.pick(fieldValues[name] ?? ["x"]));
+    }
+    if (random.chance(0.02)) fields.push("Origin", "https://a.example");
+    if (random.chance(0.02)) fields.push("traceparent", traceparent);
+    return fields;
+  }
+
+  #body(operation: Operation, type: string): string {
+    const random = this.#random;
+    if (operation.method === "QUERY") {
+      return this.#parameters(this.#queryParameters(operation.template));
+    }
+    const text = this.#json(operation);
+    if (type.endsWith("ndjson")) {
+      return `${text}\n${this.#json(operation)}\n\n${text.slice(0, 9)}\n`;
+    }
+    return random.chance(0.95) ? text : brokenJson(text, random);
+  }
+
+  /** Returns the parameters of GET, which are those of QUERY. */
+  #queryParameters(template: string): readonly Parameter[] {
+    const get = this.#operations.find((each) =>
+      each.method === "GET" && each.template === template
+    );
+    return get?.query ?? [];
+  }
+
+  #json({ properties, method }: Operation): string {
+    const random = this.#random;
+    const body: Record<string, unknown> = {};
+    for (const { name, schema, required } of properties) {
+      const chance = method === "PATCH" ? 0.4 : required ? 0.99 : 0.5;
+      if (!random.chance(chance)) continue;
+      body[name] = random.chance(0.97)
+        ? this.#value(name, schema)
+        : wrongValue(random);
+    }
+    if (random.chance(0.03)) body["extra"] = wrongValue(random);
+    return JSON.stringify(body);
+  }
+
+  #value(name: string, schema: Schema): unknown {
+    if (name === "zoo_id") return 1 + this.#random.below(3);
+    return validValue(schema, this.#random);
+  }
+}
+
+/** Returns whether an operation hashes a password, takes a connection for good, or responds at length. */
+function isRare({ method, template }: Operation): boolean {
+  return method === "POST" && template.endsWith("/authorizations") ||
+    method === "GET" && /events$|openapi\.json$/.test(template);
+}
+
+const accepts = [
+  "application/json",
+  "application/problem+json",
+  "*/*",
+  "text/html",
+  "application/json;q=0",
+  "application/*;q=0.5, text/plain",
+  ",",
+  "a/b;q=2",
+];
+
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+const dates = [
+  "Sun, 06 Nov 1994 08:49:37 GMT",
+  "Sunday, 06-Nov-94 08:49:37 GMT",
+  "Sun Nov  6 08:49:37 1994",
+  "Fri, 01 Jan 2100 00:00:00 GMT",
+  "yesterday",
+];
+
+const tags = ["*", '"x"', 'W/"x"', '"a", "b"', "x", '"', ""];
+
+/** Values of the header fields that operations document. */
+const fieldValues: Readonly<Record<string, readonly string[]>> = {
+  "If-Match": tags,
+  "If-None-Match": tags,
+  "If-Modified-Since": dates,
+  "If-Unmodified-Since": dates,
+  "Prefer": ["return=minimal", "return=representation", "wait=1", '"'],
+  "Idempotency-Key": ['"key-1"', '"key-2"', '"key-3"', "key", '""'],
+  "Last-Event-ID": ["1", "0", "99999999", "x"],
+};
+
+/** Writes a value as a parameter has it. */
+function textOf(value: unknown): string {
+  if (Array.isArray(value)) return value.map(textOf).join(",");
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function escape(text: string): string {
+  return encodeURIComponent(Buffer.from(text).toString()); // without lone surrogates
+}
