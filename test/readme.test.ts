@@ -269,6 +269,7 @@ test("the commands of a running server print what they say", async (t) => {
   assert.match(output, /^zoos: 16 records, highest id 16$/m);
   assert.match(output, /^no fault$/m);
   assert.match(output, /^1\tadmin\tadmin\t/m);
+  assert.match(output, /^\S+Z - created animals\/7 zoo_id=/m);
   assert.equal((await readFile(file, "utf8")).split("\n").length, 17);
 });
 

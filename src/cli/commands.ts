@@ -7,6 +7,7 @@ import { backupCommand } from "./backup.ts";
 import { check } from "./check.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { exportCollection } from "./export.ts";
+import { logCommand } from "./log.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {
@@ -35,12 +36,18 @@ Commands:
   user password NAME          change a password, read from standard input
   user list                   print id, name, role and time of creation
   export COLLECTION           print all records as JSON lines
+  log [COLLECTION[/ID]] [--user NAME]
+                              print who changed what and when, as far back as the
+                              folder holds logs
   import COLLECTION FILE      create records from JSON lines (- is standard input);
                               exit code 0: all were created, 1: some were rejected
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):
 ${describeSettings()}`;
+
+/** The flags that are not settings, and the command of each. */
+const commandFlags = { role: "user add", user: "log" };
 
 const { env } = process;
 let isServing = false;
@@ -59,6 +66,9 @@ function coreCommands(dataDir: string, flags: Flags): Record<string, Command> {
     backup: [1, ([to]) => backupCommand(dataDir, to)],
     user: [2, (args) => userCommand(dataDir, args, flags.get("role"))],
     export: [1, ([name]) => exportCollection(dataDir, name)],
+    log: [1, ([target]) => {
+      return logCommand(dataDir, { target, user: flags.get("user") });
+    }],
     help: [0, () => print(help)],
     version: [0, () => print(`${readVersion()}\n`)],
   };
@@ -66,7 +76,10 @@ function coreCommands(dataDir: string, flags: Flags): Record<string, Command> {
 
 /** Runs a command line and returns the exit code. */
 async function run(words: readonly string[]): Promise<number> {
-  const { positionals, flags } = parseCommandLine(words, ["role"]);
+  const { positionals, flags } = parseCommandLine(
+    words,
+    Object.keys(commandFlags),
+  );
   const [name = "serve", ...args] = positionals;
   const dataDir = readDataDir(flags, env);
   let commands = coreCommands(dataDir, flags);
@@ -81,8 +94,11 @@ async function run(words: readonly string[]): Promise<number> {
     );
   }
   const [maxArguments, execute] = command;
-  if (flags.has("role") && (name !== "user" || args[0] !== "add")) {
-    throw new UsageError("--role is only allowed with user add");
+  for (const [flag, allowed] of Object.entries(commandFlags)) {
+    const isAllowed = `${positionals.join(" ")} `.startsWith(`${allowed} `);
+    if (flags.has(flag) && !isAllowed) {
+      throw new UsageError(`--${flag} is only allowed with ${allowed}`);
+    }
   }
   if (args.length > maxArguments) {
     // npm takes the flag of `npm start --port 4000`, and passes only 4000 on.

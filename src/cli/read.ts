@@ -4,8 +4,12 @@ import { tablesOf } from "../api/routes.ts";
 import { collections } from "../collections.ts";
 import { withFolderError } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
-import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
-import { realFiles, type StoreOptions, type Table } from "../store/store.ts";
+import {
+  type FolderScan,
+  type FolderScanOptions,
+  scanFolder,
+} from "../store/recovery/scan.ts";
+import { realFiles, type Table } from "../store/store.ts";
 
 /** The state of a data folder, read without a lock and without a change. */
 export type Reading =
@@ -18,15 +22,15 @@ export type Reading =
 /** Reads a data folder for a check or an export. */
 export async function readStore(
   folder: string,
-  options: Partial<Pick<StoreOptions, "tables" | "files">> = {},
+  options: Partial<Omit<FolderScanOptions, "isThorough">> = {},
 ): Promise<Reading> {
-  const { files = realFiles, tables = [] } = options;
   for (let attempt = 1;; attempt++) {
     try {
       const scan = await scanFolder(folder, {
-        files,
-        tables,
+        files: realFiles,
+        tables: [],
         isThorough: true,
+        ...options,
       });
       return { ...scan, tables: [...scan.tables.values()] };
     } catch (error) {

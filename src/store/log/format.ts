@@ -175,6 +175,9 @@ export interface LogLine {
   readonly durable?: number;
   /** The name of `durable` in format 1. */
   readonly dur?: number;
+  readonly at?: string;
+  /** The id of the user; 0 is the server itself. */
+  readonly by?: number;
   readonly tx?: readonly Mutation[];
   readonly of?: string;
   readonly rows?: readonly Document[];

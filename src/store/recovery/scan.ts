@@ -26,6 +26,7 @@ import {
   type ApplyLine,
   checkFormat,
   format,
+  type LogLine,
   type LogScan,
   scanLog,
   unknown,
@@ -85,6 +86,8 @@ export interface FolderScanOptions {
   readonly isThorough?: boolean;
   /** Reads from this snapshot only, and continues past damage in it. */
   readonly salvageFrom?: readonly [generation: number];
+  /** Receives each transaction before it is applied, from the oldest snapshot on. */
+  readonly onTransaction?: (line: LogLine, tables: Tables) => void;
 }
 
 /** Reads a data folder. */
@@ -137,6 +140,7 @@ async function readNewestState(
   const bases = snapshotsAmong(fileNames);
   // Without a snapshot the state begins with the first log.
   if (fileNames.includes(names.log(1)) || bases.length === 0) bases.push(0);
+  if (options.onTransaction !== undefined) bases.reverse();
   let first: StoreError | undefined;
   for (const base of options.salvageFrom ?? bases) {
     const refusal = await refusalOf(readState(scan, base));
@@ -173,7 +177,7 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
 
 /** Reads a snapshot or log into the tables, by the rules at the head of this file. */
 async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
-  const log = await readFile(scan, name, applyTo(scan.tables, name));
+  const log = await readFile(scan, name, applyTo(scan, name));
   const { header, faults: [fault] } = log;
   const isSnapshot = name.startsWith("snapshot-");
   scan.storeId ||= header?.store ?? "";
@@ -241,12 +245,14 @@ async function readFile(
   return log;
 }
 
-function applyTo(tables: Tables, name: string): ApplyLine {
-  return ({ tx = [], of = "", rows = [] }, seq) => {
+function applyTo({ tables, options }: FolderScan, name: string): ApplyLine {
+  return (line, seq) => {
+    const { tx, of = "", rows = [] } = line;
+    if (tx !== undefined) options.onTransaction?.(line, tables);
     for (const document of rows) {
       getOrCreateTable(tables, of).load(document, seq);
     }
-    for (const [kind, of, target] of tx) {
+    for (const [kind, of, target] of tx ?? []) {
       const table = getOrCreateTable(tables, of);
       if (kind === "put") table.put(target, seq);
       else if (kind === "del") table.delete(target, seq);
