@@ -1,0 +1,106 @@
+/** The well-behaved client: a few requests a second, each timed. */
+
+import { Buffer } from "node:buffer";
+import { Agent, request } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
+import { adminPassword } from "../harness.ts";
+
+/** The address that the well-behaved client has for itself. */
+const localAddress = "127.0.0.1";
+
+/** How long the client waits for a response before it gives up. */
+const timeoutMs = 20_000;
+
+/** The times of one kind of request, and how many failed. */
+export class Times {
+  readonly milliseconds: number[] = [];
+  failed = 0;
+
+  quantile(fraction: number): number {
+    const sorted = [...this.milliseconds].sort((a, b) => a - b);
+    const at = Math.floor(sorted.length * fraction);
+    return Math.round(sorted[Math.min(at, sorted.length - 1)] ?? NaN);
+  }
+}
+
+/** Sends requests at a steady pace, and measures how long each takes. */
+export class Client {
+  readonly get = new Times();
+  readonly page = new Times();
+  readonly signIn = new Times();
+  readonly #port: number;
+  #isRunning = true;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  /** Sends requests until {@linkcode stop} is called. */
+  async run(): Promise<void> {
+    const page = "/v1/animals?sortby=name&order=desc&limit=20";
+    const credentials = { username: "boss", password: adminPassword };
+    await Promise.all([
+      this.#repeat(this.get, 20, "GET", "/v1/animals/7"),
+      this.#repeat(this.page, 100, "GET", page),
+      this.#repeat(
+        this.signIn,
+        2000,
+        "POST",
+        "/v1/authorizations",
+        JSON.stringify(credentials),
+      ),
+    ]);
+  }
+
+  stop(): void {
+    this.#isRunning = false;
+  }
+
+  async #repeat(
+    times: Times,
+    pauseMs: number,
+    ...[method, path, body]: [method: string, path: string, body?: string]
+  ): Promise<void> {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    while (this.#isRunning) {
+      const start = performance.now();
+      const isSuccess = await send(agent, this.#port, method, path, body);
+      if (isSuccess) times.milliseconds.push(performance.now() - start);
+      else times.failed++;
+      await delay(pauseMs);
+    }
+    agent.destroy();
+  }
+}
+
+/** Sends one request, and returns whether it succeeded. */
+function send(
+  agent: Agent,
+  port: number,
+  ...[method, path, body]: [method: string, path: string, body?: string]
+): Promise<boolean> {
+  const headers = body === undefined ? {} : {
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(body),
+  };
+  return new Promise((resolve) => {
+    const outgoing = request({
+      agent,
+      port,
+      host: "127.0.0.1",
+      localAddress,
+      method,
+      path,
+      headers,
+      timeout: timeoutMs,
+    });
+    outgoing.on("response", (response) => {
+      response.resume();
+      response.on("end", () => resolve((response.statusCode ?? 500) < 300));
+      response.on("error", () => resolve(false));
+    });
+    outgoing.on("timeout", () => outgoing.destroy());
+    outgoing.on("error", () => resolve(false));
+    outgoing.end(body);
+  });
+}
