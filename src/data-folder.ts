@@ -22,7 +22,6 @@ import {
   type Fault,
   openStore,
   type Store,
-  StoreError,
   type StoreOptions,
 } from "./store/store.ts";
 
@@ -54,17 +53,16 @@ export async function print(text: string): Promise<void> {
 /**
  * Opens the store of a data folder.
  *
- * @throws {StoreError} in-use, damaged, format; {CommandError} if other users
- * may access the folder, or on an error of the operating system
+ * @throws {StoreError} in-use, damaged, format, unusable; {CommandError} if
+ * other users may access the folder
  */
 export async function openDataFolder(
   folder: string,
   options: Partial<Pick<StoreOptions, "tables" | "log">> = {},
 ): Promise<Store> {
-  return await withFolderError(folder, async () => {
-    await refuseSharedFolder(folder);
-    return openStore({ folder, tables: tablesOf(collections, []), ...options });
-  });
+  await refuseSharedFolder(folder);
+  const tables = tablesOf(collections, []);
+  return await openStore({ folder, tables, ...options });
 }
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */
@@ -75,24 +73,6 @@ async function refuseSharedFolder(folder: string): Promise<void> {
     `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +
       `run "chmod 700 '${folder}'", or choose a folder for the data alone`,
   );
-}
-
-/** Reports an error of the operating system in one line that names the folder. */
-export async function withFolderError<T>(
-  folder: string,
-  open: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await open();
-  } catch (error) {
-    const isSystemError = error instanceof Error && "code" in error &&
-      !(error instanceof StoreError);
-    if (!isSystemError) throw error;
-    // For example, Node.js 26 forbids fsync under its permission model.
-    throw new CommandError(
-      `cannot open the folder ${folder}: ${error.code}: ${error.message}`,
-    );
-  }
 }
 
 /** Formats a fault as one line. */
@@ -128,23 +108,18 @@ export function recordsOf(
 /** @throws {CommandError} if the name, role or password is invalid */
 export async function createUser(
   store: Store,
-  { role, ...user }: {
-    readonly username: string;
-    readonly role?: string | undefined;
-    readonly password: string;
-  },
+  user: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  const body = role === undefined ? user : { ...user, role };
   await commitOrExplain(
     store,
-    () => createRecord(recordsOf(store, users.name), operator, body),
+    () => createRecord(recordsOf(store, users.name), operator, user),
   );
 }
 
 /** Makes a change durable; reports failed validation in one line. */
 export async function commitOrExplain(
   store: Store,
-  change: () => Result | Promise<Result>,
+  change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
 ): Promise<void> {
   try {
     const { seq } = await change();

@@ -263,7 +263,7 @@ test("the files in the store's documentation are a store", async () => {
       seq: 3,
       generation: 2,
     });
-    const records = tables.map((table) => [
+    const records = Array.from(tables.values(), (table) => [
       table.name,
       ...table.rows().map(({ document }) => document),
     ]);

@@ -9,8 +9,8 @@
 
 import { dirname, join } from "node:path";
 import { UsageError } from "../config.ts";
-import { print, withFolderError } from "../data-folder.ts";
-import { errorCode, StoreError } from "../store/error.ts";
+import { print } from "../data-folder.ts";
+import { StoreError } from "../store/error.ts";
 import {
   copyBytes,
   type FileSystem,
@@ -26,19 +26,15 @@ import {
   names,
   snapshotsAmong,
 } from "../store/log/folder.ts";
+import { countRecords } from "../store/memory/table.ts";
 import { scanFolder } from "../store/recovery/scan.ts";
-
-/** The content of a backup. */
-export interface Backup {
-  readonly generation: number;
-  readonly seq: number;
-  readonly records: number;
-}
+import { retryIfRemoved } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
  * back.
  *
+ * @returns what the copy holds
  * @throws {StoreError} not-empty; damaged if the store, and so its copy, is;
  * Error of the file system
  */
@@ -46,35 +42,20 @@ export async function backupStore(
   folder: string,
   to: string,
   files: FileSystem = realFiles,
-): Promise<Backup> {
+): Promise<{ readonly seq: number; readonly records: number }> {
   await makeFolder(files, to);
   if ((await files.list(to)).length > 0) {
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
-  for (let attempt = 1;; attempt++) {
-    try {
-      await copyFiles(folder, to, files);
-      break;
-    } catch (error) {
-      // The server began a new log and removed an old one: begin again.
-      if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
-      for (const name of await files.list(to)) {
-        await files.remove(join(to, name));
-      }
-    }
-  }
-  const { exists, generation, refusal, seq, tables } = await scanFolder(to, {
-    files,
-    tables: [],
-  });
+  await retryIfRemoved(() => copyFiles(folder, to, files));
+  const copy = await scanFolder(to, { files, tables: [] });
+  const { exists, refusal, seq, tables } = copy;
   if (refusal !== undefined) throw refusal;
   if (!exists) {
     const message = `Cannot back up: there is no store in ${folder}`;
     throw new StoreError("damaged", message);
   }
-  let records = 0;
-  for (const { size } of tables.values()) records += size;
-  return { generation, seq, records };
+  return { seq, records: countRecords(tables) };
 }
 
 async function copyFiles(
@@ -82,6 +63,9 @@ async function copyFiles(
   to: string,
   files: FileSystem,
 ): Promise<void> {
+  for (const name of await files.list(to)) { // of an interrupted attempt
+    await files.remove(join(to, name));
+  }
   const present = await files.list(folder);
   const [base = 0] = snapshotsAmong(present);
   const chosen = [
@@ -129,10 +113,7 @@ export async function backupCommand(
   if (to === undefined) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
-  const { records, seq } = await withFolderError(
-    folder,
-    () => backupStore(folder, to),
-  );
+  const { records, seq } = await backupStore(folder, to);
   await print(
     `copied ${records} records up to sequence ${seq} to ${to}, and read them back\n`,
   );

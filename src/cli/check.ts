@@ -1,7 +1,9 @@
 /** The command `check`. */
 
+import { tablesOf } from "../api/routes.ts";
+import { collections } from "../collections.ts";
 import { describeFault, print } from "../data-folder.ts";
-import { readDataFolder } from "./read.ts";
+import { readStore } from "./read.ts";
 
 /**
  * Reads the whole data folder, and prints the size of each collection and every
@@ -11,10 +13,10 @@ import { readDataFolder } from "./read.ts";
  * (the next start repairs that), 2 if there is damage
  */
 export async function check(folder: string): Promise<number> {
-  const { faults, generation, seq, tables, tornWrite } = await readDataFolder(
-    folder,
-  );
-  for (const { lastId, name, size } of tables) {
+  const declared = { tables: tablesOf(collections, []) };
+  const scan = await readStore(folder, declared);
+  const { faults, generation, seq, tables, tornWrite } = scan;
+  for (const { lastId, name, size } of tables.values()) {
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
   await print(`log: generation ${generation}, sequence ${seq}\n`);

@@ -20,7 +20,7 @@ import {
 import { CommandError, print } from "../data-folder.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";
-import { StoreError } from "../store/store.ts";
+import { errorCode, errorText } from "../store/error.ts";
 
 const help = `zoo-api: a REST API on a durable store
 
@@ -131,9 +131,10 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
+  // A StoreError and the errors of the operating system have a code.
   const isExpected = error instanceof UsageError ||
-    error instanceof CommandError || error instanceof StoreError;
+    error instanceof CommandError || errorCode(error) !== "";
   if (!isExpected) throw error;
-  process.stderr.write(`zoo-api: ${error.message}\n`);
+  process.stderr.write(`zoo-api: ${errorText(error)}\n`);
   process.exitCode = error instanceof UsageError ? 2 : 1;
 }

@@ -7,7 +7,7 @@ import { Representation } from "../api/representation.ts";
 import { collections } from "../collections.ts";
 import { print, unknownCollection } from "../data-folder.ts";
 import { showProgress } from "../progress.ts";
-import { readUndamagedFolder } from "./read.ts";
+import { readUndamagedTables } from "./read.ts";
 
 /**
  * Prints the records of a collection as JSON lines, without the properties that
@@ -24,23 +24,17 @@ export async function exportCollection(
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }
-  const { tables } = await readUndamagedFolder(folder);
-  const table = tables.find(({ name }) => name === collection.name);
-  const rows = table?.rows() ?? [];
+  const tables = await readUndamagedTables(folder);
+  const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
   let done = 0;
-  const countedRows = function* () {
-    for (const row of rows) {
-      done++;
-      yield row;
-    }
-  };
   // A terminal that shows the records has no room for a progress bar.
   const endProgress = process.stdout.isTTY
     ? () => {}
     : showProgress(() => done / rows.length);
-  for await (const text of representation.toNdjson(countedRows())) {
+  for await (const text of representation.toNdjson(rows)) {
     await print(text);
+    done += text.split("\n").length - 1;
   }
   endProgress();
 }

@@ -1,56 +1,40 @@
-/** Reads a data folder without opening its store: for a check or an export. */
+/** Reads a data folder without opening its store, and without the lock, while a server may be writing it. */
 
-import { tablesOf } from "../api/routes.ts";
-import { collections } from "../collections.ts";
-import { withFolderError } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
 import {
   type FolderScan,
   type FolderScanOptions,
   scanFolder,
 } from "../store/recovery/scan.ts";
-import { realFiles, type Table } from "../store/store.ts";
-
-/** The state of a data folder, read without a lock and without a change. */
-export type Reading =
-  & Pick<
-    FolderScan,
-    "exists" | "generation" | "seq" | "faults" | "tornWrite" | "refusal"
-  >
-  & { readonly tables: readonly Table[] };
+import { realFiles } from "../store/store.ts";
 
 /** Reads a data folder for a check or an export. */
-export async function readStore(
+export function readStore(
   folder: string,
   options: Partial<Omit<FolderScanOptions, "isThorough">> = {},
-): Promise<Reading> {
+): Promise<FolderScan> {
+  const defaults = { files: realFiles, tables: [], isThorough: true };
+  return retryIfRemoved(() => scanFolder(folder, { ...defaults, ...options }));
+}
+
+/** Returns the tables of a data folder, but refuses a damaged one, since partial output would look complete. */
+export async function readUndamagedTables(
+  folder: string,
+): Promise<FolderScan["tables"]> {
+  const { refusal, tables } = await readStore(folder);
+  if (refusal !== undefined) throw refusal;
+  return tables;
+}
+
+/** Reads again if a running server has removed an old generation meanwhile. */
+export async function retryIfRemoved<Result>(
+  read: () => Promise<Result>,
+): Promise<Result> {
   for (let attempt = 1;; attempt++) {
     try {
-      const scan = await scanFolder(folder, {
-        files: realFiles,
-        tables: [],
-        isThorough: true,
-        ...options,
-      });
-      return { ...scan, tables: [...scan.tables.values()] };
+      return await read();
     } catch (error) {
-      // A running server removes old generations: read those that are left.
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
     }
   }
-}
-
-/** Reads a data folder, to which another process may be writing. */
-export async function readDataFolder(folder: string) {
-  return await withFolderError(
-    folder,
-    () => readStore(folder, { tables: tablesOf(collections, []) }),
-  );
-}
-
-/** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
-export async function readUndamagedFolder(folder: string) {
-  const scan = await readDataFolder(folder);
-  if (scan.refusal !== undefined) throw scan.refusal;
-  return scan;
 }

@@ -6,21 +6,21 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { describeFault, print, withFolderError } from "../data-folder.ts";
+import { describeFault, print } from "../data-folder.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
-import { freezeTables } from "../store/log/snapshot.ts";
+import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import {
   createLog,
   generationOf,
   makeFolder,
   names,
   randomName,
-  saveSnapshot,
   snapshotsAmong,
   type StoreFolder,
 } from "../store/log/folder.ts";
+import { defaultLimits } from "../store/options.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
 
@@ -41,9 +41,8 @@ export async function repairStore(
   folder: string,
   files: FileSystem = realFiles,
 ): Promise<Repair> {
-  const random = randomBytes;
-  const place = { folder, files, random, now: Date.now };
-  const release = await acquireLock(folder, { files, random, timeoutMs: 5000 });
+  const place = { folder, files, random: randomBytes, now: Date.now };
+  const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
     const options = { files, tables: [], isThorough: true };
     const { faults, refusal, seq } = await scanFolder(folder, options);
@@ -117,10 +116,7 @@ async function replaceFiles(
  * @throws {StoreError} in-use, format, damaged where nothing is readable
  */
 export async function repairCommand(folder: string): Promise<void> {
-  const { backupFolder, faults, highest, seq } = await withFolderError(
-    folder,
-    () => repairStore(folder),
-  );
+  const { backupFolder, faults, highest, seq } = await repairStore(folder);
   if (backupFolder === undefined) {
     return await print("there was nothing to repair\n");
   }

@@ -4,16 +4,13 @@
  * back all of them.
  */
 
+import { Buffer } from "node:buffer";
 import { collections } from "../collections.ts";
-import { CommandError, recordsOf } from "../data-folder.ts";
+import { CommandError, commitOrExplain, recordsOf } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
+import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { Records } from "../api/records/records.ts";
-
-/** A seed that cannot be loaded; the message names the record and the property. */
-export class SeedError extends Error {
-  override readonly name = "SeedError";
-}
 
 /**
  * Loads a seed, unless the store has or had records.
@@ -24,43 +21,38 @@ export async function seedEmptyStore(
   store: Store,
   text: string,
 ): Promise<void> {
-  const all = new Map(
-    collections.map(({ name }) => [name, recordsOf(store, name)]),
-  );
-  for (const { table } of all.values()) if (table.lastId > 0) return;
-  try {
-    await store.durable(loadSeed(store, text, all));
-  } catch (error) {
-    if (!(error instanceof SeedError)) throw error;
-    throw new CommandError(`cannot load the seed: ${error.message}`);
-  }
+  if (collections.some(({ name }) => store.table(name).lastId > 0)) return;
+  await commitOrExplain(store, () => loadSeed(store, text));
 }
 
 /**
  * Loads `{"zoos":[…],"animals":[…],…}`.
  *
  * @returns the sequence number of the transaction
- * @throws {SeedError} with nothing changed
+ * @throws {ApiError} if it is not a JSON object; {CommandError} that names the
+ * record and the property; with nothing changed
  */
 export function loadSeed(
   store: Store,
   text: string,
-  collections: ReadonlyMap<string, Records>,
-): number {
-  const seed = parseSeed(text);
+): { readonly seq: number } {
+  const all = new Map(
+    collections.map(({ name }) => [name, recordsOf(store, name)]),
+  );
+  const seed = parseJsonObject(Buffer.from(text), "seed");
   for (const name in seed) {
-    if (collections.has(name)) continue;
-    const allowed = [...collections.keys()].join(", ");
-    throw new SeedError(
+    if (all.has(name)) continue;
+    const allowed = [...all.keys()].join(", ");
+    throw new CommandError(
       `the seed has "${name}", which is not a collection; allowed: ${allowed}`,
     );
   }
-  return store.transact(0, (apply) => {
-    for (const records of parentsFirst(collections)) {
+  const seq = store.transact(0, (apply) => {
+    for (const records of parentsFirst(all)) {
       const { name } = records.collection;
       const bodies = seed[name] ?? [];
       if (!Array.isArray(bodies)) {
-        throw new SeedError(`"${name}" in the seed is not an array`);
+        throw new CommandError(`"${name}" in the seed is not an array`);
       }
       for (const [index, body] of bodies.entries()) {
         try {
@@ -69,11 +61,12 @@ export function loadSeed(
           if (!(error instanceof ApiError)) throw error;
           const { errors = [error] } = error;
           const reasons = errors.map(({ message }) => message).join(" ");
-          throw new SeedError(`${name}[${index}] in the seed: ${reasons}`);
+          throw new CommandError(`${name}[${index}] in the seed: ${reasons}`);
         }
       }
     }
   });
+  return { seq };
 }
 
 /** Builds a record, with the next id if the body has none; throws an ApiError if it is invalid. */
@@ -87,20 +80,6 @@ function buildSeedRecord(records: Records, body: unknown): Document {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
   return records.buildRecord(body, { valuesFromUrl: {}, id });
-}
-
-function parseSeed(text: string): Record<string, unknown> {
-  try {
-    const seed: unknown = JSON.parse(text);
-    if (isObject(seed)) return seed;
-  } catch (error) {
-    throw new SeedError(`the seed is not valid JSON: ${error}`);
-  }
-  throw new SeedError("the seed is not a JSON object");
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Orders collections so that each comes after those it refers to. */

@@ -5,7 +5,6 @@ import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { users } from "../api/accounts/users.ts";
 import { changeRecord } from "../api/records/writing.ts";
-import { roles } from "../auth/access.ts";
 import { UsageError } from "../config.ts";
 import {
   CommandError,
@@ -17,7 +16,7 @@ import {
   recordsOf,
 } from "../data-folder.ts";
 import type { Store } from "../store/store.ts";
-import { readUndamagedFolder } from "./read.ts";
+import { readUndamagedTables } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(
@@ -25,27 +24,18 @@ export async function userCommand(
   [action, name]: readonly string[],
   role: string | undefined,
 ): Promise<void> {
-  if (role !== undefined && !roles.some((each) => each === role)) {
-    throw new UsageError(
-      `--role: ${JSON.stringify(role)} is not allowed: it must be one of ${
-        roles.join(", ")
-      }`,
-    );
-  }
   if (action === "list" && name === undefined) return await listUsers(folder);
   if ((action !== "add" && action !== "password") || name === undefined) {
-    const command = ["user", action, name].filter((word) => word).join(" ");
     throw new UsageError(
-      `unknown command ${
-        JSON.stringify(command)
-      }; allowed: user add NAME, user password NAME, user list`,
+      "user: it must be user add NAME, user password NAME or user list",
     );
   }
   const store = await openDataFolder(folder);
   try {
     const password = await readPassword();
     if (action === "add") {
-      await createUser(store, { username: name, role, password });
+      const given = role === undefined ? {} : { role };
+      await createUser(store, { username: name, password, ...given });
       await print(`created user ${name}\n`);
     } else {
       await changePassword(store, name, password);
@@ -57,13 +47,10 @@ export async function userCommand(
 }
 
 async function listUsers(folder: string): Promise<void> {
-  const { tables } = await readUndamagedFolder(folder);
-  for (const table of tables) {
-    if (table.name !== users.name) continue;
-    for (const { document } of table.rows()) {
-      const { id, username, role, created_at } = document;
-      await print(`${id}\t${username}\t${role}\t${created_at}\n`);
-    }
+  const tables = await readUndamagedTables(folder);
+  for (const { document } of tables.get(users.name)?.rows() ?? []) {
+    const { id, username, role, created_at } = document;
+    await print(`${id}\t${username}\t${role}\t${created_at}\n`);
   }
 }
 

@@ -18,11 +18,11 @@ import {
   type OpenLog,
   prepareLog,
   removeBefore,
-  saveSnapshot,
   type StoreFolder,
 } from "./log/folder.ts";
-import { freezeTables } from "./log/snapshot.ts";
+import { freezeTables, saveSnapshot } from "./log/snapshot.ts";
 import type { LogWriter } from "./log/writer.ts";
+import { countRecords } from "./memory/table.ts";
 import type { Logger, StoreLimits } from "./options.ts";
 import { reopenLog } from "./recovery/reopen.ts";
 import type { FolderScan } from "./recovery/scan.ts";
@@ -62,7 +62,7 @@ export class Checkpointer {
     this.#context = context;
     this.#writer = writer;
     this.#writtenBytes = scan.baseBytes + writer.log.offset;
-    this.#writtenCount = this.#countRecords();
+    this.#writtenCount = countRecords(scan.tables);
   }
 
   /** Counts the documents of a transaction. */
@@ -74,7 +74,7 @@ export class Checkpointer {
   /** Returns the expected size of a snapshot. */
   expectedBytes(): number {
     const average = this.#writtenBytes / Math.max(1, this.#writtenCount);
-    return Math.round(average * this.#countRecords());
+    return Math.round(average * countRecords(this.#context.scan.tables));
   }
 
   /** Returns whether a checkpoint is possible at all. */
@@ -140,7 +140,7 @@ export class Checkpointer {
     // From here to the call of `rotate` nothing else can run.
     const seq = this.#writer.lastSeq;
     const tables = freezeTables(scan.tables);
-    const count = this.#countRecords();
+    const count = countRecords(scan.tables);
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
     await this.#writer.rotate(() => prepareLog(folder, start));
@@ -152,12 +152,6 @@ export class Checkpointer {
     this.#writtenCount = count;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
-  }
-
-  #countRecords(): number {
-    let count = 0;
-    for (const { size } of this.#context.scan.tables.values()) count += size;
-    return count;
   }
 }
 

@@ -119,7 +119,10 @@ for (const name of goodSpecimens) {
       [...(await contents(folder)).keys()].filter((each) => each !== "reserve");
     const reading = await readStore(folder);
     assert.equal(reading.refusal, undefined);
-    assert.deepEqual(stateOf(reading.seq, reading.tables), expected);
+    assert.deepEqual(
+      stateOf(reading.seq, [...reading.tables.values()]),
+      expected,
+    );
     const store = await openFor(t, folder, { tables: [], limits });
     assert.deepEqual(stateIn(store, expected, true), expected);
     const torn = (await top()).filter((each) => each.includes(".torn-"));

@@ -154,7 +154,7 @@ export async function judgeFolder(
     );
     throw new Error(faults.join("; "));
   }
-  judge(named(reading.tables), history);
+  judge(named([...reading.tables.values()]), history);
 }
 
 /** Judges, and brings the books to what a restart serves. */

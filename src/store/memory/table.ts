@@ -28,8 +28,8 @@ export interface ChangeListener {
 class HashIndex {
   readonly property: string;
   readonly #keyOf: ToIndexKey;
-  /** The rows of a key in ascending order of id. A single row is stored without a list, which saves one per record for a unique property. */
-  readonly #groups = new Map<string | number, Row | Row[]>();
+  /** The rows of a key in ascending order of id. */
+  readonly #groups = new Map<string | number, Row[]>();
 
   constructor(property: string, keyOf: ToIndexKey) {
     this.property = property;
@@ -38,13 +38,11 @@ class HashIndex {
 
   /** Returns a copy of the rows with a key. */
   find(key: string | number): readonly Row[] {
-    const group = this.#groups.get(key) ?? [];
-    return Array.isArray(group) ? group.slice() : [group];
+    return this.#groups.get(key)?.slice() ?? [];
   }
 
   count(key: string | number): number {
-    const group = this.#groups.get(key) ?? [];
-    return Array.isArray(group) ? group.length : 1;
+    return this.#groups.get(key)?.length ?? 0;
   }
 
   replace(before: Row | undefined, after: Row | undefined): void {
@@ -65,26 +63,20 @@ class HashIndex {
   #put(key: string | number, row: Row): void {
     const { id } = row.document;
     const group = this.#groups.get(key);
-    if (Array.isArray(group)) {
-      const at = indexOf(group, id);
-      if (at === group.length) group.push(row); // far faster than splice
-      else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
-    } else if (group === undefined || group.document.id === id) {
-      this.#groups.set(key, row);
-    } else {
-      const rows = group.document.id < id ? [group, row] : [row, group];
-      this.#groups.set(key, rows);
+    if (group === undefined) {
+      this.#groups.set(key, [row]);
+      return;
     }
+    const at = indexOf(group, id);
+    if (at === group.length) group.push(row); // far faster than splice
+    else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
   }
 
   #delete(key: string | number, { document: { id } }: Row): void {
-    const group = this.#groups.get(key);
-    if (Array.isArray(group)) {
-      const at = indexOf(group, id);
-      if (group[at]?.document.id === id) group.splice(at, 1);
-      if (group.length > 0) return;
-    } else if (group?.document.id !== id) return;
-    this.#groups.delete(key);
+    const group = this.#groups.get(key) ?? [];
+    const at = indexOf(group, id);
+    if (group[at]?.document.id === id) group.splice(at, 1);
+    if (group.length === 0) this.#groups.delete(key);
   }
 }
 
@@ -214,6 +206,12 @@ export type Tables = Map<string, WritableTable>;
 
 export function createTables(declared: readonly TableDeclaration[]): Tables {
   return new Map(declared.map((each) => [each.name, new WritableTable(each)]));
+}
+
+export function countRecords(tables: Tables): number {
+  let count = 0;
+  for (const { size } of tables.values()) count += size;
+  return count;
 }
 
 /** Returns a table that is named on disk; its records are retained even if it is not declared. */
