@@ -11,7 +11,7 @@ import {
   type RecordChange,
 } from "../api/declaration/declaration.ts";
 import { collections } from "../collections.ts";
-import { print, unknownCollection, withFolderError } from "../data-folder.ts";
+import { print, unknownCollection } from "../data-folder.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Tables } from "../store/memory/table.ts";
 import { readStore } from "./read.ts";
@@ -59,10 +59,7 @@ export async function logCommand(
     }
     changes.set(seq, text);
   };
-  const { refusal } = await withFolderError(
-    folder,
-    () => readStore(folder, { onTransaction }),
-  );
+  const { refusal } = await readStore(folder, { onTransaction });
   for (const text of changes.values()) await print(text);
   if (refusal !== undefined) throw refusal;
 }

@@ -55,10 +55,9 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
     log("error", "UV_USE_IO_URING=1 makes every write many times slower");
   }
   await makeFolder(files, path);
-  const timeoutMs = limits.lockTimeoutMs;
-  const release = await acquireLock(path, { files, random, timeoutMs });
   const { now = Date.now, tables } = options;
   const folder = { folder: path, files, now, random };
+  const release = await acquireLock(folder, limits.lockTimeoutMs);
   let marker: OpenFile | undefined;
   try {
     let scan = await scanFolder(path, { files, tables });
@@ -71,9 +70,7 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
     const context = { folder, limits, log, scan };
     const disk = new FullDisk(context);
     const openLog = await disk.open();
-    const notices = noticesOf(scan);
-    for (const notice of notices) log("error", notice);
-    return new Store({ ...context, notices, openLog, marker, disk, release });
+    return new Store({ ...context, openLog, marker, disk, release });
   } catch (error) {
     await marker?.close();
     await release();
@@ -117,7 +114,6 @@ export interface StoreWatcher {
 
 /** What startup passes to a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
-  readonly notices: readonly string[];
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
   readonly disk: FullDisk;
@@ -141,7 +137,8 @@ export class Store {
   constructor(parts: StoreParts) {
     const { folder, limits, log, scan, disk } = parts;
     this.#parts = parts;
-    this.notices = parts.notices;
+    this.notices = noticesOf(scan);
+    for (const notice of this.notices) log("error", notice);
     this.folder = folder;
     this.#writer = new LogWriter(parts.openLog, scan.seq, {
       maxBatchBytes: limits.maxBatchBytes,

@@ -108,10 +108,6 @@ export async function removeSpool(store: Store, name: string): Promise<void> {
   await store.folder.files.remove(pathOf(store, name));
 }
 
-// Small enough that a part of nothing but newlines, each of which becomes an
-// object, costs little memory.
-const partBytes = 1 << 17;
-
 /**
  * Reads the lines of a spool file from a line's offset on, one chunk of
  * the file at a time. Skips lines of more than `maxLineBytes`.
@@ -129,7 +125,7 @@ export async function* readSpool(
   const file = await store.folder.files.open(pathOf(store, name), "read");
   try {
     let byte = from;
-    const range = { start: from, maxLineBytes, chunkBytes: partBytes };
+    const range = { start: from, maxLineBytes };
     for await (const lines of readLines(file, range)) {
       const part: SpoolLine[] = [];
       for (const { bytes, byte: begin, hasNewline } of lines) {

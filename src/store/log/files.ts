@@ -201,13 +201,14 @@ export interface Line {
   readonly hasNewline: boolean;
 }
 
+/** How many bytes are read at a time. */
+const chunkBytes = 1 << 16;
+
 /** Which lines of a file to read, and how. */
 export interface LineRange {
   /** The offset of the first line, and the end of the last one. */
   readonly start?: number;
   readonly end?: number;
-  /** How many bytes to read at a time. */
-  readonly chunkBytes?: number;
   /** A longer line loses its beginning, never its end. */
   readonly maxLineBytes?: number;
 }
@@ -220,14 +221,13 @@ export async function* readLines(
   file: OpenFile,
   range: LineRange = {},
 ): AsyncGenerator<Line[]> {
-  const { chunkBytes = 1 << 16, maxLineBytes = Infinity } = range;
+  const { end = Infinity, maxLineBytes = Infinity } = range;
   let { start: position = 0 } = range;
   let rest = Buffer.alloc(0);
   let line = 0;
   const readNext = () => {
     // A line longer than a chunk: the chunks grow, so that joining stays cheap.
     const bytes = Math.max(chunkBytes, rest.length);
-    const { end = Infinity } = range;
     return readChunk(file, position, Math.min(bytes, end - position));
   };
   let next = readNext();
@@ -237,21 +237,15 @@ export async function* readLines(
     const joined = Buffer.concat([rest, chunk]);
     const lines: Line[] = [];
     let begin = 0;
-    for (let end; (end = joined.indexOf(0x0a, begin)) >= 0; begin = end + 1) {
+    const addLine = (end: number, hasNewline: boolean) => {
       const bytes = joined.subarray(begin, end);
-      lines.push({
-        bytes,
-        byte: offset + begin,
-        line: ++line,
-        hasNewline: true,
-      });
-    }
+      lines.push({ bytes, byte: offset + begin, line: ++line, hasNewline });
+      begin = end + 1;
+    };
+    for (let at; (at = joined.indexOf(0x0a, begin)) >= 0;) addLine(at, true);
     rest = joined.subarray(begin);
     const isEnd = chunk.length === 0;
-    if (isEnd && rest.length > 0) {
-      const byte = offset + begin;
-      lines.push({ bytes: rest, byte, line: ++line, hasNewline: false });
-    }
+    if (isEnd && rest.length > 0) addLine(joined.length, false);
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);
     position += chunk.length;
     if (!isEnd) {

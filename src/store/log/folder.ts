@@ -1,18 +1,12 @@
 /**
- * The files of a data folder, and how a new log or snapshot is created in it:
- * under a temporary name first, so a file with a final name is complete.
+ * The files of a data folder, and how a new log is created in it: under a
+ * temporary name first, so a file with a final name is complete.
  */
 
 import { Buffer } from "node:buffer";
 import { dirname, join } from "node:path";
-import {
-  type FileSystem,
-  type OpenFile,
-  writeAll,
-  writeAtomically,
-} from "./files.ts";
+import { type FileSystem, type OpenFile, writeAll } from "./files.ts";
 import { encodeHeader, formatTime, type LogStart } from "./format.ts";
-import { type StoreState, writeSnapshot } from "./snapshot.ts";
 
 /** The names of the files of a data folder. */
 export const names = {
@@ -60,7 +54,7 @@ export interface PreparedLog extends OpenLog {
 }
 
 /** Returns a random name in hexadecimal. */
-export function randomName(place: Pick<StoreFolder, "random">): string {
+export function randomName(place: StoreFolder): string {
   return Buffer.from(place.random(8)).toString("hex");
 }
 
@@ -104,21 +98,6 @@ export async function prepareLog(
     await files.syncFolder(folder);
   };
   return { file, generation, seed, offset: line.length, publish, discard };
-}
-
-/** Writes a snapshot durably, and returns its length. */
-export async function saveSnapshot(
-  place: StoreFolder,
-  state: StoreState,
-): Promise<number> {
-  const { files, folder, now } = place;
-  const path = join(folder, names.snapshot(state.generation));
-  const header = { at: formatTime(now()), salt: randomName(place) };
-  let length = 0;
-  await writeAtomically(files, path, async (file) => {
-    length = await writeSnapshot(file, { ...state, ...header });
-  });
-  return length;
 }
 
 /** Creates an empty log durably. */

@@ -30,27 +30,21 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
-import type { FileSystem } from "./files.ts";
-import { randomName } from "./folder.ts";
+import { randomName, type StoreFolder } from "./folder.ts";
 
 // 107 on Linux, 103 elsewhere.
 const maxSocketPathBytes = 103;
 
-/** What a lock needs besides its folder. */
-export interface LockOptions {
-  readonly files: FileSystem;
-  readonly random: (bytes: number) => Uint8Array;
-  /** How long another process may take to respond. */
-  readonly timeoutMs: number;
-}
-
-/** Locks a folder, and returns the function that releases it; rejects with `in-use` if another process has it. */
+/**
+ * Locks a folder, and returns the function that releases it; rejects with
+ * `in-use` if another process has it, or does not respond for `timeoutMs`.
+ */
 export async function acquireLock(
-  folder: string,
-  options: LockOptions,
+  place: StoreFolder,
+  timeoutMs: number,
 ): Promise<() => Promise<void>> {
-  const handle = await options.files.open(folder, "read");
-  const lock = new FolderLock(folder, handle.fd, options);
+  const handle = await place.files.open(place.folder, "read");
+  const lock = new FolderLock(place, handle.fd, timeoutMs);
   const release = async () => {
     await lock.withdraw();
     await handle.close();
@@ -65,17 +59,17 @@ export async function acquireLock(
 type Role = "candidate" | "owner";
 
 class FolderLock {
-  readonly #folder: string;
+  readonly #place: StoreFolder;
   readonly #descriptor: number;
-  readonly #options: LockOptions;
+  readonly #timeoutMs: number;
   #role: Role = "candidate";
   #name = "";
   #server: Server | undefined;
 
-  constructor(folder: string, descriptor: number, options: LockOptions) {
-    this.#folder = folder;
+  constructor(place: StoreFolder, descriptor: number, timeoutMs: number) {
+    this.#place = place;
     this.#descriptor = descriptor;
-    this.#options = options;
+    this.#timeoutMs = timeoutMs;
   }
 
   async acquire(): Promise<void> {
@@ -98,12 +92,14 @@ class FolderLock {
     const server = this.#server;
     this.#server = undefined;
     if (server === undefined) return;
-    await this.#options.files.remove(join(this.#folder, this.#name));
+    const { files, folder } = this.#place;
+    await files.remove(join(folder, this.#name));
     await new Promise((resolve) => server.close(resolve));
   }
 
   async #publish(): Promise<void> {
-    const base = `lock-${randomName(this.#options)}`;
+    const { files, folder } = this.#place;
+    const base = `lock-${randomName(this.#place)}`;
     const server = createServer((socket) => {
       socket.unref();
       socket.on("error", () => {});
@@ -119,9 +115,8 @@ class FolderLock {
     server.unref();
     this.#server = server;
     this.#name = `${base}.sock`;
-    const from = join(this.#folder, draft);
-    const to = join(this.#folder, this.#name);
-    await this.#options.files.rename(from, to).catch(async (error) => {
+    const to = join(folder, this.#name);
+    await files.rename(join(folder, draft), to).catch(async (error) => {
       // A new owner may have removed the draft: start again.
       if (errorCode(error) !== "ENOENT") throw error;
       await this.withdraw();
@@ -130,18 +125,18 @@ class FolderLock {
 
   /** Returns the other living candidates, and removes the dead ones; throws if there is an owner. */
   async #findLiving(suffix: ".sock" | ".new"): Promise<string[]> {
-    const { files } = this.#options;
+    const { files, folder } = this.#place;
     const living: string[] = [];
-    for (const name of await files.list(this.#folder)) {
+    for (const name of await files.list(folder)) {
       const isSocket = name.startsWith("lock-") && name.endsWith(suffix);
       if (!isSocket || name === this.#name) continue;
       const role = await this.#askRole(name);
       if (role === "dead") {
-        await files.remove(join(this.#folder, name));
+        await files.remove(join(folder, name));
       } else if (role === "candidate") {
         living.push(name);
       } else if (this.#role === "candidate") {
-        const message = `Cannot open ${this.#folder}: another process, such ` +
+        const message = `Cannot open ${folder}: another process, such ` +
           "as a running server, is using it";
         throw new StoreError("in-use", message);
       }
@@ -158,7 +153,7 @@ class FolderLock {
         socket.destroy();
         resolve(role);
       };
-      const timer = setTimeout(settle, this.#options.timeoutMs, "owner");
+      const timer = setTimeout(settle, this.#timeoutMs, "owner");
       socket.setEncoding("latin1");
       socket.on("data", (part) => text += part);
       // Refused: its process has died. Missing: it has withdrawn. Reset, or
@@ -175,11 +170,12 @@ class FolderLock {
   }
 
   #socketPath(name: string): string {
-    const path = join(this.#folder, name);
+    const { folder } = this.#place;
+    const path = join(folder, name);
     if (Buffer.byteLength(path) <= maxSocketPathBytes) return path;
     if (process.platform === "linux") {
       return `/proc/self/fd/${this.#descriptor}/${name}`;
     }
-    throw new Error(`Cannot lock ${this.#folder}: its path is too long`);
+    throw new Error(`Cannot lock ${folder}: its path is too long`);
   }
 }

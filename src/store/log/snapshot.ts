@@ -15,9 +15,16 @@
  */
 
 import { Buffer } from "node:buffer";
+import { join } from "node:path";
 import { closedError } from "../error.ts";
-import { type OpenFile, writeAll } from "./files.ts";
-import { encodeHeader, encodeLine, type LogStart } from "./format.ts";
+import { writeAll, writeAtomically } from "./files.ts";
+import { names, randomName, type StoreFolder } from "./folder.ts";
+import {
+  encodeHeader,
+  encodeLine,
+  formatTime,
+  type LogStart,
+} from "./format.ts";
 import type { Row } from "../memory/row.ts";
 import type { Tables } from "../memory/table.ts";
 
@@ -48,41 +55,49 @@ export interface StoreState extends LogStart {
   readonly isStopped?: () => boolean;
 }
 
-/** Writes a snapshot in small slices, and returns its length. */
-export async function writeSnapshot(
-  file: OpenFile,
-  { tables, isStopped, ...start }: StoreState & {
-    readonly at: string;
-    readonly salt: string;
-  },
+/** Writes a snapshot durably, in small slices, and returns its length. */
+export async function saveSnapshot(
+  place: StoreFolder,
+  { isStopped, ...state }: StoreState,
 ): Promise<number> {
+  const { files, folder } = place;
+  const path = join(folder, names.snapshot(state.generation));
   let length = 0;
-  let parts = 0;
-  let waiting: Uint8Array[] = [];
-  const write = async () => {
-    if (isStopped?.()) throw closedError();
-    const bytes = Buffer.concat(waiting);
-    waiting = [];
-    await writeAll(file, bytes, length);
-    length += bytes.length;
-  };
+  await writeAtomically(files, path, async (file) => {
+    for (const slice of encodeSlices(place, state)) {
+      if (isStopped?.()) throw closedError();
+      await writeAll(file, slice, length);
+      length += slice.length;
+    }
+  });
+  return length;
+}
+
+/** Encodes a snapshot, some lines at a time. */
+function* encodeSlices(
+  place: StoreFolder,
+  { tables, ...start }: StoreState,
+): Generator<Buffer> {
+  const salt = randomName(place);
+  const at = formatTime(place.now());
   const last = Object.fromEntries(tables.map(({ name, last }) => [name, last]));
-  const { line, seed } = encodeHeader({ ...start, last });
-  waiting.push(line);
+  const { line, seed } = encodeHeader({ ...start, at, salt, last });
+  let waiting = [line];
+  let parts = 0;
   for (const { name, rows } of tables) {
     let text = "";
-    for (const [at, { document }] of rows.entries()) {
+    for (const [index, { document }] of rows.entries()) {
       text += (text && ",") + JSON.stringify(document);
-      if (text.length < lineChars && at < rows.length - 1) continue;
+      if (text.length < lineChars && index < rows.length - 1) continue;
       const part = `"parts":${++parts},"of":${JSON.stringify(name)}`;
       waiting.push(encodeLine(`${part},"rows":[${text}]}`, seed));
       text = "";
-      if (waiting.length === linesPerWrite) await write();
+      if (waiting.length < linesPerWrite) continue;
+      yield Buffer.concat(waiting);
+      waiting = [];
     }
   }
-  const { seq, at } = start;
-  const seal = `"parts":${parts},"seal":${seq},"at":"${at}"}`;
+  const seal = `"parts":${parts},"seal":${start.seq},"at":"${at}"}`;
   waiting.push(encodeLine(seal, seed));
-  await write();
-  return length;
+  yield Buffer.concat(waiting);
 }

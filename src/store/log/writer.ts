@@ -115,21 +115,17 @@ export class LogWriter {
     while (this.fault === undefined) {
       if (this.#queue.length === 0 && this.#rotation === undefined) break;
       try {
-        await this.#writeNext();
+        if (this.#rotation?.lastSeq === this.durableSeq) {
+          await this.#rotate(this.#rotation);
+        }
+        const batch = this.#nextBatch();
+        if (batch.length > 0) await this.#write(batch);
       } catch (error) {
         this.#rollBackAll(error);
       }
     }
     // In the same turn as the last check of the queue, so that a later `add` restarts the loop.
     this.#running = undefined;
-  }
-
-  async #writeNext(): Promise<void> {
-    if (this.#rotation?.lastSeq === this.durableSeq) {
-      await this.#rotate(this.#rotation);
-    }
-    const batch = this.#nextBatch();
-    if (batch.length > 0) await this.#write(batch);
   }
 
   /** Returns the transactions of the next write, up to the one that ends the log. */

@@ -26,11 +26,10 @@ import {
   type OpenLog,
   prepareLog,
   randomName,
-  saveSnapshot,
   type StoreFolder,
 } from "../log/folder.ts";
 import { encodeLine, format, formatTime, type LogScan } from "../log/format.ts";
-import { freezeTables } from "../log/snapshot.ts";
+import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
