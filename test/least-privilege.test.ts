@@ -4,7 +4,7 @@
  */
 
 import { strict as assert } from "node:assert";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmod,
   cp,
@@ -33,6 +33,10 @@ const major = Number(process.versions.node.split(".")[0]);
 const { scripts } = JSON.parse(
   await readFile(join(root, "package.json"), "utf8"),
 );
+const readme = await readFile(join(root, "README.md"), "utf8");
+const permissionFlag = process.allowedNodeEnvironmentFlags.has("--permission")
+  ? "--permission"
+  : "--experimental-permission";
 const script: string = scripts["start:locked"];
 
 /** Has the shell expand the script, and returns the arguments of Node.js. */
@@ -239,7 +243,7 @@ describe("a data folder that other users may access", {
     ? "there are no permission bits"
     : notInNode,
 }, () => {
-  for (const mode of [0o750, 0o720, 0o705, 0o702, 0o711]) {
+  for (const mode of [0o750, 0o720, 0o701]) {
     test(`is refused with mode ${mode.toString(8)}`, async () => {
       const shared = join(folder, `shared with ${mode}`);
       await mkdir(shared);
@@ -276,5 +280,65 @@ describe("a data folder that other users may access", {
     await chmod(server.folder, 0o755);
     const { code, stdout } = await run(["check", "--data-dir", server.folder]);
     assert.equal(code, 0, stdout);
+  });
+});
+
+describe("the unit for systemd in the README", { skip: notInNode }, () => {
+  const [, unit = ""] = /^```ini\n([^]*?)^```$/m.exec(readme) ?? [];
+  let hasSystemd = true;
+  try {
+    execFileSync("systemd-analyze", ["--version"], { stdio: "ignore" });
+  } catch {
+    hasSystemd = false;
+  }
+
+  test("is accepted by systemd", {
+    skip: hasSystemd ? false : "systemd-analyze is not installed",
+  }, async () => {
+    const file = join(folder, "zoo-api.service");
+    await writeFile(file, unit.replace("/usr/bin/node", process.execPath));
+    const { status, stdout, stderr } = spawnSync(
+      "systemd-analyze",
+      ["verify", "--man=no", file],
+      { encoding: "utf8" },
+    );
+    assert.equal(stdout + stderr, "");
+    assert.equal(status, 0);
+  });
+
+  test("starts the server with the password of its credential", {
+    skip: major >= 26 && "this Node.js forbids fsync there",
+  }, async (t) => {
+    const dataDir = join(folder, "service");
+    await mkdir(dataDir, { mode: 0o700 });
+    const credentials = join(folder, "credentials");
+    await mkdir(credentials);
+    await writeFile(
+      join(credentials, "password"),
+      "correct horse of systemd\n",
+    );
+    const [, line = ""] = /^ExecStart=((?:.*\\\n)*.*)$/m.exec(unit) ?? [];
+    const [node, ...words] = line.replaceAll("\\\n", " ").split(/ +/)
+      .map((word) =>
+        word.replace("%d", credentials)
+          .replace("/opt/zoo-api", app)
+          .replace("/var/lib/zoo-api", dataDir)
+          .replace("--permission", permissionFlag)
+      );
+    const program = words.indexOf("build/main.js");
+    assert.equal(node, "/usr/bin/node");
+    assert.match(unit, /^Environment=DATA_DIR=\/var\/lib\/zoo-api /m);
+    assert.match(unit, /^StateDirectory=zoo-api$/m);
+    const server = await start({
+      main: join(app, "build/main.js"),
+      nodeArgs: [...words.slice(0, program), ...probe(dataDir)],
+      args: words.slice(program + 1),
+      folder: dataDir,
+      isNew: true,
+      env: { ADMIN_PASSWORD: "", JWT_SECRET: "", NODE_V8_COVERAGE: "" },
+    });
+    t.after(() => server.stop());
+    assert.ok(await server.signIn("admin", "correct horse of systemd"));
+    assert.match(server.output(), /^probe .*"write":"ERR_ACCESS_DENIED"/m);
   });
 });

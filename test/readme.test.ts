@@ -6,7 +6,7 @@
 
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
-import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
@@ -63,6 +63,16 @@ function commandsIn(section: string): string[] {
   assert.ok(found.length > 0, `no commands in "${section}"`);
   for (const block of found) done.add(block);
   return found.map(({ text }) => text);
+}
+
+/** Returns the only block of commands outside of the tour that has a text, to be run. */
+function commandsWith(text: string): string {
+  const [block, ...others] = blocks.filter((each) =>
+    each.language === "sh" && !tour.includes(each) && each.text.includes(text)
+  );
+  assert.ok(block !== undefined && others.length === 0, text);
+  done.add(block);
+  return block.text;
 }
 
 interface ShellOptions {
@@ -182,9 +192,10 @@ const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
 describe("each command that starts a server starts one", () => {
   const commands = [
     ...commandsIn("Start").join("").matchAll(/^[^#\n].*$/gm),
-    ...readme.matchAll(/^.* npm run start:locked$/gm),
+    ...commandsWith("start:locked").matchAll(/^.*$/gm),
     ...readme.matchAll(/(?<=`)[A-Z]+=[^`]* npm start(?=`)/g),
-  ].map(([command]) => command).filter((command) => command !== "npm ci");
+  ].map(([command]) => command)
+    .filter((command) => !["", "npm ci"].includes(command));
   for (const command of commands) {
     const skip = command.startsWith("node src") && !stripsTypes
       ? "this Node.js does not strip types"
@@ -301,25 +312,67 @@ test("a backup is made, old ones are deleted, and one is restored", async (t) =>
   const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-0300`);
   for (const name of old) await mkdir(join(backups, name), { recursive: true });
   const server = await startSample(t, join(folder, "store"));
-  const [backup = "", restore = ""] = commandsIn("Operation");
   const env = { DATA_DIR: server.folder };
-  await shell(backup.replaceAll("backups/", `${backups}/`), { env });
+  const [, line = ""] = /`[\d* ]+(cd [^`]*sh backup\.sh)`/.exec(readme) ?? [];
+  await writeFile(
+    join(folder, "backup.sh"),
+    commandsWith("-- backup").replaceAll("backups/", `${backups}/`),
+  );
+  await shell(
+    line
+      .replace("/opt/zoo-api", ".")
+      .replace(/DATA_DIR=\S+/, `DATA_DIR='${server.folder}'`)
+      .replace("backup.sh", `'${folder}/backup.sh'`),
+  );
   const names = (await readdir(backups)).toSorted();
   assert.deepEqual(names.slice(0, -1), old.slice(1));
 
   await server.end();
-  await shell(
-    restore
+  const output = await shell(
+    commandsWith("store.old")
       .replaceAll("data/store", `'${folder}'/store`)
-      .replace(/backups\/\S+/, `'${backups}'/${names.at(-1)}`),
+      .replaceAll(/backups\/\S+/g, `'${backups}'/${names.at(-1)}`),
   );
+  assert.match(output, /^no fault$/m);
   const { stdout } = await run(["check"], { env });
   assert.match(stdout, /^animals: 250 records/m);
+  // The permission bits of the restored folder are accepted.
+  const again = await start({ folder: server.folder });
+  t.after(() => again.stop());
+});
+
+test("a new secret ends all sign-ins", async (t) => {
+  const folder = join(await folderOf(t), "store");
+  const env = { JWT_SECRET: "" };
+  const server = await start({ folder, env });
+  t.after(() => server.stop());
+  const token = await server.signIn();
+  await server.end();
+  await rm(join(folder, "secret"));
+  const again = await start({ folder, env });
+  t.after(() => again.stop());
+  const { status } = await again.request("GET", "/v1/user", { token });
+  assert.equal(status, 401);
+  assert.ok(await again.signIn());
+});
+
+test("a user who is added before the first start is the only one", async (t) => {
+  const folder = join(await folderOf(t), "store");
+  const add = ["user", "add", "kim", "--role", "admin", "--data-dir", folder];
+  const input = "a long enough one\n";
+  assert.equal((await run(add, { input })).code, 0);
+  const server = await start({ folder });
+  t.after(() => server.stop());
+  const token = await server.signIn("kim", input.trim());
+  const { body } = await server.request("GET", "/v1/users", { token });
+  assert.deepEqual(
+    body.map(({ username }: { username: string }) => username),
+    ["kim"],
+  );
 });
 
 test("the image runs the compiled server, as the test of the Dockerfile shows", () => {
-  const [, , container = ""] = commandsIn("Operation");
-  for (const command of container.trim().split("\n")) {
+  for (const command of commandsWith("docker").trim().split("\n")) {
     assert.match(command, /^docker (?:build|run|logs) /);
   }
 });
