@@ -6,9 +6,8 @@ import { once } from "node:events";
 import process from "node:process";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
-import { join } from "node:path";
-import { loader, root } from "./harness.ts";
+import { loaderFor } from "./harness.ts";
+import { extension } from "./root.ts";
 
 function isAlive(pid: number): boolean {
   try {
@@ -19,13 +18,13 @@ function isAlive(pid: number): boolean {
 }
 
 test("a server dies with the test that started it, even if that one is killed", async () => {
-  const harness = pathToFileURL(join(root, "test/harness.ts")).href;
-  const program = `const { start } = await import(${JSON.stringify(harness)});
+  const { href } = new URL(`harness${extension}`, import.meta.url);
+  const program = `const { start } = await import(${JSON.stringify(href)});
     const server = await start();
     console.log(server.child.pid);`;
   const parent = spawn(
     process.execPath,
-    [...loader, "--input-type=module", "-e", program],
+    [...loaderFor(href), "--input-type=module", "-e", program],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
   const [text] = await once(parent.stdout.setEncoding("utf8"), "data");

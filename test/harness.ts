@@ -13,13 +13,12 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
 import { checkDocumented, forgetDocument } from "./replay.ts";
+import { root } from "./root.ts";
 
-/** The project's root folder. */
-export const root = fileURLToPath(new URL("..", import.meta.url));
+export { root };
 
 /** The password that every started server gives its `admin`. */
 export const adminPassword = "correct horse battery";
@@ -80,8 +79,9 @@ const projectMain = join(root, MAIN);
 /** The arguments with which this Node runs the command line of the project. */
 export const command = [...loaderFor(projectMain), projectMain];
 
-function loaderFor(main: string): readonly string[] {
-  return main.endsWith(".ts") ? loader : [];
+/** Returns the flags with which this Node runs a file. */
+export function loaderFor(file: string): readonly string[] {
+  return file.endsWith(".ts") ? loader : [];
 }
 
 /** Why a test that only Node.js can pass is skipped; false if servers run in Node.js. */

@@ -120,17 +120,27 @@ function decode(path: string): string {
   }
 }
 
-function findPath({ paths, servers: [{ url }] }: Json, path: string): Json {
+/** The path items of each document, with the patterns of their URLs. */
+const patterns = new WeakMap<Json, readonly (readonly [RegExp, Json])[]>();
+
+function findPath(document: Json, path: string): Json {
+  const compiled = patterns.get(document) ?? patternsOf(document);
+  patterns.set(document, compiled);
+  const plain = path.replace(/^(.*\/v1)\/$/, "$1");
+  return compiled.find(([pattern]) => pattern.test(plain))?.[1];
+}
+
+function patternsOf(
+  { paths, servers: [{ url }] }: Json,
+): [RegExp, Json][] {
   const base = url.startsWith("/") ? url : new URL(url).pathname;
   const root = base.replace(/\/$/, "");
-  const plain = path.replace(/^(.*\/v1)\/$/, "$1");
-  for (const [template, item] of Object.entries<Json>(paths)) {
+  return Object.entries<Json>(paths).map(([template, item]) => {
     const whole = item.servers ? template : root + template;
     const pattern = whole.replaceAll(".", "\\.")
       .replace(/\{\w+\}/g, "[1-9]\\d{0,15}");
-    if (new RegExp(`^${pattern}$`).test(plain)) return item;
-  }
-  return undefined;
+    return [new RegExp(`^${pattern}$`), item];
+  });
 }
 
 const annotations = new Set([

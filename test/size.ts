@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
+import { root } from "./root.ts";
 
 const token =
   /\/\*[\s\S]*?\*\/|\/\/[^\n]*|`(?:\\[\s\S]|[^\\`])*`|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\/(?![*/ ])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+\/[a-z]*(?=[\s.,;)\]])|[A-Za-z_$#][\w$]*|\d[\w.]*|=>|\?\?=|===|!==|\.\.\.|\?\.|&&=|\|\|=|\?\?|&&|\|\||[<>=!]=|\+\+|--|[+\-*/%]=|\S/g;
@@ -21,7 +21,7 @@ export interface SourceFile {
   readonly codeLines: number;
 }
 
-const src = fileURLToPath(new URL("../src", import.meta.url));
+const src = join(root, "src");
 
 /** All source files. */
 export function sourceFiles(): SourceFile[] {
@@ -97,4 +97,4 @@ function print(): void {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) print();
+if (process.argv[1] === import.meta.filename) print();

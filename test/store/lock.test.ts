@@ -6,11 +6,12 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { openStore } from "../../src/store/store.ts";
+import { loaderFor } from "../harness.ts";
+import { extension } from "../root.ts";
 import { folderFor, tables } from "./support.ts";
 
-const program = fileURLToPath(new URL("process.ts", import.meta.url));
+const program = join(import.meta.dirname, `process${extension}`);
 
 /** Starts a process on a folder; `said` is its first line. */
 function starter(
@@ -25,8 +26,7 @@ function starter(
     ...(options.prefix ?? []),
     process.execPath,
     ...(options.nodeArgs ?? []),
-    "--import",
-    import.meta.resolve("tsx"),
+    ...loaderFor(program),
     program,
     folder,
   ];

@@ -21,7 +21,7 @@ import {
   type StoreOptions,
   type Table,
 } from "../../src/store/store.ts";
-import { lacks, start } from "../harness.ts";
+import { lacks, root, start } from "../harness.ts";
 import { encodeHeader } from "../../src/store/log/format.ts";
 import { Disk, type Fate } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
@@ -56,7 +56,7 @@ const isWhole = process.env["WHOLE"] === "1";
 const limits = { reserveBytes: 0, markerDelayMs: 60_000 };
 
 async function readSpecimen(name: string): Promise<Specimen> {
-  const folder = join(import.meta.dirname, "format-1", name);
+  const folder = join(root, "test/store/format-1", name);
   const files = new Map<string, Buffer>();
   for (const entry of await readdir(folder, { recursive: true })) {
     if (!entry.endsWith(".gz")) continue;
@@ -179,7 +179,7 @@ test("a folder of format 1 whose files are damaged anywhere is refused unchanged
   const { files, expected } = await readSpecimen("clean-stop");
   const folder = await folderFor(t);
   for (const [name, bytes] of files) {
-    for (let byte = 0; byte < bytes.length; byte += isWhole ? 17 : 101) {
+    for (let byte = 0; byte < bytes.length; byte += isWhole ? 17 : 211) {
       const damaged = Buffer.from(bytes);
       damaged[byte] = (damaged[byte] ?? 0) ^ 1;
       const disk = Disk.of(folder, new Map([...files, [name, damaged]]));
@@ -276,7 +276,11 @@ test("a crash at any step of an upgrade loses nothing", async (t) => {
 test("an upgrade any operation of which fails is refused, and succeeds the next time", async (t) => {
   const folder = await folderFor(t);
   for (const [name, { files, expected }] of await onDisk()) {
-    for (let number = 1, ended = false; !ended; number++) {
+    for (
+      let number = 1, ended = false;
+      !ended;
+      number += isWhole ? 1 : 3
+    ) {
       const disk = Disk.of(folder, files);
       const error = number % 2 === 0 ? "EIO" : "ENOSPC";
       disk.fate = (step) => step.number === number ? { error } : undefined;
@@ -301,7 +305,7 @@ test("an upgrade without enough space is refused, and succeeds once there is", a
     const { files, expected } = await readSpecimen(name);
     let used = 0;
     for (const { length } of files.values()) used += length;
-    for (let spare = 0, ended = false; !ended; spare += 100) {
+    for (let spare = 0, ended = false; !ended; spare += isWhole ? 100 : 250) {
       const disk = Disk.of(folder, files);
       disk.capacity = used + spare;
       const more = {

@@ -5,12 +5,13 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
+import { loaderFor } from "../harness.ts";
+import { extension } from "../root.ts";
 import type { Random } from "./random.ts";
 import { tables } from "./scene.ts";
 
-const program = fileURLToPath(new URL("../store/process.ts", import.meta.url));
+const program = join(import.meta.dirname, `../store/process${extension}`);
 
 /** Twelve openers in one process; exactly one may win each time. */
 export async function lockContests(
@@ -87,7 +88,7 @@ function start(folder: string): {
   said: Promise<string>;
   ended: Promise<unknown>;
 } {
-  const args = ["--import", import.meta.resolve("tsx"), program, folder];
+  const args = [...loaderFor(program), program, folder];
   const child = spawn(process.execPath, args, {
     stdio: ["pipe", "pipe", "inherit"],
   });

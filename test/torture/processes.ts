@@ -14,14 +14,15 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { readStore } from "../../src/cli/read.ts";
 import { openStore, type Table } from "../../src/store/store.ts";
+import { loaderFor } from "../harness.ts";
+import { extension } from "../root.ts";
 import { describe, type History, historyOf, judge, rebase } from "./oracle.ts";
 import type { Random } from "./random.ts";
 import { tables } from "./scene.ts";
 
-const program = fileURLToPath(new URL("worker.ts", import.meta.url));
+const program = join(import.meta.dirname, `worker${extension}`);
 
 /** What many rounds did. */
 export interface RoundsReport {
@@ -63,8 +64,7 @@ export async function round(options: Round): Promise<number> {
   const command = [
     ...prefix,
     process.execPath,
-    "--import",
-    import.meta.resolve("tsx"),
+    ...loaderFor(program),
     program,
     folder,
     bookFile,

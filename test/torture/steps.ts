@@ -160,14 +160,15 @@ const failures: readonly NonNullable<Fate>[] = [
  * Lets each operation of a script fail once, while the process lives on: in a
  * new store with three rotations, in the start behind a crash, in a clean
  * stop, and in the start behind that. Each in every way, or, when `each` is
- * false, the next operation in the next way.
+ * false, every `stride`th operation, the next of them in the next way.
  */
 export async function everyOperation(
-  options: Script & { readonly each: boolean },
+  options: Script & { readonly each: boolean; readonly stride?: number },
 ): Promise<SimulationReport> {
   const scene = new Scene(options);
-  for (let number = 1;; number++) {
-    const turn = (number + options.seed) % failures.length;
+  const { stride = 1 } = options;
+  for (let number = 1;; number += stride) {
+    const turn = (Math.floor(number / stride) + options.seed) % failures.length;
     const chosen = options.each ? failures : failures.slice(turn, turn + 1);
     for (const fate of chosen) {
       const what = `operation ${number} comes to ${JSON.stringify(fate)}`;

@@ -8,6 +8,7 @@ import process from "node:process";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import {
+  command as mainCommand,
   removeFolder,
   root,
   run,
@@ -119,7 +120,7 @@ test("import and export draw a progress bar on a terminal, and nowhere else", {
   const file = join(own, "more.jsonl");
   await writeFile(file, toLines([zoo]));
   const bar = `[${"#".repeat(40)}] 100 %`;
-  const main = `${process.execPath} --import tsx src/main.ts`;
+  const main = [process.execPath, ...mainCommand].join(" ");
   const onTerminal = (line: string) =>
     promisify(execFile)(
       "script",

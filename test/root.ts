@@ -1,0 +1,16 @@
+/** Where the project is, and whether its tests run compiled, as `npm test` runs them. */
+
+import { existsSync } from "node:fs";
+import { extname, join } from "node:path";
+
+/** The extension of the running tests: `.ts`, or `.js` once they are compiled. */
+export const extension = extname(import.meta.filename);
+
+/** The project's root folder; compiled tests are in a folder of it. */
+export const root = findRoot(import.meta.dirname);
+
+function findRoot(folder: string): string {
+  return existsSync(join(folder, "data/seed.json"))
+    ? folder
+    : findRoot(join(folder, ".."));
+}
