@@ -1,3 +1,4 @@
+import { background } from "../../src/admission.ts";
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import {
@@ -463,9 +464,9 @@ function queriesOf(count: number, zooOf: (id: number) => number) {
       scope: { property: "zoo_id", value: 1 },
       use: ({ rows, total }: Page) => ({
         total,
-        ids: rows.map(({ document: { id } }) => id),
+        ids: Array.from(rows, ({ document: { id } }) => id),
       }),
-      throwIfAborted: () => {},
+      requester: background,
     });
   return { table, select };
 }

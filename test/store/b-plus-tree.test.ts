@@ -2,7 +2,11 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { BPlusTree } from "../../src/store/indexes/b-plus-tree.ts";
+import {
+  BPlusTree,
+  rowsOf,
+  type SortedIndex,
+} from "../../src/store/indexes/b-plus-tree.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
 import type { Json, Row } from "../../src/store/memory/row.ts";
 
@@ -113,6 +117,42 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
     for (const row of rows.slice(0, 1000)) index.replace(undefined, row);
     const some = sorted.filter(({ document: { id } }) => id <= 1000);
     assert.deepEqual(index.slice(0, Infinity), some);
+  });
+}
+
+for (const seed of [1, 2, 3]) {
+  test(`a frozen index stays as it was, whatever changes after it (seed ${seed})`, () => {
+    const below = numbers(seed);
+    const index = new BPlusTree(columns);
+    const rows = new Map<number, Row>();
+    const frozen: {
+      readonly index: SortedIndex;
+      readonly all: Iterable<Row>;
+      readonly expected: Row[];
+    }[] = [];
+    for (let step = 0; step < 9000; step++) {
+      const id = 1 + below(1500);
+      const isGrowing = step % 4500 < 3000;
+      const after = below(10) < (isGrowing ? 8 : 2)
+        ? rowOf(id, { name: names[below(names.length)] ?? null })
+        : undefined;
+      index.replace(rows.get(id), after);
+      if (after) rows.set(id, after);
+      else rows.delete(id);
+      if (below(300) > 0) continue;
+      const expected = [...rows.values()].sort(compareRows);
+      frozen.push({ index: index.freeze(), all: rowsOf(index), expected });
+    }
+    assert.ok(frozen.length > 10);
+    for (const { index, all, expected } of frozen) {
+      assert.deepEqual(index.slice(0, Infinity), expected);
+      assert.deepEqual(Array.from(all), expected);
+      const [first] = expected.slice(-1);
+      const rank = first && index.rank(valuesOf(first), first.document.id);
+      assert.equal(rank, expected.length - 1);
+    }
+    const all = [...rows.values()].sort(compareRows);
+    assert.deepEqual(index.slice(0, Infinity), all);
   });
 }
 

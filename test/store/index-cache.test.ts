@@ -4,6 +4,7 @@ import type { SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
 import { IndexCache } from "../../src/store/indexes/index-cache.ts";
 import type { Row } from "../../src/store/memory/row.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
+import { background } from "../../src/admission.ts";
 import { rollBack, WritableTable } from "../../src/store/memory/table.ts";
 
 const columns = [{ name: "name", default: null }];
@@ -12,6 +13,16 @@ function tableOf(count: number): WritableTable {
   const table = new WritableTable({ name: "zoos" });
   for (let id = 1; id <= count; id++) table.put({ id, name: `Zoo ${id}` }, id);
   return table;
+}
+
+/** A client that disconnects. */
+class Leaver {
+  readonly client = "";
+  isGone = false;
+
+  throwIfAborted(): void {
+    if (this.isGone) throw new Error("the client has left");
+  }
 }
 
 function namesOf(index: SortedIndex): unknown[] {
@@ -196,52 +207,56 @@ test("an index is finished although each turn makes more changes than a slice ap
 });
 
 test("too many waiting jobs are refused, and an aborted job ends", async () => {
-  const table = tableOf(2000);
+  const table = tableOf(8000);
   const indexes = new IndexCache(table);
-  const scan = (check?: () => void) =>
-    indexes.scan(indexes.all(), {
+  const scan = async (requester = background) =>
+    await indexes.scan(indexes.all(), {
       columns,
       where: () => true,
       use: ({ size }) => size,
-      ...(check && { throwIfAborted: check }),
+      requester,
     });
-  const abort = () => {
-    throw new Error("nobody waits");
-  };
-  const started = scan(abort);
-  const waiting = Array.from({ length: 31 }, () => scan());
-  const overloaded = { code: "overloaded", message: /searches/ };
-  assert.throws(() => scan(), overloaded);
+  const leaver = new Leaver();
+  const started = scan(leaver);
+  const left = assert.rejects(started, /has left/);
+  leaver.isGone = true;
+  const waiting = Array.from({ length: 32 }, () => scan());
+  const overloaded = { name: "OverloadedError", message: /searches/ };
+  await assert.rejects(scan(), overloaded);
   const building = Array.from(
-    { length: 32 },
+    { length: 33 },
     (_, at) => indexes.getOrBuild([{ name: `property_${at}`, default: null }]),
   );
-  assert.throws(() => indexes.getOrBuild(columns), overloaded);
-  assert.equal(indexes.getBuildOrScan(columns, 400, abort), undefined);
+  const get = async (requester = background) =>
+    await indexes.getOrBuild(columns, requester);
+  const refused = get();
+  const other = get({ ...background, client: "192.0.2.1" });
+  await assert.rejects(refused, overloaded);
+  assert.equal(indexes.getBuildOrScan(columns, 400, leaver), undefined);
+  const displaced = building.pop();
+  await assert.rejects(async () => await displaced, overloaded);
+  assert.equal((await other).size, 8000);
   await Promise.all(building);
-  await assert.rejects(async () => await started, /nobody waits/);
-  assert.deepEqual(await Promise.all(waiting), waiting.map(() => 2000));
+  await left;
+  assert.deepEqual(await Promise.all(waiting), waiting.map(() => 8000));
   assert.equal(table.listeners.size, 8); // the cached indexes
-  assert.equal((await indexes.getOrBuild(columns)).size, 2000);
+  assert.equal((await indexes.getOrBuild(columns)).size, 8000);
 });
 
 test("an index that nobody waits for any more is not built", async () => {
   const indexes = new IndexCache(tableOf(20_000));
-  let isAborted = false;
-  const check = () => {
-    if (isAborted) throw new Error("nobody waits");
-  };
+  const leaver = new Leaver();
   const other = [...columns, { name: "id", default: null }];
   const left = [
-    indexes.getOrBuild(columns, check),
-    indexes.getOrBuild(columns, check),
+    indexes.getOrBuild(columns, leaver),
+    indexes.getOrBuild(columns, leaver),
   ];
-  left.push(indexes.getOrBuild(other, check));
+  left.push(indexes.getOrBuild(other, leaver));
   const shared = indexes.getOrBuild(other); // with a caller that stays
   await new Promise((resolve) => setImmediate(resolve)); // the first has started
-  isAborted = true;
+  leaver.isGone = true;
   for (const each of left) {
-    await assert.rejects(async () => await each, /nobody waits/);
+    await assert.rejects(async () => await each, /has left/);
   }
   assert.equal(indexes.cached(columns), undefined);
   assert.equal((await shared).size, 20_000);
@@ -252,7 +267,7 @@ test("rows are scanned until an index pays", async () => {
   const table = tableOf(20_000);
   const indexes = new IndexCache(table);
   const request = (rows: number) =>
-    indexes.getBuildOrScan(columns, rows, () => {});
+    indexes.getBuildOrScan(columns, rows, background);
   for (let count = 0; count < 3; count++) {
     assert.equal(request(1500), undefined);
     assert.equal(indexes.cached(columns), undefined);
@@ -262,12 +277,33 @@ test("rows are scanned until an index pays", async () => {
   assert.equal(request(1500), undefined, "the count begins again");
   const built = await building;
   assert.equal(indexes.cached(columns), built);
-  const many = new IndexCache(table).getBuildOrScan(columns, 10_001, () => {});
+  const many = new IndexCache(table).getBuildOrScan(
+    columns,
+    10_001,
+    background,
+  );
   assert.ok(many instanceof Promise, "too many to be scanned");
   await many;
 });
 
-test("finished scans and least recently used indexes no longer listen for changes", () => {
+test("an index in use stays cached, however many are requested once, and others after it", (t) => {
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  const indexes = new IndexCache(tableOf(10));
+  const request = (name: string, times: number) => {
+    const columns = [{ name, default: null }];
+    for (let count = 0; count < times; count++) indexes.getOrBuild(columns);
+    return () => indexes.cached(columns) !== undefined;
+  };
+  const isCached = request("popular", 1000);
+  for (let at = 0; at < 1000; at++) request(`once_${at}`, 1);
+  assert.ok(isCached());
+  now = 3 * 60 * 60_000; // nobody used it for hours
+  for (let at = 0; at < 8; at++) request(`twice_${at}`, 2);
+  assert.ok(!isCached());
+});
+
+test("finished scans and least frequently used indexes no longer listen for changes", () => {
   const table = tableOf(10);
   const indexes = new IndexCache(table);
   for (let at = 0; at < 20; at++) {

@@ -28,6 +28,7 @@
  * is needed: rank 4. The ranks 0 and 4 are not adjacent, hence two slices.
  */
 
+import type { Requester } from "../../admission.ts";
 import {
   type Column,
   type Document,
@@ -57,7 +58,8 @@ export interface Scope {
 
 /** A page of the matching rows, and the number of all matching rows. */
 export interface Page {
-  readonly rows: readonly Row[];
+  /** Of an unlimited query as of the moment of its selection, however late they are read. */
+  readonly rows: Iterable<Row>;
   readonly total: number;
 }
 
@@ -73,8 +75,7 @@ interface QueryPlan {
 interface SelectOptions<T> {
   readonly scope: Scope | undefined;
   readonly use: (page: Page) => T;
-  /** Called now and then during a scan; throws if nobody waits for the result any more. */
-  readonly throwIfAborted: () => void;
+  readonly requester: Requester;
 }
 
 /** The fewest candidates for which an index is used, or built, to narrow them down. */
@@ -82,6 +83,9 @@ const minCandidatesForIndex = 1000;
 
 /** The cost of reading a row in index order, relative to a scan: such rows are scattered in memory. */
 const indexReadCost = 4;
+
+/** The number of rows of an unlimited query that are read at once. */
+const rowsPerSlice = 128;
 
 const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
@@ -100,10 +104,10 @@ export class QueryPlanner {
    * records must be scanned, or an index built. Page and total are as of the
    * moment when `use` is called, and the rest of the response must be too.
    *
-   * @throws {StoreError} `overloaded`
+   * @throws {OverloadedError}
    */
   select<T>(query: Query, options: SelectOptions<T>): T | Promise<T> {
-    const { scope, use, throwIfAborted } = options;
+    const { scope, use, requester } = options;
     const where = scope?.where;
     const filters = scope === undefined
       ? query.filters
@@ -117,8 +121,8 @@ export class QueryPlanner {
     if (cached !== undefined) return use(pageOf(cached, plan, query));
     const found = this.#lookUp(filters);
     const source = rangeScan === undefined
-      ? this.#narrow(found, filters, throwIfAborted)
-      : this.#indexes.getBuildOrScan(columns, found.count, throwIfAborted) ??
+      ? this.#narrow(found, filters, requester)
+      : this.#indexes.getBuildOrScan(columns, found.count, requester) ??
         found;
     if (source instanceof Promise) {
       return source.then(() => this.select(query, options));
@@ -133,7 +137,7 @@ export class QueryPlanner {
           matches(readValue(document, each.property), each)
         ),
       use: (index) => use(pageOf(index, sortPlan, query)),
-      throwIfAborted,
+      requester,
     });
   }
 
@@ -162,7 +166,7 @@ export class QueryPlanner {
   #narrow(
     found: RowSource,
     filters: readonly Filter[],
-    throwIfAborted: () => void,
+    requester: Requester,
   ): RowSource | Promise<unknown> {
     const plan = boundedRangeOf(filters);
     if (plan === undefined || found.count <= minCandidatesForIndex) {
@@ -170,7 +174,7 @@ export class QueryPlanner {
     }
     const columns = columnsOf(plan);
     const index = this.#indexes.cached(columns) ??
-      this.#indexes.getBuildOrScan(columns, found.count, throwIfAborted);
+      this.#indexes.getBuildOrScan(columns, found.count, requester);
     if (index === undefined || index instanceof Promise) return index ?? found;
     const { from, to } = rangeOf(index, plan);
     const count = to - from;
@@ -291,12 +295,32 @@ function rangeOf(
   return { from: Math.min(from, to), to, nulls }; // bounds can contradict
 }
 
+function pageOf(index: SortedIndex, plan: QueryPlan, query: Query): Page {
+  if (query.limit < Infinity) return slicePage(index, plan, query);
+  const { total } = slicePage(index, plan, { ...query, limit: 0 });
+  return { rows: allRows(index.freeze(), plan, query), total };
+}
+
+/** Yields all rows of a plan from the offset, a few at a time, from an index that does not change. */
+function* allRows(
+  index: SortedIndex,
+  plan: QueryPlan,
+  query: Query,
+): Generator<Row> {
+  for (let { offset } = query;; offset += rowsPerSlice) {
+    const slice = { ...query, offset, limit: rowsPerSlice };
+    const { rows } = slicePage(index, plan, slice);
+    yield* rows;
+    if (rows.length < rowsPerSlice) return;
+  }
+}
+
 /** Returns a page of a plan's rows; the head of this file has an example. */
-function pageOf(
+function slicePage(
   index: SortedIndex,
   plan: QueryPlan,
   { descending, offset, limit }: Query,
-): Page {
+): Page & { readonly rows: readonly Row[] } {
   const { from, to, nulls } = rangeOf(index, plan, descending);
   const total = to - from;
   if (!descending) {

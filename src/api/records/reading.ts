@@ -50,7 +50,7 @@ export function listRecords(
       body: asNdjson ? undefined : representation.toJsonArray(rows, fields),
       type: asNdjson ? ndjsonType : undefined,
       stream: asNdjson
-        ? () => representation.toNdjson(rows, fields)
+        ? () => whileAllowed(context, representation.toNdjson(rows, fields))
         : undefined,
       seq: currentSeq(),
     };
@@ -58,11 +58,22 @@ export function listRecords(
   const result = planner.select(countOnly ? { ...paged, limit: 0 } : paged, {
     scope,
     use,
-    throwIfAborted: () => context.throwIfAborted(),
+    requester: context,
   });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => result)
     : result;
+}
+
+/** Yields the parts of an export; throws once its caller may no longer have them. */
+async function* whileAllowed(
+  context: RequestContext,
+  parts: AsyncIterable<string>,
+): AsyncGenerator<string> {
+  for await (const part of parts) {
+    context.reauthenticate();
+    yield part;
+  }
 }
 
 /**

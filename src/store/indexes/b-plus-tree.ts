@@ -3,7 +3,9 @@
  * Each node counts the rows of its subtree (an order-statistics tree), so
  * that the rank of a value, the row at a rank (select) and the number of rows
  * in a range are found in O(log n). It holds references to rows, about ten
- * bytes for each, and no copies.
+ * bytes for each, and no copies. A reader that takes long freezes the tree,
+ * which costs nothing: after that a node is copied before its next change
+ * (copy-on-write).
  */
 
 import type { Document, Json, Row } from "../memory/row.ts";
@@ -24,10 +26,13 @@ class Node {
   readonly rows: Row[];
   /** The children of a branch; undefined in a leaf. */
   readonly children: Node[] | undefined;
+  /** The version of the tree that created it. If the tree has a later one by now, the node is frozen. */
+  readonly version: number;
   /** The number of rows in its subtree. */
   count: number;
 
-  constructor(rows: Row[], children?: Node[]) {
+  constructor(version: number, rows: Row[], children?: Node[]) {
+    this.version = version;
     this.rows = rows;
     this.children = children;
     this.count = children === undefined ? rows.length : 0;
@@ -36,18 +41,35 @@ class Node {
 }
 
 /** A sorted index, for reading. */
-export type SortedIndex = Pick<BPlusTree, "size" | "rank" | "slice">;
+export type SortedIndex = Pick<
+  BPlusTree,
+  "size" | "rank" | "slice" | "freeze"
+>;
+
+/** Returns all rows that an index has now, whatever changes before they are read. */
+export function rowsOf(index: SortedIndex): Iterable<Row> {
+  return readSlices(index.freeze());
+}
+
+function* readSlices(index: SortedIndex): Generator<Row> {
+  for (let from = 0; from < index.size; from += rowsPerStep) {
+    yield* index.slice(from, from + rowsPerStep);
+  }
+}
 
 export class BPlusTree {
+  readonly #columns: readonly Column[];
   readonly #comparator: RowComparator;
   readonly #where: (document: Document) => boolean;
-  #root = new Node([]);
+  #version = 0;
+  #root = new Node(0, []);
 
   /** @param where selects the rows of a partial index; without it all rows are indexed */
   constructor(
     columns: readonly Column[],
     where: (document: Document) => boolean = () => true,
   ) {
+    this.#columns = columns;
     this.#comparator = new RowComparator(columns);
     this.#where = where;
   }
@@ -84,6 +106,14 @@ export class BPlusTree {
     return rows;
   }
 
+  /** Returns the index as it is now, whatever changes later. */
+  freeze(): SortedIndex {
+    this.#version++;
+    const frozen = new BPlusTree(this.#columns);
+    frozen.#root = this.#root;
+    return frozen;
+  }
+
   /**
    * Fills the empty index with rows in any order: several times as fast as to
    * insert them one by one. A row may occur twice.
@@ -110,20 +140,20 @@ export class BPlusTree {
       const { id } = row.document;
       if (id === lastId || isOutdated(id)) continue;
       if (leaf.length === maxEntries) {
-        nodes.push(new Node(leaf));
+        nodes.push(new Node(0, leaf));
         leaf = [];
         yield;
       }
       leaf.push(row);
       lastId = id;
     }
-    nodes.push(new Node(leaf));
+    nodes.push(new Node(0, leaf));
     while (nodes.length > 1) {
       const parents: Node[] = [];
       for (let at = 0; at < nodes.length; at += maxEntries) {
         const children = nodes.slice(at, at + maxEntries);
         const separators = children.slice(0, -1).flatMap(lastRow);
-        parents.push(new Node(separators, children));
+        parents.push(new Node(0, separators, children));
       }
       nodes = parents;
     }
@@ -135,6 +165,7 @@ export class BPlusTree {
    * version that is not in the index is ignored.
    */
   replace(before: Row | undefined, after: Row | undefined): void {
+    this.#root = this.#own(this.#root);
     const row = after && this.#where(after.document) ? after : undefined;
     const bound = row && this.#comparator.boundOf(row);
     if (before !== undefined) {
@@ -147,13 +178,27 @@ export class BPlusTree {
     if (row !== undefined && bound !== undefined) {
       this.#insert(this.#root, row, bound);
       if (entryCount(this.#root) > maxEntries) {
-        this.#root = new Node([], [this.#root]);
+        this.#root = new Node(this.#version, [], [this.#root]);
         splitChild(this.#root, 0, row);
       }
     }
     while (this.#root.children?.length === 1) {
       this.#root = this.#root.children[0] ?? this.#root;
     }
+  }
+
+  /** Returns a node that may be changed: itself, or a copy if it is frozen. */
+  #own(node: Node): Node {
+    const { version, rows, children } = node;
+    return version === this.#version
+      ? node
+      : new Node(this.#version, rows.slice(), children?.slice());
+  }
+
+  /** Returns a child that may be changed, of a node that may be changed. */
+  #ownChild({ children = [] }: Node, at: number): Node | undefined {
+    const child = children[at];
+    return child && (children[at] = this.#own(child));
   }
 
   /** Inserts a row, or replaces the version of it at the same position. */
@@ -170,7 +215,7 @@ export class BPlusTree {
       node.count++;
       return;
     }
-    const child = children[at] ?? node;
+    const child = this.#ownChild(node, at) ?? node;
     node.count -= child.count;
     this.#insert(child, row, bound);
     node.count += child.count;
@@ -186,7 +231,7 @@ export class BPlusTree {
       node.count--;
       return;
     }
-    const child = children[at] ?? node;
+    const child = this.#ownChild(node, at) ?? node;
     node.count -= child.count;
     this.#delete(child, bound);
     node.count += child.count;
@@ -220,7 +265,11 @@ function splitChild(node: Node, at: number, inserted: Row): void {
   // Rows that are inserted in ascending order leave full nodes.
   const [last] = lastRow(left);
   const size = last === inserted ? maxEntries : maxEntries / 2;
-  const right = new Node(left.rows.splice(size), left.children?.splice(size));
+  const right = new Node(
+    node.version,
+    left.rows.splice(size),
+    left.children?.splice(size),
+  );
   left.count -= right.count;
   const separator = left.rows.slice(-1);
   if (left.children !== undefined) left.rows.pop();

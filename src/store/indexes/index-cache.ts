@@ -1,6 +1,6 @@
 /**
  * The sorted indexes of one table: built on demand, evicted when least
- * recently used. The constants below say what is built when.
+ * frequently used. The constants below say what is built when.
  *
  * A write only notes which row has changed, in a map per index; the changes
  * are applied the next time the index is used. So writes do not wait for
@@ -11,7 +11,8 @@
  * (which may have read any of their versions), and then applied like others.
  */
 
-import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
+import { background, type Requester } from "../../admission.ts";
+import { BPlusTree, rowsOf, type SortedIndex } from "./b-plus-tree.ts";
 import {
   JobQueue,
   maxImmediateRows,
@@ -46,6 +47,12 @@ const maxScannedRows = 10_000;
  */
 const buildShare = 1 / 4;
 
+/**
+ * The time after which a use of an index counts half. Long, so that indexes
+ * requested once each do not evict one that is in use, however many they are.
+ */
+const useHalfLifeMs = 600_000;
+
 // Separate queues, so that shorter jobs do not wait for longer ones.
 const searches = new JobQueue();
 const catchUps = new JobQueue();
@@ -61,6 +68,8 @@ export interface RowSource {
 /** A B+tree and the changes of the table that it lacks. */
 class MaintainedIndex implements ChangeListener {
   readonly tree: BPlusTree;
+  /** How often it was used recently. */
+  uses = 1;
   readonly #table: Table;
   readonly #onOutdated: () => void;
   /** The version of each changed row that the tree may hold, by id. */
@@ -116,10 +125,11 @@ class MaintainedIndex implements ChangeListener {
 
 export class IndexCache {
   readonly #table: Table;
-  /** By name, the least recently used first. */
+  /** By name. */
   readonly #cached = new Map<string, MaintainedIndex>();
-  /** The indexes that are being built or brought up to date. */
+  /** The indexes that are being built or brought up to date, by name and client: the others of a client wait with the first. */
   readonly #building = new Map<string, Promise<SortedIndex>>();
+  #evictedAt = performance.now();
   /** The number of rows scanned for want of an index, since the last one was requested. */
   #scannedRows = 0;
 
@@ -130,7 +140,7 @@ export class IndexCache {
   /** Returns all rows of the table, in ascending order of id. */
   all(): RowSource {
     const { size, byId } = this.#table;
-    return { count: size, rows: () => ascending(byId) };
+    return { count: size, rows: () => rowsOf(byId) };
   }
 
   /**
@@ -140,14 +150,12 @@ export class IndexCache {
    */
   cached(columns: readonly Column[]): SortedIndex | undefined {
     if (columns.length === 0) return this.#table.byId;
-    const name = nameOf(columns);
-    const index = this.#cached.get(name);
+    const index = this.#cached.get(nameOf(columns));
     if (index === undefined || index.pendingCost > maxImmediateRows) {
       return undefined;
     }
     for (const _ of index.catchUp()); // without a pause
-    this.#cached.delete(name);
-    this.#cached.set(name, index);
+    index.uses++;
     return index.tree;
   }
 
@@ -156,32 +164,34 @@ export class IndexCache {
    * necessary. If that takes a while it returns a promise; call it again once
    * the promise is fulfilled, since more may have changed by then.
    *
-   * @param throwIfAborted called now and then; the work ends if it throws, and
-   * begins again for somebody else who waits for this index
-   * @throws {StoreError} `overloaded`
+   * If the client disconnects the work ends, and begins again for others who
+   * wait for this index.
+   *
+   * @throws {OverloadedError}
    */
   getOrBuild(
     columns: readonly Column[],
-    throwIfAborted: () => void = () => {},
+    requester = background,
   ): SortedIndex | Promise<SortedIndex> {
     const cached = this.cached(columns);
     if (cached !== undefined) return cached;
     const name = nameOf(columns);
-    const building = this.#building.get(name);
+    const key = `${requester.client} ${name}`;
+    const building = this.#building.get(key);
     if (building !== undefined) {
-      return building.catch(() => this.getOrBuild(columns, throwIfAborted));
+      return building.catch(() => this.getOrBuild(columns, requester));
     }
     const outdated = this.#cached.get(name);
     const result = outdated === undefined
-      ? this.#build(columns, throwIfAborted)
-      : catchUps.run(outdated.catchUp(), {
+      ? this.#build(columns, requester)
+      : catchUps.run(requester, {
         cost: outdated.pendingCost,
+        start: () => outdated.catchUp(),
         finish: () => outdated.tree,
-        throwIfAborted,
       });
     if (!(result instanceof Promise)) return result;
-    const promise = result.finally(() => this.#building.delete(name));
-    this.#building.set(name, promise);
+    const promise = result.finally(() => this.#building.delete(key));
+    this.#building.set(key, promise);
     return promise;
   }
 
@@ -191,18 +201,18 @@ export class IndexCache {
    * summed, so that the index of a frequent query is likely to be the one that
    * is built once they exceed `buildShare`.
    *
-   * @throws {StoreError} `overloaded`
+   * @throws {OverloadedError}
    */
   getBuildOrScan(
     columns: readonly Column[],
     count: number,
-    throwIfAborted: () => void,
+    requester: Requester,
   ): SortedIndex | Promise<SortedIndex> | undefined {
     this.#scannedRows += count;
     const isDue = this.#scannedRows > this.#table.size * buildShare;
     if (count <= maxScannedRows && !isDue) return undefined;
     this.#scannedRows = 0;
-    return this.getOrBuild(columns, throwIfAborted);
+    return this.getOrBuild(columns, requester);
   }
 
   /**
@@ -210,47 +220,61 @@ export class IndexCache {
    * of `use`. All rows are as of the moment when `use` is called, whatever was
    * written during the scan.
    *
-   * @throws {StoreError} `overloaded`
+   * @throws {OverloadedError}
    */
   scan<T>(
     { count, rows }: RowSource,
-    { columns, where, use, throwIfAborted = () => {} }: {
+    { columns, where, use, requester = background }: {
       readonly columns: readonly Column[];
       readonly where: (document: Document) => boolean;
       readonly use: (found: SortedIndex) => T;
-      readonly throwIfAborted?: () => void;
+      readonly requester?: Requester;
     },
   ): T | Promise<T> {
     const tree = new BPlusTree(columns, where);
     const index = new MaintainedIndex(this.#table, tree);
-    return searches.run(index.build(rows), {
+    return searches.run(requester, {
       cost: count,
+      start: () => index.build(rows),
       finish: () => use(tree),
-      throwIfAborted,
     });
   }
 
   #build(
     columns: readonly Column[],
-    throwIfAborted: () => void,
-  ): BPlusTree | Promise<BPlusTree> {
+    requester: Requester,
+  ): SortedIndex | Promise<SortedIndex> {
     const name = nameOf(columns);
-    const tree = new BPlusTree(columns);
-    const drop = () => this.#drop(name);
-    const index = new MaintainedIndex(this.#table, tree, drop);
-    const finish = () => {
-      this.#cached.set(name, index);
-      this.#table.listeners.add(index);
-      const [oldest = name] = this.#cached.keys();
-      if (this.#cached.size > maxCachedIndexes) this.#drop(oldest);
-      return tree;
-    };
+    const index = new MaintainedIndex(
+      this.#table,
+      new BPlusTree(columns),
+      () => this.#drop(name),
+    );
     const { count, rows } = this.all();
-    return builds.run(index.build(rows), {
+    return builds.run(requester, {
       cost: count,
-      finish,
-      throwIfAborted,
+      // While this waited, another client's may have been built.
+      start: () => this.#cached.has(name) ? [] : index.build(rows),
+      finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
     });
+  }
+
+  #add(name: string, index: MaintainedIndex): SortedIndex {
+    if (this.#cached.size >= maxCachedIndexes) this.#evictOne();
+    this.#cached.set(name, index);
+    this.#table.listeners.add(index);
+    return index.tree;
+  }
+
+  /** Drops the least frequently used index. */
+  #evictOne(): void {
+    const now = performance.now();
+    const factor = 0.5 ** ((now - this.#evictedAt) / useHalfLifeMs);
+    this.#evictedAt = now;
+    for (const index of this.#cached.values()) index.uses *= factor;
+    const [least] = Array.from(this.#cached)
+      .sort(([, one], [, other]) => one.uses - other.uses);
+    if (least !== undefined) this.#drop(least[0]);
   }
 
   #drop(name: string): void {
@@ -266,17 +290,4 @@ function nameOf(columns: readonly Column[]): string {
     all += caseFolded ? `${name}~,` : `${name},`;
   }
   return all;
-}
-
-/** Yields all rows in ascending order of id, a few at a time, while the table may change. */
-function* ascending(byId: SortedIndex): Generator<Row> {
-  let next = 0;
-  while (true) {
-    const from = byId.rank([], next);
-    const rows = byId.slice(from, from + rowsPerStep);
-    yield* rows;
-    const last = rows.at(-1);
-    if (last === undefined) return;
-    next = last.document.id + 1;
-  }
 }

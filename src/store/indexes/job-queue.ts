@@ -1,11 +1,11 @@
 /**
- * Runs long jobs (searching many rows, building an index) one after another
- * in slices of time. Between two slices the event loop handles other requests,
+ * Runs long jobs (searching many rows, building an index) one after another,
+ * in the order of admission.ts and in slices of time. Between two slices the event loop handles other requests,
  * so the queue takes one slice per turn of the event loop. The
  * unit of cost is the row: reading, testing and sorting one takes about 1 µs.
  */
 
-import { StoreError } from "../error.ts";
+import { Admission, type Requester } from "../../admission.ts";
 
 /** The most rows that are searched or indexed at once, without a queue: less than about a millisecond. */
 export const maxImmediateRows = 1000;
@@ -22,55 +22,46 @@ const maxWaitingJobs = 32;
 /** A job in steps of less than a millisecond; it yields after each. */
 export type Steps<T = void> = Generator<undefined, T>;
 
-export interface JobOptions<T> {
-  /** The number of rows that the job processes. */
+export interface Job<T> {
+  /** The number of rows that it processes. */
   readonly cost: number;
-  /** Returns the job's result; runs in the same turn of the event loop as the last step. */
+  /** Begins it, when its turn has come. */
+  readonly start: () => Iterable<undefined>;
+  /** Returns its result; runs in the same turn of the event loop as the last step. */
   readonly finish: () => T;
-  /** Called between slices; throws if nobody waits for the result any more. */
-  readonly throwIfAborted: () => void;
 }
 
 export class JobQueue {
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
+  readonly #admission = new Admission({
+    maxRunning: 1,
+    maxWaiting: maxWaitingJobs,
+    message: "Too many searches are waiting; try again later.",
+  });
 
   /**
-   * Runs a job: a small one at once, a larger one after those that wait.
+   * Runs a job: a small one at once, a larger one in its turn. It ends if its
+   * client disconnects.
    *
-   * @throws {StoreError} `overloaded` if too many jobs are waiting
+   * @throws {OverloadedError} if too many jobs are waiting
    */
-  run<T>(steps: Steps, options: JobOptions<T>): T | Promise<T> {
-    if (options.cost <= maxImmediateRows) {
-      for (const _ of steps); // without a pause
-      return options.finish();
+  run<T>(requester: Requester, job: Job<T>): T | Promise<T> {
+    if (job.cost > maxImmediateRows) {
+      return this.#admission.run(requester, () => runInSlices(requester, job));
     }
-    if (this.#waiting === maxWaitingJobs) {
-      throw new StoreError(
-        "overloaded",
-        "Too many searches are waiting; try again later.",
-      );
-    }
-    this.#waiting++;
-    const result = this.#last.then(() => {
-      this.#waiting--;
-      return runInSlices(steps, options);
-    });
-    this.#last = result.catch(() => {});
-    return result;
+    for (const _ of job.start()); // without a pause
+    return job.finish();
   }
 }
 
 async function runInSlices<T>(
-  steps: Steps,
-  { finish, throwIfAborted }: JobOptions<T>,
+  requester: Requester,
+  { start, finish }: Job<T>,
 ): Promise<T> {
-  throwIfAborted();
   let end = performance.now() + sliceMs;
-  for (const _ of steps) {
+  for (const _ of start()) {
     if (performance.now() < end) continue;
     await new Promise((resolve) => setImmediate(resolve));
-    throwIfAborted();
+    requester.throwIfAborted();
     end = performance.now() + sliceMs;
   }
   return finish();

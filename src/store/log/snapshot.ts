@@ -25,6 +25,7 @@ import {
   formatTime,
   type LogStart,
 } from "./format.ts";
+import { rowsOf } from "../indexes/b-plus-tree.ts";
 import type { Row } from "../memory/row.ts";
 import type { Tables } from "../memory/table.ts";
 
@@ -32,19 +33,19 @@ import type { Tables } from "../memory/table.ts";
 interface FrozenTable {
   readonly name: string;
   readonly last: readonly [id: number, seq: number];
-  readonly rows: readonly Row[];
+  readonly rows: Iterable<Row>;
 }
 
 // A repair loses all of a damaged line. Each takes well under a millisecond.
 const lineChars = 8192;
 const linesPerWrite = 16;
 
-/** References all rows of this moment, in one step. */
+/** Returns the rows of this moment. */
 export function freezeTables(tables: Tables): FrozenTable[] {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
     last: [table.lastId, table.lastSeq],
-    rows: table.rows(),
+    rows: rowsOf(table.byId),
   }));
 }
 
@@ -85,13 +86,9 @@ function* encodeSlices(
   let waiting = [line];
   let parts = 0;
   for (const { name, rows } of tables) {
-    let text = "";
-    for (const [index, { document }] of rows.entries()) {
-      text += (text && ",") + JSON.stringify(document);
-      if (text.length < lineChars && index < rows.length - 1) continue;
+    for (const text of encodeLines(rows)) {
       const part = `"parts":${++parts},"of":${JSON.stringify(name)}`;
       waiting.push(encodeLine(`${part},"rows":[${text}]}`, seed));
-      text = "";
       if (waiting.length < linesPerWrite) continue;
       yield Buffer.concat(waiting);
       waiting = [];
@@ -100,4 +97,16 @@ function* encodeSlices(
   const seal = `"parts":${parts},"seal":${start.seq},"at":"${at}"}`;
   waiting.push(encodeLine(seal, seed));
   yield Buffer.concat(waiting);
+}
+
+/** Yields the records of each line as JSON. */
+function* encodeLines(rows: Iterable<Row>): Generator<string> {
+  let text = "";
+  for (const { document } of rows) {
+    text += (text && ",") + JSON.stringify(document);
+    if (text.length < lineChars) continue;
+    yield text;
+    text = "";
+  }
+  if (text !== "") yield text;
 }
