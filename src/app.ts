@@ -138,7 +138,7 @@ export class Application {
     const parameters = operation.parse(sent); // 400
     const { consumes } = operation;
     if (consumes === undefined) return operation.run(exchange, parameters, {});
-    const runOnce = this.#runOnce(exchange, target.path); // 400
+    const runOnce = this.#runOnce(exchange, target.path, operation); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
       const body = streamBody(exchange.response, { maxBytes: maxNdjsonBytes });
@@ -161,11 +161,14 @@ export class Application {
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
-  #runOnce(exchange: Exchange, path: string): RunOnce {
+  #runOnce(exchange: Exchange, path: string, operation: Operation): RunOnce {
     if (exchange.method === "POST") {
-      const { request, operation: { secret = false } = {} } = exchange;
       for (const { runOnce } of this.#features) {
-        const found = runOnce?.(request, { path, secret, context: exchange });
+        const found = runOnce?.(exchange.request, {
+          path,
+          operation,
+          context: exchange,
+        });
         if (found) return found;
       }
     }
@@ -203,30 +206,26 @@ export class Application {
 
   /** Sends a response; one that cannot be written must not affect other clients. */
   #send(exchange: Exchange, result: Response): void {
-    try {
-      this.#write(exchange, result);
-    } catch (error) {
-      exchange.response.destroy();
-      const { id } = exchange;
-      this.#options.log("error", `Cannot send a response: ${error}`, { id });
-    }
-  }
-
-  #write(exchange: Exchange, result: Response): void {
     const { request: { url }, response, method, headers, id } = exchange;
+    const { log } = this.#options;
     const { prefer } = headers;
-    const final = typeof prefer === "string" && !isReadMethod(method)
-      ? applyPreferences(prefer, method, result)
-      : result;
-    const { status } = final;
-    const fields = [...final.headers, ...cacheFields(exchange, final)];
-    for (const { onResponse } of this.#features) {
-      onResponse?.(exchange, { status, fields });
+    try {
+      const final = typeof prefer === "string" && !isReadMethod(method)
+        ? applyPreferences(prefer, method, result)
+        : result;
+      const { status } = final;
+      const fields = [...final.headers, ...cacheFields(exchange, final)];
+      for (const { onResponse } of this.#features) {
+        onResponse?.(exchange, { status, fields });
+      }
+      fields.push("X-Request-Id", id);
+      send(response, final, fields);
+      const trace = parseTraceId(headers["traceparent"]);
+      log("debug", "answered", { id, trace, method, url, status });
+    } catch (error) {
+      response.destroy();
+      log("error", `Cannot send a response: ${error}`, { id });
     }
-    fields.push("X-Request-Id", id);
-    send(response, final, fields);
-    const trace = parseTraceId(headers["traceparent"]);
-    this.#options.log("debug", "answered", { id, trace, method, url, status });
   }
 }
 

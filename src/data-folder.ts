@@ -3,8 +3,6 @@
  * its records by the rules that hold over HTTP.
  */
 
-import { once } from "node:events";
-import process from "node:process";
 import { users } from "./api/accounts/users.ts";
 import {
   type Declaration,
@@ -15,15 +13,9 @@ import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
 import { tablesOf } from "./api/routes.ts";
 import { collections } from "./collections.ts";
-import { UsageError } from "./config.ts";
 import { ApiError } from "./http/errors.ts";
 import { readFolderMode } from "./store/log/files.ts";
-import {
-  type Fault,
-  openStore,
-  type Store,
-  type StoreOptions,
-} from "./store/store.ts";
+import { openStore, type Store, type StoreOptions } from "./store/store.ts";
 
 /** A command that failed for a reason the operator can act on; exit code 1. */
 export class CommandError extends Error {
@@ -44,11 +36,6 @@ export const operator: RequestContext = {
   throwIfAborted: () => {},
   acquireExportSlot: () => {},
 };
-
-/** Prints text on standard output, and waits while its buffer is full. */
-export async function print(text: string): Promise<void> {
-  if (!process.stdout.write(text)) await once(process.stdout, "drain");
-}
 
 /**
  * Opens the store of a data folder.
@@ -73,23 +60,6 @@ async function refuseSharedFolder(folder: string): Promise<void> {
     `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +
       `run "chmod 700 '${folder}'", or choose a folder for the data alone`,
   );
-}
-
-/** Formats a fault as one line. */
-export function describeFault({ file, byte, line, message }: Fault): string {
-  return `${file}, byte ${byte}, line ${line}: ${message}`;
-}
-
-/** Creates the error of a command that names no collection, or an unknown one. */
-export function unknownCollection(
-  command: string,
-  name: string | undefined,
-  known: readonly string[],
-): UsageError {
-  const problem = name === undefined
-    ? "name a collection"
-    : `unknown collection ${JSON.stringify(name)}`;
-  return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
 }
 
 /** Returns the records of a collection, with the rules that hold over HTTP. */

@@ -77,8 +77,7 @@ export interface FeatureHooks {
     request: IncomingRequest,
     about: {
       readonly path: string;
-      /** Whether the body can hold a password. */
-      readonly secret: boolean;
+      readonly operation: Operation;
       readonly context: RequestContext;
     },
   ) => RunOnce | undefined;

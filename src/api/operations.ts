@@ -69,8 +69,6 @@ export interface Operation<P = unknown> {
   readonly parse: (parameters: Parameters) => P;
   /** Where the operation will wait: refused before its body is read if that queue is full. */
   readonly admission?: Admission;
-  /** Set if the body can hold a password. */
-  readonly secret?: boolean;
   /** Accepts an NDJSON body of any length. */
   readonly importNdjson?: (
     context: RequestContext,
@@ -190,16 +188,21 @@ function methodNames(methods: readonly string[]): string[] {
     .concat("OPTIONS");
 }
 
-/** Returns the route of a resource with these methods and OPTIONS. */
+/**
+ * Returns the route of a resource with these methods and OPTIONS.
+ *
+ * @param described declares what a body may hold: the resource's own collection
+ * by default
+ */
 export function resourceRoute(
   { records: { collection }, scope }: Resource,
   methods: Readonly<Record<string, Operation>>,
-  {
-    schema = recordSchema(collection),
-    writable = collection.properties.filter(({ readOnly }) => !readOnly)
-      .map(({ name }) => name),
-  }: Pick<ResourceInfo, "schema" | "writable"> = {},
+  described = collection,
 ): Route {
+  const writable = methods["PATCH"]?.writableOnly ??
+    described.properties.filter(({ readOnly }) => !readOnly)
+      .map(({ name }) => name);
+  const schema = recordSchema(described);
   return route(methods, { tag: collection.name, schema, writable, scope });
 }
 
@@ -224,7 +227,7 @@ export function collectionMethods(
 ): Record<"GET" | "QUERY" | "POST", Operation> {
   const { records } = resource;
   const { collection } = records;
-  const { access, secretNames } = collection;
+  const { access } = collection;
   const GET: Operation<Query> = {
     kind: "list",
     resource,
@@ -239,7 +242,6 @@ export function collectionMethods(
     access: access.write,
     consumes: json,
     parse: noParameters,
-    secret: secretNames.length > 0,
     run: (context, _, body) => createRecord(records, context, body),
   };
   return { GET, QUERY: { ...GET, consumes: form, queryInForm: true }, POST };

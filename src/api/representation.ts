@@ -11,6 +11,7 @@ import {
   type Collection,
   type NamedProperty,
   readValue,
+  type UrlProperty,
 } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
 
@@ -23,12 +24,9 @@ const minPartLength = 1 << 16;
 /** How many records of a collection have a cached text: some 20 MB. */
 const maxCachedTexts = 50_000;
 
-/** A URL property: the value of another property between two constant texts. */
-interface UrlTemplate {
-  readonly name: string;
+/** A URL property as the id between two constant texts. */
+interface UrlTemplate extends UrlProperty {
   readonly before: string;
-  readonly property: string;
-  readonly after: string;
 }
 
 /** Serializes the records of one collection. */
@@ -51,22 +49,10 @@ export class Representation {
     this.#collection = collection;
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
-    const before = `${this.#url}/`;
-    this.#urlTemplates = [
-      { name: "url", before, property: "id", after: "" },
-      ...collection.parents.map(({ property, target }) => ({
-        name: property.replace(/_id$/, "_url"),
-        before: `${prefix}${target.name}/`,
-        property,
-        after: "",
-      })),
-      ...collection.children.map(({ source: { name } }) => ({
-        name: `${name}_url`,
-        before,
-        property: "id",
-        after: `/${name}`,
-      })),
-    ];
+    this.#urlTemplates = collection.urlProperties.map((each) => ({
+      ...each,
+      before: `${prefix}${each.collection}/`,
+    }));
     this.#link = this.#linkTo(this.#url);
     const shape = JSON.stringify([this.#link, recordSchema(collection)]);
     this.#shapeHash = crc32(shape).toString(36);
@@ -231,7 +217,7 @@ export function recordSchema(
   const schemas = [...visible.slice(0, 1), ...properties, ...visible]
     .map(({ name, schema }): [string, JsonSchema] => [name, schema]);
   const url = { type: "string", format: "uri-reference", readOnly: true };
-  for (const name of urlProperties) schemas.push([name, url]);
+  for (const { name } of urlProperties) schemas.push([name, url]);
   schemas.push(["link", { type: "object", readOnly: true }]);
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",

@@ -3,8 +3,7 @@
  * that an operation is given, and the result that it returns.
  */
 
-import type { ConditionalRequest } from "../http/conditional.ts";
-import type { Response } from "../http/server.ts";
+import type { IncomingRequest, Response } from "../http/server.ts";
 import type { Mutation } from "../store/store.ts";
 import type { Caller } from "./accounts/authentication.ts";
 import type { Scope } from "./query/planner.ts";
@@ -39,9 +38,7 @@ export interface RequestContext {
   /** Undefined where the URL stands for all records of its collection. */
   readonly resolveScope?: ResolveScope | undefined;
   /** Preconditions are evaluated when the record has been found. */
-  readonly headers: ConditionalRequest["headers"] & {
-    readonly "last-event-id"?: string | undefined;
-  };
+  readonly headers: IncomingRequest["headers"];
   /** Set where the response must be stored with the changes it reports. */
   storeResponse?: StoreResponse | undefined;
   /** Returns the caller as of now; throws an ApiError if access was lost. */

@@ -12,7 +12,6 @@ import {
   isPast,
   signIn,
   signInForm,
-  signInSchema,
 } from "./accounts/authorizations.ts";
 import { users } from "./accounts/users.ts";
 import {
@@ -81,10 +80,7 @@ export function buildRoutes(
   const records = (name: string) => {
     const collection = collections.get(name);
     if (collection === undefined) throw new Error(`No collection ${name}`);
-    // Signing out and canceling cannot overwrite anybody's change.
-    const strict = options.requireIfMatch && collection.owner === undefined;
-    const own = { ...options, prefix, requireIfMatch: strict };
-    return new Records(collection, own);
+    return new Records(collection, { ...options, prefix });
   };
   const served = [...declarations, users].map(({ name }) => records(name));
   const { routes } = router;
@@ -128,13 +124,12 @@ function addCollection(
 /** Adds `/user`: the caller's own record. */
 function addOwnUser({ add, records }: Api): void {
   const resource = { records: records(users.name), scope: ownedByCaller("id") };
-  const writable = ["password"];
   const access = "viewer";
-  const { GET, PATCH } = recordMethods(resource, writable);
+  const { GET, PATCH } = recordMethods(resource, ["password"]);
   const own = resourceRoute(resource, {
     GET: { ...GET, access, summary: "Your own record" },
     PATCH: { ...PATCH, access, summary: "Change your password" },
-  }, { writable });
+  });
   add("user", own, "current_user_url");
 }
 
@@ -158,10 +153,7 @@ function addAuthorizations(api: Api): void {
       parse: noParameters,
       run: (context, _, body) => signIn(context, body, { records, signer }),
     },
-  }, {
-    schema: signInSchema(records.collection),
-    writable: Object.keys(signInForm.properties),
-  });
+  }, signInForm);
   add("authorizations", list, "authorizations_url");
   const record = recordMethods(resource);
   const one = resourceRoute(resource, {

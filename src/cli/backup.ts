@@ -9,7 +9,7 @@
 
 import { dirname, join } from "node:path";
 import { UsageError } from "../config.ts";
-import { print } from "../data-folder.ts";
+import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
   copyBytes,

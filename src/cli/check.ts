@@ -2,7 +2,7 @@
 
 import { tablesOf } from "../api/routes.ts";
 import { collections } from "../collections.ts";
-import { describeFault, print } from "../data-folder.ts";
+import { describeFault, print } from "./output.ts";
 import { readStore } from "./read.ts";
 
 /**

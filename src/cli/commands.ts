@@ -8,6 +8,7 @@ import { check } from "./check.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { exportCollection } from "./export.ts";
 import { logCommand } from "./log.ts";
+import { print } from "./output.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {
@@ -17,7 +18,7 @@ import {
   readFeatures,
   UsageError,
 } from "../config.ts";
-import { CommandError, print } from "../data-folder.ts";
+import { CommandError } from "../data-folder.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";
 import { errorCode, errorText } from "../store/error.ts";

@@ -5,8 +5,7 @@ import { users } from "../api/accounts/users.ts";
 import { deriveCollections } from "../api/declaration/declaration.ts";
 import { Representation } from "../api/representation.ts";
 import { collections } from "../collections.ts";
-import { print, unknownCollection } from "../data-folder.ts";
-import { showProgress } from "../progress.ts";
+import { print, showProgress, unknownCollection } from "./output.ts";
 import { readUndamagedTables } from "./read.ts";
 
 /**

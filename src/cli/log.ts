@@ -11,7 +11,7 @@ import {
   type RecordChange,
 } from "../api/declaration/declaration.ts";
 import { collections } from "../collections.ts";
-import { print, unknownCollection } from "../data-folder.ts";
+import { print, unknownCollection } from "./output.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Tables } from "../store/memory/table.ts";
 import { readStore } from "./read.ts";
@@ -66,13 +66,13 @@ export async function logCommand(
 
 /** Lists the new values of the properties that differ, secrets by name only. */
 function describeValues(
-  { properties, secretNames }: Collection,
+  { properties, secretName }: Collection,
   { previous, next }: RecordChange,
 ): string {
   return properties.map(({ name }) => {
     const value = JSON.stringify(next?.[name]);
     const isSame = value === JSON.stringify(previous?.[name]);
     if (next === undefined || isSame) return "";
-    return ` ${name}=${secretNames.includes(name) ? "(secret)" : value}`;
+    return ` ${name}=${name === secretName ? "(secret)" : value}`;
   }).join("");
 }

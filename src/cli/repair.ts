@@ -6,7 +6,7 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { describeFault, print } from "../data-folder.ts";
+import { describeFault, print } from "./output.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";

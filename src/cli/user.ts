@@ -12,10 +12,10 @@ import {
   createUser,
   openDataFolder,
   operator,
-  print,
   recordsOf,
 } from "../data-folder.ts";
 import type { Store } from "../store/store.ts";
+import { print } from "./output.ts";
 import { readUndamagedTables } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */

@@ -11,11 +11,11 @@ import {
   type Property,
   readOnly,
   reference,
-  secret,
   string,
   timestamp,
   unique,
   url,
+  writeOnly,
 } from "../../src/api/declaration/properties.ts";
 
 // A property, a value, and the code of the failure; undefined if the value is allowed.
@@ -58,7 +58,7 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [string({ maxLength: 2 }), "\uDC00", "format"],
   [string({ maxLength: 2 }), "\x7f", "format"],
   [string({ maxLength: 2 }), ["a"], "type"],
-  [secret({ minLength: 3, maxLength: 4 }), "ab", "length"],
+  [writeOnly(string({ minLength: 3, maxLength: 4 })), "ab", "length"],
   [url(), "https://example.org/a?b#c", undefined],
   [url(), "ftp://example.org/", "format"],
   [url(), "http://", "format"],
@@ -108,7 +108,6 @@ test("each kind parses the parameters that spell one of its values", () => {
     [choice("a", "b"), "a", "a"],
     [choice("a", "b"), "c", undefined],
     [string({ maxLength: 1 }), "longer", "longer"],
-    [secret({ maxLength: 9 }), "anything", undefined],
   ];
   for (const [property, text, value] of table) {
     assert.equal(property.parse(text), value, `${property.kind} ${text}`);
@@ -133,7 +132,7 @@ test("optional, unique and readOnly are visible in the property or its schema", 
   assert.equal(withDefault.nullable, false);
   assert.equal(unique(email()).unique, true);
   assert.equal(readOnly(timestamp()).schema["readOnly"], true);
-  assert.equal(secret({ maxLength: 9 }).schema["writeOnly"], true);
+  assert.equal(writeOnly(string({ maxLength: 9 })).schema["writeOnly"], true);
 });
 
 test("the bounds of a number are in its schema and in its description", () => {

@@ -6,30 +6,24 @@
 import type { TokenSigner } from "../../auth/jwt.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
 import { type Document, formatTime, type Store } from "../../store/store.ts";
-import {
-  type Collection,
-  collection,
-  deriveCollection,
-} from "../declaration/declaration.ts";
+import { collection, deriveCollection } from "../declaration/declaration.ts";
 import {
   anyString,
+  choice,
   integer,
   type Json,
-  type JsonSchema,
   optional,
   readOnly,
   string,
   timestamp,
+  writeOnly,
 } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
 import type { Records } from "../records/records.ts";
-import { recordSchema } from "../representation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { roleOf, unauthorized } from "./authentication.ts";
 
 const hour = 60 * 60; // in seconds
-
-const note = optional(string({ minLength: 0, maxLength: 100 }));
 
 /** The stored properties, besides `user_id`. */
 export const authorizations = collection({
@@ -39,50 +33,25 @@ export const authorizations = collection({
   immutable: true,
   owner: "user_id",
   properties: {
-    note,
+    note: optional(string({ minLength: 0, maxLength: 100 })),
     expires_at: readOnly(timestamp()),
   },
 });
 
-/** The body of a sign-in. Any two strings are accepted, so that validation does not reveal which usernames or passwords are possible. */
-export const signInForm = collection({
-  name: "authorizations",
-  singular: "authorization",
-  access: authorizations.access,
+const lifetime = integer({ minimum: 60, maximum: 30 * 24 * hour });
+
+/** A sign-in, request and response in one. Any two strings are accepted, so that validation does not reveal which usernames or passwords are possible. */
+export const signInForm = deriveCollection({
+  ...authorizations,
   properties: {
-    username: anyString(),
-    password: anyString(),
-    expires_in: optional(
-      integer({ minimum: 60, maximum: 30 * 24 * hour }),
-      hour,
-    ),
-    note,
+    username: writeOnly(anyString()),
+    password: writeOnly(anyString()),
+    expires_in: writeOnly(optional(lifetime, hour)),
+    ...authorizations.properties,
+    token: readOnly(anyString()),
+    token_type: readOnly(choice("Bearer")),
   },
 });
-
-const form = deriveCollection(signInForm);
-
-/** The schemas of the properties that only the response to a sign-in has. */
-export const tokenSchemas = {
-  token: { type: "string", readOnly: true },
-  token_type: { type: "string", readOnly: true, const: "Bearer" },
-};
-
-/** Returns the JSON Schema of a sign-in, request and response in one, for OPTIONS. */
-export function signInSchema(authorizations: Collection): JsonSchema {
-  const record = recordSchema(authorizations);
-  const sent = form.properties
-    .map(({ name, schema }) => [name, { ...schema, writeOnly: true }]);
-  return {
-    ...record,
-    properties: {
-      ...Object.fromEntries(sent),
-      ...(record["properties"] as JsonSchema), // also of the note
-      ...tokenSchemas,
-    },
-    required: ["username", "password"],
-  };
-}
 
 /**
  * Creates an authorization and its token for a user who supplies the right
@@ -101,7 +70,11 @@ export async function signIn(
   },
 ): Promise<Result> {
   const { table, representation, options: { store, now } } = records;
-  const values = validate(form, body, { store, table, valuesFromUrl: {} });
+  const values = validate(signInForm, body, {
+    store,
+    table,
+    valuesFromUrl: {},
+  });
   const user = await checkPassword(store, values, context);
   const time = now();
   const iat = Math.floor(time / 1000);

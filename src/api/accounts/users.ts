@@ -10,13 +10,13 @@ import { collection, type RecordChange } from "../declaration/declaration.ts";
 import {
   choice,
   optional,
-  secret,
   string,
   unique,
+  writeOnly,
 } from "../declaration/properties.ts";
 
 /** The rule for passwords. */
-export const password = secret({ minLength: 10, maxLength: 128 });
+export const password = writeOnly(string({ minLength: 10, maxLength: 128 }));
 
 export const users = collection({
   name: "users",

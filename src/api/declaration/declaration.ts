@@ -68,16 +68,27 @@ export interface Reference {
   readonly target: Collection;
 }
 
+/** A URL property: the URL of the record with an id, or of the records that refer to it. */
+export interface UrlProperty {
+  readonly name: string;
+  /** The name of the collection whose record it is. */
+  readonly collection: string;
+  /** The property that holds the id. */
+  readonly property: string;
+  /** What follows the id in the URL. */
+  readonly after: string;
+}
+
 /** A declared collection with all that follows from its declaration and the others'. */
 export interface Collection extends Omit<Declaration, "properties"> {
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
-  /** The names of the properties that are stored as hashes. */
-  readonly secretNames: readonly string[];
+  /** The property that is stored as a hash, if there is one. */
+  readonly secretName: string | undefined;
   /** The properties that a client sees and may filter and sort by: id, declared ones, times. Not the URLs. */
   readonly visibleProperties: ReadonlyMap<string, NamedProperty>;
-  /** The names of the URL properties: url, then one for each reference. */
-  readonly urlProperties: string[];
+  /** The URL of the record, then one for each reference. */
+  readonly urlProperties: UrlProperty[];
   /** The names that a body may have: the declared properties, and the server's own, which are ignored. */
   readonly acceptedNames: Set<string>;
   /** References to other collections. */
@@ -155,6 +166,7 @@ export function deriveCollections(
  * @throws {Error} if the name of a property is malformed or reserved
  */
 export function deriveCollection(declaration: Declaration): Collection {
+  const { name: collection } = declaration;
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): NamedProperty => ({ ...property, name }),
   );
@@ -164,7 +176,7 @@ export function deriveCollection(declaration: Declaration): Collection {
       reservedPropertyNames.includes(name)
     ) {
       throw new Error(
-        `Cannot declare the property "${name}" of ${declaration.name}: its name must consist of lower-case letters, digits and underscores, not end in "url", and be none of ${
+        `Cannot declare the property "${name}" of ${collection}: its name must consist of lower-case letters, digits and underscores, not end in "url", and be none of ${
           reservedPropertyNames.join(", ")
         }`,
       );
@@ -180,12 +192,11 @@ export function deriveCollection(declaration: Declaration): Collection {
   return {
     ...declaration,
     properties,
-    secretNames: properties.filter(({ kind }) => kind === "secret")
-      .map(({ name }) => name),
+    secretName: properties.find(({ kind }) => kind === "secret")?.name,
     visibleProperties: new Map(
       visibleProperties.map((property) => [property.name, property]),
     ),
-    urlProperties: ["url"],
+    urlProperties: [{ name: "url", collection, property: "id", after: "" }],
     acceptedNames: new Set([
       ...properties.map(({ name }) => name),
       ...serverProperties,
@@ -214,23 +225,44 @@ function linkReferences(
     }
     const reference = { source, property: name, target };
     source.parents.push(reference);
-    addUrlProperty(source, name.replace(/_id$/, "_url"));
+    addUrlProperty(source, {
+      name: name.replace(/_id$/, "_url"),
+      collection: references,
+      property: name,
+      after: "",
+    });
     // Two references to one collection share its one sub-collection.
     if (!target.children.some((child) => child.source === source)) {
-      addUrlProperty(target, `${source.name}_url`);
+      addUrlProperty(target, {
+        name: `${source.name}_url`,
+        collection: references,
+        property: "id",
+        after: `/${source.name}`,
+      });
     }
     target.children.push(reference);
   }
 }
 
-function addUrlProperty(collection: Collection, name: string): void {
-  if (collection.urlProperties.includes(name)) {
+function addUrlProperty(collection: Collection, added: UrlProperty): void {
+  const { name } = added;
+  if (collection.urlProperties.some((each) => each.name === name)) {
     throw new Error(
       `Cannot declare ${collection.name}: two references would both be "${name}"`,
     );
   }
-  collection.urlProperties.push(name);
+  collection.urlProperties.push(added);
   collection.acceptedNames.add(name);
+}
+
+/** Returns the names of all properties that a client sees. */
+export function readableNames(
+  { visibleProperties, urlProperties }: Collection,
+): string[] {
+  return [
+    ...visibleProperties.keys(),
+    ...urlProperties.map(({ name }) => name),
+  ];
 }
 
 /** Returns a property of a stored record; its default if the record has none, being older than the declaration. */

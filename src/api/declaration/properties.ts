@@ -284,15 +284,9 @@ function formatted(
   };
 }
 
-/** A string that is stored only as a hash and appears in no response. */
-export function secret(options: StringOptions): Property {
-  const base = string(options);
-  return {
-    ...base,
-    kind: "secret",
-    schema: { ...base.schema, writeOnly: true },
-    parse: () => undefined,
-  };
+/** Makes a property one that appears in no response; if it is stored, then as a hash. */
+export function writeOnly(of: Property): Property {
+  return { ...of, kind: "secret", schema: { ...of.schema, writeOnly: true } };
 }
 
 /** An array that only the server sets; no parameter can compare with it. */

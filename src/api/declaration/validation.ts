@@ -1,6 +1,6 @@
 /**
  * Validates request bodies against a declaration. All failing properties are
- * reported at once; the values returned are exactly the declared properties.
+ * reported at once; the values returned are those of declared properties only.
  */
 
 import { ApiError, type FieldError } from "../../http/errors.ts";
@@ -37,7 +37,7 @@ const maxUnknownErrors = 1000;
 /**
  * Validates a body.
  *
- * @returns the values of all declared properties, in the declared order
+ * @returns the values of all properties that clients set, in the declared order
  * @throws {ApiError} 42200 with every failing property
  */
 export function validate(
@@ -60,9 +60,8 @@ export function validate(
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
     const { name, readOnly } = property;
-    const sent = readOnly || !Object.hasOwn(body, name)
-      ? undefined
-      : body[name];
+    if (readOnly) continue;
+    const sent = Object.hasOwn(body, name) ? body[name] : undefined;
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     const error = value === undefined
       ? expectationError(property, "required", "is missing")

@@ -12,6 +12,7 @@ import {
   type Collection,
   collectionParameters,
   type NamedProperty,
+  readableNames,
 } from "../declaration/declaration.ts";
 import {
   choice,
@@ -97,16 +98,8 @@ function invalidValue(
   );
 }
 
-const operators = [
-  "ne",
-  "lt",
-  "lte",
-  "gt",
-  "gte",
-  "in",
-  "contains",
-  "starts",
-] as const;
+const comparisons = ["ne", "lt", "lte", "gt", "gte", "in"] as const;
+const operators = [...comparisons, "contains", "starts"] as const;
 
 /** The comparison that a filter makes. */
 export type Operator = "eq" | (typeof operators)[number];
@@ -228,12 +221,12 @@ export function withoutLimit(query: Query): Query {
  * @throws {ApiError} 40004 on an unknown property
  */
 export function parseFields(
-  { visibleProperties, urlProperties }: Collection,
+  collection: Collection,
   parameters: Parameters,
 ): readonly string[] | undefined {
   const value = parameters.get("fields");
   if (value === undefined) return undefined;
-  const names = [...visibleProperties.keys(), ...urlProperties];
+  const names = readableNames(collection);
   const fields = value.split(",");
   if (fields.every((field) => names.includes(field))) {
     return names.filter((name) => name === "id" || fields.includes(name));
@@ -252,7 +245,7 @@ export function operatorsOf({ kind }: NamedProperty): readonly Operator[] {
     case "array":
       return ["ne", "in"];
     default:
-      return ["ne", "lt", "lte", "gt", "gte", "in"];
+      return comparisons;
   }
 }
 

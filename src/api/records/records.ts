@@ -245,11 +245,11 @@ export function findForChange(
   context: RequestContext,
   scope: Scope | undefined,
 ): Row {
-  const { options: { requireIfMatch }, representation } = records;
+  const { collection, options, representation } = records;
   const row = records.find(context, scope);
-  if (requireIfMatch && !hasPrecondition(context)) {
-    throw new ApiError(42800);
-  }
+  // Signing out and canceling cannot overwrite anybody's change.
+  const isStrict = options.requireIfMatch && collection.owner === undefined;
+  if (isStrict && !hasPrecondition(context)) throw new ApiError(42800);
   isNotModified(context, () => representation.validators(row));
   return row;
 }

@@ -135,26 +135,14 @@ function write(
   },
 ): Result | Promise<Result> {
   const planned = plan({});
-  const names = records.collection.secretNames.filter((name) =>
-    Object.hasOwn(body, name)
-  );
-  if (names.length === 0) return commitWrite(records, context, planned);
-  return context.afterWaiting(
-    hashAll(names, body, context),
-    (hashes) => commitWrite(records, context, plan(hashes)),
-  );
-}
-
-async function hashAll(
-  names: readonly string[],
-  body: Body,
-  context: RequestContext,
-): Promise<Hashes> {
-  const hashes: Record<string, string> = {};
-  for (const name of names) {
-    hashes[name] = await hashPassword(String(body[name]), context);
+  const { secretName } = records.collection;
+  if (secretName === undefined || !Object.hasOwn(body, secretName)) {
+    return commitWrite(records, context, planned);
   }
-  return hashes;
+  return context.afterWaiting(
+    hashPassword(String(body[secretName]), context),
+    (hash) => commitWrite(records, context, plan({ [secretName]: hash })),
+  );
 }
 
 function commitWrite(

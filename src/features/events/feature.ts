@@ -71,7 +71,9 @@ class Events {
     const { role } = caller;
     const lastEventId = headers["last-event-id"];
     const isNew = lastEventId === undefined;
-    const seq = isNew ? this.#api.store.durableSeq : parseSequence(lastEventId);
+    const seq = isNew
+      ? this.#api.store.durableSeq
+      : parseSequence(String(lastEventId));
     const isAuthorized = () => {
       try {
         return context.reauthenticate()?.role === role;

@@ -186,12 +186,14 @@ export const feature: Feature = {
         ...post,
         docs: { ...post.docs, parameters, errors: [409] },
       }),
-      runOnce({ headersDistinct }, { path, secret, context }) {
+      runOnce({ headersDistinct }, { path, operation, context }) {
         const sent = parseIdempotencyKey(headersDistinct["idempotency-key"]);
         // Keys belong to users: an anonymous request has none.
         const by = context.caller?.id;
         if (sent === undefined || by === undefined) return undefined;
         const key = `${by} ${path} ${sent}`;
+        const { records } = operation.resource ?? {};
+        const secret = records?.collection.secretName !== undefined;
         return (body, execute) =>
           responses.runOnce({ key, by, body, secret, context }, execute);
       },

@@ -11,11 +11,9 @@ import {
   CommandError,
   openDataFolder,
   operator,
-  print,
   recordsOf,
-  unknownCollection,
 } from "../../data-folder.ts";
-import { showProgress } from "../../progress.ts";
+import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { receiveImport } from "./requests.ts";
 import { findTask, type ImportContext, type Task, tasks } from "./task.ts";

@@ -6,7 +6,6 @@
 import {
   authorizations,
   signInForm,
-  tokenSchemas,
 } from "../../api/accounts/authorizations.ts";
 import {
   type Collection,
@@ -69,7 +68,7 @@ interface Subject {
   readonly writableOnly: readonly string[] | undefined;
 }
 
-const signIn = { ...deriveCollection(signInForm), singular: "sign in" };
+const signIn = { ...signInForm, singular: "sign in" };
 
 function subjectOf({ resource, writableOnly }: Operation): Subject {
   const { parent, records } = resource ?? {};
@@ -121,7 +120,7 @@ const kinds: Readonly<
       summary: `Replace a ${collection.singular}${ofParent}`,
       body: createSchema(collection, [
         parentProperty,
-        ...collection.secretNames,
+        collection.secretName,
       ]),
       errors: conflicts,
       responses: { 201: { record: collection, headers: ["Content-Location"] } },
@@ -145,8 +144,10 @@ const kinds: Readonly<
   },
   "sign in": ({ collection }) => {
     const record = completeSchema(deriveCollection(authorizations));
-    const token = objectSchema("token", tokenSchemas);
-    const schema = { title: "signed in", allOf: [record, token] };
+    const schema = {
+      title: "signed in",
+      allOf: [record, completeSchema(collection)],
+    };
     return {
       summary: "Sign in",
       body: createSchema(collection),

@@ -3,9 +3,10 @@
  * OpenAPI document. A schema with a title becomes a component of that name.
  */
 
-import type {
-  Collection,
-  NamedProperty,
+import {
+  type Collection,
+  type NamedProperty,
+  readableNames,
 } from "../../api/declaration/declaration.ts";
 import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
 import { type Operator, operatorsOf } from "../../api/query/parameters.ts";
@@ -47,12 +48,6 @@ export function completeSchema(collection: Collection): JsonSchema {
     allOf: [partialSchema(collection)],
     required: readableNames(collection),
   };
-}
-
-function readableNames(
-  { visibleProperties, urlProperties }: Collection,
-): string[] {
-  return [...visibleProperties.keys(), ...urlProperties];
 }
 
 /** Returns the schema of a PATCH body, which may change all properties or only those named. */

@@ -1,0 +1,53 @@
+/** What the commands print: text, messages that several of them share, and a progress bar. */
+
+import { once } from "node:events";
+import process from "node:process";
+import { UsageError } from "../config.ts";
+import type { Fault } from "../store/store.ts";
+
+/** Prints text on standard output, and waits while its buffer is full. */
+export async function print(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, "drain");
+}
+
+/** Formats a fault as one line. */
+export function describeFault({ file, byte, line, message }: Fault): string {
+  return `${file}, byte ${byte}, line ${line}: ${message}`;
+}
+
+/** Creates the error of a command that names no collection, or an unknown one. */
+export function unknownCollection(
+  command: string,
+  name: string | undefined,
+  known: readonly string[],
+): UsageError {
+  const problem = name === undefined
+    ? "name a collection"
+    : `unknown collection ${JSON.stringify(name)}`;
+  return new UsageError(`${command}: ${problem}: one of ${known.join(", ")}`);
+}
+
+const intervalMs = 200;
+const width = 40;
+
+/**
+ * Draws a progress bar on standard error if that is a terminal.
+ *
+ * @param fraction returns how much is done, from 0 to 1
+ * @returns a function that draws the bar a last time and ends its line
+ */
+export function showProgress(fraction: () => number): () => void {
+  const { stderr } = process;
+  if (!stderr.isTTY) return () => {};
+  const draw = () => {
+    const done = Math.min(fraction() || 0, 1);
+    const bar = "#".repeat(done * width).padEnd(width);
+    stderr.write(`\r[${bar}] ${Math.floor(done * 100)} %`);
+  };
+  const timer = setInterval(draw, intervalMs);
+  return () => {
+    clearInterval(timer);
+    draw();
+    stderr.write("\n");
+  };
+}
