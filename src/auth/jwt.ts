@@ -23,13 +23,10 @@ export interface Claims {
 export class TokenError extends Error {
   override readonly name = "TokenError";
   readonly code: "invalid" | "expired";
-  /** The header parameter or claim that is invalid, or the part of the token. */
-  readonly part: string;
 
-  constructor(code: "invalid" | "expired", part: string, message: string) {
+  constructor(code: "invalid" | "expired", message: string) {
     super(message);
     this.code = code;
-    this.part = part;
   }
 }
 
@@ -81,7 +78,7 @@ export class TokenSigner {
    * Verifies a token and returns its claims.
    *
    * @param now seconds since 1970
-   * @throws {TokenError} with the part that is invalid
+   * @throws {TokenError} whose message names the part that is invalid
    */
   verify(token: string, now: number): Claims {
     const [header, claims, signature, rest] = token.split(".");
@@ -125,7 +122,7 @@ function checkClaims(claims: JsonObject, now: number): Claims {
     throw invalid("nbf", "it must be a time in the past");
   }
   if (now >= exp) {
-    throw new TokenError("expired", "exp", "The token has expired.");
+    throw new TokenError("expired", "The token has expired.");
   }
   return { sub, jti, iat, exp };
 }
@@ -148,7 +145,6 @@ function timeClaim(claims: JsonObject, name: "iat" | "exp" | "nbf"): number {
 function invalid(part: string, reason: string): TokenError {
   return new TokenError(
     "invalid",
-    part,
     `The token is not valid: ${part}: ${reason}.`,
   );
 }

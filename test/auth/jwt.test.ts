@@ -46,7 +46,7 @@ test("a token is valid until the second of its expiry", () => {
   assert.throws(() => signer.verify(good, now + 60), {
     name: "TokenError",
     code: "expired",
-    part: "exp",
+    message: "The token has expired.",
   });
 });
 
@@ -93,7 +93,7 @@ test("every invalid header parameter, claim or encoding is rejected by its name"
     assert.throws(() => signer.verify(token, now), {
       name: "TokenError",
       code: "invalid",
-      part,
+      message: new RegExp(`^The token is not valid: ${part}: `),
     }, `${part}: ${token}`);
   }
 });
@@ -121,7 +121,7 @@ test("all secrets verify and the first one signs", () => {
   assert.deepEqual(rotated.verify(good, now), claims);
   const renewed = rotated.sign(claims);
   assert.deepEqual(new TokenSigner([other]).verify(renewed, now), claims);
-  assert.throws(() => signer.verify(renewed, now), { part: "kid" });
+  assert.throws(() => signer.verify(renewed, now), { message: /: kid: / });
 });
 
 test("a short secret, or none, signs nothing", () => {
