@@ -31,16 +31,17 @@ import {
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
+import { RateLimiter } from "./http/rate-limit.ts";
 import { parseTarget, type Router } from "./http/router.ts";
 import {
   errorResponse,
   type IncomingRequest,
   isFromLoopback,
   type OutgoingResponse,
-  parseTraceId,
   type Response,
   send,
 } from "./http/server.ts";
+import { logFailure, logResponse } from "./log.ts";
 import { StoreError } from "./store/store.ts";
 
 /** What an application is built from. */
@@ -48,6 +49,8 @@ export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
   /** The proxies that are believed about who their clients are. */
   readonly trustProxy?: BlockList | undefined;
+  /** How many requests a client may send in a minute; 0 for any number. */
+  readonly rateLimit?: number;
 }
 
 /** Over all collections, as each export keeps the records in memory that are changed until its client has them. */
@@ -62,9 +65,12 @@ export class Application {
   readonly #router: Router<Route>;
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
+  readonly #limiter: RateLimiter | undefined;
 
   constructor(options: ApplicationOptions) {
     const { router, hooks } = buildRoutes(options, options.features);
+    const { rateLimit, now } = options;
+    if (rateLimit) this.#limiter = new RateLimiter(rateLimit, now);
     this.#options = options;
     this.#router = router;
     this.#features = hooks;
@@ -114,6 +120,7 @@ export class Application {
     if (method === "OPTIONS" && request.url === "*") return describeServer();
     const target = parseTarget(request.url ?? ""); // 400
     const match = this.#router.find(target.path); // 400
+    if (this.#limiter) countRequest(this.#limiter, exchange, match); // 429
     const { origin, path } = this.#options.base;
     if (match === undefined) throw unknownUrl(target.path, path); // 404
     if ("redirect" in match) {
@@ -190,13 +197,10 @@ export class Application {
   /** Responds with an error as soon as the state that it reveals is durable. */
   #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientDisconnected) return;
-    const { request: { url }, method, headers, id } = exchange;
-    const { store, log } = this.#options;
+    const { headers } = exchange;
+    const { store } = this.#options;
     const apiError = toApiError(error);
-    if (apiError.code === 50000) {
-      const text = error instanceof Error ? error.stack : String(error);
-      log("error", apiError.message, { id, method, url, error: text });
-    }
+    logFailure(exchange, apiError, error, this.#options);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
       ...errorResponse(apiError, headers.accept),
@@ -206,8 +210,7 @@ export class Application {
 
   /** Sends a response; one that cannot be written must not affect other clients. */
   #send(exchange: Exchange, result: Response): void {
-    const { request: { url }, response, method, headers, id } = exchange;
-    const { log } = this.#options;
+    const { response, method, headers, id, quota } = exchange;
     const { prefer } = headers;
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
@@ -218,15 +221,28 @@ export class Application {
       for (const { onResponse } of this.#features) {
         onResponse?.(exchange, { status, fields });
       }
+      if (quota && this.#limiter) fields.push(...this.#limiter.fields(quota));
       fields.push("X-Request-Id", id);
+      logResponse(exchange, status, this.#options);
       send(response, final, fields);
-      const trace = parseTraceId(headers["traceparent"]);
-      log("debug", "answered", { id, trace, method, url, status });
     } catch (error) {
       response.destroy();
-      log("error", `Cannot send a response: ${error}`, { id });
+      this.#options.log("error", `Cannot send a response: ${error}`, { id });
     }
   }
+}
+
+/** Counts a request, unless it is not limited; throws 429 if its client has sent too many. */
+function countRequest(
+  limiter: RateLimiter,
+  exchange: Exchange,
+  match: ReturnType<Router<Route>["find"]>,
+): void {
+  const isKnown = match && "route" in match;
+  const operation = isKnown && findOperation(match.route, exchange.method);
+  if (operation && operation.isUnlimited) return;
+  exchange.quota ??= limiter.count(exchange.client);
+  limiter.check(exchange.quota);
 }
 
 /** The header fields about caching, which depend on the method and the caller. */
@@ -280,18 +296,22 @@ function unknownUrl(path: string, base: string): ApiError {
 }
 
 /** Returns the operation; throws 405 with Allow (RFC 9110 section 15.5.6), or 501 if no URL has the method. */
-function chooseOperation(
-  { operations, allow }: Route,
-  method: string,
-): Operation {
-  const operation = operations.get(method === "HEAD" ? "GET" : method);
+function chooseOperation(route: Route, method: string): Operation {
+  const operation = findOperation(route, method);
   if (operation !== undefined) return operation;
   if (!implementedMethods.includes(method)) throw notImplemented(method);
   throw new ApiError(
     40500,
-    `The method ${method} is not allowed here; allowed: ${allow}.`,
-    { headers: ["Allow", allow] },
+    `The method ${method} is not allowed here; allowed: ${route.allow}.`,
+    { headers: ["Allow", route.allow] },
   );
+}
+
+function findOperation(
+  { operations }: Route,
+  method: string,
+): Operation | undefined {
+  return operations.get(method === "HEAD" ? "GET" : method);
 }
 
 /** Returns the parameters of a QUERY: those of its body, or else of its URL. */

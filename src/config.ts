@@ -8,10 +8,8 @@ import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
+import { logLevels } from "./log.ts";
 import { parseNetworks } from "./http/client-address.ts";
-
-/** The levels of the log; each includes those before it. */
-export const logLevels = ["silent", "error", "info", "debug"] as const;
 
 /** Where the API lives. */
 export interface Base {
@@ -140,6 +138,17 @@ export const settings = {
       listOf(value, (origin) =>
         origin === "*" ||
         (URL.canParse(origin) && new URL(origin).origin === origin)),
+  },
+  /** How many requests a client may send in a minute. */
+  rateLimit: {
+    variable: "RATE_LIMIT",
+    description: "requests a minute for each client; 0: any number",
+    expected: "a number from 0 to 1000000",
+    default: 0,
+    parse: (value) =>
+      /^\d{1,7}$/.test(value) && Number(value) <= 1_000_000
+        ? Number(value)
+        : undefined,
   },
   trustProxy: {
     variable: "TRUST_PROXY",

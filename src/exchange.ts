@@ -14,12 +14,14 @@ import {
 } from "./api/accounts/authentication.ts";
 import type { Operation, Route } from "./api/operations.ts";
 import type {
+  AuditEvent,
   RequestContext,
   ResolveScope,
   StoreResponse,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
 import { clientOf } from "./http/client-address.ts";
+import type { Quota } from "./http/rate-limit.ts";
 import {
   type IncomingRequest,
   type OutgoingResponse,
@@ -53,6 +55,9 @@ export class Exchange implements RequestContext {
   asNdjson = false;
   body: Uint8Array | undefined = undefined;
   storeResponse: StoreResponse | undefined = undefined;
+  auditEvent: AuditEvent | undefined = undefined;
+  /** What its client may still send, if that is limited. */
+  quota: Quota | undefined = undefined;
 
   constructor(
     request: IncomingRequest,

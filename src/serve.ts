@@ -1,6 +1,6 @@
 /**
  * The command `serve`: from the settings to a running server, and to its
- * graceful shutdown. Also the server's log, and the secret that signs its tokens.
+ * graceful shutdown. Also the secret that signs its tokens.
  */
 
 import { Buffer } from "node:buffer";
@@ -11,10 +11,11 @@ import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { collections } from "./collections.ts";
-import { type Config, logLevels } from "./config.ts";
+import type { Config } from "./config.ts";
 import { CommandError, createUser, openDataFolder } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import { listen, type Listener } from "./http/server.ts";
+import { createLogger } from "./log.ts";
 import {
   readSmallFile,
   realFiles,
@@ -33,7 +34,7 @@ const graceMs = 10_000;
  * seed is invalid or the store is damaged
  */
 export async function serve(config: Config): Promise<void> {
-  const log = createLogger(config.log);
+  const { log, print } = createLogger(config.log, process.stdout);
   const { pid, version } = process;
   const features = await loadFeatures(
     config.corsOrigins.length > 0
@@ -47,7 +48,7 @@ export async function serve(config: Config): Promise<void> {
   let application: Application;
   let listener: Listener;
   try {
-    await prepare(store, config);
+    await prepare(store, config, print);
     const secrets = config.jwtSecrets ??
       [await loadOrCreateSecret(config.dataDir)];
     application = new Application({
@@ -60,6 +61,7 @@ export async function serve(config: Config): Promise<void> {
       log,
       corsOrigins: config.corsOrigins,
       trustProxy: config.trustProxy,
+      rateLimit: config.rateLimit,
       requireIfMatch: config.requireIfMatch,
     });
     await application.start();
@@ -74,7 +76,7 @@ export async function serve(config: Config): Promise<void> {
   const stopped = stopSignal();
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
   const origin = `http://${host}:${listener.port}`;
-  writeLogLine(
+  print(
     "info",
     `listening on ${origin} as process ${pid} on Node.js ${version}`,
   );
@@ -90,6 +92,7 @@ export async function serve(config: Config): Promise<void> {
 async function prepare(
   store: Store,
   { seed, adminPassword }: Config,
+  print: Logger,
 ): Promise<void> {
   if (seed !== undefined) {
     const { seedEmptyStore } = await import("./cli/seed.ts");
@@ -101,7 +104,7 @@ async function prepare(
   await createUser(store, { username, role: "admin", password });
   if (adminPassword !== undefined) return;
   const message = "created user admin; its password is shown only once";
-  writeLogLine("info", message, { username, password });
+  print("info", message, { username, password });
 }
 
 /**
@@ -159,18 +162,3 @@ function stopSignal(): Promise<string> {
     process.on("SIGINT", resolve);
   });
 }
-
-/** Creates a log of the messages up to a level. */
-function createLogger(maxLevel: Config["log"]): Logger {
-  const levels = logLevels.slice(0, logLevels.indexOf(maxLevel) + 1);
-  return (level, message, fields) => {
-    if (levels.includes(level)) writeLogLine(level, message, fields);
-  };
-}
-
-/** Writes a line at any level, for messages that somebody is waiting for: one JSON object on standard output. */
-const writeLogLine: Logger = (level, message, fields) => {
-  const time = new Date().toISOString();
-  const line = JSON.stringify({ time, level, message, ...fields });
-  process.stdout.write(`${line}\n`);
-};

@@ -7,9 +7,11 @@ import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
+import { parseNetworks } from "../src/http/client-address.ts";
 import { listen } from "../src/http/server.ts";
 import {
   type FileSystem,
+  type Logger,
   openStore,
   realFiles,
   type Store,
@@ -50,6 +52,10 @@ export async function startApplication(options: {
   readonly files?: FileSystem;
   readonly now?: () => number;
   readonly queueBytes?: number;
+  /** Proxies to trust, so that requests can come from several clients. */
+  readonly trustProxy?: string;
+  readonly rateLimit?: number;
+  readonly log?: Logger;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const features = await loadFeatures(options.features ?? featureNames);
@@ -68,7 +74,9 @@ export async function startApplication(options: {
     signer: new TokenSigner([jwtSecret]),
     base: { origin: "", path: "/" },
     now,
-    log: () => {},
+    log: options.log ?? (() => {}),
+    trustProxy: parseNetworks(options.trustProxy ?? "0.0.0.0/32"),
+    rateLimit: options.rateLimit ?? 0,
     requireIfMatch: false,
   });
   await application.start();

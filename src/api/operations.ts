@@ -51,6 +51,8 @@ export interface Operation<P = unknown> {
   /** Set if a program on the same machine needs no role. */
   readonly publicFromLoopback?: true;
   readonly ignoresCredentials?: true;
+  /** Set if `RATE_LIMIT` does not apply. */
+  readonly isUnlimited?: true;
   /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
   /** Set if the body is a form that holds the parameters (QUERY). */

@@ -22,6 +22,12 @@ export type RunOnce = (
   execute: (storeResponse?: StoreResponse) => Result | Promise<Result>,
 ) => Result | Promise<Result>;
 
+/** What a request did that the log reports at the level `info`. */
+export interface AuditEvent {
+  readonly message: string;
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+
 /** A request, as the operations see it. */
 export interface RequestContext {
   /** Who sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
@@ -41,6 +47,8 @@ export interface RequestContext {
   readonly headers: IncomingRequest["headers"];
   /** Set where the response must be stored with the changes it reports. */
   storeResponse?: StoreResponse | undefined;
+  /** Logged when the response is sent. */
+  auditEvent?: AuditEvent | undefined;
   /** Returns the caller as of now; throws an ApiError if access was lost. */
   reauthenticate(): Caller | undefined;
   /**

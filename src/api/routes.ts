@@ -13,6 +13,7 @@ import {
   signIn,
   signInForm,
 } from "./accounts/authorizations.ts";
+import { SignInLimiter } from "./accounts/sign-in-limiter.ts";
 import { users } from "./accounts/users.ts";
 import {
   type Collection,
@@ -137,6 +138,7 @@ function addOwnUser({ add, records }: Api): void {
 function addAuthorizations(api: Api): void {
   const { add, now, signer } = api;
   const records = api.records(authorizations.name);
+  const limiter = new SignInLimiter(now);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const resource = { records, scope: ownedByCaller("user_id", isLive) };
   const { GET, QUERY } = collectionMethods(resource);
@@ -151,7 +153,9 @@ function addAuthorizations(api: Api): void {
       admission: hashing,
       consumes: ["application/json"],
       parse: noParameters,
-      run: (context, _, body) => signIn(context, body, { records, signer }),
+      isUnlimited: true, // by a limit of its own
+      run: (context, _, body) =>
+        signIn(context, body, { records, signer, limiter }),
     },
   }, signInForm);
   add("authorizations", list, "authorizations_url");
@@ -199,6 +203,7 @@ function healthRoute(store: Store): Route {
   return route({
     GET: {
       summary: "Whether writes are accepted",
+      isUnlimited: true,
       docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",
       parse: noParameters,

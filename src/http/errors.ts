@@ -34,6 +34,7 @@ export const errorMessages = {
   42200: "The validation failed.",
   42201: "The Idempotency-Key was already used with another body.",
   42800: "A precondition is required: send If-Match with the record's ETag.",
+  42900: "There are too many requests.",
   43100: "The header fields are too large.",
   50000: "Internal error; the request may or may not have succeeded.",
   50100: "The method is not implemented.",

@@ -23,11 +23,13 @@ export const defaultLimits = {
 
 export type StoreLimits = Readonly<typeof defaultLimits>;
 
-/** Writes what the store reports to the log of the server. */
+export type LogFields = Readonly<Record<string, unknown>>;
+
+/** Writes what the store reports to the log of the server. A function is called only if the level is logged. */
 export type Logger = (
   level: "error" | "info" | "debug",
   message: string,
-  fields?: Readonly<Record<string, unknown>>,
+  fields?: LogFields | (() => LogFields),
 ) => void;
 
 /** How to open a store. */

@@ -26,4 +26,9 @@ export { type FileSystem, type OpenFile, realFiles } from "./log/files.ts";
 export { formatTime, type Mutation } from "./log/format.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
 export type { Table, TableDeclaration } from "./memory/table.ts";
-export type { CommitOptions, Logger, StoreOptions } from "./options.ts";
+export type {
+  CommitOptions,
+  LogFields,
+  Logger,
+  StoreOptions,
+} from "./options.ts";

@@ -283,7 +283,7 @@ describe("X-Request-Id", () => {
     assert.equal(lines.length, 1);
     const line = JSON.parse(lines[0] ?? "");
     assert.equal(line.id, id);
-    assert.equal(line.url, "/v1/zoos/99");
+    assert.equal(line.path, "/v1/zoos/99");
     assert.equal(line.status, 404);
   });
 });

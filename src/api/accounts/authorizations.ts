@@ -3,6 +3,7 @@
  * stored record, so that a token can be revoked before it expires.
  */
 
+import type { ApiError } from "../../http/errors.ts";
 import type { TokenSigner } from "../../auth/jwt.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
 import { type Document, formatTime, type Store } from "../../store/store.ts";
@@ -22,6 +23,8 @@ import { type Body, validate } from "../declaration/validation.ts";
 import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { roleOf, unauthorized } from "./authentication.ts";
+import type { SignInLimiter } from "./sign-in-limiter.ts";
+import { users } from "./users.ts";
 
 const hour = 60 * 60; // in seconds
 
@@ -59,14 +62,15 @@ export const signInForm = deriveCollection({
  * transaction.
  *
  * @throws {ApiError} 42200; 40101 on a wrong name or password, which cannot be
- * told apart
+ * told apart; 42900
  */
 export async function signIn(
   context: RequestContext,
   body: Body,
-  { records, signer }: {
+  { records, signer, limiter }: {
     readonly records: Records;
     readonly signer: TokenSigner;
+    readonly limiter: SignInLimiter;
   },
 ): Promise<Result> {
   const { table, representation, options: { store, now } } = records;
@@ -75,7 +79,12 @@ export async function signIn(
     table,
     valuesFromUrl: {},
   });
-  const user = await checkPassword(store, values, context);
+  const user = await limiter.limit(
+    context.client,
+    String(values["username"]),
+    () => checkPassword(store, values, context),
+  );
+  if (user === undefined) throw failedSignIn(context, values["username"]);
   const time = now();
   const iat = Math.floor(time / 1000);
   const exp = iat + Number(values["expires_in"]);
@@ -113,11 +122,12 @@ export async function signIn(
   return records.commit(context, { mutations, response, ...options });
 }
 
+/** Returns the user that a sign-in names, if its password is right. */
 async function checkPassword(
   store: Store,
   { username, password }: Readonly<Record<string, Json>>,
   context: RequestContext,
-): Promise<Document> {
+): Promise<Document | undefined> {
   const findUser = () => {
     const [row] = store.table("users").find("username", String(username));
     return row?.document;
@@ -130,13 +140,19 @@ async function checkPassword(
   );
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser();
-  if (
-    !isRight || user === undefined || user["password"] !== stored ||
-    roleOf(user["role"]) === undefined
-  ) {
-    throw unauthorized(40101);
-  }
-  return user;
+  const isCurrent = user?.["password"] === stored;
+  return isRight && isCurrent && roleOf(user?.["role"]) ? user : undefined;
+}
+
+/** Returns the error, and has it logged with the username, unless it is none: some type their password in its place. */
+function failedSignIn(
+  context: RequestContext,
+  username: Json | undefined,
+): ApiError {
+  const isPossible = !users.properties["username"]?.check(username);
+  const fields = { username: isPossible ? username : undefined };
+  context.auditEvent = { message: "failed sign-in", fields };
+  return unauthorized(40101);
 }
 
 /** Returns whether a time of a record is past. */

@@ -22,6 +22,7 @@ export const users = collection({
   name: "users",
   singular: "user",
   access: { read: "admin", write: "admin", delete: "admin" },
+  audited: ["id", "username", "role"],
   sideEffects,
   properties: {
     username: unique(string({

@@ -32,6 +32,7 @@ import { type Body, validate } from "../declaration/validation.ts";
 import { QueryPlanner, type Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
 import type {
+  AuditEvent,
   RequestContext,
   ResolveScope,
   Result,
@@ -173,16 +174,22 @@ export class Records {
    * @throws {StoreError} if the store accepts no writes
    */
   commit(
-    { caller, storeResponse }: RequestContext,
-    { mutations, response, by = caller?.id ?? 0, ...options }: CommitOptions & {
-      readonly mutations: readonly Mutation[];
-      readonly response: Response;
-      /** The id of the user, 0 for the server itself. */
-      readonly by?: number;
-    },
+    context: RequestContext,
+    { mutations, response, by = context.caller?.id ?? 0, change, ...options }:
+      & CommitOptions
+      & {
+        readonly mutations: readonly Mutation[];
+        readonly response: Response;
+        /** The change, if the log may have to report it. */
+        readonly change?: RecordChange;
+        /** The id of the user, 0 for the server itself. */
+        readonly by?: number;
+      },
   ): Result {
-    const all = [...mutations, ...storeResponse?.(response) ?? []];
-    return { ...response, seq: this.options.store.apply(all, by, options) };
+    const all = [...mutations, ...context.storeResponse?.(response) ?? []];
+    const seq = this.options.store.apply(all, by, options);
+    if (change) context.auditEvent = auditEventOf(this.collection, change);
+    return { ...response, seq };
   }
 
   /** Returns a 410 if a record is read that once existed, otherwise a 404. */
@@ -192,6 +199,20 @@ export class Records {
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
       : new ApiError(40401, `There is no ${of.singular} ${id}.`);
   }
+}
+
+/** Describes a change by the names of the changed properties; their values could be secrets. */
+function auditEventOf(
+  { singular, properties, audited }: Collection,
+  { previous, next }: RecordChange,
+): AuditEvent | undefined {
+  if (audited === undefined) return undefined;
+  const verb = previous ? (next ? "changed" : "deleted") : "created";
+  const shown = audited.map((name) => [name, (next ?? previous)?.[name]]);
+  const changed = properties.map(({ name }) => name)
+    .filter((name) => previous?.[name] !== next?.[name]);
+  const fields = { [singular]: Object.fromEntries(shown), changed };
+  return { message: `${verb} a ${singular}`, fields };
 }
 
 /** A restored backup reuses sequence numbers, but never within the same process. */

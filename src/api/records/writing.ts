@@ -166,11 +166,12 @@ function commitWrite(
   };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
+  const change = { previous, next };
   const mutations = [
     records.putMutation(next),
-    ...records.sideEffects({ previous, next }),
+    ...records.sideEffects(change),
   ];
-  return records.commit(context, { mutations, response });
+  return records.commit(context, { mutations, response, change });
 }
 
 /**
@@ -190,12 +191,13 @@ export function deleteRecord(
   const { id } = previous;
   if (!cascade) checkUnreferenced(records, id);
   const mutations = cascade ? deleteDependents(records, context, id) : [];
+  const change = { previous, next: undefined };
   mutations.push(
     ["del", records.collection.name, id],
-    ...records.sideEffects({ previous, next: undefined }),
+    ...records.sideEffects(change),
   );
   const response = { status: 204, headers: [] };
-  return records.commit(context, { mutations, response });
+  return records.commit(context, { mutations, response, change });
 }
 
 /**

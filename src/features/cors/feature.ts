@@ -16,8 +16,8 @@ const allowedHeaders =
 /** The response fields that a script may read, besides the CORS-safelisted ones. */
 const exposedHeaders =
   "Accept-Patch, Accept-Post, Accept-Query, Allow, Content-Location, ETag, " +
-  "Last-Modified, Link, Location, Preference-Applied, Retry-After, " +
-  "WWW-Authenticate, X-Request-Id, X-Total-Count";
+  "Last-Modified, Link, Location, Preference-Applied, RateLimit, " +
+  "RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id, X-Total-Count";
 
 /** The parts of a request that its CORS fields depend on. */
 export interface CorsRequest {

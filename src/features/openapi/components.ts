@@ -75,6 +75,8 @@ const commonFields = [
   "Cache-Control",
   "Preference-Applied",
   "Accept-Query",
+  "RateLimit",
+  "RateLimit-Policy",
 ];
 
 const fieldDescriptions: Readonly<Record<string, string>> = {
@@ -91,6 +93,9 @@ const fieldDescriptions: Readonly<Record<string, string>> = {
   "Location": "The URL of the new resource",
   "Preference-Applied":
     "The preferences of Prefer that were applied (RFC 7240)",
+  "RateLimit":
+    "How many requests the client has left, and for how many seconds",
+  "RateLimit-Policy": "How many requests a client may send, in which time",
   "Retry-After": "The number of seconds to wait before trying again",
   "Vary": "The request header fields that the response depends on",
   "WWW-Authenticate": "How to authenticate (RFC 6750)",

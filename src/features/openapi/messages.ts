@@ -140,6 +140,7 @@ function errorsOf(
     415: consumes,
     422: consumes && !isRead,
     428: requireIfMatch && conditional && isWrite && method !== "POST",
+    429: true,
     431: true,
     500: true,
     503: isWrite,
@@ -164,6 +165,7 @@ function describeError(status: string): ResponseParts {
 const errorFields: Readonly<Record<string, readonly string[]>> = {
   401: ["WWW-Authenticate"],
   415: ["Accept-Post", "Accept-Patch", "Accept-Encoding"],
+  429: ["Retry-After"],
   503: ["Retry-After"],
 };
 

@@ -7,7 +7,7 @@ import {
 
 const exposed = [
   "Access-Control-Expose-Headers",
-  "Accept-Patch, Accept-Post, Accept-Query, Allow, Content-Location, ETag, Last-Modified, Link, Location, Preference-Applied, Retry-After, WWW-Authenticate, X-Request-Id, X-Total-Count",
+  "Accept-Patch, Accept-Post, Accept-Query, Allow, Content-Location, ETag, Last-Modified, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id, X-Total-Count",
 ];
 const preflight = [
   "Access-Control-Allow-Methods",

@@ -1,0 +1,88 @@
+/**
+ * Counts what each client does in a minute, in bounded memory, and tells it how
+ * much of its quota is left (RFC 6585 section 4, IETF draft-ietf-httpapi-ratelimit-headers).
+ */
+
+import { ApiError } from "./errors.ts";
+
+const windowMs = 60_000;
+
+/** The most keys that are counted at a time: some 2 MB. */
+const maxKeys = 10_000;
+
+/** What has been counted for a key in a minute that began with the first of it. */
+export interface Quota {
+  readonly limit: number;
+  used: number;
+  readonly endsAt: number;
+}
+
+/** Counts by key. */
+export class RateLimiter {
+  readonly #limit: number;
+  readonly #now: () => number;
+  /** The first to end comes first. */
+  readonly #quotas = new Map<string, Quota>();
+
+  /** @param now returns milliseconds; a clock that is set back begins new minutes */
+  constructor(limit: number, now: () => number) {
+    this.#limit = limit;
+    this.#now = now;
+  }
+
+  /** Counts one more for a key; drops what has ended and, beyond the bound, what ends next. */
+  count(key: string): Quota {
+    const endsAt = this.#now() + windowMs;
+    for (const [oldest, quota] of this.#quotas) {
+      const hasEnded = quota.endsAt > endsAt ||
+        quota.endsAt <= endsAt - windowMs;
+      if (!hasEnded && this.#quotas.size < maxKeys) break;
+      this.#quotas.delete(oldest);
+    }
+    const quota = this.#quotas.get(key) ??
+      { limit: this.#limit, used: 0, endsAt };
+    quota.used++;
+    this.#quotas.set(key, quota);
+    return quota;
+  }
+
+  /** Undoes a count. A key for which nothing is counted takes no memory. */
+  uncount(key: string, quota: Quota): void {
+    quota.used--;
+    if (quota.used === 0 && this.#quotas.get(key) === quota) this.forget(key);
+  }
+
+  /** Begins to count anew for a key. */
+  forget(key: string): void {
+    this.#quotas.delete(key);
+  }
+
+  /**
+   * Checks that a quota is not exceeded.
+   *
+   * @param problem the beginning of the message
+   * @throws {ApiError} 42900
+   */
+  check(quota: Quota, problem = "There are too many requests"): void {
+    if (quota.used <= quota.limit) return;
+    const seconds = this.#secondsLeft(quota);
+    const message = `${problem}: try again in ${seconds} s.`;
+    const headers = ["Retry-After", String(seconds)];
+    throw new ApiError(42900, message, { headers });
+  }
+
+  /** Returns the header fields that tell a client about its quota. */
+  fields(quota: Quota): string[] {
+    const left = Math.max(0, quota.limit - quota.used);
+    return [
+      "RateLimit-Policy",
+      `"default";q=${quota.limit};w=${windowMs / 1000}`,
+      "RateLimit",
+      `"default";r=${left};t=${this.#secondsLeft(quota)}`,
+    ];
+  }
+
+  #secondsLeft({ endsAt }: Quota): number {
+    return Math.max(1, Math.ceil((endsAt - this.#now()) / 1000));
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * The server's log: one JSON object a line. It names who did what, and holds no
+ * secret: neither passwords nor tokens, also where they do not belong.
+ */
+
+import { performance } from "node:perf_hooks";
+import type { Writable } from "node:stream";
+import type { Exchange } from "./exchange.ts";
+import type { ApiError } from "./http/errors.ts";
+import { parseTraceId } from "./http/server.ts";
+import type { LogFields, Logger, Store } from "./store/store.ts";
+
+/** The levels of the log; each includes those before it. */
+export const logLevels = ["silent", "error", "info", "debug"] as const;
+
+/** How much waits for a reader of the log that is slow, before lines are dropped. */
+const maxWaitingBytes = 1 << 20;
+
+/** Creates a log that writes the messages up to a level, and `print`, which writes any: for what somebody waits for. */
+export function createLogger(
+  maxLevel: (typeof logLevels)[number],
+  output: Writable,
+): { readonly log: Logger; readonly print: Logger } {
+  const levels = logLevels.slice(0, logLevels.indexOf(maxLevel) + 1);
+  let dropped = 0;
+  const print: Logger = (level, message, fields) => {
+    if (output.writableLength > maxWaitingBytes) {
+      dropped++;
+      return;
+    }
+    const time = new Date().toISOString();
+    const more = typeof fields === "function" ? fields() : fields;
+    output.write(`${JSON.stringify({ time, level, message, ...more })}\n`);
+  };
+  output.on("drain", () => {
+    const lines = dropped;
+    dropped = 0;
+    if (lines > 0) print("error", `dropped ${lines} lines that nobody read`);
+  });
+  const log: Logger = (level, message, fields) => {
+    if (levels.includes(level)) print(level, message, fields);
+  };
+  return { log, print };
+}
+
+/** What the log is written from. */
+interface LogContext {
+  readonly store: Store;
+  readonly log: Logger;
+}
+
+/** The errors that the log reports at the level `info`. */
+const auditedCodes: readonly number[] = [40101, 40300, 42900];
+
+/** Logs an unexpected error, and decides whether the response to another is logged. */
+export function logFailure(
+  exchange: Exchange,
+  { code, message }: ApiError,
+  error: unknown,
+  { store, log }: LogContext,
+): void {
+  if (!auditedCodes.includes(code)) exchange.auditEvent = undefined;
+  else exchange.auditEvent ??= { message };
+  if (code !== 50000) return;
+  const text = error instanceof Error ? error.stack : String(error);
+  log("error", message, { ...describe(exchange, store), error: text });
+}
+
+/** Logs a response. */
+export function logResponse(
+  exchange: Exchange,
+  status: number,
+  { store, log }: LogContext,
+): void {
+  const { auditEvent: event } = exchange;
+  if (event) {
+    const more = { status, ...event.fields };
+    log("info", event.message, { ...describe(exchange, store), ...more });
+  }
+  log("debug", "answered", () => {
+    const trace = parseTraceId(exchange.headers["traceparent"]);
+    const ms = Math.round(performance.now() - exchange.start);
+    return { ...describe(exchange, store), status, ms, trace };
+  });
+}
+
+/** Returns what was requested, and by whom. */
+function describe(
+  { id, client, method, request, caller }: Exchange,
+  store: Store,
+): LogFields {
+  const by = caller && store.table("users").get(caller.id)?.document;
+  const path = withoutValues(request.url ?? "");
+  const who = { by: caller?.id, byName: by?.["username"] };
+  return { id, client, ...who, method, path };
+}
+
+/** Returns a URL with the names of its parameters only: a value, or a name that is none, may be a secret. */
+function withoutValues(url: string): string {
+  const [path = "", query] = url.split("?", 2);
+  if (query === undefined) return path;
+  const names = query.split("&").map((parameter) =>
+    /^[\w:]{1,40}(?==|$)/.exec(parameter)?.[0] ?? "…"
+  );
+  return `${path}?${names.join("&")}`;
+}

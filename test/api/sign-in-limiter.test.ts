@@ -1,0 +1,119 @@
+/** How often somebody may fail to sign in, and who is kept out by it. */
+
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { SignInLimiter } from "../../src/api/accounts/sign-in-limiter.ts";
+
+const start = Date.parse("2026-05-05T12:00:00Z");
+const wrong = () => Promise.resolve(undefined);
+const right = () => Promise.resolve("user");
+
+/** Returns what comes of sign-ins that are tried one after the other. */
+async function outcomes(
+  limiter: SignInLimiter,
+  attempts: readonly (readonly [
+    client: string,
+    username: string,
+    check: () => Promise<string | undefined>,
+  ])[],
+): Promise<string> {
+  let text = "";
+  for (const [client, username, check] of attempts) {
+    text += await limiter.limit(client, username, check).then(
+      (user) => user === undefined ? "w" : "R",
+      ({ code }) => code === 42900 ? "-" : "!",
+    );
+  }
+  return text;
+}
+
+test("one user from one client: ten failures a minute", async () => {
+  let now = start;
+  const limiter = new SignInLimiter(() => now);
+  const guesses = Array(11).fill(["10.0.0.1", "ada", wrong]);
+  assert.equal(await outcomes(limiter, guesses), "wwwwwwwwww-");
+  const others = await outcomes(limiter, [
+    ["10.0.0.1", "ada", right],
+    ["10.0.0.2", "ada", right],
+    ["10.0.0.1", "kim", right],
+  ]);
+  assert.equal(others, "-RR");
+  now += 60_000;
+  assert.equal(await outcomes(limiter, guesses), "wwwwwwwwww-");
+});
+
+test("one client: fifty failures a minute, of which successes are none", async () => {
+  const limiter = new SignInLimiter(() => start);
+  const guesses = Array.from(
+    { length: 55 },
+    (_, index) => ["10.0.0.1", `user${index}`, wrong] as const,
+  );
+  const text = await outcomes(limiter, [
+    ...Array(60).fill(["10.0.0.1", "ada", right]),
+    ...guesses,
+    ["10.0.0.2", "ada", right],
+  ]);
+  const expected = `${"R".repeat(60)}${"w".repeat(50)}-----R`;
+  assert.equal(text, expected);
+});
+
+test("a success forgives the failures of its user, not those of others", async () => {
+  const limiter = new SignInLimiter(() => start);
+  const nine = Array(9).fill(["10.0.0.1", "ada", wrong]);
+  const attempts = [
+    ...nine,
+    ["10.0.0.1", "ada", right],
+    ...nine,
+    ["10.0.0.1", "kim", right],
+    ["10.0.0.1", "ada", wrong],
+    ["10.0.0.1", "ada", right],
+  ] as const;
+  assert.equal(
+    await outcomes(limiter, attempts),
+    "wwwwwwwwwRwwwwwwwwwRw-",
+  );
+});
+
+test("those at the same time cannot pass together", async () => {
+  const limiter = new SignInLimiter(() => start);
+  let checks = 0;
+  const all = await Promise.allSettled(
+    Array.from({ length: 30 }, () =>
+      limiter.limit("10.0.0.1", "ada", () => {
+        checks++;
+        return wrong();
+      })),
+  );
+  assert.equal(checks, 10);
+  assert.equal(
+    all.filter(({ status }) => status === "rejected").length,
+    20,
+  );
+});
+
+test("one whose password is not compared does not count", async () => {
+  const limiter = new SignInLimiter(() => start);
+  const fail = () => Promise.reject(new Error("overloaded"));
+  const failing = Array(60).fill(["10.0.0.1", "ada", fail]);
+  const ten = Array(10).fill(["10.0.0.1", "ada", wrong]);
+  assert.equal(
+    await outcomes(limiter, [...failing, ...ten, ["10.0.0.1", "ada", right]]),
+    `${"!".repeat(60)}wwwwwwwwww-`,
+  );
+});
+
+test("attempts that are refused cannot push out the count of a user", async () => {
+  const limiter = new SignInLimiter(() => start);
+  const ten = Array(10).fill(["10.0.0.1", "ada", wrong]);
+  const fail = () => Promise.reject(new Error("overloaded"));
+  const flood = Array.from(
+    { length: 12_000 },
+    (_, index) => ["10.0.0.1", `user${index}`, fail] as const,
+  );
+  const text = await outcomes(limiter, [
+    ...ten,
+    ...flood,
+    ["10.0.0.1", "ada", right],
+  ]);
+  assert.equal(text.at(-1), "-");
+});

@@ -1,0 +1,72 @@
+/** Counting in minutes: when they end, and what is forgotten. */
+
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { RateLimiter } from "../../src/http/rate-limit.ts";
+
+const start = Date.parse("2026-05-05T12:00:00Z");
+
+test("a minute begins with the first request, and ends 60 seconds later", () => {
+  let now = start;
+  const limiter = new RateLimiter(2, () => now);
+  const used = [0, 59_999, 60_000, 61_000, 119_999, 120_000].map((offset) => {
+    now = start + offset;
+    return limiter.count("a").used;
+  });
+  assert.deepEqual(used, [1, 2, 1, 2, 3, 1]);
+  assert.equal(limiter.count("b").used, 1);
+});
+
+test("a quota that is exceeded is an error that says when to try again", () => {
+  let now = start;
+  const limiter = new RateLimiter(1, () => now);
+  const quota = limiter.count("a");
+  limiter.check(quota);
+  assert.deepEqual(limiter.fields(quota), [
+    "RateLimit-Policy",
+    '"default";q=1;w=60',
+    "RateLimit",
+    '"default";r=0;t=60',
+  ]);
+  now += 17_500;
+  limiter.count("a");
+  assert.throws(() => limiter.check(quota), {
+    code: 42900,
+    headers: ["Retry-After", "43"],
+    message: "There are too many requests: try again in 43 s.",
+  });
+  assert.equal(limiter.fields(quota)[3], '"default";r=0;t=43');
+});
+
+test("a clock that is set back begins new minutes", () => {
+  let now = start;
+  const limiter = new RateLimiter(1, () => now);
+  limiter.count("a");
+  now -= 3_600_000;
+  assert.equal(limiter.count("a").used, 1);
+  now += 60_000;
+  assert.equal(limiter.count("a").used, 1);
+});
+
+test("of 10,000 keys the one that ends next is forgotten for another", () => {
+  const limiter = new RateLimiter(1, () => start);
+  for (let index = 0; index < 10_000; index++) limiter.count(`${index}`);
+  assert.equal(limiter.count("9999").used, 2);
+  limiter.count("another");
+  assert.equal(limiter.count("9998").used, 2);
+  assert.equal(limiter.count("0").used, 1);
+});
+
+test("an undone count takes no room, and does not undo a later minute", () => {
+  let now = start;
+  const limiter = new RateLimiter(1, () => now);
+  const early = limiter.count("a");
+  now += 60_000;
+  limiter.count("a");
+  limiter.uncount("a", early);
+  assert.equal(limiter.count("a").used, 2);
+  for (let index = 0; index < 20_000; index++) {
+    limiter.uncount(`${index}`, limiter.count(`${index}`));
+  }
+  assert.equal(limiter.count("a").used, 3);
+});

@@ -1,0 +1,67 @@
+/** The lines of the log: their levels, and what happens if nobody reads them. */
+
+import { strict as assert } from "node:assert";
+import { Writable } from "node:stream";
+import { test } from "node:test";
+import { createLogger } from "../src/log.ts";
+
+/** A reader that takes a line only when it is told to. */
+class SlowReader extends Writable {
+  readonly lines: Record<string, unknown>[] = [];
+  #resume: (() => void) | undefined;
+  isStopped = true;
+
+  constructor() {
+    super({ decodeStrings: false });
+  }
+
+  override _write(line: string, _encoding: unknown, done: () => void): void {
+    this.lines.push(JSON.parse(line));
+    if (this.isStopped) this.#resume = done;
+    else done();
+  }
+
+  async readAll(): Promise<void> {
+    this.isStopped = false;
+    const drained = new Promise((resolve) => this.once("drain", resolve));
+    this.#resume?.();
+    if (this.writableNeedDrain) await drained;
+  }
+}
+
+test("a level includes those before it; what somebody waits for is always printed", () => {
+  const reader = new SlowReader();
+  reader.isStopped = false;
+  const { log, print } = createLogger("info", reader);
+  let calls = 0;
+  const fields = () => ({ calls: ++calls });
+  log("error", "one", { id: 7 });
+  log("info", "two", fields);
+  log("debug", "three", fields);
+  print("debug", "four");
+  const shown = reader.lines.map(({ time: _, ...line }) => line);
+  assert.deepEqual(shown, [
+    { level: "error", message: "one", id: 7 },
+    { level: "info", message: "two", calls: 1 },
+    { level: "debug", message: "four" },
+  ]);
+  assert.equal(calls, 1);
+});
+
+test("for a reader that stands still at most a mebibyte waits; the rest is counted", async () => {
+  const reader = new SlowReader();
+  const { log } = createLogger("debug", reader);
+  const text = "x".repeat(10_000);
+  for (let count = 0; count < 1000; count++) log("info", text);
+  assert.ok(reader.writableLength < (1 << 20) + 11_000);
+  await reader.readAll();
+  const written = reader.lines.filter(({ message }) => message === text).length;
+  assert.ok(written > 90, `${written}`);
+  assert.equal(
+    reader.lines.at(-1)?.["message"],
+    `dropped ${1000 - written} lines that nobody read`,
+  );
+  log("info", "again");
+  assert.equal(reader.lines.at(-1)?.["message"], "again");
+  assert.equal(reader.lines.length, written + 2);
+});
