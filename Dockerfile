@@ -21,12 +21,13 @@ VOLUME /data
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000 DATA_DIR=/data
 EXPOSE 3000
 
-# Unhealthy also when a disk fault has made the store read-only.
+# Unhealthy also when a disk fault has made the store read-only. Over TLS the
+# certificate is not checked: it is for the name that clients use.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-  CMD ["node", "-e", "const { PORT, BASE_URL } = process.env; const { pathname } = new URL(BASE_URL || '/', 'http://localhost'); fetch(`http://127.0.0.1:${PORT}${pathname.replace(/[/]?$/, '/')}health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "const { BASE_URL, PORT, TLS_CERT } = process.env; const { pathname } = new URL(BASE_URL || '/', 'http://localhost'); require(TLS_CERT ? 'https' : 'http').get({ host: '127.0.0.1', port: PORT, path: `${pathname.replace(/[/]?$/, '/')}health`, rejectUnauthorized: false }, ({ statusCode }) => process.exit(statusCode === 200 ? 0 : 1)).on('error', () => process.exit(1))"]
 
 # The server stops in order on SIGTERM, also as process 1. Its only writable
 # place is the data folder (Node's permission model).
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["node", "--permission", "--allow-fs-read=/app", "--allow-fs-read=/data", "--allow-fs-write=/data", "build/main.js"]
+ENTRYPOINT ["node", "--permission", "--allow-fs-read=/app", "--allow-fs-read=/data", "--allow-fs-read=/run/secrets", "--allow-fs-write=/data", "build/main.js"]
 CMD ["serve"]

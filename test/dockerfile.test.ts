@@ -7,6 +7,7 @@ import { strict as assert } from "node:assert";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cp, mkdir, readFile, rm, symlink } from "node:fs/promises";
+import { createServer as createSecureServer } from "node:https";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
@@ -125,6 +126,26 @@ test(
   },
 );
 
+test("the health check asks a server over TLS too", async (t) => {
+  const key = join(folder, "key.pem");
+  const cert = join(folder, "cert.pem");
+  const args = ["req", "-x509", "-nodes", "-newkey", "rsa:2048"];
+  const files = ["-subj", "/CN=zoo.example.org", "-keyout", key, "-out", cert];
+  execFileSync("openssl", [...args, ...files], { stdio: "pipe" });
+  const options = { key: await readFile(key), cert: await readFile(cert) };
+  let status = 200;
+  const server = createSecureServer(options, ({ url }, response) => {
+    response.writeHead(url === "/api/health" ? status : 404).end();
+  }).listen(0, "127.0.0.1");
+  t.after(() => server.close());
+  await once(server, "listening");
+  const address = server.address();
+  const port = String(typeof address === "object" ? address?.port : 0);
+  assert.equal(await health(port, { TLS_CERT: cert }), 0);
+  status = 503;
+  assert.equal(await health(port, { TLS_CERT: cert }), 1);
+});
+
 test("the health check fails where nobody answers", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -136,11 +157,14 @@ test("the health check fails where nobody answers", async () => {
 });
 
 /** The exit code of the health check. */
-async function health(port: string): Promise<number | null> {
+async function health(
+  port: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<number | null> {
   const [node, ...args] = words("CMD", " +");
   assert.equal(node, "node");
   const child = spawn(process.execPath, args, {
-    env: { PORT: port, BASE_URL: "https://zoo.example.org/api" },
+    env: { PORT: port, BASE_URL: "https://zoo.example.org/api", ...env },
     stdio: "ignore",
   });
   const [code] = await once(child, "close");
