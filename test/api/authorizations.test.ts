@@ -3,6 +3,7 @@
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../application.ts";
+import type { Mutation } from "../../src/store/store.ts";
 import { adminPassword } from "../harness.ts";
 
 describe("an authorization", () => {
@@ -50,5 +51,26 @@ describe("an authorization", () => {
     await signIn(60);
     const ids = Array.from(table.rows(), ({ document }) => document.id);
     assert.deepEqual(ids, [1, 3]);
+  });
+
+  test("is one of a hundred at most: the oldest ends", async () => {
+    const table = app.store.table("authorizations");
+    const [one] = table.rows();
+    const user_id = one?.document["user_id"] ?? 0;
+    const expires_at = "2999-01-01T00:00:00.000Z";
+    const first = table.lastId + 1;
+    const all = Array.from(
+      { length: 120 },
+      (_, index): Mutation => [
+        "put",
+        "authorizations",
+        { id: first + index, user_id, expires_at, created_at: expires_at },
+      ],
+    );
+    app.store.apply(all, 0);
+    await signIn(60);
+    const rows = table.find("user_id", Number(user_id));
+    assert.equal(rows.length, 100);
+    assert.equal(rows[0]?.document.id, first + 21);
   });
 });

@@ -2,6 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { collection } from "../../src/api/declaration/declaration.ts";
 import { reference, string } from "../../src/api/declaration/properties.ts";
+import type { Mutation } from "../../src/store/store.ts";
 import { startApplication } from "../application.ts";
 import { adminPassword } from "../harness.ts";
 
@@ -74,6 +75,42 @@ test("a cascade requires the role for every collection that it deletes from, and
       token,
     });
     assert.equal(unknown.body.errorCode, 40003);
+  } finally {
+    await app.stop();
+  }
+});
+
+test("a cascade that would hold up other requests is refused", async () => {
+  const app = await startApplication({ declarations: [shelves, books, pages] });
+  try {
+    const { token, store } = app;
+    store.apply([["put", "shelves", { id: 1, name: "a" }]], 0);
+    const put = (table: string, id: number, values: object): Mutation => [
+      "put",
+      table,
+      { id, ...values },
+    ];
+    const books = Array.from(
+      { length: 1000 },
+      (_, index) => put("books", index + 1, { shelf_id: 1, name: "b" }),
+    );
+    const pages = Array.from(
+      { length: 1001 },
+      (_, index) => put("pages", index + 1, { book_id: 7 }),
+    );
+    store.apply([...books, ...pages], 0);
+    const path = "/v1/shelves/1?cascade=true";
+    const refused = await app.request("DELETE", path, { token });
+    assert.deepEqual([refused.status, refused.body.errorCode], [409, 40900]);
+    assert.match(refused.body.error, /more than 2000 records/);
+    assert.equal(store.table("books").size, 1000);
+    await app.request("DELETE", "/v1/pages/9", { token });
+    const deleted = await app.request("DELETE", path, { token });
+    assert.equal(deleted.status, 204);
+    assert.deepEqual(
+      ["shelves", "books", "pages"].map((name) => store.table(name).size),
+      [0, 0, 0],
+    );
   } finally {
     await app.stop();
   }

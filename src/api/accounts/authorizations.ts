@@ -28,6 +28,9 @@ import { users } from "./users.ts";
 
 const hour = 60 * 60; // in seconds
 
+/** The most authorizations of a user: ending them all, as a new password does, must not take long. */
+const maxAuthorizations = 100;
+
 /** The stored properties, besides `user_id`. */
 export const authorizations = collection({
   name: "authorizations",
@@ -58,8 +61,8 @@ export const signInForm = deriveCollection({
 
 /**
  * Creates an authorization and its token for a user who supplies the right
- * password. The user's expired authorizations are deleted in the same
- * transaction.
+ * password. In the same transaction the user's expired authorizations are
+ * deleted, and the oldest if there are too many.
  *
  * @throws {ApiError} 42200; 40101 on a wrong name or password, which cannot be
  * told apart; 42900
@@ -97,10 +100,11 @@ export async function signIn(
     created_at: formatTime(time),
   };
   const mutations = [records.putMutation(document)];
-  for (
-    const { document: { id, expires_at } } of table.find("user_id", user.id)
-  ) {
-    if (isPast(expires_at, time)) mutations.push(["del", table.name, id]);
+  const others = table.find("user_id", user.id); // the oldest first
+  const firstKept = others.length - (maxAuthorizations - 1);
+  for (const [index, { document: { id, expires_at } }] of others.entries()) {
+    if (index >= firstKept && !isPast(expires_at, time)) continue;
+    mutations.push(["del", table.name, id]);
   }
   const item = representation.serialize(document);
   const response = {

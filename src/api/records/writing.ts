@@ -19,6 +19,9 @@ import {
   type Records,
 } from "./records.ts";
 
+/** The most records that one request deletes: other requests wait for some 10 ms. */
+const maxCascade = 2000;
+
 type Hashes = Readonly<Record<string, string>>;
 
 /** A change to one record. */
@@ -229,19 +232,28 @@ function checkUnreferenced(
  * Returns the mutations that delete all records which refer to one, directly or
  * through others.
  *
- * @throws {ApiError} 40300
+ * @throws {ApiError} 40300; 40900 if there are too many
  */
 function deleteDependents(
   { collection, options: { store } }: Records,
   { caller }: RequestContext,
   id: number,
 ): Mutation[] {
+  let count = 0;
   const found = new Map<Collection, Set<number>>();
   const queue = [{ of: collection, id }];
   for (const { of, id } of queue) { // grows while it is read
     for (const { source, property } of of.children) {
-      const rows = store.table(source.name).find(property, id);
-      if (rows.length === 0) continue;
+      const table = store.table(source.name);
+      const more = table.count(property, id);
+      if (more === 0) continue;
+      count += more;
+      if (count > maxCascade) {
+        throw new ApiError(
+          40900,
+          `Deleting the ${collection.singular} would also delete more than ${maxCascade} records: delete some of them first.`,
+        );
+      }
       const { name, access, children } = source;
       if (!mayAccess(caller?.role, access.delete)) {
         throw new ApiError(
@@ -251,6 +263,7 @@ function deleteDependents(
       }
       const ids = found.get(source) ?? new Set();
       found.set(source, ids);
+      const rows = table.find(property, id);
       for (const { document: { id } } of rows) {
         if (ids.has(id)) continue;
         ids.add(id);
@@ -258,8 +271,9 @@ function deleteDependents(
       }
     }
   }
+  // The newest first: an index removes its last rows faster than its first.
   return Array.from(found)
     .flatMap(([{ name }, ids]) =>
       Array.from(ids, (id): Mutation => ["del", name, id])
-    );
+    ).reverse();
 }
