@@ -282,7 +282,8 @@ test("the files in the store's documentation are a store", async () => {
 
 /** Runs a command line in the project's folder; throws unless it exits with 0. */
 async function shell(command: string): Promise<string> {
-  const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+  const { NODE_TEST_CONTEXT: _, ...rest } = process.env;
+  const env = { ...rest, NODE_V8_COVERAGE: "" };
   const options = { env, cwd: root };
   const { stdout } = await promisify(execFile)(
     "bash",

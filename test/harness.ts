@@ -250,7 +250,14 @@ function runProgram(
 
 /** The environment without any setting of the server that the caller has. */
 function cleanEnvironment(): Record<string, string> {
-  const names = ["PATH", "HOME", "TMPDIR", "NODE_V8_COVERAGE", "LANG"];
+  const names = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "NODE_V8_COVERAGE",
+    "NODE_COMPILE_CACHE",
+  ];
   return Object.fromEntries(
     names.flatMap((name) => {
       const value = process.env[name];

@@ -15,6 +15,7 @@ import { collections } from "../src/collections.ts";
 import { featureNames } from "../src/features.ts";
 import {
   adminPassword,
+  command,
   removeFolder,
   request,
   root,
@@ -82,6 +83,15 @@ interface ShellOptions {
   readonly until?: RegExp;
 }
 
+/**
+ * Returns a script whose commands start without npm, which takes longer than
+ * they do. That npm starts them is shown where one starts a server.
+ */
+function withoutNpm(script: string): string {
+  const words = [process.execPath, ...command].map((word) => `'${word}'`);
+  return script.replaceAll(/npm run (?:-s )?zoo-api --/g, words.join(" "));
+}
+
 /** Runs a script, and returns its output, including error output. */
 async function shell(
   script: string,
@@ -89,7 +99,7 @@ async function shell(
 ): Promise<string> {
   const child = spawn("timeout", ["600", "bash", "-c", script], {
     cwd: root,
-    env: { ...process.env, ...env },
+    env: { ...process.env, NODE_V8_COVERAGE: "", ...env },
     stdio: "pipe",
   });
   let output = "";
@@ -273,9 +283,9 @@ test("the commands of a running server print what they say", async (t) => {
   const server = await startSample(t);
   const file = join(await folderOf(t), "zoos.jsonl");
   const [commands = ""] = commandsIn("Commands");
-  const output = await shell(commands.replace("zoos.jsonl", `'${file}'`), {
-    env: { DATA_DIR: server.folder },
-  });
+  const script = withoutNpm(commands).replace("zoos.jsonl", `'${file}'`);
+  const env = { DATA_DIR: server.folder };
+  const output = await shell(script, { env });
   assert.match(output, /^Usage: zoo-api/m);
   assert.match(output, /^zoos: 16 records, highest id 16$/m);
   assert.match(output, /^no fault$/m);
@@ -293,7 +303,7 @@ test("the commands of a stopped server change its data folder", async (t) => {
   await writeFile(join(folder, "password.txt"), "a long enough one\n");
   const [, commands = ""] = commandsIn("Commands");
   const output = await shell(
-    commands
+    withoutNpm(commands)
       .replace("zoos.jsonl", `'${folder}/zoos.jsonl'`)
       .replace("password.txt", `'${folder}/password.txt'`)
       .replace("data/copy", `'${folder}/copy'`),
@@ -316,7 +326,7 @@ test("a backup is made, old ones are deleted, and one is restored", async (t) =>
   const [, line = ""] = /`[\d* ]+(cd [^`]*sh backup\.sh)`/.exec(readme) ?? [];
   await writeFile(
     join(folder, "backup.sh"),
-    commandsWith("-- backup").replaceAll("backups/", `${backups}/`),
+    withoutNpm(commandsWith("-- backup")).replaceAll("backups/", `${backups}/`),
   );
   await shell(
     line
@@ -329,7 +339,7 @@ test("a backup is made, old ones are deleted, and one is restored", async (t) =>
 
   await server.end();
   const output = await shell(
-    commandsWith("store.old")
+    withoutNpm(commandsWith("store.old"))
       .replaceAll("data/store", `'${folder}'/store`)
       .replaceAll(/backups\/\S+/g, `'${backups}'/${names.at(-1)}`),
   );
