@@ -1,5 +1,5 @@
 /**
- * Every address of the API, seen from outside: that its links lead on, how it
+ * Every URL of the API, seen from outside: that its links lead on, how it
  * is spelt, which methods it has and who may use them, and where it lives.
  */
 
@@ -54,7 +54,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** Reads an address as a caller and asserts that it answers. */
+/** Reads a URL as a caller and asserts that it answers. */
 async function get(path: string, caller: Caller = "admin"): Promise<Answer> {
   const answer = await server.request("GET", path, {
     token: tokens.get(caller),
@@ -96,13 +96,13 @@ function methods(list: string | null | readonly string[]): string[] {
 }
 
 describe("the root document", () => {
-  test("has nothing but addresses, at the base and under v1 alike", async () => {
+  test("has nothing but URLs, at the base and under v1 alike", async () => {
     const root = (await get("/", "nobody")).body;
     assert.deepEqual((await get("/v1", "nobody")).body, root);
     assert.deepEqual((await get("/v1/", "nobody")).body, root);
     for (const name of Object.keys(root)) assert.match(name, /_url$/);
     for (
-      const [name, address] of Object.entries({
+      const [name, url] of Object.entries({
         current_user_url: "/v1/user",
         authorizations_url: "/v1/authorizations",
         users_url: "/v1/users",
@@ -111,8 +111,8 @@ describe("the root document", () => {
         employees_url: "/v1/employees",
       })
     ) {
-      assert.equal(root[name], address);
-      await get(address);
+      assert.equal(root[name], url);
+      await get(url);
     }
   });
 
@@ -124,12 +124,12 @@ describe("the root document", () => {
     await get(root.tasks_url);
   });
 
-  test("names addresses that all answer", async () => {
+  test("names URLs that all answer", async () => {
     const root: Record<string, string> = (await get("/")).body;
-    for (const address of Object.values(root)) {
+    for (const url of Object.values(root)) {
       const token = tokens.get("admin");
-      const answer = await server.request("HEAD", address, { token });
-      assert.equal(answer.status, 200, address);
+      const answer = await server.request("HEAD", url, { token });
+      assert.equal(answer.status, 200, url);
     }
   });
 
@@ -179,7 +179,7 @@ test("a record through its zoo has the same url and that zoo's link", async () =
   assert.deepEqual({ ...through, link: direct.link }, direct);
 });
 
-describe("an address", () => {
+describe("a URL", () => {
   const unknown = [
     "/nope",
     "/v1/nope",
@@ -265,7 +265,7 @@ describe("an address", () => {
 
 const verbs = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-/** The least caller that each method of an address needs. */
+/** The least caller that each method of a URL needs. */
 type Rights = Readonly<Partial<Record<typeof verbs[number], Caller>>>;
 
 const openCollection: Rights = { GET: "nobody", POST: "keeper" };
@@ -290,8 +290,8 @@ const animalProperties = [
 const employeeProperties = ["zoo_id", "name", "job_title", "email", "hired_on"];
 const userProperties = ["username", "role", "password"];
 
-/** Every address, its methods, and the properties that may be written there. */
-const addresses: readonly (readonly [string, Rights, readonly string[]])[] = [
+/** Every URL, its methods, and the properties that may be written there. */
+const urls: readonly (readonly [string, Rights, readonly string[]])[] = [
   ["/", { GET: "nobody" }, []],
   ["/v1", { GET: "nobody" }, []],
   ["/v1/zoos", openCollection, zooProperties],
@@ -331,7 +331,7 @@ describe("HEAD is GET without a body", () => {
     [...answer.headers].filter(([name]) => !perAnswer.includes(name));
 
   const paths = [
-    ...addresses.map(([path]) => path),
+    ...urls.map(([path]) => path),
     "/v1/",
     "/v1/zoos?limit=1&offset=1",
     "/v1/zoos?page=3&per_page=1&order=desc",
@@ -348,9 +348,9 @@ describe("HEAD is GET without a body", () => {
     for (const caller of ["admin", "nobody"] as const) {
       test(`at ${path} for ${caller}`, async () => {
         const token = tokens.get(caller);
-        const address = path === "/v1/authorizations/1" ? authorization : path;
-        const whole = await server.request("GET", address, { token });
-        const head = await server.request("HEAD", address, { token });
+        const url = path === "/v1/authorizations/1" ? authorization : path;
+        const whole = await server.request("GET", url, { token });
+        const head = await server.request("HEAD", url, { token });
         assert.equal(head.status, whole.status);
         assert.deepEqual(fields(head), fields(whole));
         const length = String(Buffer.byteLength(whole.text));
@@ -378,7 +378,7 @@ describe("HEAD is GET without a body", () => {
 });
 
 describe("OPTIONS", () => {
-  for (const [path, rights, writable] of addresses) {
+  for (const [path, rights, writable] of urls) {
     for (const caller of callers) {
       test(`${path} tells ${caller} what can be done`, async () => {
         const token = tokens.get(caller);
@@ -453,7 +453,7 @@ describe("OPTIONS", () => {
     }
   });
 
-  test("of no address is 404, of a slash too many 308", async () => {
+  test("of no URL is 404, of a slash too many 308", async () => {
     assertError(await server.request("OPTIONS", "/v1/nope"), 404, 40400);
     assertError(await server.request("OPTIONS", "/v1/zoos/x"), 404, 40400);
     const answer = await server.request("OPTIONS", "/v1/zoos/");
@@ -470,8 +470,8 @@ describe("OPTIONS", () => {
   });
 });
 
-describe("a method that is not the address's", () => {
-  for (const [path, rights] of addresses) {
+describe("a method that is not the URL's", () => {
+  for (const [path, rights] of urls) {
     const absent = verbs.filter((verb) => rights[verb] === undefined);
     for (const method of absent) {
       test(`${method} ${path} is answered with those that are`, async () => {
@@ -498,7 +498,7 @@ describe("a method that is not the address's", () => {
 });
 
 describe("a caller who may not", () => {
-  for (const [path, rights] of addresses) {
+  for (const [path, rights] of urls) {
     for (const method of verbs) {
       for (const caller of callers) {
         const needed = rights[method];
@@ -530,7 +530,7 @@ describe("BASE_URL", () => {
       ],
     ] as const
   ) {
-    test(`${value} moves every address below ${path}`, async () => {
+    test(`${value} moves every URL below ${path}`, async () => {
       const other = await start({ seed, env: { BASE_URL: value } });
       try {
         const at = (name: string, method = "GET") =>
