@@ -7,7 +7,11 @@ import { createHash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
 import type { Document } from "../store/store.ts";
-import type { Collection, Reference } from "./declaration/declaration.ts";
+import {
+  type Collection,
+  readableNames,
+  type Reference,
+} from "./declaration/declaration.ts";
 import {
   boolean,
   type JsonSchema,
@@ -19,7 +23,6 @@ import {
   parseFields,
   parseQuery,
   type Query,
-  readableNames,
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";

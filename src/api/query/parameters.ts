@@ -236,13 +236,6 @@ export function parseFields(
   throw invalidValue("fields", value, allowed);
 }
 
-/** Returns the names of the properties that a record shows. */
-export function readableNames(
-  { visibleProperties, urlProperties }: Collection,
-): string[] {
-  return [...visibleProperties.keys(), ...urlProperties];
-}
-
 /** Returns the operators that fit a property, besides `eq`. */
 export function operatorsOf({ kind }: NamedProperty): readonly Operator[] {
   switch (kind) {

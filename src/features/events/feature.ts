@@ -110,7 +110,10 @@ class Events {
     output.on("close", () => disconnect(client));
     const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
     // An id to resume from, even if the connection breaks before any event.
-    output.write(`retry: 1000\n${heartbeatComment(client)}`);
+    const comment = typeof from === "number"
+      ? heartbeatComment(client)
+      : ":\n\n";
+    output.write(`retry: 1000\n${comment}`);
     let batch: Uint8Array[] = [];
     let length = 0;
     try {

@@ -19,7 +19,6 @@ import {
   pageNumber,
   pageOffset,
   pageSize,
-  readableNames,
   sortOrder,
 } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
