@@ -20,7 +20,6 @@ import {
   completeSchema,
   createSchema,
   fieldsParameter,
-  listSchema,
   objectSchema,
   parameter,
   partialSchema,
@@ -60,7 +59,6 @@ export function documentOperation(
 /** The records that an operation is about. */
 interface Subject {
   readonly collection: Collection;
-  readonly listed: Collection;
   /** ` of a zoo`, if the URL contains the zoo's id. */
   readonly ofParent: string;
   /** The property whose value is that id. */
@@ -73,11 +71,9 @@ interface Subject {
 const signIn = { ...signInForm, singular: "sign in" };
 
 function subjectOf({ resource, writableOnly }: Operation): Subject {
-  const { parent, records, listed } = resource ?? {};
-  const collection = records?.collection ?? signIn;
+  const { parent, records } = resource ?? {};
   return {
-    collection,
-    listed: listed ?? collection,
+    collection: records?.collection ?? signIn,
     ofParent: parent ? ` of a ${parent.target.singular}` : "",
     parentProperty: parent?.property,
     conflicts: records?.collection.sideEffects ? [409] : [],
@@ -94,13 +90,13 @@ const kinds: Readonly<
     (subject: Subject) => OperationDocs & { readonly summary: string }
   >
 > = {
-  list: ({ collection, listed, ofParent }) => ({
+  list: ({ collection, ofParent }) => ({
     summary: `A page of the ${collection.name}${ofParent}`,
-    parameters: queryParameters(listed),
+    parameters: queryParameters(collection),
     errors: [503], // a search that would take too long
     responses: {
       200: {
-        schema: listSchema(listed),
+        schema: { type: "array", items: partialSchema(collection) },
         headers: ["ETag", "X-Total-Count", "Link"],
       },
     },
