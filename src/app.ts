@@ -42,7 +42,7 @@ import {
   send,
 } from "./http/server.ts";
 import { logFailure, logResponse } from "./log.ts";
-import { StoreError } from "./store/store.ts";
+import { errorCode, StoreError } from "./store/error.ts";
 
 /** What an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
@@ -346,12 +346,15 @@ const storeErrors: Readonly<Record<string, ErrorCode>> = {
 /** Maps an error to the one that the client gets; an unexpected one reveals nothing. */
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const code = error instanceof OverloadedError
+  const isOutOfFiles = /^E[MN]FILE$/.test(errorCode(error));
+  const code = error instanceof OverloadedError || isOutOfFiles
     ? 50302
     : error instanceof StoreError
     ? storeErrors[error.code]
     : undefined;
   if (code !== 50302) return new ApiError(code ?? 50000);
-  const { message } = error as Error; // of one of these two classes
+  const message = isOutOfFiles
+    ? "Too many files are open: try again later."
+    : (error as Error).message; // of one of these two classes
   return new ApiError(code, message, { headers: ["Retry-After", "1"] });
 }

@@ -168,6 +168,15 @@ export const settings = {
     defaultText: "0",
     parse: (value) => ({ "0": false, "1": true })[value],
   },
+  hasLocalMetrics: {
+    variable: "METRICS",
+    description:
+      "local: programs on this machine read /metrics without a token",
+    expected: "off or local",
+    default: false,
+    defaultText: "off",
+    parse: (value) => ({ off: false, local: true })[value],
+  },
 } satisfies Record<string, Setting<unknown>>;
 
 /** The values of all settings. */

@@ -63,6 +63,7 @@ export async function serve(config: Config): Promise<void> {
       trustProxy: config.trustProxy,
       rateLimit: config.rateLimit,
       requireIfMatch: config.requireIfMatch,
+      hasLocalMetrics: config.hasLocalMetrics,
     });
     await application.start();
     listener = await open(application, config).catch(async (error) => {

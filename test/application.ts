@@ -56,6 +56,7 @@ export async function startApplication(options: {
   readonly trustProxy?: string;
   readonly rateLimit?: number;
   readonly log?: Logger;
+  readonly hasLocalMetrics?: boolean;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const features = await loadFeatures(options.features ?? featureNames);
@@ -78,6 +79,7 @@ export async function startApplication(options: {
     trustProxy: parseNetworks(options.trustProxy ?? "0.0.0.0/32"),
     rateLimit: options.rateLimit ?? 0,
     requireIfMatch: false,
+    hasLocalMetrics: options.hasLocalMetrics ?? false,
   });
   await application.start();
   const listener = await listen(

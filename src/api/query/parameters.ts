@@ -138,6 +138,7 @@ export interface Query {
 export function parseQuery(
   collection: Collection,
   parameters: Parameters,
+  defaultFields?: readonly string[],
 ): Query {
   const { visibleProperties } = collection;
   const sortName = parameters.get("sortby") ?? "id";
@@ -159,16 +160,16 @@ export function parseQuery(
     filters,
     sortby,
     descending: order === "desc",
-    fields: parseFields(collection, parameters),
+    fields: parseFields(collection, parameters) ?? defaultFields,
     ...parsePage(parameters),
     parameters,
   };
 }
 
-const sortOrder = optional(choice("asc", "desc"), "asc");
-const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
-const pageNumber = optional(integer({ minimum: 1 }), 1);
-const pageOffset = optional(integer({ minimum: 0 }), 0);
+export const sortOrder = optional(choice("asc", "desc"), "asc");
+export const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
+export const pageNumber = optional(integer({ minimum: 1 }), 1);
+export const pageOffset = optional(integer({ minimum: 0 }), 0);
 
 function parsePage(parameters: Parameters): Pick<Query, "offset" | "limit"> {
   const byPage = isPaged(parameters);
@@ -242,7 +243,6 @@ export function operatorsOf({ kind }: NamedProperty): readonly Operator[] {
       return operators;
     case "boolean":
     case "enum":
-    case "array":
       return ["ne", "in"];
     default:
       return comparisons;

@@ -12,8 +12,9 @@ import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { mayAccess, type Role } from "../../auth/access.ts";
 import { errorText } from "../../store/error.ts";
+import type { LogPosition } from "../../store/file-store.ts";
 import type { Mutation } from "../../store/store.ts";
-import { ChangeFeed, type Feed, type Reset } from "./feed.ts";
+import { ChangeFeed, type Reset, type Subscriber } from "./feed.ts";
 import type { Transaction } from "./log-reader.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { noParameters, route } from "../../api/operations.ts";
@@ -32,18 +33,13 @@ const maxBatchBytes = 1 << 14;
 const flushIntervalMs = 50;
 
 /** A client that follows the changes. */
-interface Client {
+interface Client extends Subscriber {
   readonly output: Writable;
   readonly role: Role;
   /** Returns whether it is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
-  readonly feed: Feed;
-  /** Called when the connection has taken what was written, or is closed. */
-  resume: () => void;
-  /** The last sequence number that was processed. */
+  /** The last sequence number that it was sent or may not see; -1 if it is unknown. */
   seq: number;
-  /** The last sequence number that the client was sent. */
-  sentSeq: number;
   /** Whether it has read nothing since the last heartbeat. */
   isStalled: boolean;
 }
@@ -52,10 +48,8 @@ interface Client {
 class Events {
   readonly #api: Api;
   readonly #feed: ChangeFeed;
-  readonly #clients = new Set<Client>();
   /** The encoded events of each transaction, by role. */
   readonly #encoded = new WeakMap<Transaction, Map<Role, Uint8Array>>();
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(api: Api) {
     this.#api = api;
@@ -65,15 +59,23 @@ class Events {
   }
 
   /** Follows the changes after the client's last event, or from now on. */
-  open(context: RequestContext): Result {
-    const { headers, caller } = context;
+  open(context: RequestContext): Result | Promise<Result> {
+    const { headers } = context;
+    const lastEventId = headers["last-event-id"];
+    if (lastEventId === undefined) {
+      return this.#follow(context, this.#api.store.durableSeq);
+    }
+    const seq = parseSequence(String(lastEventId));
+    return context.afterWaiting(
+      this.#feed.find(seq),
+      (from) => this.#follow(context, seq, from),
+    );
+  }
+
+  #follow(context: RequestContext, seq: number, from?: LogPosition): Result {
+    const { caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
-    const lastEventId = headers["last-event-id"];
-    const isNew = lastEventId === undefined;
-    const seq = isNew
-      ? this.#api.store.durableSeq
-      : parseSequence(String(lastEventId));
     const isAuthorized = () => {
       try {
         return context.reauthenticate()?.role === role;
@@ -81,6 +83,9 @@ class Events {
         return false;
       }
     };
+    const isEnded = false;
+    const isStalled = false;
+    const wake = () => {};
     return {
       status: 200,
       // The last one keeps proxies such as nginx from buffering the events.
@@ -88,85 +93,62 @@ class Events {
       body: undefined,
       type: "text/event-stream",
       live: (output) =>
-        this.#follow({
-          output,
-          role,
-          isAuthorized,
-          feed: this.#feed.changes(seq),
-          resume: () => {},
-          seq,
-          sentSeq: isNew ? -1 : seq,
-          isStalled: false,
-        }),
+        this.#send(
+          { output, role, isAuthorized, seq, isEnded, isStalled, wake },
+          from ?? seq,
+        ),
       seq: 0, // the feed has only what is durable
     };
   }
 
-  async #follow(client: Client): Promise<void> {
-    const { output, role, isAuthorized, feed } = client;
+  async #send(client: Client, from: number | LogPosition): Promise<void> {
+    const { output, role, isAuthorized } = client;
     output.on("drain", () => {
       client.isStalled = false;
-      client.resume();
+      client.wake();
     });
-    output.on("close", () => this.#disconnect(client));
-    this.#clients.add(client);
-    this.#timer ??= setInterval(() => this.#sendHeartbeats(), heartbeatMs);
+    output.on("close", () => disconnect(client));
+    const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
     // An id to resume from, even if the connection breaks before any event.
-    output.write(`retry: 1000\n${heartbeatComment(client)}`);
+    const comment = typeof from === "number"
+      ? heartbeatComment(client)
+      : ":\n\n";
+    output.write(`retry: 1000\n${comment}`);
     let batch: Uint8Array[] = [];
     let length = 0;
-    for await (const item of feed) {
-      if (!isAuthorized()) break;
-      const seq = "reset" in item ? item.reset : item.seq;
-      const bytes = this.#encode(item, role);
-      if (bytes.length > 0) batch.push(bytes);
-      length += bytes.length;
-      if (length === 0) client.seq = seq;
-      // A write costs far more than the bytes in it.
-      const isBehind = seq < this.#api.store.durableSeq;
-      if (length === 0 || (isBehind && length < maxBatchBytes)) continue;
-      client.seq = client.sentSeq = seq;
-      output.write(
-        batch.length === 1 ? batch[0] : Buffer.concat(batch, length),
-      );
-      batch = [];
-      length = 0;
-      if (output.writableNeedDrain) {
-        await new Promise<void>((resolve) => client.resume = resolve);
-      } else if (seq === this.#api.store.durableSeq) {
-        await delay(flushIntervalMs);
+    try {
+      for await (const item of this.#feed.changes(client, from)) {
+        if (!isAuthorized()) break;
+        const { seq } = item;
+        const bytes = this.#encode(item, role);
+        if (bytes.length > 0) batch.push(bytes);
+        length += bytes.length;
+        // A write costs far more than the bytes in it.
+        const isBehind = seq < this.#api.store.durableSeq;
+        if (isBehind && length < maxBatchBytes) continue;
+        client.seq = seq;
+        const [first] = batch;
+        if (first) {
+          output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
+        }
+        batch = [];
+        length = 0;
+        // A new change wakes it too.
+        while (output.writableNeedDrain && !client.isEnded) {
+          await new Promise<void>((resolve) => client.wake = resolve);
+        }
+        if (seq === this.#api.store.durableSeq) await delay(flushIntervalMs);
       }
-    }
-    this.#disconnect(client);
-  }
-
-  #disconnect(client: Client): void {
-    const { output, feed, resume } = client;
-    this.#clients.delete(client);
-    if (this.#clients.size === 0) {
-      clearInterval(this.#timer);
-      this.#timer = undefined;
-    }
-    feed.return(undefined);
-    resume();
-    // A client that has not read the last write would not read an end.
-    if (output.writableNeedDrain) output.destroy();
-    else output.end();
-  }
-
-  #sendHeartbeats(): void {
-    for (const client of this.#clients) {
-      const { output, isAuthorized, isStalled } = client;
-      if (isStalled || !isAuthorized()) this.#disconnect(client);
-      else if (output.writableNeedDrain) client.isStalled = true;
-      else output.write(heartbeatComment(client));
+    } finally {
+      clearInterval(timer);
+      disconnect(client);
     }
   }
 
   /** Returns the events of a transaction that a role may read, as bytes that all connections share. */
   #encode(item: Transaction | Reset, role: Role): Uint8Array {
-    if ("reset" in item) {
-      return Buffer.from(`id: ${item.reset}\nevent: reset\ndata: {}\n\n`);
+    if (item.operations === undefined) {
+      return Buffer.from(`id: ${item.seq}\nevent: reset\ndata: {}\n\n`);
     }
     const byRole = this.#encoded.get(item) ?? new Map<Role, Uint8Array>();
     const cached = byRole.get(role);
@@ -199,11 +181,25 @@ class Events {
   }
 }
 
-/** Returns a comment, with the id of the last change if the client was not sent it. */
-function heartbeatComment(client: Client): string {
-  const { seq, sentSeq } = client;
-  client.sentSeq = seq;
-  return seq > sentSeq ? `:\nid: ${seq}\n\n` : ":\n\n";
+function disconnect(client: Client): void {
+  const { output } = client;
+  client.isEnded = true;
+  client.wake();
+  // A client that has not read the last write would not read an end.
+  if (output.writableNeedDrain) output.destroy();
+  else output.end();
+}
+
+function sendHeartbeat(client: Client): void {
+  const { output, isAuthorized, isStalled } = client;
+  if (isStalled || !isAuthorized()) disconnect(client);
+  else if (output.writableNeedDrain) client.isStalled = true;
+  else output.write(heartbeatComment(client));
+}
+
+/** Returns a comment with the id of the last change, which the client may not have been sent. */
+function heartbeatComment({ seq }: Client): string {
+  return seq < 0 ? ":\n\n" : `:\nid: ${seq}\n\n`;
 }
 
 /** Parses a sequence number; returns one that is too old if it is invalid. */
@@ -222,6 +218,7 @@ export const feature: Feature = {
         produces: ["text/event-stream"],
         parse: noParameters,
         docs: {
+          errors: [503],
           responses: {
             200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
           },

@@ -27,24 +27,22 @@ import {
 
 /** The cursor is too old or unknown: the feed continues after this sequence number. */
 export interface Reset {
-  readonly reset: number;
+  readonly seq: number;
+  readonly operations?: undefined;
 }
 
-/**
- * Transactions as they become durable, until the store closes or `return` is
- * called: that ends the feed even while a `next` is waiting.
- */
+/** Transactions as they become durable, until the subscriber has ended or the store closes. */
 export type Feed = AsyncGenerator<Transaction | Reset, undefined>;
 
-interface Subscriber {
+/** A reader of the feed. To end it, even while it waits, set `isEnded` and call `wake`. */
+export interface Subscriber {
   isEnded: boolean;
+  /** Set by whoever makes the subscriber wait. */
   wake: () => void;
 }
 
 const maxCachedTransactions = 1000;
 const maxCachedBytes = 1 << 20;
-/** How many transactions are delivered before the event loop continues. */
-const maxDeliveriesPerTick = 512;
 
 /** Lets any number of subscribers follow one store. */
 export class ChangeFeed {
@@ -54,9 +52,6 @@ export class ChangeFeed {
   /** The transactions read last, by sequence number, the oldest read first. */
   readonly #cache = new Map<number, Transaction>();
   #cachedBytes = 0;
-  #deliveries = 0;
-  /** Pending while the event loop handles other events. */
-  #pause: Promise<void> | undefined;
   /** Settles when no read is in progress. */
   #lastRead: Promise<unknown> = Promise.resolve();
   #isClosed = false;
@@ -79,40 +74,31 @@ export class ChangeFeed {
     });
   }
 
-  /** Follows the store from after a sequence number, or from the tail. */
-  changes(after?: number): Feed {
-    const subscriber: Subscriber = { isEnded: false, wake: () => {} };
-    const items = this.#follow(subscriber, after ?? this.#logs.head);
-    const end = items.return.bind(items);
-    return Object.assign(items, {
-      return: () => {
-        subscriber.isEnded = true;
-        subscriber.wake();
-        return end(undefined);
-      },
-    });
-  }
-
-  async *#follow(
+  /**
+   * Follows the store from after a sequence number, or from the tail.
+   *
+   * @throws an EMFILE or ENFILE error if too many files are open
+   */
+  async *changes(
     subscriber: Subscriber,
-    from: number | LogPosition,
+    from: number | LogPosition = this.#logs.head,
   ): Feed {
     this.#subscribers.add(subscriber);
     try {
-      let cursor = typeof from === "number" ? await this.#find(from) : from;
+      let cursor = typeof from === "number" ? await this.find(from) : from;
       while (!subscriber.isEnded && !this.#isClosed) {
         if (cursor === undefined) {
           cursor = this.#logs.head;
-          yield { reset: cursor.seq };
+          yield { seq: cursor.seq };
         } else if (cursor.seq === this.#logs.head.seq) {
           cursor = this.#logs.head; // its log may be removed, the head's never is
           await new Promise<void>((resolve) => subscriber.wake = resolve);
         } else {
           const next: Transaction | undefined =
             this.#cache.get(cursor.seq + 1) ?? await this.#read(cursor);
+          // A pause from time to time, so that other work is not delayed.
+          if (cursor.seq % 4 === 0) await nextTick();
           cursor = next?.end;
-          this.#countDelivery();
-          while (this.#pause !== undefined) await this.#pause;
           if (next !== undefined) yield next;
         }
       }
@@ -125,14 +111,12 @@ export class ChangeFeed {
     }
   }
 
-  /** Pauses all subscribers from time to time, so that other work is not delayed. */
-  #countDelivery(): void {
-    if (++this.#deliveries % maxDeliveriesPerTick > 0) return;
-    this.#pause = nextTick().then(() => this.#pause = undefined);
-  }
-
-  /** Returns the position after a transaction; undefined if it is not in the logs. */
-  #find(seq: number): Promise<LogPosition | undefined> {
+  /**
+   * Returns the position after a transaction; undefined if it is not in the logs.
+   *
+   * @throws an EMFILE or ENFILE error if too many files are open
+   */
+  find(seq: number): Promise<LogPosition | undefined> {
     return this.#serialize(() => {
       const { head } = this.#logs;
       if (seq >= head.seq) return seq === head.seq ? head : undefined;
@@ -158,10 +142,13 @@ export class ChangeFeed {
     const result = this.#lastRead
       .then(() => this.#isClosed ? undefined : read())
       .catch((error) => {
-        if (errorCode(error) !== "ENOENT") this.#onError(error);
+        const code = errorCode(error);
+        // Nothing is lost: the subscriber can try again.
+        if (code === "EMFILE" || code === "ENFILE") throw error;
+        if (code !== "ENOENT") this.#onError(error);
         return undefined;
       });
-    this.#lastRead = result;
+    this.#lastRead = result.catch(() => {});
     return result;
   }
 

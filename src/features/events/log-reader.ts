@@ -22,9 +22,6 @@ import { names, type StoreFolder } from "../../store/log/folder.ts";
 /** A committed transaction. */
 export interface Transaction {
   readonly seq: number;
-  readonly at: string;
-  /** The id of the user who caused it; 0 is the server itself. */
-  readonly by: number;
   readonly operations: readonly Mutation[];
   /** The length of its line in the log. */
   readonly bytes: number;
@@ -35,7 +32,7 @@ export interface Transaction {
 /** Any line of a log. */
 type ParsedLine =
   | LogHeader
-  | Pick<Transaction, "seq" | "at" | "by"> & { readonly tx: Mutation[] }
+  | { readonly seq: number; readonly tx: Mutation[] }
   | { readonly seal: number };
 
 /** The logs up to the end of what is durable. */
@@ -73,9 +70,8 @@ export async function readTransactions(
       seed = crc32(parsed.salt);
       return;
     }
-    const { at, by, tx: operations } = parsed;
     const end = { generation, seed, offset, seq };
-    found.push({ seq, at, by, operations, bytes, end });
+    found.push({ seq, operations: parsed.tx, bytes, end });
   };
   while (true) {
     await withLog(logs, generation, async (file, end) => {
@@ -120,20 +116,19 @@ async function searchLog(
   if (first === undefined) return undefined;
   const header = JSON.parse(first.bytes.toString()) as LogHeader;
   if (header.seq > seq) return undefined;
-  let low = first.bytes.length;
+  // The line at `low` is the first one or at most `seq`, and the first line
+  // that begins after `high` is later than `seq`, or there is none.
+  let low = first.bytes.length + 1;
   for (let high = end; low < high;) {
     const middle = Math.floor((low + high) / 2);
-    // The first line is incomplete: the middle is somewhere within it.
-    const [, ...lines] = await readPart(file, middle, end);
-    const next = lines.find((line) => seqOf(line) > seq);
-    if (next && (next !== lines[0] || middle === low)) {
-      return { seed: crc32(header.salt), offset: next.byte };
-    }
-    const last = lines.at(-1);
-    if (next || !last) high = middle;
-    else low = last.byte;
+    // What is left of the line at `middle` comes before the next one.
+    const [, next] = await readPart(file, middle, end);
+    if (next === undefined || seqOf(next) > seq) high = middle;
+    else low = next.byte;
   }
-  return undefined;
+  const lines = await readPart(file, low, end);
+  const next = lines.find((line) => seqOf(line) > seq);
+  return next && { seed: crc32(header.salt), offset: next.byte };
 }
 
 /** Reads lines from an offset on: at least two, if there are that many. */

@@ -65,7 +65,6 @@ class StoredResponses {
       .find((row) => !this.#isExpired(row));
     if (stored !== undefined) {
       const isSame = matchesHash(String(stored.document["hash"]), request);
-      if (!(isSame instanceof Promise)) return repeat(stored, isSame);
       return context.afterWaiting(isSame, (isSame) =>
         // A full disk can have rolled the response back in the meantime.
         this.#table.get(stored.document.id) === stored
@@ -73,14 +72,13 @@ class StoredResponses {
           : this.runOnce(request, execute));
     }
     if (this.#running.has(key)) throw new ApiError(40902);
-    const run = (hash: string) => execute(this.#storeWith(hash, request));
-    const result = secret
-      ? context.afterWaiting(
-        hashPassword(textOf(body), context),
-        run,
-      )
-      : run(digest(body));
-    if (!(result instanceof Promise)) return result;
+    const hash = secret
+      ? hashPassword(textOf(body), context)
+      : Promise.resolve(digest(body));
+    const result = context.afterWaiting(
+      hash,
+      (hash) => execute(this.#storeWith(hash, request)),
+    );
     this.#running.add(key);
     return result.finally(() => this.#running.delete(key));
   }
@@ -130,12 +128,12 @@ function textOf(body: Uint8Array): string {
   return Buffer.from(body).toString("latin1");
 }
 
-function matchesHash(
+async function matchesHash(
   hash: string,
   { body, context }: KeyedRequest,
-): boolean | Promise<boolean> {
+): Promise<boolean> {
   return hash.startsWith("scrypt$")
-    ? verifyPassword(textOf(body), hash, context)
+    ? await verifyPassword(textOf(body), hash, context)
     : digest(body) === hash;
 }
 

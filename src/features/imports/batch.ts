@@ -52,10 +52,13 @@ export const maxLineBytes = 1 << 17;
 /** The highest id that a line may have, so that higher ids remain. */
 const maxImportedId = 2 ** 52;
 
-// Each batch writes the errors again, and 250 tasks are stored.
+// Each batch writes the errors again, and 250 tasks are stored: as each error
+// takes at most some 300 bytes, those of a task take about 150 KB.
 const maxErrors = 100;
-const maxErrorsPerLine = 20;
-const maxErrorsLength = 1 << 17; // characters
+const maxErrorsPerLine = 5;
+
+/** A task with this many rejected lines fails: the file is not what it should be. */
+export const maxRejectedLines = 100_000;
 
 const idProperty = recordId();
 
@@ -85,10 +88,11 @@ export function importBatch(
       continue;
     }
     rejected++;
-    if (errors.length >= maxErrors) continue;
-    const listed = { line, errors: found.slice(0, maxErrorsPerLine) };
-    const more = [...errors, listed];
-    if (JSON.stringify(more).length <= maxErrorsLength) errors = more;
+    if (errors.length < maxErrors) {
+      const listed = { line, errors: found.slice(0, maxErrorsPerLine) };
+      errors = [...errors, listed];
+    }
+    if (rejected >= maxRejectedLines) break;
   }
   pending.splice(0, used);
   return { byte, line, lines, imported, rejected, errors };

@@ -21,6 +21,11 @@ import type { Records } from "../../api/records/records.ts";
 import type { Progress } from "./batch.ts";
 import { removeSpool } from "./spool.ts";
 
+const rejectedLine = {
+  type: "object",
+  description: "A line and its errors. Lists of tasks leave the errors out.",
+};
+
 const count = readOnly(integer({ minimum: 0 }));
 
 /** The properties that clients see; `user_id`, `spool`, `given`, `byte` and `line` are stored besides. */
@@ -36,7 +41,7 @@ export const tasks = collection({
     lines: count,
     imported: count,
     rejected: count,
-    errors: readOnly(array()),
+    errors: readOnly(array(rejectedLine)),
     failure: readOnly(optional(string({ maxLength: 100 }))),
   },
 });

@@ -15,7 +15,7 @@ import { mayAccess } from "../../auth/access.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { roleOf } from "../../api/accounts/authentication.ts";
 import type { Records } from "../../api/records/records.ts";
-import { importBatch, maxLineBytes } from "./batch.ts";
+import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
@@ -122,7 +122,7 @@ async function importLines(
       await nextTick();
       // From here to the transaction nothing else can run.
       if (signal.aborted || !findTask(context, task.id)) return;
-      const failure = abortReason(context, task, records);
+      const failure = abortReason(context, current, records);
       if (records === undefined || failure !== null) {
         return await finishTask(context, current, failure);
       }
@@ -140,15 +140,18 @@ async function importLines(
       await store.durable(seq);
     }
   }
-  await finishTask(context, current, abortReason(context, task, records));
+  await finishTask(context, current, abortReason(context, current, records));
 }
 
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   { store }: ImportContext,
-  { user_id, collection }: Task,
+  { user_id, collection, rejected }: Task,
   records: Records | undefined,
 ): string | null {
+  if (rejected >= maxRejectedLines) {
+    return `It was stopped at ${maxRejectedLines} rejected lines.`;
+  }
   if (records === undefined) {
     return `The collection "${collection}" no longer exists.`;
   }

@@ -12,40 +12,19 @@ import { implementedMethods } from "../../http/errors.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 
-/** The upper bounds of the buckets, in seconds. */
-const latencyBounds = [
-  0.001,
-  0.0025,
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  1,
-  5,
-];
-
-/** The same for a sync: from a good SSD to a bad SD card. */
-const syncBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2];
+/** The upper bounds of the buckets, in seconds: also for a sync, from a good SSD to a bad SD card. */
+const bounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2, 5];
 
 /** Durations, counted in buckets as Prometheus expects. */
 class Histogram {
-  /** The upper bounds of the buckets, in seconds. */
-  readonly bounds: readonly number[];
   /** The number of durations in each bucket; the last has all above the bounds. */
-  readonly counts: number[];
+  readonly counts: number[] = new Array(bounds.length + 1).fill(0);
   /** The sum of all durations, in seconds. */
   sum = 0;
 
-  constructor(bounds: readonly number[]) {
-    this.bounds = bounds;
-    this.counts = new Array(bounds.length + 1).fill(0);
-  }
-
   observe(milliseconds: number): void {
     const seconds = milliseconds / 1000;
-    const { bounds, counts } = this;
+    const { counts } = this;
     let at = 0;
     while (at < bounds.length && seconds > (bounds[at] ?? 0)) at++;
     counts[at] = (counts[at] ?? 0) + 1;
@@ -79,8 +58,7 @@ class RequestMetrics {
   count({ route, method, start }: HandledRequest, status: number): void {
     let metrics = this.#routes.get(route);
     if (metrics === undefined) {
-      const latency = new Histogram(latencyBounds);
-      metrics = { responses: new Map(), latency };
+      metrics = { responses: new Map(), latency: new Histogram() };
       this.#routes.set(route, metrics);
     }
     const { responses, latency } = metrics;
@@ -166,7 +144,7 @@ function serverFamilies(
 }
 
 function histogramSamples(
-  { bounds, counts, sum }: Histogram,
+  { counts, sum }: Histogram,
   label = "",
 ): Sample[] {
   let total = 0;
@@ -197,16 +175,16 @@ function format(families: Families): string {
 export const feature: Feature = {
   open(api) {
     const requests = new RequestMetrics();
-    const syncs = new Histogram(syncBounds);
+    const syncs = new Histogram();
     api.store.watch({
       onAdvance: (syncMs) => syncs.observe(syncMs),
       close: () => Promise.resolve(),
     });
     const metrics = route({
       GET: {
-        summary: "Metrics for Prometheus, and for any program on this machine",
+        summary: "Metrics for Prometheus",
         access: "admin",
-        publicFromLoopback: true,
+        publicFromLoopback: api.hasLocalMetrics,
         parse: noParameters,
         run: () => ({
           status: 200,

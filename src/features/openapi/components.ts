@@ -4,7 +4,7 @@
  */
 
 import { isDeepStrictEqual } from "node:util";
-import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
+import type { JsonSchema } from "../../api/declaration/properties.ts";
 
 /** A response object whose header fields are given by their names. */
 export interface ResponseParts {
@@ -19,7 +19,7 @@ export class Components {
   readonly parts: Record<string, Record<string, JsonSchema>> = {};
 
   /** Adds a part and returns a reference to it, as `name-2` if a different part has the name. */
-  #add(kind: string, name: string, part: JsonSchema): JsonSchema {
+  add(kind: string, name: string, part: JsonSchema): JsonSchema {
     const parts = this.parts[kind] ??= {};
     let key = name;
     for (let n = 2; !isDeepStrictEqual(parts[key] ?? part, part); n++) {
@@ -34,33 +34,28 @@ export class Components {
     return JSON.parse(JSON.stringify(schema), (_, value) => {
       if (typeof value?.title !== "string") return value;
       const { title, ...part } = value;
-      return this.#add("schemas", pascalCase(title), part);
+      return this.add("schemas", pascalCase(title), part);
     });
   }
 
-  /** Returns a reference to a parameter. An array is sent as one comma-separated value. */
-  parameter(parameter: JsonSchema): JsonSchema {
-    const { name, schema } = parameter;
-    const isList = isObject(schema) && schema["type"] === "array";
-    const style = isList ? { style: "form", explode: false } : {};
-    const key = String(name).replace(":", ".");
-    return this.#add("parameters", key, { ...parameter, ...style });
+  parameters(parameters: readonly JsonSchema[]): JsonSchema[] {
+    return parameters.map((parameter) =>
+      this.add(
+        "parameters",
+        String(parameter["name"]).replace(":", "."),
+        parameter,
+      )
+    );
   }
 
   response(name: string, { headers, ...response }: ResponseParts): JsonSchema {
     const fields = [...headers, ...commonFields]
-      .map((name) => [name, this.#add("headers", name, headerField(name))]);
-    const { content } = response;
-    return this.#add("responses", pascalCase(name), {
-      ...response,
-      ...(content && { content: this.schema(content) }),
+      .map((name) => [name, this.add("headers", name, headerField(name))]);
+    return this.add("responses", pascalCase(name), {
+      ...this.schema(response),
       headers: Object.fromEntries(fields),
     });
   }
-}
-
-export function isObject(value: Json | undefined): value is JsonSchema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Turns `zoo part` into `ZooPart`. */
@@ -79,26 +74,17 @@ const commonFields = [
   "RateLimit-Policy",
 ];
 
+/** The fields that RFC 9110 does not describe. */
 const fieldDescriptions: Readonly<Record<string, string>> = {
-  "Accept-Encoding": "The content codings that a body may have",
   "Accept-Patch": "The media types that PATCH accepts (RFC 5789)",
   "Accept-Post": "The media types that POST accepts",
   "Accept-Query": "The media types that QUERY accepts (RFC 10008)",
-  "Allow": "The methods that the URL supports",
-  "Cache-Control": "Whether the response may be cached (RFC 9111)",
-  "Content-Location": "The URL of the record",
-  "ETag": "The entity tag, for If-Match and If-None-Match",
-  "Last-Modified": "The time of the last change",
   "Link": "The first, previous, next and last page (RFC 8288)",
-  "Location": "The URL of the new resource",
   "Preference-Applied":
     "The preferences of Prefer that were applied (RFC 7240)",
   "RateLimit":
     "How many requests the client has left, and for how many seconds",
   "RateLimit-Policy": "How many requests a client may send, in which time",
-  "Retry-After": "The number of seconds to wait before trying again",
-  "Vary": "The request header fields that the response depends on",
-  "WWW-Authenticate": "How to authenticate (RFC 6750)",
   "X-Accel-Buffering": "Tells a proxy not to buffer events",
   "X-Request-Id": "The id of the request in the server's log",
   "X-Total-Count": "The number of records that match, on all pages",
@@ -107,7 +93,7 @@ const fieldDescriptions: Readonly<Record<string, string>> = {
 function headerField(name: string): JsonSchema {
   const isNumber = name === "X-Total-Count" || name === "Retry-After";
   return {
-    description: fieldDescriptions[name] ?? name,
+    description: fieldDescriptions[name] ?? `See RFC 9110, ${name}`,
     ...(name === "X-Request-Id" && { required: true }),
     schema: { type: isNumber ? "integer" : "string" },
   };

@@ -1,7 +1,6 @@
 /**
  * The API described for programs: an OpenAPI 3.1 document
- * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves, and
- * the API catalog (RFC 9727), by which it is found from the host alone.
+ * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves.
  */
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
@@ -15,11 +14,9 @@ import {
   fieldParameter,
 } from "./messages.ts";
 import { type DocumentedOperation, documentOperation } from "./operations.ts";
-import { objectSchema } from "./schemas.ts";
 
 export const feature: Feature = {
   open(api) {
-    api.add("/.well-known/api-catalog", catalogRoute(api.base));
     const route = textRoute({
       summary: "This document",
       schema: { type: "object" },
@@ -28,30 +25,6 @@ export const feature: Feature = {
     api.add("openapi.json", route, "openapi_url");
   },
 };
-
-/** Returns the route of the API catalog, a linkset (RFC 9264). */
-function catalogRoute({ origin, path }: Api["base"]): Route {
-  const root = origin + path;
-  const url = `${origin}/.well-known/api-catalog`;
-  const link = (path: string) => [
-    { href: root + path, type: "application/json" },
-  ];
-  const description = link("v1/openapi.json");
-  const linkset = [
-    { anchor: url, item: [{ href: root }] },
-    { anchor: root, "service-desc": description, status: link("health") },
-  ];
-  const profile = "https://www.rfc-editor.org/info/rfc9727";
-  return textRoute({
-    summary: "The API catalog (RFC 9727)",
-    schema: objectSchema("linkset", {
-      linkset: { type: "array", items: { type: "object" } },
-    }),
-    type: `application/linkset+json; profile="${profile}"`,
-    headers: ["Link", `<${url}>; rel="api-catalog"`],
-    make: () => JSON.stringify({ linkset }),
-  });
-}
 
 const introduction =
   `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
@@ -67,20 +40,18 @@ function createDocument(api: Api): JsonSchema {
   const paths: Record<string, JsonSchema> = {};
   const tags = new Set<string>();
   for (const [pattern, route] of routes) {
-    const isInBase = pattern.startsWith(base.path);
-    const relative = isInBase ? pattern.slice(base.path.length - 1) : pattern;
+    const relative = pattern.slice(base.path.length - 1);
     // Of URLs that differ only by a slash at the end, one is described.
-    if (!/^\/.*[^/]$|^\/$/.test(relative)) continue;
+    if (!pattern.startsWith(base.path) || /.\/$/.test(relative)) continue;
     tags.add(route.tag);
     const path = nameIds(relative, api);
     const ids = path.match(/(?<=\{)\w+/g) ?? [];
     paths[path] = {
-      ...(!isInBase && { servers: [{ url: base.origin || "/" }] }),
       ...describeOperations(route, { path, requireIfMatch, components }),
-      parameters: [
+      parameters: components.parameters([
         ...ids.map(idParameter),
         fieldParameter("X-Request-Id", "The id of the request in the log"),
-      ].map((parameter) => components.parameter(parameter)),
+      ]),
     };
   }
   return {
@@ -92,10 +63,7 @@ function createDocument(api: Api): JsonSchema {
       license: { name: "MIT License", identifier: "MIT" },
     },
     servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],
-    tags: Array.from(tags, (name) => ({
-      name,
-      description: `The ${name} of this API.`,
-    })),
+    tags: Array.from(tags, (name) => ({ name })),
     paths,
     components: {
       ...components.parts,
@@ -154,16 +122,15 @@ function describeOperation(
   operation: DocumentedOperation,
   components: Components,
 ): JsonSchema {
-  const { access, summary, ignoresCredentials } = operation;
-  const isPublic = access === "anyone";
+  const { access, summary, ignoresCredentials, publicFromLoopback } = operation;
+  const isPublic = access === "anyone" || publicFromLoopback;
   const bearer = { bearer: [] };
   return {
     operationId: nameOperation(operation),
     summary,
     ...(!isPublic && { description: `Requires the role ${access}.` }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
-    parameters: describeParameters(operation)
-      .map((parameter) => components.parameter(parameter)),
+    parameters: components.parameters(describeParameters(operation)),
     ...describeRequestBody(operation, components),
     responses: describeResponses(operation, components),
   };

@@ -7,7 +7,7 @@ import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { mayAccess } from "../../auth/access.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
 import { isReadMethod } from "../../http/conditional.ts";
-import { type Components, isObject, type ResponseParts } from "./components.ts";
+import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
 
@@ -42,8 +42,7 @@ export function describeParameters(
     ],
   ];
   return [
-    ...(operation.queryInForm ? [] : parameters)
-      .map((parameter) => ({ in: "query", ...parameter })),
+    ...(operation.queryInForm ? [] : parameters),
     ...fields.filter(([, , applies]) => applies)
       .map(([name, description]) => fieldParameter(name, description)),
   ];
@@ -78,31 +77,35 @@ export function describeResponses(
   operation: DocumentedOperation,
   components: Components,
 ): Record<string, JsonSchema> {
-  const { produces = ["application/json"] } = operation;
+  const { method, produces = ["application/json"] } = operation;
   const described: Record<string, JsonSchema> = {};
+  const describe = (
+    status: string,
+    { title, content, ...parts }: ResponseParts & { readonly title?: unknown },
+  ) => {
+    const withContent = method !== "HEAD" && content;
+    described[status] ??= components.response(
+      `${title ?? "answer"} ${status}`,
+      {
+        ...parts,
+        ...(withContent && { content }),
+      },
+    );
+  };
   for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers = [] } = response;
     const schema = record ? completeSchema(record) : response.schema;
-    const content = schema && contentOf(produces, schema);
-    described[status] = components.response(`${nameOf(schema)} ${status}`, {
-      description: descriptions[status] ?? "As the summary says.",
+    describe(status, {
+      title: schema?.["title"],
+      description: descriptions[status] ?? "",
       headers,
-      ...(content && { content }),
+      ...(schema && { content: contentOf(produces, schema) }),
     });
   }
-  for (const [status, applies] of Object.entries(errorsOf(operation))) {
-    if (!applies) continue;
-    described[status] ??= components.response(
-      `error ${status}`,
-      describeError(status),
-    );
+  for (const status of errorsOf(operation)) {
+    describe(String(status), describeError(String(status)));
   }
   return described;
-}
-
-/** Names a response by its schema. */
-function nameOf({ title = "answer", items }: JsonSchema = {}): string {
-  return isObject(items) ? `${items["title"]} list` : String(title);
 }
 
 /** Returns the successful responses, with those to preconditions and preferences. */
@@ -119,40 +122,36 @@ function successesOf(
   };
 }
 
-/** Returns by status whether the operation can have an error. */
+/** Returns the statuses of the errors that the operation can have. */
 function errorsOf(
   { method, path, requireIfMatch, access, consumes, conditional, errors = [] }:
     DocumentedOperation,
-): Readonly<Record<string, unknown>> {
+): number[] {
   const hasId = path.includes("{");
   const isRead = isReadMethod(method);
   const isWrite = !isRead && method !== "OPTIONS";
-  return {
-    400: true,
-    401: true,
-    403: !mayAccess("viewer", access),
-    404: hasId,
-    406: isRead,
-    408: consumes,
-    410: hasId && isRead,
-    412: conditional,
-    413: consumes,
-    415: consumes,
-    422: consumes && !isRead,
-    428: requireIfMatch && conditional && isWrite && method !== "POST",
-    429: true,
-    431: true,
-    500: true,
-    503: isWrite,
-    ...Object.fromEntries(errors.map((status) => [status, true])),
-  };
+  const isChange = isWrite && method !== "POST";
+  const groups: readonly (readonly [unknown, ...number[]])[] = [
+    [true, 400, 401, 429, 431, 500, ...errors],
+    [!mayAccess("viewer", access), 403],
+    [hasId, 404],
+    [isRead, 406],
+    [hasId && isRead, 410],
+    [conditional, 412],
+    [consumes, 408, 413, 415],
+    [consumes && !isRead, 422],
+    [requireIfMatch && conditional && isChange, 428],
+    [isWrite, 503],
+  ];
+  return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }
 
-function describeError(status: string): ResponseParts {
+function describeError(status: string) {
   const meanings = Object.entries(errorMessages)
     .filter(([code]) => code.startsWith(status))
     .map(([code, message]) => `${code}: ${message}`);
   return {
+    title: "error",
     description: meanings.join(" "),
     headers: errorFields[status] ?? [],
     content: {
@@ -200,7 +199,6 @@ const problemSchema = objectSchema("problem", {
   title: text,
   status: integer,
   detail: text,
-  instance: text,
   errorCode: integer,
   documentation_url: text,
   errors: fieldErrors,

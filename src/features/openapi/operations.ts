@@ -20,6 +20,7 @@ import {
   completeSchema,
   createSchema,
   fieldsParameter,
+  listSchema,
   objectSchema,
   parameter,
   partialSchema,
@@ -59,6 +60,7 @@ export function documentOperation(
 /** The records that an operation is about. */
 interface Subject {
   readonly collection: Collection;
+  readonly listed: Collection;
   /** ` of a zoo`, if the URL contains the zoo's id. */
   readonly ofParent: string;
   /** The property whose value is that id. */
@@ -71,9 +73,11 @@ interface Subject {
 const signIn = { ...signInForm, singular: "sign in" };
 
 function subjectOf({ resource, writableOnly }: Operation): Subject {
-  const { parent, records } = resource ?? {};
+  const { parent, records, listed } = resource ?? {};
+  const collection = records?.collection ?? signIn;
   return {
-    collection: records?.collection ?? signIn,
+    collection,
+    listed: listed ?? collection,
     ofParent: parent ? ` of a ${parent.target.singular}` : "",
     parentProperty: parent?.property,
     conflicts: records?.collection.sideEffects ? [409] : [],
@@ -90,13 +94,13 @@ const kinds: Readonly<
     (subject: Subject) => OperationDocs & { readonly summary: string }
   >
 > = {
-  list: ({ collection, ofParent }) => ({
+  list: ({ collection, listed, ofParent }) => ({
     summary: `A page of the ${collection.name}${ofParent}`,
-    parameters: queryParameters(collection),
+    parameters: queryParameters(listed),
     errors: [503], // a search that would take too long
     responses: {
       200: {
-        schema: { type: "array", items: partialSchema(collection) },
+        schema: listSchema(listed),
         headers: ["ETag", "X-Total-Count", "Link"],
       },
     },

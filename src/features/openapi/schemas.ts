@@ -8,8 +8,19 @@ import {
   type NamedProperty,
   readableNames,
 } from "../../api/declaration/declaration.ts";
-import type { Json, JsonSchema } from "../../api/declaration/properties.ts";
-import { type Operator, operatorsOf } from "../../api/query/parameters.ts";
+import {
+  integer,
+  type Json,
+  type JsonSchema,
+} from "../../api/declaration/properties.ts";
+import {
+  type Operator,
+  operatorsOf,
+  pageNumber,
+  pageOffset,
+  pageSize,
+  sortOrder,
+} from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
@@ -39,6 +50,11 @@ export function partialSchema(collection: Collection): JsonSchema {
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
   const properties = { ...Object.fromEntries(shown), link };
   return objectSchema(`${collection.singular} part`, properties, ["id"]);
+}
+
+export function listSchema(collection: Collection): JsonSchema {
+  const title = `${collection.singular} list`;
+  return { title, type: "array", items: partialSchema(collection) };
 }
 
 /** Returns the schema of a record with all its properties. */
@@ -117,39 +133,32 @@ export function fieldsParameter(collection: Collection): JsonSchema {
 export function queryParameters(collection: Collection): JsonSchema[] {
   const visible = [...collection.visibleProperties.values()];
   const names = visible.map(({ name }) => name);
-  const size = { type: "integer", minimum: 1, maximum: 100, default: 20 };
-  const direction = { ...oneOf(["asc", "desc"]), default: "asc" };
   return [
-    parameter("limit", "The maximum number of records", size),
-    parameter("offset", "The number of records to skip", {
-      type: "integer",
-      minimum: 0,
-      default: 0,
-    }),
-    parameter("page", `The number of the page${exclusive}`, {
-      type: "integer",
-      minimum: 1,
-      default: 1,
-    }),
-    parameter("per_page", `The number of records on a page${exclusive}`, size),
+    parameter("limit", `The size of the page${byOffset}`, pageSize.schema),
+    parameter("offset", `How many to skip${byOffset}`, pageOffset.schema),
+    parameter("page", `The number of the page${byPage}`, pageNumber.schema),
+    parameter("per_page", `The size of the page${byPage}`, pageSize.schema),
     parameter("sortby", "The property to sort by, then by id; null is last", {
       ...oneOf(names),
       default: "id",
     }),
-    parameter("order", "The sort direction", direction),
+    parameter("order", "The sort direction", sortOrder.schema),
     fieldsParameter(collection),
     ...visible.flatMap(filterParameters),
   ];
 }
 
-const exclusive = "; not together with limit or offset";
+const byOffset = "; not together with page or per_page";
+const byPage = "; not together with limit or offset";
 
+/** Describes a query parameter; an array is sent as one comma-separated value. */
 export function parameter(
   name: string,
   description: string,
   schema: JsonSchema,
 ): JsonSchema {
-  return { name, description, schema };
+  const style = schema["type"] === "array" && { style: "form", explode: false };
+  return { name, in: "query", description, schema, ...style };
 }
 
 const meanings: Readonly<Record<Operator, string>> = {
@@ -190,8 +199,11 @@ function operandSchema({ kind, schema }: NamedProperty): JsonSchema {
   const [type = "string"] = [schema["type"]].flat();
   const { format = null, enum: values } = schema;
   if (Array.isArray(values)) return oneOf(values.filter((each) => each));
+  if (type === "integer") return anyInteger;
   return kind === "date" || kind === "timestamp" ? { type, format } : { type };
 }
+
+const anyInteger = integer({ minimum: Number.MIN_SAFE_INTEGER }).schema;
 
 function oneOf(values: readonly Json[]): JsonSchema {
   return { type: "string", enum: values };

@@ -7,7 +7,11 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { ChangeFeed, type Feed } from "../../../src/features/events/feed.ts";
+import {
+  ChangeFeed,
+  type Feed,
+  type Subscriber,
+} from "../../../src/features/events/feed.ts";
 import type { Transaction } from "../../../src/features/events/log-reader.ts";
 import {
   type FileSystem,
@@ -25,17 +29,35 @@ const put = (id: number, text = ""): Mutation[] => [
 
 const feeds = new WeakMap<Store, ChangeFeed>();
 
-/** Returns the one change feed of a store. */
-function feedOf(store: Store): ChangeFeed {
+/** Follows a change feed; `return` ends it even while it waits. */
+function subscribe(feed: ChangeFeed, after?: number): Feed {
+  const subscriber: Subscriber = { isEnded: false, wake: () => {} };
+  const items = feed.changes(subscriber, after);
+  const end = items.return.bind(items);
+  return Object.assign(items, {
+    return: () => {
+      subscriber.isEnded = true;
+      subscriber.wake();
+      return end(undefined);
+    },
+  });
+}
+
+/** Follows the one change feed of a store. */
+function follow(store: Store, after?: number): Feed {
   const feed = feeds.get(store) ?? new ChangeFeed(store, () => {});
   feeds.set(store, feed);
-  return feed;
+  return subscribe(feed, after);
+}
+
+function isTransaction(item: unknown): item is Transaction {
+  return typeof item === "object" && item !== null && "operations" in item;
 }
 
 /** Returns the next transaction; fails the test on a reset or the end. */
 async function next(feed: Feed): Promise<Transaction> {
   const { value } = await feed.next();
-  assert.ok(value !== undefined && "seq" in value, JSON.stringify(value));
+  assert.ok(isTransaction(value), JSON.stringify(value));
   return value;
 }
 
@@ -49,8 +71,8 @@ async function take(feed: Feed, count: number): Promise<Transaction[]> {
 /** Returns the sequence number of the next reset; fails the test on anything else. */
 async function reset(feed: Feed): Promise<number> {
   const { value } = await feed.next();
-  assert.ok(value !== undefined && "reset" in value, JSON.stringify(value));
-  return value.reset;
+  assert.ok(value && !isTransaction(value), JSON.stringify(value));
+  return value.seq;
 }
 
 /** Real files that record each opening of a log for reading. */
@@ -78,15 +100,14 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
     const from = store.seq;
     const following = (async () => {
       while (seen < last) {
-        const feed = feedOf(store).changes(seen);
+        const feed = follow(store, seen);
         for (
           let left = 1 + random.below(400);
           left > 0 && seen < last;
           left--
         ) {
-          const { seq, by, operations } = await next(feed);
+          const { seq, operations } = await next(feed);
           assert.equal(seq, seen + 1);
-          assert.equal(by, seq % 7);
           assert.ok(seq <= store.durableSeq);
           assert.equal(operations[0]?.[0], "put");
           assert.deepEqual(operations[0]?.slice(1), [
@@ -118,7 +139,7 @@ test("a thousand subscribers share one read and one decoded transaction", async 
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
   await store.commit(put(1), 0);
-  const feeds = Array.from({ length: 1000 }, () => feedOf(store).changes());
+  const feeds = Array.from({ length: 1000 }, () => follow(store));
   const before = reads.length;
   for (let id = 2; id <= 51; id++) {
     const waiting = feeds.map((feed) => next(feed));
@@ -155,7 +176,7 @@ test("a thousand idle subscribers all over the log hold no memory, and all resum
   const before = used();
   const feeds = Array.from(
     { length: 1000 },
-    (_, at) => feedOf(store).changes(at * 20),
+    (_, at) => follow(store, at * 20),
   );
   const firsts = await Promise.all(feeds.map((feed) => next(feed)));
   firsts.forEach(({ seq }, at) => assert.equal(seq, at * 20 + 1));
@@ -179,7 +200,7 @@ test("subscribers that catch up do not block the event loop", async (t) => {
     for (; !done; turns++) await turn();
   })();
   await Promise.all(
-    Array.from({ length: 200 }, () => take(feedOf(store).changes(0), 500)),
+    Array.from({ length: 200 }, () => take(follow(store, 0), 500)),
   );
   done = true;
   await others;
@@ -189,7 +210,7 @@ test("subscribers that catch up do not block the event loop", async (t) => {
 test("a transaction has its operations in order, live and after a restart", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  const live = feedOf(store).changes();
+  const live = follow(store);
   await store.commit([...put(5), ...put(3)], 1);
   await store.commit([...put(5, "again"), ...put(6)], 2);
   await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
@@ -205,11 +226,9 @@ test("a transaction has its operations in order, live and after a restart", asyn
     }]],
     [["del", "zoos", 5], ["del", "zoos", 6]],
   ]);
-  assert.deepEqual(found.map(({ by }) => by), [1, 2, 3]);
-  for (const { at } of found) assert.equal(new Date(at).toISOString(), at);
   await store.close();
   const again = await openFor(t, folder);
-  assert.deepEqual(await take(feedOf(again).changes(0), 3), found);
+  assert.deepEqual(await take(follow(again, 0), 3), found);
 });
 
 test("a write that is not durable is not delivered, and one that is rolled back never is", async (t) => {
@@ -217,7 +236,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   const limits = { reserveBytes: 30_000, retryMs: 1 };
   const store = await openFor(t, disk.folder, { files: disk, limits });
   await store.commit(put(1), 0);
-  const feed = feedOf(store).changes();
+  const feed = follow(store);
   let shown = false;
   const first = next(feed).then((found) => {
     shown = true;
@@ -255,7 +274,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   );
   await begun;
   assert.match(disk.contents().get("wal-1.jsonl")?.toString() ?? "", /refused/);
-  const behind = feedOf(store).changes(0);
+  const behind = follow(store, 0);
   await take(behind, 2);
   cut();
   await Promise.all(refused);
@@ -282,9 +301,9 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
       return undefined;
     };
     const shown: Transaction[] = [];
-    const feed = feedOf(store).changes(0);
+    const feed = follow(store, 0);
     const listening = (async () => {
-      for await (const item of feed) if ("seq" in item) shown.push(item);
+      for await (const item of feed) if (isTransaction(item)) shown.push(item);
     })();
     await Promise.all(Array.from({ length: 4 }, async (_, id) => {
       while (store.isWritable && !disk.dead) {
@@ -300,10 +319,10 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
     assert.ok(again.seq >= (shown.at(-1)?.seq ?? 0));
     const first = shown.findIndex(({ seq }) => seq > again.seq - 30);
     if (first < 0) continue;
-    const kept = feedOf(again).changes(shown[first]?.seq ?? 0);
+    const kept = follow(again, shown[first]?.seq ?? 0);
     for (const each of shown.slice(first + 1)) {
       const { value } = await kept.next();
-      if (value !== undefined && "reset" in value) break;
+      if (value && !isTransaction(value)) break;
       assert.deepEqual(value, each);
       checked++;
     }
@@ -315,9 +334,9 @@ test("a delivered transaction survives a power cut at any step", async (t) => {
 test("a feed continues over any number of rotations without a write between", async (t) => {
   const store = await openFor(t, await folderFor(t));
   await store.commit(put(1), 0);
-  const live = feedOf(store).changes();
+  const live = follow(store);
   const waiting = next(live);
-  const resumed = feedOf(store).changes(1);
+  const resumed = follow(store, 1);
   for (let round = 0; round < 4; round++) await store.checkpoint();
   await store.commit(put(2), 0);
   assert.equal((await waiting).seq, 2);
@@ -332,15 +351,13 @@ test("a sequence number that is too old, or was never used, is a reset, after wh
     if (id === 3 || id === 6) await store.checkpoint();
   }
   // 4 to 6 are in the log of the earlier generation, 7 to 10 in the current one.
-  assert.equal((await next(feedOf(store).changes(3))).seq, 4);
+  assert.equal((await next(follow(store, 3))).seq, 4);
   assert.deepEqual(
-    (await take(feedOf(store).changes(5), 5)).map(({ seq }) => seq),
+    (await take(follow(store, 5), 5)).map(({ seq }) => seq),
     [6, 7, 8, 9, 10],
   );
   for (const after of [0, 2, "next", 1e9] as const) {
-    const feed = feedOf(store).changes(
-      after === "next" ? store.seq + 1 : after,
-    );
+    const feed = follow(store, after === "next" ? store.seq + 1 : after);
     assert.equal(await reset(feed), store.durableSeq);
     const { seq } = await store.commit(put(1), 0).then(() => next(feed));
     assert.equal(seq, store.durableSeq);
@@ -354,15 +371,15 @@ test("a log that is removed while it is read ends in a reset, after correct tran
   const text = "x".repeat(1000);
   for (let id = 1; id <= 5000; id++) store.commit(put(id, text), 0);
   await store.durable(5000);
-  const feed = feedOf(store).changes(0);
+  const feed = follow(store, 0);
   assert.equal((await next(feed)).seq, 1);
   await store.checkpoint();
   await store.checkpoint();
   await rm(join(folder, "wal-1.jsonl"), { force: true });
   for (let seq = 2;; seq++) {
     const { value } = await feed.next();
-    if (value !== undefined && "reset" in value) {
-      assert.equal(value.reset, 5000);
+    if (value && !isTransaction(value)) {
+      assert.equal(value.seq, 5000);
       assert.ok(seq > 2 && seq < 5000, `at ${seq}`);
       break;
     }
@@ -383,13 +400,13 @@ test("a damaged log is a reset, and is reported", async (t) => {
   bytes[bytes.indexOf("text", place)] = 0x54;
   await writeFile(path, bytes);
   const feed = new ChangeFeed(store, (error) => errors.push(error));
-  assert.equal(await reset(feed.changes(5)), 10);
+  assert.equal(await reset(subscribe(feed, 5)), 10);
   assert.match(errors.join(), /wal-1\.jsonl is damaged at byte \d+/);
 });
 
 test("transactions larger than the cache are delivered too, each once", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const live = [feedOf(store).changes(), feedOf(store).changes()];
+  const live = [follow(store), follow(store)];
   const text = "x".repeat(1 << 20);
   for (const id of [1, 2, 3, 4]) {
     await Promise.all([
@@ -397,16 +414,16 @@ test("transactions larger than the cache are delivered too, each once", async (t
       store.commit(put(id, text + text), 0),
     ]);
   }
-  for (const feed of [...live, feedOf(store).changes(0)]) {
+  for (const feed of [...live, follow(store, 0)]) {
     const found = await take(feed, 8);
     assert.deepEqual(found.map(({ seq }) => seq), [1, 2, 3, 4, 5, 6, 7, 8]);
   }
-  assert.equal((await next(feedOf(store).changes(5))).seq, 6);
+  assert.equal((await next(follow(store, 5))).seq, 6);
 });
 
 test("a feed ends when it is returned, even while it waits, and all end with the store", async (t) => {
   const store = await openFor(t, await folderFor(t));
-  const [one, other, unused] = [1, 2, 3].map(() => feedOf(store).changes());
+  const [one, other, unused] = [1, 2, 3].map(() => follow(store));
   const waiting = one?.next();
   await turn();
   assert.deepEqual(await one?.return(undefined), {
@@ -420,7 +437,7 @@ test("a feed ends when it is returned, even while it waits, and all end with the
   const ended = { value: undefined, done: true };
   assert.deepEqual(await last, ended);
   assert.deepEqual(await unused?.next(), ended);
-  assert.deepEqual(await feedOf(store).changes(0).next(), ended);
+  assert.deepEqual(await follow(store, 0).next(), ended);
 });
 
 function turn(): Promise<void> {

@@ -165,6 +165,38 @@ test("an import whose body is lost fails with that reason, and the next one runs
   }
 });
 
+test("without a free file descriptor, imports and resumed events are 503, and later work", async () => {
+  let isOut = false;
+  const files: FileSystem = {
+    ...realFiles,
+    open: (path, how) => {
+      if (!isOut) return realFiles.open(path, how);
+      const error = new Error("too many open files");
+      return Promise.reject(Object.assign(error, { code: "EMFILE" }));
+    },
+  };
+  const app = await startApplication({ files });
+  try {
+    const { token } = app;
+    await app.request("POST", "/v1/zoos", { token, json: zoo });
+    isOut = true;
+    const raw = toLines([zoo]);
+    const refused = await sendLines(app, "/v1/zoos", { token, raw });
+    const headers = { "last-event-id": "1" };
+    const events = await app.request("GET", "/v1/events", { token, headers });
+    for (const { status, headers, body } of [refused, events]) {
+      assert.equal(status, 503);
+      assert.equal(body.errorCode, 50302);
+      assert.equal(headers.get("retry-after"), "1");
+    }
+    isOut = false;
+    const task = await importLines(app, "/v1/zoos", { token, raw });
+    assert.equal(task.imported, 1);
+  } finally {
+    await app.stop();
+  }
+});
+
 /** The worker of imports on a store without a server. */
 async function workerOn(store: Store): Promise<{
   readonly worker: ImportWorker;

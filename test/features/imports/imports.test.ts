@@ -251,6 +251,46 @@ describe("an import", () => {
     assert.equal(task.errors[99].line, 100);
   });
 
+  test("fails at a hundred thousand rejected lines", async () => {
+    const raw = "0\n".repeat(100_000) + toLines([zoo]);
+    const task = await importLines(server, "/v1/zoos", { token: keeper, raw });
+    assert.deepEqual([task.status, task.rejected], ["failed", 100_000]);
+    assert.equal(task.failure, "It was stopped at 100000 rejected lines.");
+    assert.equal(task.imported, 0);
+  });
+
+  test("lists at most five errors of a line", async () => {
+    const names = Array.from({ length: 20 }, (_, at) => [`more${at}`, at]);
+    const raw = toLines([Object.fromEntries(names)]);
+    const task = await importLines(server, "/v1/zoos", { token: keeper, raw });
+    assert.equal(task.errors[0].errors.length, 5);
+  });
+
+  test("has its errors in its task only: no list shows, filters or sorts by them", async () => {
+    const { url } = await importLines(server, "/v1/zoos", {
+      token: keeper,
+      raw: "{}\n",
+    });
+    const get = (path: string) =>
+      server.request("GET", path, { token: keeper });
+    assert.equal((await get(url)).body.errors.length, 1);
+    assert.equal((await get(`${url}?fields=errors`)).body.errors.length, 1);
+    const { body: list } = await get("/v1/tasks?rejected=1");
+    assert.ok(list.length > 0);
+    for (const task of list) {
+      assert.equal("errors" in task, false);
+      assert.match(task.url, /^\/v1\/tasks\/\d+$/);
+    }
+    for (const query of ["sortby=errors", "errors=1", "fields=errors"]) {
+      assert.equal((await get(`/v1/tasks?${query}`)).status, 400, query);
+    }
+    const { body: document } = await get("/v1/openapi.json");
+    const { schemas, parameters } = document.components;
+    assert.equal(parameters["errors"], undefined);
+    assert.equal(schemas.ListedTaskPart.properties.errors, undefined);
+    assert.equal(schemas.TaskPart.properties.errors.items.type, "object");
+  });
+
   test("of an empty body succeeds", async () => {
     const task = await importLines(server, "/v1/zoos", {
       token: keeper,
@@ -346,7 +386,8 @@ describe("an import", () => {
       { token },
     );
     assert.equal(all.body[0].lines, 250);
-    const some = await server.request("GET", "/v1/tasks", { token: keeper });
+    const done = "/v1/tasks?status=succeeded";
+    const some = await server.request("GET", done, { token: keeper });
     assert.equal(some.headers.get("x-total-count"), String(all.body.length));
     assert.equal(
       (await server.request("GET", "/v1/")).body.tasks_url,

@@ -1,4 +1,5 @@
 import { strict as assert } from "node:assert";
+import { get } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
 import { adminPassword } from "../../harness.ts";
@@ -12,7 +13,7 @@ function sample(text: string, name: string): number | undefined {
 describe("the metrics", () => {
   let running: Running;
   before(async () => {
-    running = await startApplication();
+    running = await startApplication({ hasLocalMetrics: true });
   });
   after(() => running.stop());
 
@@ -95,22 +96,56 @@ describe("the metrics", () => {
     assert.equal(types.get("process_cpu_seconds_total"), "counter");
   });
 
-  test("are for this machine and for admins, not for clients behind a proxy", async () => {
+  test("are for programs on this machine and for admins, not for clients behind a proxy or a foreign host name", async () => {
     const { token } = running;
     const json = { username: "kim", role: "keeper", password: adminPassword };
     await running.request("POST", "/v1/users", { json, token });
     const keeper = await running.signIn("kim");
-    for (const field of ["x-forwarded-for", "forwarded", "via"]) {
-      const headers = { [field]: "for=192.0.2.1" };
-      const ask = (token?: string) =>
-        running.request("GET", "/metrics", { headers, token });
-      const anyone = await ask();
-      assert.equal(anyone.status, 401);
-      assert.equal(anyone.body.errorCode, 40100);
-      const other = await ask(keeper);
-      assert.equal(other.status, 403);
-      assert.equal(other.body.errorCode, 40300);
-      assert.equal((await ask(token)).status, 200);
+    const fields = [
+      ["x-forwarded-for", "192.0.2.1"],
+      ["x-forwarded-host", "example.com"],
+      ["x-real-ip", "192.0.2.1"],
+      ["forwarded", "for=192.0.2.1"],
+      ["via", "1.1 proxy"],
+      ["host", "evil.example"],
+      ["host", "127.evil.example"],
+    ] as const;
+    for (const [name, value] of fields) {
+      const ask = (token?: string) => askRaw(running.port, name, value, token);
+      assert.equal(await ask(), 401, `${name}: ${value}`);
+      assert.equal(await ask(keeper), 403);
+      assert.equal(await ask(token), 200);
+    }
+    for (const host of ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:80"]) {
+      assert.equal(await askRaw(running.port, "host", host), 200, host);
     }
   });
 });
+
+test("without METRICS=local the metrics are for admins only", async (t) => {
+  const running = await startApplication();
+  t.after(() => running.stop());
+  const ask = async (token?: string) =>
+    (await running.request("GET", "/metrics", { token })).status;
+  assert.equal(await ask(), 401);
+  assert.equal(await ask(running.token), 200);
+  const { body } = await running.request("GET", "/v1/openapi.json");
+  assert.deepEqual(body.paths["/metrics"].get.security, [{ bearer: [] }]);
+});
+
+/** Asks for the metrics with one field that fetch would not send; returns the status. */
+function askRaw(
+  port: number,
+  name: string,
+  value: string,
+  token?: string,
+): Promise<number | undefined> {
+  const authorization = token && `Bearer ${token}`;
+  const headers = { [name]: value, ...(authorization && { authorization }) };
+  return new Promise((resolve, reject) => {
+    get({ port, path: "/metrics", headers, agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    }).on("error", reject);
+  });
+}

@@ -36,23 +36,9 @@ describe("the OpenAPI document", () => {
   });
   after(() => running.stop());
 
-  test("is linked from the root document and from the API catalog", async () => {
+  test("is linked from the root document", async () => {
     const { body: root } = await running.request("GET", "/");
     assert.equal(root.openapi_url, "/v1/openapi.json");
-    const catalog = await running.request("GET", "/.well-known/api-catalog");
-    assert.equal(
-      catalog.headers.get("content-type"),
-      'application/linkset+json; profile="https://www.rfc-editor.org/info/rfc9727"',
-    );
-    assert.equal(
-      catalog.headers.get("link"),
-      '</.well-known/api-catalog>; rel="api-catalog"',
-    );
-    assert.deepEqual(catalog.body.linkset[1], {
-      anchor: "/",
-      "service-desc": [{ href: root.openapi_url, type: "application/json" }],
-      status: [{ href: "/health", type: "application/json" }],
-    });
   });
 
   test("is not sent again to a client that has it", async () => {
@@ -125,6 +111,34 @@ describe("the OpenAPI document", () => {
     });
   });
 
+  test("states the limits of texts and integers", () => {
+    const { schemas, parameters } = document.components;
+    const { pattern } = schemas.ZooPatch.properties.name;
+    const isAllowed = (text: string) => new RegExp(pattern, "u").test(text);
+    assert.ok(isAllowed("Artis"));
+    assert.ok(isAllowed(" \u{1f418} "));
+    for (const text of ["", "  ", "a\u0000", "\n", "a\u009fb"]) {
+      assert.ok(!isAllowed(text), JSON.stringify(text));
+    }
+    for (const name of ["offset", "page", "id", "zoo_id", "animal_type_id"]) {
+      const { maximum } = parameters[name].schema;
+      assert.equal(maximum, Number.MAX_SAFE_INTEGER, name);
+    }
+  });
+
+  test("describes HEAD as GET without content", () => {
+    const { responses } = document.components;
+    const resolve = (part: { $ref: string }) =>
+      responses[part.$ref.replace(/.*\//, "")];
+    const { get, head } = document.paths["/v1/zoos"];
+    assert.deepEqual(Object.keys(head.responses), Object.keys(get.responses));
+    for (const status of Object.keys(head.responses)) {
+      const { content, ...rest } = resolve(get.responses[status]);
+      assert.equal(content !== undefined, status !== "304");
+      assert.deepEqual(resolve(head.responses[status]), rest);
+    }
+  });
+
   test("has different schemas for request bodies and records", () => {
     const { schemas } = document.components;
     assert.equal(schemas.UserPart.properties.password, undefined);
@@ -171,7 +185,7 @@ describe("the OpenAPI document", () => {
   });
 });
 
-test("with a complete BASE_URL, the document and the catalog contain it", async () => {
+test("with a complete BASE_URL, the document contains it", async () => {
   const server: Server = await start({
     args: ["--base-url", "https://example.com/api"],
   });
@@ -179,16 +193,7 @@ test("with a complete BASE_URL, the document and the catalog contain it", async 
     const { body } = await server.request("GET", "/api/v1/openapi.json");
     assert.deepEqual(body.servers, [{ url: "https://example.com/api" }]);
     assert.ok(body.paths["/v1/zoos"]);
-    assert.deepEqual(body.paths["/.well-known/api-catalog"].servers, [
-      { url: "https://example.com" },
-    ]);
-    const catalog = await server.request("GET", "/.well-known/api-catalog");
-    assert.deepEqual(catalog.body.linkset[1]["service-desc"], [
-      {
-        href: "https://example.com/api/v1/openapi.json",
-        type: "application/json",
-      },
-    ]);
+    assert.equal(body.paths["/api"], undefined);
   } finally {
     await server.stop();
   }
