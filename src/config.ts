@@ -88,7 +88,7 @@ export const settings = {
     description: "password of the user admin, if there is no user yet",
     expected: password.expected,
     default: undefined,
-    defaultText: "random, printed once",
+    defaultText: "random, shown once",
     parse: (value) => password.check(value) ? undefined : value,
   },
   /** The first signs new tokens, all are accepted; undefined: the one in the data folder. */

@@ -3,6 +3,10 @@
  * its records by the rules that hold over HTTP.
  */
 
+import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import type { WriteStream } from "node:tty";
 import { users } from "./api/accounts/users.ts";
 import {
   type Declaration,
@@ -14,8 +18,22 @@ import type { RequestContext, Result } from "./api/request-context.ts";
 import { tablesOf } from "./api/routes.ts";
 import { collections } from "./collections.ts";
 import { ApiError } from "./http/errors.ts";
-import { readFolderMode } from "./store/log/files.ts";
-import { openStore, type Store, type StoreOptions } from "./store/store.ts";
+import {
+  readFolderMode,
+  realFiles,
+  writeAll,
+  writeAtomically,
+} from "./store/log/files.ts";
+import {
+  type Json,
+  type Logger,
+  openStore,
+  type Store,
+  type StoreOptions,
+} from "./store/store.ts";
+
+/** The file with the random password of the first admin, until that is changed. */
+const passwordFile = "admin-password";
 
 /** A command that failed for a reason the operator can act on; exit code 1. */
 export class CommandError extends Error {
@@ -49,7 +67,30 @@ export async function openDataFolder(
 ): Promise<Store> {
   await refuseSharedFolder(folder);
   const tables = tablesOf(collections, []);
-  return await openStore({ folder, tables, ...options });
+  const store = await openStore({ folder, tables, ...options });
+  removeChangedPassword(store, join(folder, passwordFile));
+  return store;
+}
+
+/** Removes the file with the password of the first admin as soon as another one is durable. */
+function removeChangedPassword(store: Store, file: string): void {
+  const admins = store.table(users.name);
+  let password: Json | undefined;
+  admins.listeners.add({
+    onChange(before, after) {
+      const old = before?.document["password"];
+      const isFirst = before?.document.id === 1;
+      if (!isFirst || after?.document["password"] === old) return;
+      password ??= old;
+      queueMicrotask(() =>
+        store.onDurable(store.seq, () => {
+          // Unless the change was rolled back.
+          if (admins.get(1)?.document["password"] === password) return;
+          realFiles.remove(file).catch(() => {});
+        })
+      );
+    },
+  });
 }
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */
@@ -73,6 +114,45 @@ export function recordsOf(
   if (collection === undefined) throw new Error(`No collection ${name}`);
   const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
   return new Records(collection, options);
+}
+
+/**
+ * Creates the user admin in a store without users. A random password is printed
+ * if a person sees it, but is no text for a log, which many may read: otherwise
+ * it is in a file, durably before the user exists.
+ */
+export async function createFirstAdmin(
+  store: Store,
+  { dataDir, adminPassword }: {
+    readonly dataDir: string;
+    readonly adminPassword: string | undefined;
+  },
+  { log, print, terminal }: {
+    readonly log: Logger;
+    readonly print: Logger;
+    readonly terminal: Pick<WriteStream, "isTTY" | "write">;
+  },
+): Promise<void> {
+  if (store.table(users.name).size > 0) return;
+  const password = adminPassword ?? randomBytes(15).toString("base64url");
+  const isShown = adminPassword === undefined && terminal.isTTY;
+  const isWritten = adminPassword === undefined && !terminal.isTTY;
+  const path = join(dataDir, passwordFile);
+  if (isWritten) await writeSecret(path, password);
+  await createUser(store, { username: "admin", role: "admin", password });
+  const message = "created user admin";
+  if (isWritten) print("info", message, { password_file: path });
+  else log("info", message);
+  if (isShown) terminal.write(`The password of admin is ${password}\n`);
+}
+
+/** Writes a line that only the owner may read, durably. */
+export async function writeSecret(path: string, text: string): Promise<void> {
+  await writeAtomically(
+    realFiles,
+    path,
+    (file) => writeAll(file, Buffer.from(`${text}\n`), 0),
+  );
 }
 
 /** @throws {CommandError} if the name, role or password is invalid */

@@ -12,16 +12,16 @@ import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { collections } from "./collections.ts";
 import type { Config } from "./config.ts";
-import { CommandError, createUser, openDataFolder } from "./data-folder.ts";
+import {
+  CommandError,
+  createFirstAdmin,
+  openDataFolder,
+  writeSecret,
+} from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import { listen, type Listener } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import {
-  readSmallFile,
-  realFiles,
-  writeAll,
-  writeAtomically,
-} from "./store/log/files.ts";
+import { readSmallFile, realFiles } from "./store/log/files.ts";
 import type { Logger, Store } from "./store/store.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -48,7 +48,10 @@ export async function serve(config: Config): Promise<void> {
   let application: Application;
   let listener: Listener;
   try {
-    await prepare(store, config, print);
+    if (config.seed !== undefined) {
+      const { seedEmptyStore } = await import("./cli/seed.ts");
+      await seedEmptyStore(store, config.seed);
+    }
     const secrets = config.jwtSecrets ??
       [await loadOrCreateSecret(config.dataDir)];
     application = new Application({
@@ -65,11 +68,7 @@ export async function serve(config: Config): Promise<void> {
       requireIfMatch: config.requireIfMatch,
       hasLocalMetrics: config.hasLocalMetrics,
     });
-    await application.start();
-    listener = await open(application, config).catch(async (error) => {
-      await application.stop();
-      throw error;
-    });
+    listener = await begin(application, store, { config, log, print });
   } catch (error) {
     await store.close();
     throw error;
@@ -87,25 +86,6 @@ export async function serve(config: Config): Promise<void> {
   await application.stop();
   await store.close();
   log("info", "stopped");
-}
-
-/** Creates the sample records and the first user of a new store: neither if the seed is invalid. */
-async function prepare(
-  store: Store,
-  { seed, adminPassword }: Config,
-  print: Logger,
-): Promise<void> {
-  if (seed !== undefined) {
-    const { seedEmptyStore } = await import("./cli/seed.ts");
-    await seedEmptyStore(store, seed);
-  }
-  if (store.table("users").size > 0) return;
-  const username = "admin";
-  const password = adminPassword ?? randomBytes(15).toString("base64url");
-  await createUser(store, { username, role: "admin", password });
-  if (adminPassword !== undefined) return;
-  const message = "created user admin; its password is shown only once";
-  print("info", message, { username, password });
 }
 
 /**
@@ -126,12 +106,32 @@ async function loadOrCreateSecret(folder: string): Promise<string> {
     );
   }
   const secret = randomBytes(32).toString("base64url");
-  await writeAtomically(
-    realFiles,
-    join(folder, "secret"),
-    (file) => writeAll(file, Buffer.from(`${secret}\n`), 0),
-  );
+  await writeSecret(join(folder, "secret"), secret);
   return secret;
+}
+
+/** Opens the port, and only then creates the first user: a port in use must not cost a password that is shown once. */
+async function begin(
+  application: Application,
+  store: Store,
+  { config, log, print }: {
+    readonly config: Config;
+    readonly log: Logger;
+    readonly print: Logger;
+  },
+): Promise<Listener> {
+  let listener: Listener | undefined;
+  try {
+    await application.start();
+    listener = await open(application, config);
+    const terminal = process.stdout;
+    await createFirstAdmin(store, config, { log, print, terminal });
+    return listener;
+  } catch (error) {
+    await listener?.close(0);
+    await application.stop();
+    throw error;
+  }
 }
 
 async function open(

@@ -6,6 +6,7 @@ import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
+import { createFirstAdmin, openDataFolder } from "../src/data-folder.ts";
 import {
   command,
   removeFolder,
@@ -159,4 +160,23 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   assert.equal(zoos.headers.get("x-total-count"), "5");
   await restored.end();
   await restored.stop();
+});
+
+test("a random first password is shown on a terminal, and in no log or file", async (t) => {
+  const top = await temporaryFolder();
+  t.after(() => removeFolder(top));
+  const dataDir = join(top, "store");
+  const store = await openDataFolder(dataDir);
+  const logged: unknown[] = [];
+  const log = (...line: readonly unknown[]) => void logged.push(line);
+  let shown = "";
+  const terminal = { isTTY: true, write: (text: string) => !!(shown += text) };
+  const config = { dataDir, adminPassword: undefined };
+  for (let start = 1; start <= 2; start++) {
+    await createFirstAdmin(store, config, { log, print: log, terminal });
+  }
+  await store.close();
+  assert.match(shown, /^The password of admin is [\w-]{20}\n$/);
+  assert.deepEqual(logged, [["info", "created user admin"]]);
+  assert.ok(!(await readdir(dataDir)).includes("admin-password"));
 });

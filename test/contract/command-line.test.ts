@@ -281,20 +281,49 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(linesOf(server.output()).length, 1, server.output());
   });
 
-  test("the random password of admin is printed once and works", async (t) => {
-    const folder = await folderFor(t);
-    const options = { folder, env: { ADMIN_PASSWORD: "" } };
+  /** The file with the random password of admin. */
+  const passwordFile = (folder: string) => join(folder, "admin-password");
+
+  test("the random password of admin is in a file, not in the log, until it is changed", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const options = { folder, isNew: true, env: { ADMIN_PASSWORD: "" } };
     const server = await serverFor(t, options);
-    const found = server.output().match(/"password":\s*"(?:[^"\\]|\\.)*"/g);
-    assert.equal(found?.length, 1, server.output());
-    const word = JSON.parse(`{${found?.[0]}}`).password;
-    assert.ok(word.length >= 10);
-    assert.equal(server.output().split(word).length, 2, "printed once");
+    const file = passwordFile(folder);
+    assert.match(server.output(), /"password_file":".*admin-password"/);
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    const word = (await readFile(file, "utf8")).trim();
+    assert.match(word, /^[\w-]{20}$/);
+    assert.ok(!server.output().includes(word));
     await server.signIn("admin", word);
+
+    const copy = join(folder, "../copy");
+    await lines(["backup", copy, "--data-dir", folder]);
+    assert.equal(existsSync(passwordFile(copy)), false);
+    const check = await lines(["check", "--data-dir", folder]);
+    assert.equal(check.code, 0, check.stdout);
     await server.end();
+
     const again = await serverFor(t, options);
-    await again.signIn("admin", word);
-    assert.doesNotMatch(again.output(), /"password"/);
+    const token = await again.signIn("admin", word);
+    const json = { username: "kim", password };
+    await again.request("POST", "/v1/users", { token, json });
+    await again.request("PATCH", "/v1/users/2", { token, json: { password } });
+    assert.ok(existsSync(file), "for the password of another user");
+    await again.request("PATCH", "/v1/user", { token, json: { password } });
+    while (existsSync(file)) await again.request("GET", "/health");
+    await again.signIn("admin", password);
+  });
+
+  test("the command that changes the password of admin removes the file too", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const options = { folder, isNew: true, env: { ADMIN_PASSWORD: "" } };
+    const server = await serverFor(t, options);
+    await server.end();
+    assert.ok(existsSync(passwordFile(folder)));
+    const args = ["user", "password", "admin", "--data-dir", folder];
+    const changed = await lines(args, { input: `${password}\n` });
+    assert.equal(changed.code, 0, changed.lines.join());
+    assert.equal(existsSync(passwordFile(folder)), false);
   });
 
   test("a random secret survives restarts, in a file of mode 0600", async (t) => {
@@ -326,12 +355,16 @@ describe("the command line", { concurrency: 3 }, () => {
     ];
     for (const [args, name] of cases) {
       const result = await lines(["serve", "--log", "silent", ...args], {
-        env: { ADMIN_PASSWORD: password },
+        env: { ADMIN_PASSWORD: "" },
       });
       assert.equal(result.code, 1, result.lines.join("\n"));
       assert.equal(result.lines.length, 1, result.lines.join("\n"));
       assert.ok(result.lines.join().includes(name), result.lines.join());
     }
+    // A password that nobody was shown would be lost.
+    assert.equal(existsSync(passwordFile(free)), false);
+    const { stdout } = await run(["user", "list", "--data-dir", free]);
+    assert.equal(stdout, "");
     assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   });
 
