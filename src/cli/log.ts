@@ -45,19 +45,19 @@ export async function logCommand(
     const author = by === 0 ? "-" : username ?? `#${by}`;
     if (user !== undefined && user !== author) return;
     let text = "";
-    for (const [kind, of, put] of tx) {
+    for (const [kind, of, value] of tx) {
       const collection = derived.get(of);
-      const id = kind === "put" ? put.id : put;
+      const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;
       const isChosen = [undefined, of, record].includes(target);
       if (collection === undefined || !isChosen) continue;
       const previous = tables.get(of)?.get(id)?.document;
-      const next = kind === "put" ? put : undefined;
+      const next = kind === "put" ? value : undefined;
       const verb = next && (previous ? "changed" : "created") || "deleted";
       const values = describeValues(collection, { previous, next });
       text += `${at} ${author} ${verb} ${record}${values}\n`;
     }
-    changes.set(seq, text);
+    if (text !== "") changes.set(seq, text);
   };
   const { refusal } = await readStore(folder, { onTransaction });
   for (const text of changes.values()) await print(text);
