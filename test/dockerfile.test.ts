@@ -6,7 +6,7 @@
 import { strict as assert } from "node:assert";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cp, mkdir, readFile, rm, symlink } from "node:fs/promises";
+import { cp, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer as createSecureServer } from "node:https";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -71,8 +71,15 @@ test(
   { skip },
   async () => {
     const [, ...flags] = words("ENTRYPOINT");
+    const secrets = join(folder, "run/secrets");
+    await mkdir(secrets, { recursive: true });
+    const passwordFile = join(secrets, "password");
+    await writeFile(passwordFile, `${adminPassword}\n`);
     const args = [...flags, ...words("CMD", ""), "--seed", "data/seed.json"]
-      .map((word) => word.replace(/=\/(app|data)$/, `=${folder}/$1`));
+      .map((word) =>
+        word.replace(/=\/(app|data|run\/secrets)$/, `=${folder}/$1`)
+      );
+    args.push("--admin-password-file", passwordFile);
     // From Node.js 25 on, the permission model also guards the network.
     if (major >= 25) args.unshift("--allow-net");
     const child = spawn(process.execPath, args, {
@@ -82,7 +89,6 @@ test(
         PORT: "0",
         DATA_DIR: join(folder, "data"),
         BASE_URL: "https://zoo.example.org/api",
-        ADMIN_PASSWORD: adminPassword,
       },
       stdio: ["ignore", "pipe", "pipe"],
     });
