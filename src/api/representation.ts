@@ -7,6 +7,7 @@
 import { crc32 } from "node:zlib";
 import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
+import { users } from "./accounts/users.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -83,12 +84,14 @@ export class Representation {
   }
 
   /** Returns the validators of a record that is not stored yet. */
-  validatorsOf({ created_at, updated_at }: Document): readonly string[] {
+  validatorsOf({ id, created_at, updated_at }: Document): readonly string[] {
     const at = String(updated_at ?? created_at);
+    // At `/user` everybody reads another record.
+    const own = this.#collection.name === users.name ? `-${id}` : "";
     // Records that are written together often have the same time, and share these.
-    if (at !== this.#latestTime) {
+    if (at !== this.#latestTime || own) {
       const time = Date.parse(at);
-      const etag = `"${time.toString(36)}-${this.#shapeHash}"`;
+      const etag = `"${time.toString(36)}${own}-${this.#shapeHash}"`;
       this.#latestTime = at;
       this.#latestValidators = [
         "ETag",

@@ -210,7 +210,10 @@ function healthRoute(store: Store): Route {
       run: () => {
         const { isWritable, isDiskFull, notices } = store;
         const all = isDiskFull
-          ? [...notices, "The disk is full: only deletes are accepted."]
+          ? [
+            ...notices,
+            "The disk is full: only deletes and sign-ins are accepted.",
+          ]
           : notices;
         const body = JSON.stringify({
           status: isWritable ? "ok" : "read-only",

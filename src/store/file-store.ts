@@ -174,7 +174,7 @@ export class Store {
     return this.#writer.fault === undefined;
   }
 
-  /** True while the disk is full: only deletes are accepted. */
+  /** True while the disk is full: only deletes and sign-ins are accepted. */
   get isDiskFull(): boolean {
     return this.#parts.disk.isFull;
   }

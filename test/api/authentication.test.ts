@@ -42,6 +42,7 @@ test("a signature is verified once, everything else at each request, and a thous
       role: "keeper",
       authorizationId: 1,
       expiresAt: 2000,
+      issuedBefore: "1970-01-01T00:00:01.000Z",
     });
   }
   assert.equal(verifications, 1);
@@ -68,6 +69,7 @@ test("a signature is verified once, everything else at each request, and a thous
       id: 1,
       authorizationId: 2,
       expiresAt,
+      issuedBefore: "9999",
     });
   assert.throws(() => again(3999), errorWith(40103));
   assert.equal(again(4000)?.expiresAt, 4000);

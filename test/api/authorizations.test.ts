@@ -74,3 +74,59 @@ describe("an authorization", () => {
     assert.equal(rows[0]?.document.id, first + 21);
   });
 });
+
+test("a token ends with its authorization, even if a restored backup issues that id again", async (t) => {
+  let time = Date.parse("2026-05-05T12:00:00.700Z");
+  const app = await startApplication({ now: () => time });
+  t.after(() => app.stop());
+  const { store, token } = app;
+  const row = store.table("authorizations").get(1);
+  assert.ok(row);
+  const issueAgain = (offsetMs: number) => {
+    const created_at = new Date(time + offsetMs).toISOString();
+    store.apply(
+      [["put", "authorizations", { ...row.document, created_at }]],
+      0,
+    );
+    return app.request("GET", "/v1/user", { token });
+  };
+  time += 10_000;
+  assert.equal((await issueAgain(-9_701)).status, 200); // the same second
+  const later = await issueAgain(-9_700);
+  assert.equal(later.status, 401);
+  assert.equal(later.body.errorCode, 40104);
+});
+
+test("users who are changed in the same millisecond have their own ETags at /user", async (t) => {
+  const time = Date.now();
+  const app = await startApplication({ now: () => time });
+  t.after(() => app.stop());
+  const names = ["ada", "kim"];
+  const password = "a long enough one";
+  const created = await Promise.all(
+    names.map((username) =>
+      app.request("POST", "/v1/users", {
+        token: app.token,
+        json: { username, password },
+      })
+    ),
+  );
+  const [one, other] = created.map(({ body }) => body);
+  assert.equal(one.updated_at, other.updated_at);
+  const tokens = await Promise.all(
+    names.map((name) => app.signIn(name, password)),
+  );
+  const answers = await Promise.all(
+    tokens.map((token) => app.request("GET", "/v1/user", { token })),
+  );
+  const [etag = "", otherTag] = answers.map(({ headers }) =>
+    headers.get("etag") ?? ""
+  );
+  assert.notEqual(etag, otherTag);
+  const headers = { "if-none-match": etag };
+  const statuses = await Promise.all(tokens.map(async (token) => {
+    const answer = await app.request("GET", "/v1/user", { token, headers });
+    return answer.status;
+  }));
+  assert.deepEqual(statuses, [304, 200]);
+});

@@ -14,7 +14,7 @@ import {
 import { TokenError, type TokenSigner } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import type { Store } from "../../store/store.ts";
+import { formatTime, type Store } from "../../store/store.ts";
 
 /** A signed-in user. */
 export interface Caller {
@@ -24,6 +24,8 @@ export interface Caller {
   readonly authorizationId: number;
   /** When the token expires, in seconds since 1970. */
   readonly expiresAt: number;
+  /** The end of the second in which the token was issued, as a time of records. */
+  readonly issuedBefore: string;
 }
 
 /** The claims of a token: the parts of a caller that stay the same while the token is valid. */
@@ -95,8 +97,13 @@ function verify(
     );
   }
   try {
-    const { sub, jti, exp } = signer.verify(token, now() / 1000);
-    const identity = { id: sub, authorizationId: jti, expiresAt: exp };
+    const { sub, jti, iat, exp } = signer.verify(token, now() / 1000);
+    const identity = {
+      id: sub,
+      authorizationId: jti,
+      expiresAt: exp,
+      issuedBefore: formatTime(Math.min(Math.floor(iat) + 1, 1e11) * 1000),
+    };
     if (authorization.length < maxCachedLength) {
       const [oldest = ""] = verified.keys();
       if (verified.size >= maxCachedTokens) verified.delete(oldest);
@@ -121,7 +128,7 @@ export function reauthenticate(
   caller: Identity | undefined,
 ): Caller | undefined {
   if (caller === undefined) return undefined;
-  const { id, authorizationId, expiresAt } = caller;
+  const { id, authorizationId, expiresAt, issuedBefore } = caller;
   if (now() / 1000 >= expiresAt) throw unauthorized(40103);
   const authorizations = store.table("authorizations");
   const authorization = authorizations.get(authorizationId);
@@ -129,11 +136,14 @@ export function reauthenticate(
     if (authorizationId <= authorizations.lastId) throw unauthorized(40104);
     throw invalidToken("its jti was never issued");
   }
+  const { user_id, created_at } = authorization.document;
   const role = roleOf(store.table("users").get(id)?.document["role"]);
-  if (authorization.document["user_id"] !== id || role === undefined) {
+  if (user_id !== id || role === undefined) {
     throw invalidToken("its sub does not own its jti");
   }
-  return { id, role, authorizationId, expiresAt };
+  // A restored backup issues the ids of later authorizations again.
+  if (String(created_at ?? "") >= issuedBefore) throw unauthorized(40104);
+  return { id, role, authorizationId, expiresAt, issuedBefore };
 }
 
 function invalidToken(reason: string): ApiError {
