@@ -210,7 +210,7 @@ export function resourceRoute(
   const writable = methods["PATCH"]?.writableOnly ??
     described.properties.filter(({ readOnly }) => !readOnly)
       .map(({ name }) => name);
-  const schema = recordSchema(described);
+  const schema = recordSchema(described, methods["PATCH"]?.writableOnly);
   return route(methods, { tag: collection.name, schema, writable, scope });
 }
 

@@ -214,11 +214,16 @@ export class Representation {
 /** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */
 export function recordSchema(
   { singular, properties, visibleProperties, urlProperties }: Collection,
+  writable?: readonly string[],
 ): JsonSchema {
   const visible = [...visibleProperties.values()];
+  const isWritable = (name: string) => writable?.includes(name) ?? true;
   // id, the declared properties with the secrets, then the times: a repeated name keeps its first position.
   const schemas = [...visible.slice(0, 1), ...properties, ...visible]
-    .map(({ name, schema }): [string, JsonSchema] => [name, schema]);
+    .map(({ name, schema }): [string, JsonSchema] => [
+      name,
+      isWritable(name) ? schema : { ...schema, readOnly: true },
+    ]);
   const url = { type: "string", format: "uri-reference", readOnly: true };
   for (const { name } of urlProperties) schemas.push([name, url]);
   schemas.push(["link", { type: "object", readOnly: true }]);
@@ -228,7 +233,7 @@ export function recordSchema(
     type: "object",
     properties: Object.fromEntries(schemas),
     required: properties
-      .filter(({ required }) => required)
+      .filter(({ name, required }) => required && isWritable(name))
       .map(({ name }) => name),
   };
 }

@@ -149,6 +149,8 @@ function invalid(part: string, reason: string): TokenError {
   );
 }
 
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
 function hmac(secret: Buffer, text: string): string {
   return createHmac("sha256", secret).update(text).digest("base64url");
 }
@@ -167,10 +169,10 @@ function parseObject(text: string, part: string): JsonObject {
     throw invalid(part, "it is not canonical base64url");
   }
   try {
-    const value: unknown = JSON.parse(bytes.toString());
+    const value: unknown = JSON.parse(utf8.decode(bytes));
     if (typeof value === "object" && value !== null) return { ...value };
   } catch {
-    // It is not JSON: reported below.
+    // It is not UTF-8 or not JSON (RFC 7519 section 7.2): reported below.
   }
   throw invalid(part, "it is not a JSON object");
 }

@@ -39,7 +39,7 @@ export function loadSeed(
   const all = new Map(
     collections.map(({ name }) => [name, recordsOf(store, name)]),
   );
-  const seed = parseJsonObject(Buffer.from(text), "seed");
+  const seed = parseJsonObject(Buffer.from(text), "seed", Infinity);
   for (const name in seed) {
     if (all.has(name)) continue;
     const allowed = [...all.keys()].join(", ");

@@ -23,8 +23,8 @@ const entityTagList = new RegExp(
 
 /** Parses a list of entity tags and returns them with their quotes; undefined if the field is malformed (RFC 9110 sections 8.8.3 and 5.6.1.2). */
 export function parseEntityTags(field: string): string[] | undefined {
-  if (!entityTagList.test(field)) return undefined;
-  return field.match(entityTags) ?? undefined;
+  const isValid = /^[ \t,]*$/.test(field) || entityTagList.test(field);
+  return isValid ? field.match(entityTags) ?? [] : undefined;
 }
 
 /** Compares two entity tags: both must be strong and identical (RFC 9110 section 8.8.3.2). */

@@ -14,27 +14,36 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * Parses a request body that must be one JSON object.
  *
  * @param name the name of the bytes in messages
- * @throws {ApiError} 40001 if it is empty, not UTF-8 or not JSON; 40002 if it is
- * JSON but not an object
+ * @param maxNames the most names of properties: more take long to parse
+ * @throws {ApiError} 40001 if it is empty, not UTF-8, not JSON or too complex;
+ * 40002 if it is JSON but not an object
  */
 export function parseJsonObject(
   bytes: Uint8Array,
   name = "body",
+  maxNames = 1000,
 ): Readonly<Record<string, unknown>> {
   if (bytes.length === 0) {
     throw new ApiError(40001, `The ${name} is missing: send one JSON object.`);
   }
   const text = decodeUtf8(bytes, name);
+  let duplicate: string | undefined;
   let value: unknown;
   try {
+    duplicate = findDuplicateName(text, maxNames);
     value = JSON.parse(text);
-  } catch {
+  } catch (error) {
+    if (error instanceof TooComplexError) {
+      throw new ApiError(
+        40001,
+        `The ${name} is too complex: at most ${maxNames} names and ${maxDepth} levels are allowed.`,
+      );
+    }
     throw new ApiError(
       40001,
       `The ${name} is not valid JSON (RFC 8259): send one JSON object.`,
     );
   }
-  const duplicate = findDuplicateName(text);
   if (duplicate !== undefined) {
     throw new ApiError(
       40001,
@@ -83,13 +92,22 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
   return text;
 }
 
+/** The deepest nesting. */
+const maxDepth = 64;
+
+class TooComplexError extends Error {}
+
 /**
- * Returns the first property name that occurs twice in one object of valid JSON, as
- * it is written there (with quotes and escapes); undefined if there is none. Names
- * are compared without their escapes: `"a"` equals `"\u0061"`. It is not
- * recursive, so deep nesting cannot overflow the call stack.
+ * Returns the first property name that occurs twice in one object, as it is
+ * written there (with quotes and escapes); undefined if there is none. Names are
+ * compared without their escapes: `"a"` equals `"\u0061"`.
+ *
+ * @throws {TooComplexError} before it takes long
+ * @throws {SyntaxError} if it finds that the text is not JSON
  */
-function findDuplicateName(text: string): string | undefined {
+function findDuplicateName(text: string, maxNames: number): string | undefined {
+  let duplicate: string | undefined;
+  let count = 0;
   const open: (Set<string> | undefined)[] = []; // undefined for an array
   let start = -1; // of the latest string, which is a name if a colon follows
   let end = -1;
@@ -97,14 +115,15 @@ function findDuplicateName(text: string): string | undefined {
     switch (text[at]) {
       case '"':
         start = at++;
-        while (text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
+        while (at < text.length && text[at] !== '"') {
+          at += text[at] === "\\" ? 2 : 1;
+        }
         end = at + 1;
         break;
       case "{":
-        open.push(new Set());
-        break;
       case "[":
-        open.push(undefined);
+        open.push(text[at] === "{" ? new Set() : undefined);
+        if (open.length > maxDepth) throw new TooComplexError();
         break;
       case "}":
       case "]":
@@ -116,10 +135,11 @@ function findDuplicateName(text: string): string | undefined {
           ? JSON.parse(literal)
           : literal.slice(1, -1);
         const names = open[open.length - 1];
-        if (names?.has(name)) return literal;
+        if (names?.has(name)) duplicate ??= literal;
         names?.add(name);
+        if (++count > maxNames) throw new TooComplexError();
       }
     }
   }
-  return undefined;
+  return duplicate;
 }

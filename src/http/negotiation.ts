@@ -19,9 +19,12 @@ export function chooseFormat(
   accept: string | undefined,
   produces: readonly string[] = ["application/json"],
 ): string {
-  const errors = produces.includes("application/json") ? [problemType] : [];
-  const format = negotiate(accept, [...produces, ...errors]);
+  const format = negotiate(accept, produces);
   if (format !== undefined) return format;
+  const excludesJson = /application\/(?:json|\*)|\*\/\*/i.test(accept ?? "");
+  if (negotiate(accept, [problemType]) && !excludesJson) {
+    return produces[0] ?? "";
+  }
   throw new ApiError(
     40600,
     `None of the accepted formats is available: this URL has ${

@@ -1,6 +1,12 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseForm, parseParameters } from "../../src/api/query/parameters.ts";
+import { deriveCollections } from "../../src/api/declaration/declaration.ts";
+import {
+  parseForm,
+  parseParameters,
+  parseQuery,
+} from "../../src/api/query/parameters.ts";
+import { collections } from "../../src/collections.ts";
 
 test("a plus sign is a space in a form, and a plus sign in a URL", () => {
   const table: readonly [string, [string, string][], [string, string][]?][] = [
@@ -31,4 +37,23 @@ test("a malformed form is rejected like a malformed query", () => {
   for (const [text, code] of table) {
     assert.throws(() => parseForm(text), { name: "ApiError", code }, text);
   }
+});
+
+test("a query has at most a hundred parameters, and a list at most a thousand values", () => {
+  const names = (count: number) =>
+    Array.from({ length: count }, (_, index) => `p${index}=1`).join("&");
+  assert.equal(parseParameters(names(100)).size, 100);
+  assert.throws(() => parseParameters(names(101)), {
+    code: 40003,
+    message: /at most 100 /,
+  });
+  const zoos = deriveCollections(collections, []).get("zoos");
+  assert.ok(zoos);
+  const ids = (count: number) =>
+    parseQuery(
+      zoos,
+      parseParameters(`id:in=${Array(count).fill("7").join(",")}`),
+    );
+  assert.equal(ids(1000).filters[0]?.valueSet?.size, 1);
+  assert.throws(() => ids(1001), { code: 40004, message: /at most 1000 / });
 });

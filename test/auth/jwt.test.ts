@@ -19,7 +19,7 @@ function forge(header: unknown, payload: unknown): string {
 }
 
 /** The same for content that JSON.stringify would not write. */
-function forgeText(header: string, payload: string): string {
+function forgeText(header: string, payload: string | Uint8Array): string {
   const parts = [header, payload].map((text) =>
     Buffer.from(text).toString("base64url")
   );
@@ -28,6 +28,7 @@ function forgeText(header: string, payload: string): string {
   return `${input}.${mac}`;
 }
 
+const notUtf8 = Buffer.from('{"x":"\xe9"}', "latin1");
 const signer = new TokenSigner([secret]);
 const good = signer.sign(claims);
 const [head = "", body = "", mac = ""] = good.split(".");
@@ -92,6 +93,7 @@ test("every invalid header parameter, claim or encoding is rejected by its name"
     [forge([], payload), "alg"],
     [forge("HS256", payload), "header"],
     [forge(header, null), "claims"],
+    [forgeText(JSON.stringify(header), notUtf8), "claims"],
     [forge(header, { ...payload, iss: "other" }), "iss"],
     [forge(header, { ...payload, sub: 7 }), "sub"],
     [forge(header, { ...payload, sub: "07" }), "sub"],

@@ -153,6 +153,20 @@ describe("Accept: application/problem+json", () => {
     }
   });
 
+  test("does not bring back JSON that is excluded", async () => {
+    for (
+      const accept of [
+        "application/json;q=0, */*",
+        `${problem}, application/json;q=0`,
+        `${problem}, */*;q=0`,
+      ]
+    ) {
+      const answer = await send("GET /v1/zoos/1", {}, accept);
+      assert.equal(answer.status, 406, accept);
+      assert.equal(answer.body.errorCode, 40600);
+    }
+  });
+
   test("alone is served with JSON where nothing is wrong", async () => {
     for (const path of ["/v1", "/v1/zoos", "/v1/zoos/1", "/health"]) {
       for (const method of ["GET", "HEAD"]) {
@@ -166,7 +180,7 @@ describe("Accept: application/problem+json", () => {
 
   test("is no way around 406 for other types", async () => {
     for (const accept of ["text/html", "image/*", `${problem};q=0`]) {
-      const answer = await send("GET /v1/zoos", {}, accept);
+      const answer = await send("GET /v1/zoos/1", {}, accept);
       assert.equal(answer.status, 406);
       assert.equal(answer.body.errorCode, 40600);
     }

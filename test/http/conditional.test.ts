@@ -25,8 +25,8 @@ test("a list of entity tags is parsed (RFC 9110 section 8.8.3)", () => {
     ['"aW/", "b"', ['"aW/"', '"b"']],
     ['"!#~\x80\xff"', ['"!#~\x80\xff"']],
     [', ,"a",,\t"b", ', ['"a"', '"b"']],
-    ["", undefined],
-    [" , ", undefined],
+    ["", []], // a recipient must accept an empty list (section 5.6.1.2)
+    [" , ", []],
     ["a", undefined],
     ['"a', undefined],
     ['w/"a"', undefined],

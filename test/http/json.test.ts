@@ -42,7 +42,13 @@ test("anything but a JSON object in UTF-8 is rejected with its reason", () => {
     ["{", 40001, /not valid JSON/],
     ["{'a':1}", 40001, /not valid JSON/],
     ["{}{}", 40001, /not valid JSON/],
-    ["[".repeat(100_000), 40001, /not valid JSON/],
+    ["[".repeat(64), 40001, /not valid JSON/],
+    ["[".repeat(100_000), 40001, /too complex: .* 64 levels/],
+    [`{"a":${"[".repeat(64)}${"]".repeat(64)}}`, 40001, /too complex/],
+    [JSON.stringify(manyNames(1001)), 40001, /too complex: .* 1000 names/],
+    ['{"a', 40001, /not valid JSON/],
+    ['{"a\\', 40001, /not valid JSON/],
+    ['{"\\u00":1}', 40001, /not valid JSON/],
     ["\uFEFF{}", 40001, /byte-order mark/],
     [Uint8Array.of(0x7b, 0xff, 0x7d), 40001, /UTF-8/],
     [Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22), 40001, /UTF-8/],
@@ -57,7 +63,18 @@ test("anything but a JSON object in UTF-8 is rejected with its reason", () => {
   }
 });
 
-test("deep nesting does not overflow the call stack", () => {
-  const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
+test("as many names and levels as are allowed are parsed", () => {
+  const deep = `{"a":${"[".repeat(63)}${"]".repeat(63)}}`;
   assert.ok(Array.isArray(parse(deep)["a"]));
+  const many = manyNames(1000);
+  assert.deepEqual(parse(JSON.stringify(many)), many);
+  const trusted = Buffer.from(JSON.stringify(manyNames(5000)));
+  assert.ok(parseJsonObject(trusted, "seed", Infinity));
 });
+
+/** Names at two levels. */
+function manyNames(count: number): Record<string, unknown> {
+  const names = Array.from({ length: count }, (_, at) => [`p${at}`, at]);
+  const half = Object.fromEntries(names.slice(count / 2 + 1));
+  return { ...Object.fromEntries(names.slice(0, count / 2)), half };
+}

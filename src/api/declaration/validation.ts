@@ -31,9 +31,6 @@ export interface ValidationContext {
   readonly locked?: readonly string[];
 }
 
-/** Keeps the response short when a body has a huge number of unknown names. */
-const maxUnknownErrors = 1000;
-
 /**
  * Validates a body.
  *
@@ -95,7 +92,7 @@ function unknownProperties(
   if (unknown.length === 0) return [];
   const article = /^[aeiou]/.test(singular) ? "an" : "a";
   const allowed = properties.map(({ name }) => name).join(", ");
-  return unknown.slice(0, maxUnknownErrors).map((name) => {
+  return unknown.map((name) => {
     const field = excerpt(name.toWellFormed());
     return {
       field,

@@ -22,6 +22,11 @@ import {
   type Property,
 } from "../declaration/properties.ts";
 
+const maxParameters = 100;
+
+/** The most values of one `in`. */
+const maxListedValues = 1000;
+
 /** Decoded parameters in the order in which they were sent. */
 export type Parameters = ReadonlyMap<string, string>;
 
@@ -30,11 +35,18 @@ export type Parameters = ReadonlyMap<string, string>;
  * does it mean a space (RFC 3986 section 2.2).
  *
  * @throws {ApiError} 40000 on malformed percent-encoding, 40003 on a repeated
- * parameter
+ * parameter or too many
  */
 export function parseParameters(query: string): Parameters {
   const parameters = new Map<string, string>();
-  for (const pair of query.split("&")) {
+  const pairs = query.split("&", maxParameters + 1);
+  if (pairs.length > maxParameters) {
+    throw new ApiError(
+      40003,
+      `There are too many parameters: at most ${maxParameters} are allowed.`,
+    );
+  }
+  for (const pair of pairs) {
     if (pair === "") continue;
     const equals = pair.indexOf("=");
     const end = equals < 0 ? pair.length : equals;
@@ -284,7 +296,12 @@ function parseFilter(
     return isSearch ? caseFold(String(operand)) : operand;
   };
   if (operator !== "in") return { property, operator, value: parse(text) };
-  const valueSet = new Set(text.split(",").map(parse));
+  const values = text.split(",", maxListedValues + 1);
+  if (values.length > maxListedValues) {
+    const allowed = `a list of at most ${maxListedValues} values`;
+    throw invalidValue(parameter, text, allowed);
+  }
+  const valueSet = new Set(values.map(parse));
   return { property, operator, value: null, valueSet };
 }
 
@@ -348,7 +365,7 @@ export function pageHeaders(
   const link = (rel: string, to: number) =>
     `<${before}${number(to)}${after}>; rel="${rel}"`;
   let links = link("first", 0);
-  const previous = Math.min(Math.max(offset - limit, 0), last);
+  const previous = offset < total ? Math.max(offset - limit, 0) : last;
   if (offset > 0) links += `, ${link("prev", previous)}`;
   if (offset + limit < total) links += `, ${link("next", offset + limit)}`;
   headers.push("Link", `${links}, ${link("last", last)}`);

@@ -26,11 +26,7 @@ export function listRecords(
   const { url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
-  // With `where`, records expire without a new sequence number.
-  const validators = () =>
-    scope?.where === undefined
-      ? collectionValidators(records, context, scope)
-      : [];
+  const validators = () => collectionValidators(records, context, scope);
   const currentSeq = () =>
     Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
   if (isNotModified(context, validators)) {

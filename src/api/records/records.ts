@@ -229,7 +229,11 @@ export function collectionValidators(
   scope: Scope | undefined,
 ): readonly string[] {
   const state = `${processStartTag}-${table.lastSeq.toString(36)}`;
-  const part = scope === undefined ? "" : `-${scope.value}`;
+  const { property = "", value = "", where } = scope ?? {};
+  // Records can expire without a new sequence number.
+  const live = where && table.find(property, value)
+    .filter(({ document }) => where(document));
+  const part = scope === undefined ? "" : `-${value}-${live?.length ?? ""}`;
   return ["ETag", `W/"${state}${part}${asNdjson ? "-lines" : ""}"`];
 }
 
