@@ -60,6 +60,14 @@ test("a signature is verified once, everything else at each request, and a thous
   authenticate(state, tokenOf(2, 3999));
   assert.equal(verifications, 1);
 
+  // A field that is padded with spaces is not cached: it would waste memory.
+  const [, text = ""] = token.split(" ");
+  for (const length of [499, 500, 5000]) {
+    const padded = "Bearer".padEnd(length - text.length) + text;
+    assert.equal(authenticate(state, padded)?.id, 1);
+    assert.equal(state.verified.has(padded), length < 500);
+  }
+
   await store.commit([["del", "authorizations", 1]], 0);
   assert.throws(() => authenticate(state, token), errorWith(40104));
   now = 3_999_000;
