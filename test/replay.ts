@@ -126,7 +126,10 @@ function findPath(document: Json, path: string): Json {
   const compiled = patterns.get(document) ?? patternsOf(document);
   patterns.set(document, compiled);
   const plain = path.replace(/^(.*\/v1)\/$/, "$1");
-  return compiled.find(([pattern]) => pattern.test(plain))?.[1];
+  // The root document is served with and without its last slash.
+  const found = compiled.find(([pattern]) => pattern.test(plain)) ??
+    compiled.find(([pattern]) => pattern.test(`${plain}/`));
+  return found?.[1];
 }
 
 function patternsOf(
