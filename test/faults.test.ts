@@ -166,6 +166,23 @@ async function fill(server: Server, token: string): Promise<void> {
   assert.equal(again.body.id, made + 1);
 }
 
+test("health warns of a disk without the space for a start after a crash", async (t) => {
+  let free: number | undefined = undefined;
+  const files = {
+    ...realFiles,
+    free: async (folder: string) => free ?? await realFiles.free(folder),
+  };
+  const app = await startApplication({ files });
+  t.after(() => app.stop());
+  const well = await app.request("GET", "/health");
+  assert.deepEqual(well.body, { status: "ok" });
+  free = -(1 << 24); // the reserve counts as free
+  const low = await app.request("GET", "/health");
+  assert.equal(low.status, 200);
+  const [notice = ""] = low.body.notices;
+  assert.match(notice, /^The disk is nearly full: \d{3,4} more bytes must be/);
+});
+
 test("an overloaded server refuses writes with Retry-After", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files, queueBytes: 4000 });

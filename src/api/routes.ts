@@ -207,21 +207,31 @@ function healthRoute(store: Store): Route {
       docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",
       parse: noParameters,
-      run: () => {
-        const { isWritable, isDiskFull, notices } = store;
-        const all = isDiskFull
-          ? [
-            ...notices,
-            "The disk is full: only deletes and sign-ins are accepted.",
-          ]
-          : notices;
-        const body = JSON.stringify({
-          status: isWritable ? "ok" : "read-only",
-          ...(all.length > 0 && { notices: all }),
-        });
-        const headers = ["Cache-Control", "no-store"];
-        return { status: isWritable ? 200 : 503, headers, body, seq: 0 };
-      },
+      run: (context) =>
+        context.afterWaiting(noticesOf(store), (notices) => {
+          const { isWritable } = store;
+          const body = JSON.stringify({
+            status: isWritable ? "ok" : "read-only",
+            ...(notices.length > 0 && { notices }),
+          });
+          const headers = ["Cache-Control", "no-store"];
+          return { status: isWritable ? 200 : 503, headers, body, seq: 0 };
+        }),
     },
   });
+}
+
+/** Returns what had to be repaired at startup, and what is wrong with the disk now. */
+async function noticesOf(store: Store): Promise<readonly string[]> {
+  const missing = await store.missingBytes().catch(() => 0); // an unreadable disk
+  const notices = [...store.notices];
+  if (store.isDiskFull) {
+    notices.push("The disk is full: only deletes and sign-ins are accepted.");
+  }
+  if (missing > 0) {
+    notices.push(
+      `The disk is nearly full: ${missing} more bytes must be free for the next snapshot, and for a start after a crash.`,
+    );
+  }
+  return notices;
 }

@@ -206,8 +206,25 @@ export class FullDisk {
       await files.syncFolder(path);
       this.isFull = true;
       await this.#freeSpace(scan.baseGeneration);
-      return await reopenLog(folder, scan);
+      return await reopenLog(folder, scan).catch(async (error) => {
+        if (!isNoSpaceError(error)) throw error;
+        const free = await files.free(path);
+        const needed = scan.log?.size ?? 0; // it is copied
+        throw new StoreError(
+          "disk-full",
+          `Cannot open ${path}: the disk is full. At least ${needed} bytes must be free to start, but only ${free} are: delete something else from this disk, or move the folder to a larger one`,
+          { cause: error },
+        );
+      });
     }
+  }
+
+  /** Returns how many bytes are missing for the next snapshot, or for a start after a crash, which copies the log. */
+  async missingBytes(logBytes: number): Promise<number> {
+    const { files, folder } = this.#context.folder;
+    const free = await files.free(folder) + await sizeOf(files, this.#path);
+    const snapshotBytes = this.#checkpoints?.expectedBytes() ?? 0;
+    return Math.max(0, Math.max(logBytes, snapshotBytes) - free);
   }
 
   /** Recovers with these checkpoints from now on. */

@@ -185,6 +185,11 @@ export class Store {
     return { generation, seed, offset, seq: durableSeq };
   }
 
+  /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
+  missingBytes(): Promise<number> {
+    return this.#parts.disk.missingBytes(this.#writer.log.offset);
+  }
+
   /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
   get headroom(): number {
     if (this.isDiskFull) return Infinity;
@@ -248,10 +253,7 @@ export class Store {
     return seq;
   }
 
-  /**
-   * Applies mutations and resolves when they are durable. Throws as `apply`
-   * does; rejects with `disk-full` (rolled back) or `outcome-unknown`.
-   */
+  /** Applies mutations and resolves when they are durable. Throws as `apply` does; rejects with `disk-full` (rolled back) or `outcome-unknown`. */
   commit(
     operations: readonly Mutation[],
     by: number,
@@ -289,8 +291,7 @@ export class Store {
 
   /** Makes everything durable, closes the files and releases the folder. */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
+    return this.#closing ??= this.#close();
   }
 
   #onAdvance(syncMs: number): void {

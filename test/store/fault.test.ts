@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { test, type TestContext } from "node:test";
@@ -199,6 +200,42 @@ test("a store can be restarted on a full disk after a crash, and freed by delete
   }
   await until(() => !again.isDiskFull);
   await again.commit(zoo(id + 1), 0);
+});
+
+test("a start that finds no space says how much it needs, and the store warned of it", async (t) => {
+  const disk = await diskFor(t);
+  const store = await open(t, disk);
+  assert.equal(await store.missingBytes(), 0);
+  const text = "x".repeat(1000);
+  for (let id = 1; id <= 60; id++) await store.commit(zoo(id, text), 0);
+  const log = store.position.offset;
+  // There is space for a batch, but not for a copy of the log.
+  disk.capacity = log + 30_000 + 20_000;
+  const missing = await store.missingBytes();
+  assert.ok(missing > log - 60_000 && missing < log, `${missing}`);
+  disk.kill();
+  const folder = join(disk.folder, "again");
+  await mkdir(folder);
+  const survivor = disk.survivor(folder);
+  survivor.capacity = log + 20_000;
+  await assert.rejects(openFor(t, folder, { files: survivor }), {
+    code: "disk-full",
+    message:
+      /the disk is full\. At least \d{5} bytes must be free to start, but only \d+ are: delete/,
+  });
+  survivor.capacity = Infinity;
+  const again = await openFor(t, folder, { files: survivor });
+  assert.equal(again.table("zoos").size, 60);
+});
+
+const hasProc = existsSync("/proc/self");
+test("a folder that cannot be created is an error, also below /proc", {
+  skip: hasProc ? false : "there is no /proc",
+}, async (t) => {
+  await assert.rejects(openFor(t, "/proc/nothing/store", {}), {
+    code: "unusable",
+    message: /ENOENT/,
+  });
 });
 
 test("space that others free is used without a restart", async (t) => {

@@ -85,7 +85,7 @@ export const realFiles: FileSystem = {
   rename,
   remove: (path) => unlink(path).catch(undefinedIfMissing),
   list: (folder) => readdir(folder),
-  makeFolder: (path) => mkdir(path, { recursive: true, mode: 0o700 }),
+  makeFolder,
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
     await handle.sync().finally(() => handle.close());
@@ -95,6 +95,23 @@ export const realFiles: FileSystem = {
     return bavail * bsize;
   },
 };
+
+/** Creates a folder and its parents, one by one: Node's `recursive` tries for ever below a folder such as /proc. */
+async function makeFolder(path: string): Promise<string | undefined> {
+  const make = () =>
+    mkdir(path, { mode: 0o700 }).then(() => path, (error) => {
+      if (errorCode(error) !== "EEXIST") throw error;
+      return undefined;
+    });
+  try {
+    return await make();
+  } catch (error) {
+    if (errorCode(error) !== "ENOENT" || dirname(path) === path) throw error;
+    const first = await makeFolder(dirname(path));
+    const made = await make();
+    return first ?? made;
+  }
+}
 
 /** Returns whether an error means that there is no space left to write to. */
 export function isNoSpaceError(error: unknown): boolean {
