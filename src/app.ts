@@ -6,7 +6,11 @@
 import type { BlockList } from "node:net";
 import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
-import type { Operation, Route } from "./api/operations.ts";
+import {
+  defaultMaxBodyBytes,
+  type Operation,
+  type Route,
+} from "./api/operations.ts";
 import {
   type Parameters,
   parseForm,
@@ -36,11 +40,12 @@ import { parseTarget, type Router } from "./http/router.ts";
 import {
   errorResponse,
   type IncomingRequest,
-  isFromLoopback,
   type OutgoingResponse,
   type Response,
   send,
-} from "./http/server.ts";
+} from "./http/connection.ts";
+import { checkMessage } from "./http/message.ts";
+import { isFromLoopback } from "./http/server.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, StoreError } from "./store/error.ts";
 
@@ -152,7 +157,10 @@ export class Application {
       return operation.importNdjson(exchange, body, runOnce);
     }
     operation.admission?.check(exchange); // 503
-    const body = Promise.resolve(exchange.body ?? readBody(request)); // 413, 408
+    const maxBytes = operation.maxBodyBytes ?? defaultMaxBodyBytes;
+    const body = Promise.resolve(
+      exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
+    );
     return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
       if (operation.queryInForm) {
@@ -258,16 +266,6 @@ function cacheFields(
   }
   if (route !== undefined) fields.push(...route.fields);
   return fields;
-}
-
-/** Checks what node:http leaves to us: the major version (RFC 9110 section 2.5) and Host (RFC 9112 section 3.2). */
-function checkMessage({ httpVersion, headers }: IncomingRequest): void {
-  if (!httpVersion.startsWith("1.")) {
-    throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
-  }
-  if (headers.host === undefined && httpVersion !== "1.0") {
-    throw new ApiError(40000, "A request must have a Host field.");
-  }
 }
 
 /** Returns a redirect. Percent-encodes what some clients send in a query although no URL may hold it (RFC 3986 section 3.4). */

@@ -127,6 +127,23 @@ export const settings = {
         ? []
         : listOf(value, (name) => featureNames.includes(name)),
   },
+  /** Where the certificate is: it is read again on SIGHUP. */
+  tlsCert: {
+    variable: "TLS_CERT",
+    description: "PEM file of a certificate with its chain, for HTTPS",
+    expected: "a path",
+    default: undefined,
+    defaultText: "none",
+    parse: (value) => value,
+  },
+  tlsKey: {
+    variable: "TLS_KEY",
+    description: "PEM file of the certificate's private key",
+    expected: "a path",
+    default: undefined,
+    defaultText: "none",
+    parse: (value) => value,
+  },
   /** Origins whose scripts may read responses; `*` is any. */
   corsOrigins: {
     variable: "CORS_ORIGINS",
@@ -235,7 +252,8 @@ function read<T>(
   );
 }
 
-function readText(name: string, file: string): string {
+/** Reads the file that a setting names, without a newline at its end. */
+export function readText(name: string, file: string): string {
   try {
     return readFileSync(file, "utf8").replace(/\r?\n$/, "");
   } catch (error) {

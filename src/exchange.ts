@@ -22,11 +22,8 @@ import type {
 import { ClientDisconnected } from "./http/body.ts";
 import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
-import {
-  type IncomingRequest,
-  type OutgoingResponse,
-  requestId,
-} from "./http/server.ts";
+import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
+import { requestId } from "./http/server.ts";
 
 /** What the exchanges of one application share. */
 export interface Shared extends Authentication {

@@ -19,21 +19,28 @@ import {
   writeSecret,
 } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
-import { listen, type Listener } from "./http/server.ts";
+import { listen, type Listener, type TlsFiles } from "./http/server.ts";
 import { createLogger } from "./log.ts";
+import { errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
 import type { Logger, Store } from "./store/store.ts";
+import { readTls } from "./tls.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
+
+/** How long responses announce the shutdown before idle connections are closed. */
+const announceMs = 100;
 
 /**
  * Serves until a signal.
  *
  * @throws {CommandError} if it cannot start: the port or folder is in use, the
  * seed is invalid or the store is damaged
+ * @throws {UsageError} if the certificate cannot be used
  */
 export async function serve(config: Config): Promise<void> {
+  const tls = readTls(config);
   const { log, print } = createLogger(config.log, process.stdout);
   const { pid, version } = process;
   const features = await loadFeatures(
@@ -68,21 +75,23 @@ export async function serve(config: Config): Promise<void> {
       requireIfMatch: config.requireIfMatch,
       hasLocalMetrics: config.hasLocalMetrics,
     });
+import { errorText } from "./store/error.ts";
     listener = await begin(application, store, { config, log, print });
   } catch (error) {
     await store.close();
     throw error;
   }
+  process.on("SIGHUP", () => reloadTls(listener, config, log));
   const stopped = stopSignal();
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
-  const origin = `http://${host}:${listener.port}`;
+  const origin = `${tls ? "https" : "http"}://${host}:${listener.port}`;
   print(
     "info",
     `listening on ${origin} as process ${pid} on Node.js ${version}`,
   );
 
   log("info", `stopping on ${await stopped}`);
-  await listener.close(graceMs);
+  await listener.close(graceMs, announceMs);
   await application.stop();
   await store.close();
   log("info", "stopped");
@@ -110,6 +119,7 @@ async function loadOrCreateSecret(folder: string): Promise<string> {
   return secret;
 }
 
+import { errorText } from "./store/error.ts";
 /** Opens the port, and only then creates the first user: a port in use must not cost a password that is shown once. */
 async function begin(
   application: Application,
@@ -137,11 +147,12 @@ async function begin(
 async function open(
   application: Application,
   { host, port }: Config,
+  tls: TlsFiles | undefined,
 ): Promise<Listener> {
   try {
     return await listen(
       (request, response) => application.handle(request, response),
-      { host, port },
+      { host, port, tls },
     );
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : error;

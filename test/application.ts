@@ -8,6 +8,7 @@ import { TokenSigner } from "../src/auth/jwt.ts";
 import { collections } from "../src/collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { parseNetworks } from "../src/http/client-address.ts";
+import type { ServerLimits } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
 import {
   type FileSystem,
@@ -57,6 +58,7 @@ export async function startApplication(options: {
   readonly rateLimit?: number;
   readonly log?: Logger;
   readonly hasLocalMetrics?: boolean;
+  readonly limits?: Partial<ServerLimits>;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const features = await loadFeatures(options.features ?? featureNames);
@@ -84,7 +86,7 @@ export async function startApplication(options: {
   await application.start();
   const listener = await listen(
     (incoming, response) => application.handle(incoming, response),
-    { host: "127.0.0.1", port: 0 },
+    { host: "127.0.0.1", port: 0, limits: options.limits ?? {} },
   );
   const origin = `http://127.0.0.1:${listener.port}`;
   forgetDocument(origin);

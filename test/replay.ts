@@ -20,7 +20,7 @@ export interface Exchange {
 
 // Fields that are meant for the connection or the browser.
 const exempt =
-  /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|access-control-.*)$/;
+  /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|x-content-type-options|strict-transport-security|access-control-.*)$/;
 
 /** The documents of servers by their origins. */
 const documents = new Map<string, Promise<Json>>();

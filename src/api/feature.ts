@@ -4,7 +4,7 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
-import type { IncomingRequest } from "../http/server.ts";
+import type { IncomingRequest } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";

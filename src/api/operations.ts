@@ -59,6 +59,8 @@ export interface Operation<P = unknown> {
   readonly isUnlimited?: true;
   /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
+  /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
+  readonly maxBodyBytes?: number;
   /** Set if the body is a form that holds the parameters (QUERY). */
   readonly queryInForm?: true;
   /** The media types of a success, the preferred one first; JSON by default. */
@@ -140,6 +142,9 @@ interface ResourceInfo {
   /** The names that a body may hold. */
   readonly writable?: readonly string[];
 }
+
+/** The largest body that is read into memory, if its operation names no other limit. */
+export const defaultMaxBodyBytes = 64 * 1024;
 
 const json = ["application/json"];
 const jsonOrNdjson = [...json, ndjsonType];
@@ -250,10 +255,18 @@ export function collectionMethods(
     resource,
     access: access.write,
     consumes: json,
+    maxBodyBytes: maxRecordBytes(collection),
     parse: noParameters,
     run: (context, _, body) => createRecord(records, context, body),
   };
   return { GET, QUERY: { ...GET, consumes: form, queryInForm: true }, POST };
+}
+
+/** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */
+function maxRecordBytes({ properties }: Collection): number {
+  const lengths = properties.map(({ schema }) => Number(schema.maxLength ?? 0));
+  const characters = lengths.reduce((sum, length) => sum + length, 0);
+  return Math.max(defaultMaxBodyBytes, 4 * characters);
 }
 
 /**
@@ -287,6 +300,7 @@ export function recordMethods(
     resource,
     access: access.write,
     consumes: json,
+    maxBodyBytes: maxRecordBytes(collection),
     parse: noParameters,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: false }),

@@ -3,7 +3,7 @@
  * that an operation is given, and the result that it returns.
  */
 
-import type { IncomingRequest, Response } from "../http/server.ts";
+import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Mutation } from "../store/store.ts";
 import type { Caller } from "./accounts/authentication.ts";
 import type { Scope } from "./query/planner.ts";

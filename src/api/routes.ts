@@ -152,6 +152,7 @@ function addAuthorizations(api: Api): void {
       ignoresCredentials: true,
       admission: hashing,
       consumes: ["application/json"],
+      maxBodyBytes: 8 * 1024,
       parse: noParameters,
       isUnlimited: true, // by a limit of its own
       run: (context, _, body) =>

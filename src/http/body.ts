@@ -6,10 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import { ApiError } from "./errors.ts";
-import type { IncomingRequest, OutgoingResponse } from "./server.ts";
-
-/** The largest body that is read into memory. */
-const maxBodyBytes = 1024 * 1024;
+import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 
 /** Time limit for a small body to arrive, and for each further part of a large one. */
 const bodyTimeoutMs = 30_000;
@@ -19,39 +16,48 @@ export class ClientDisconnected extends Error {
   override readonly name = "ClientDisconnected";
 }
 
-/** Returns whether a request has content, possibly of unknown length (RFC 9112 section 6.3). */
-export function hasContent({ headers }: IncomingRequest): boolean {
-  return headers["transfer-encoding"] !== undefined ||
-    Number(headers["content-length"]) > 0;
+/** How much of a body to accept. */
+export interface BodyLimits {
+  readonly maxBytes: number;
+  readonly timeoutMs?: number;
 }
 
 /**
  * Reads the body of a request into memory.
  *
- * @throws {ApiError} 41300 if it is larger than 1 MiB, at once if Content-Length
- * says so; 40000 if its chunks are malformed; 40800 if it takes too long
+ * @param limits.timeoutMs how long the whole body may take
+ * @throws {ApiError} 41300 if it is larger than `maxBytes`, at once if
+ * Content-Length says so; 40000 if its chunks are malformed; 40800 if it takes
+ * too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
 export function readBody(
-  request: IncomingRequest,
-  timeoutMs = bodyTimeoutMs,
+  response: OutgoingResponse,
+  { maxBytes, timeoutMs = bodyTimeoutMs }: BodyLimits,
 ): Promise<Uint8Array> {
+  const { req: request } = response;
   return new Promise((resolve, reject) => {
-    if (Number(request.headers["content-length"]) > maxBodyBytes) {
-      return reject(tooLarge(maxBodyBytes));
-    }
+    checkLength(request, maxBytes);
     // A request without content emits no events with `optimizeEmptyRequests`.
     if (request.readableEnded) return resolve(Buffer.alloc(0));
-    request.failBody = reject;
-    const timer = setTimeout(() => reject(new ApiError(40800)), timeoutMs);
-    const chunks: Uint8Array[] = [];
+    if (request.bodyError) return reject(request.bodyError);
+    requestBody(response);
+    let chunks: Uint8Array[] = [];
     let length = 0;
-    request.on("data", (chunk: Uint8Array) => {
+    const onData = (chunk: Uint8Array) => {
       length += chunk.length;
-      if (length <= maxBodyBytes) chunks.push(chunk);
-      // Keep reading: many clients read the response only after they have sent all.
-      else reject(tooLarge(maxBodyBytes));
-    });
+      if (length <= maxBytes) chunks.push(chunk);
+      else fail(tooLarge(maxBytes));
+    };
+    const fail = (error: Error) => {
+      clearTimeout(timer);
+      request.off("data", onData);
+      chunks = []; // the rest can take a while
+      reject(error);
+    };
+    const timer = setTimeout(() => fail(new ApiError(40800)), timeoutMs);
+    request.onBodyError = fail;
+    request.on("data", onData);
     request.on("end", () => {
       clearTimeout(timer);
       const [first] = chunks;
@@ -60,8 +66,7 @@ export function readBody(
     // Without an "error" listener an aborted request emits "close" alone. The
     // check saves every complete request an Error with its stack.
     request.on("close", () => {
-      clearTimeout(timer);
-      if (!request.readableEnded) reject(new ClientDisconnected());
+      if (!request.readableEnded) fail(new ClientDisconnected());
     });
   });
 }
@@ -69,28 +74,21 @@ export function readBody(
 /**
  * Yields a body that is too large for memory, part by part.
  *
- * @param options.timeoutMs how long to wait for the next part
+ * @param limits.timeoutMs how long to wait for the next part
  * @throws {ApiError} 41300 if it is larger than `maxBytes`; 40000 if its chunks
  * are malformed; 40800 if nothing arrives for too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
 export async function* streamBody(
-  { req: request, connectionState }: OutgoingResponse,
-  { maxBytes, timeoutMs = bodyTimeoutMs }: {
-    readonly maxBytes: number;
-    readonly timeoutMs?: number;
-  },
+  response: OutgoingResponse,
+  { maxBytes, timeoutMs = bodyTimeoutMs }: BodyLimits,
 ): AsyncGenerator<Uint8Array, undefined> {
-  if (Number(request.headers["content-length"]) > maxBytes) {
-    throw tooLarge(maxBytes);
-  }
-  let failure: Error | undefined;
+  const { req: request } = response;
+  checkLength(request, maxBytes);
+  requestBody(response);
   let wake = () => {};
   const onEvent = () => wake();
-  request.failBody = (error) => {
-    failure = error;
-    wake();
-  };
+  request.onBodyError = onEvent;
   const events = ["readable", "end", "close"];
   for (const event of events) request.on(event, onEvent);
   try {
@@ -102,22 +100,31 @@ export async function* streamBody(
         yield part;
         continue;
       }
-      if (failure) throw failure;
+      if (request.bodyError) throw request.bodyError;
       if (request.destroyed && !request.readableEnded) {
         throw new ClientDisconnected();
       }
-      const timer = setTimeout(() => {
-        connectionState.isClosing = true; // the rest may still arrive, too late
-        request.failBody?.(new ApiError(40800));
-      }, timeoutMs);
+      const timer = setTimeout(
+        () => request.failBody(new ApiError(40800)),
+        timeoutMs,
+      );
       await new Promise<void>((resolve) => wake = resolve);
       clearTimeout(timer);
     }
   } finally {
-    // Discard the rest: many clients read the response only after they have sent all.
     for (const event of events) request.off(event, onEvent);
-    request.resume();
   }
+}
+
+function checkLength({ headers }: IncomingRequest, maxBytes: number): void {
+  if (Number(headers["content-length"]) > maxBytes) throw tooLarge(maxBytes);
+}
+
+/** Tells a client that waits for it to send the body (RFC 9110 section 10.1.1). */
+function requestBody(response: OutgoingResponse): void {
+  const { headers, httpVersion } = response.req;
+  const isExpected = headers.expect !== undefined && httpVersion === "1.1";
+  if (isExpected) response.writeContinue();
 }
 
 function tooLarge(maxBytes: number): ApiError {

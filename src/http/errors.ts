@@ -30,12 +30,14 @@ export const errorMessages = {
   41000: "The record has been permanently deleted.",
   41200: "A precondition failed; nothing was changed.",
   41300: "The body is too large.",
+  41400: "The URL is too long: at most 8192 bytes are allowed.",
   41500: "The media type or the content encoding is not supported.",
+  41700: "The expectation cannot be met: only 100-continue is supported.",
   42200: "The validation failed.",
   42201: "The Idempotency-Key was already used with another body.",
   42800: "A precondition is required: send If-Match with the record's ETag.",
   42900: "There are too many requests.",
-  43100: "The header fields are too large.",
+  43100: "The header is too large: at most 64 fields and 16 KiB are allowed.",
   50000: "Internal error; the request may or may not have succeeded.",
   50100: "The method is not implemented.",
   50300: "The store is read-only after a disk error; nothing was changed.",
@@ -116,6 +118,11 @@ export function notImplemented(method: string): ApiError {
     50100,
     `The method ${name} is not implemented; supported methods: ${supported}.`,
   );
+}
+
+/** Creates the 501 error for a body in a coding that this server cannot decode (RFC 9112 section 6.1). */
+export function unsupportedCoding(): ApiError {
+  return new ApiError(50100, "The Transfer-Encoding must be chunked alone.");
 }
 
 /** The media type of errors in the format of RFC 9457. */

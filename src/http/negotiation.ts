@@ -4,10 +4,9 @@
  * whether a response includes the record (RFC 7240).
  */
 
-import { hasContent } from "./body.ts";
+import type { IncomingRequest, Response } from "./connection.ts";
 import { ApiError, problemType } from "./errors.ts";
 import { negotiate, parseMediaType, parsePrefer } from "./headers.ts";
-import type { IncomingRequest, Response } from "./server.ts";
 
 /**
  * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
@@ -61,7 +60,7 @@ export function checkContentType(
     );
   }
   if (field !== undefined && consumes.includes(field)) return field;
-  if (field === undefined && !hasContent(request)) return undefined;
+  if (field === undefined && !request.hasContent) return undefined;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && consumes.includes(type.type) && charset === "utf-8") {

@@ -11,6 +11,11 @@ export interface Target {
   readonly query: string;
 }
 
+/** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
+export function isAuthority(text: string): boolean {
+  return /^(?:[\w.~%-]+|\[[\da-f:.]+\])(?::\d{0,5})?$/i.test(text);
+}
+
 /**
  * Parses a request target in origin-form or absolute-form (RFC 9112 sections 3.2.1
  * and 3.2.2). The authority is dropped: nothing depends on the host name that the
@@ -19,7 +24,12 @@ export interface Target {
  * @throws {ApiError} 40000 if it has neither form
  */
 export function parseTarget(target: string): Target {
-  const rest = target.replace(/^https?:\/\/[^/?#]+\/?/i, "/");
+  let rest = target;
+  if (!target.startsWith("/")) {
+    const [, authority = "", path = ""] =
+      /^https?:\/\/([^/?#]*)\/?(.*)$/i.exec(target) ?? [];
+    rest = isAuthority(authority) ? `/${path}` : "";
+  }
   if (!rest.startsWith("/") || rest.includes("#")) {
     throw new ApiError(
       40000,

@@ -1,168 +1,44 @@
 /**
- * The only file that uses node:http: it listens, sends responses, rejects what
- * is not HTTP, and closes connections without cutting off responses.
+ * The server: it listens, rejects what is not HTTP, and closes connections
+ * without cutting off responses.
  *
- * node:http's parser alone decides where a request begins and ends, and node:http
- * sends the responses of a connection in the order of their requests, each
- * written through its own object. Nothing here reads or writes that framing,
- * except for the error that {@linkcode sendRawError} sends before it closes. So
- * neither {@linkcode handleInOrder}, which delays when a request is handled, nor
- * {@linkcode sendAtEndOfTurn}, which delays when a response is sent, can join
- * parts of two requests, or give one request the response to another.
+ * Only here and in connection.ts is node:http known. Its parser alone decides
+ * where a request begins and ends; {@linkcode handleInOrder} delays only when a
+ * request is handled. Where node:http provides no response object, {@linkcode
+ * sendRawError} sends an error before the connection closes.
  */
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  createServer,
-  IncomingMessage,
-  METHODS,
-  ServerResponse,
-  STATUS_CODES,
-} from "node:http";
+import { createServer, type Server, STATUS_CODES } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex, Writable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import { performance } from "node:perf_hooks";
+import type { Duplex } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  Connection,
+  defaultLimits,
+  IncomingRequest,
+  jsonType,
+  OutgoingResponse,
+  sendWaiting,
+  type ServerLimits,
+  type ServerState,
+} from "./connection.ts";
 import {
   ApiError,
   errorBody,
   notImplemented,
-  prefersProblemJson,
-  problemType,
+  unsupportedCoding,
 } from "./errors.ts";
 
-/** How many requests of a connection may wait for the response to an earlier one. */
-const maxPipelinedRequests = 200;
-
-/** How long a client may read nothing of a streamed response. */
-const idleTimeoutMs = 30_000;
-
-const jsonType = "application/json; charset=utf-8";
-
-/** A request. */
-export class IncomingRequest extends IncomingMessage {
-  /** Ends the reading of its body with an error; undefined if nobody reads it. */
-  failBody: ((error: Error) => void) | undefined = undefined;
-}
-
-/** The object that a response is sent through. */
-export class OutgoingResponse extends ServerResponse<IncomingRequest> {
-  /** Set before the request is handled. */
-  declare connectionState: Connection;
-  /** Its content while it waits for {@linkcode sendWaiting}. */
-  content: string | undefined = undefined;
-  /** Whether it lasts until the connection closes. */
-  isLive = false;
-}
-
-/** The state of an open connection. */
-class Connection {
-  /** The response to the latest request. */
-  response: OutgoingResponse | undefined = undefined;
-  /** How many requests wait for the response to an earlier one. */
-  waiting = 0;
-  /** Whether it closes after the response that is sent next. */
-  isClosing = false;
-}
+type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
 
 type Connections = Map<Duplex, Connection>;
 
 /** A function that responds to a request. */
 type Handler = (request: IncomingRequest, response: OutgoingResponse) => void;
-
-/** A response before it is sent. */
-export interface Response {
-  readonly status: number;
-  /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
-  readonly headers: readonly string[];
-  /** The content as text; undefined if there is none. */
-  readonly body?: string | undefined;
-  /** The media type of the content; JSON by default. */
-  readonly type?: string | undefined;
-  /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */
-  readonly stream?: (() => AsyncIterable<string>) | undefined;
-  /** Instead of `body`: writes as long as the connection lasts, and settles when it closes. */
-  readonly live?: ((to: Writable) => Promise<void>) | undefined;
-}
-
-/**
- * Creates the response to a request that failed.
- *
- * @param accept the Accept field of the request, which can ask for the format of RFC 9457
- */
-export function errorResponse(error: ApiError, accept?: string): Response {
-  const { status, headers } = error;
-  if (!prefersProblemJson(accept)) {
-    return { status, headers, body: errorBody(error) };
-  }
-  const body = errorBody(error, STATUS_CODES[status] ?? "Error");
-  return { status, headers, body, type: problemType };
-}
-
-/**
- * Sends a response. The response to HEAD has the header of the one to GET,
- * including Content-Length, but no content (RFC 9110 section 9.3.2).
- *
- * @param fields all header fields but those of the content and the connection,
- * which are appended: name, value, name, value, …
- */
-export function send(
-  response: OutgoingResponse,
-  { status, body, stream, live, type = jsonType }: Response,
-  fields: string[],
-): void {
-  const { req: { method, httpVersion, headers }, connectionState } = response;
-  const hasNoLength = stream !== undefined || live !== undefined;
-  if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
-  // Without a length node:http sends chunks. Neither 204 nor 304 has one.
-  if (!hasNoLength && status !== 204 && status !== 304) {
-    const length = body === undefined ? 0 : Buffer.byteLength(body);
-    fields.push("Content-Length", String(length));
-  }
-  if (connectionState.isClosing) fields.push("Connection", "close");
-  else if (headers.connection === undefined && httpVersion === "1.1") {
-    // As node:http does by itself, but without the Keep-Alive field.
-    fields.push("Connection", "keep-alive");
-  }
-  response.writeHead(status, fields);
-  if (method === "HEAD") sendAtEndOfTurn(response, undefined);
-  else if (live) {
-    response.isLive = true;
-    connectionState.response = response; // requests after it are never handled
-    live(response).catch(() => response.destroy());
-  } else if (stream) {
-    response.setTimeout(idleTimeoutMs, () => response.destroy());
-    // A client recognizes an incomplete response by the missing last chunk (RFC
-    // 9112 section 8).
-    pipeline(stream, response).catch(() => response.destroy());
-  } else sendAtEndOfTurn(response, body);
-}
-
-/** Responses whose header is complete. */
-let waitingResponses: OutgoingResponse[] = [];
-
-/**
- * Sends a response together with all others that become ready in the same turn
- * of the event loop. Sent one by one, each of them wakes a client that then waits
- * for the next: batching sends a third more small responses a second.
- */
-function sendAtEndOfTurn(
-  response: OutgoingResponse,
-  content: string | undefined,
-): void {
-  response.content = content;
-  if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);
-}
-
-function sendWaiting(): void {
-  const responses = waitingResponses;
-  waitingResponses = [];
-  for (const response of responses) {
-    response.end(response.content);
-    response.content = undefined; // an idle connection must not hold its memory
-  }
-}
 
 /**
  * Returns whether a request comes from a program on this machine: not through a
@@ -176,22 +52,76 @@ export function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
     !Object.keys(headers).some((name) => forwarding.test(name));
 }
 
+/** A certificate and its private key, as the text of PEM files. */
+export interface TlsFiles {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** Where and how to listen. */
+export interface ListenOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Set for HTTPS. */
+  readonly tls?: TlsFiles | undefined;
+  readonly limits?: Partial<ServerLimits>;
+}
+
 /** A listening server. */
 export interface Listener {
   /** The port that it listens on, even if port 0 was asked for. */
   readonly port: number;
-  /** Stops accepting connections, lets current requests finish within `graceMs`, and closes the remaining connections. */
-  close(graceMs: number): Promise<void>;
+  /** Uses another certificate for new connections; throws if it cannot. */
+  setTls(tls: TlsFiles): void;
+  /**
+   * Announces with each response for `announceMs` that the connection closes,
+   * so that no client sends a request in vain. Then stops accepting connections,
+   * lets current requests finish within `graceMs`, and closes the remaining
+   * connections.
+   */
+  close(graceMs: number, announceMs?: number): Promise<void>;
 }
 
-const serverOptions = {
-  IncomingMessage: IncomingRequest,
-  ServerResponse: OutgoingResponse,
-  requestTimeout: 0, // body.ts limits the time of bodies
-  headersTimeout: 60_000,
-  requireHostHeader: false, // the handler requires it, with a JSON error
-  optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
-};
+const minVersion = "TLSv1.2";
+
+/** Fields of every response; the last ones only over TLS (RFC 6797). */
+const commonFields = ["X-Content-Type-Options", "nosniff"];
+const secureFields = [
+  ...commonFields,
+  "Strict-Transport-Security",
+  "max-age=31536000",
+];
+
+/** Creates a server of node:http, or of node:https, which is loaded only for TLS. */
+async function createServerOf(
+  tls: TlsFiles | undefined,
+  limits: ServerLimits,
+): Promise<Pick<Listener, "setTls"> & { readonly server: HttpServer }> {
+  const options = {
+    IncomingMessage: IncomingRequest,
+    ServerResponse: OutgoingResponse,
+    maxHeaderSize: 16 * 1024,
+    headersTimeout: limits.headTimeoutMs,
+    requestTimeout: 0, // body.ts limits the time of bodies
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    keepAliveTimeoutBuffer: 0, // it would add a second; newer Node only
+    connectionsCheckingInterval: limits.checkIntervalMs,
+    requireHostHeader: false, // the handler requires it, with a JSON error
+    optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
+  };
+  if (tls === undefined) return { server: createServer(options), setTls() {} };
+  const https = await import("node:https");
+  const handshakeTimeout = limits.headTimeoutMs;
+  const server = https.createServer({
+    ...options,
+    ...tls,
+    minVersion,
+    handshakeTimeout,
+  });
+  const setTls = (tls: TlsFiles) =>
+    server.setSecureContext({ ...tls, minVersion });
+  return { server, setTls };
+}
 
 /**
  * Starts to listen for requests.
@@ -201,34 +131,36 @@ const serverOptions = {
  */
 export async function listen(
   handle: Handler,
-  { host, port }: { readonly host: string; readonly port: number },
+  { host, port, tls, limits: givenLimits }: ListenOptions,
 ): Promise<Listener> {
-  const connections: Connections = new Map();
-  const server = createServer(serverOptions);
-  server.on("connection", (socket: Socket) => {
-    connections.set(socket, new Connection());
-    socket.on("close", () => connections.delete(socket));
-  });
-  server.on("request", (request, response) => {
-    response.connectionState = connections.get(request.socket) ??
-      new Connection();
+  const limits = { ...defaultLimits, ...givenLimits };
+  const fields = tls ? secureFields : commonFields;
+  const state: ServerState = { limits, fields, isStopping: false };
+  const { server, setTls } = await createServerOf(tls, limits);
+  const connections = trackConnections(server, state, tls !== undefined);
+  const onRequest = (
+    { socket }: IncomingRequest,
+    response: OutgoingResponse,
+  ) => {
+    response.connectionState = connections.get(socket) ??
+      new Connection(socket, state);
     handleInOrder(response, handle);
-  });
-  server.on("clientError", (error: ParseError, socket) => {
-    const response = connections.get(socket)?.response;
-    if (response && !response.writableFinished) closeAfter(response, error);
-    else if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
-    else sendRawError(socket, toApiError(error));
-  });
-  server.on("connect", (_request, socket) => {
-    sendRawError(socket, notImplemented("CONNECT"));
-  });
+  };
+  // An Expect field is checked with the rest of the header.
+  for (const event of ["request", "checkContinue", "checkExpectation"]) {
+    server.on(event, onRequest);
+  }
   server.listen(port, host);
   await once(server, "listening"); // throws if the server emits "error" instead
+  const check = () => disconnectStalled(connections);
+  const checking = setInterval(check, limits.checkIntervalMs);
   const address = server.address() as AddressInfo; // it is not a pipe
   return {
     port: address.port,
-    async close(graceMs) {
+    setTls,
+    async close(graceMs, announceMs = 0) {
+      state.isStopping = true;
+      if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       sendWaiting();
       const closed = once(server, "close");
       server.close();
@@ -236,8 +168,35 @@ export async function listen(
       closeWhenIdle(connections);
       await closed;
       clearTimeout(timer);
+      clearInterval(checking);
     },
   };
+}
+
+/** Keeps the state of each connection, up to the most connections, and rejects what is not a request. */
+function trackConnections(
+  server: HttpServer,
+  state: ServerState,
+  isSecure: boolean,
+): Connections {
+  const connections: Connections = new Map();
+  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  server.maxConnections = state.limits.maxConnections;
+  server.on(isSecure ? "secureConnection" : "connection", (socket: Socket) => {
+    connections.set(socket, new Connection(socket, state));
+    socket.on("close", () => connections.delete(socket));
+  });
+  server.on("clientError", (error: ParseError, socket) => {
+    const connection = connections.get(socket);
+    const isLost = error.code === "ECONNRESET" || !socket.writable;
+    if (connection === undefined || isLost) socket.destroy();
+    else rejectBytes(connection, toApiError(error));
+  });
+  server.on("connect", ({ socket }) => {
+    const connection = connections.get(socket);
+    if (connection) rejectInTurn(connection, notImplemented("CONNECT"));
+  });
+  return connections;
 }
 
 /**
@@ -249,12 +208,14 @@ export async function listen(
  */
 function handleInOrder(response: OutgoingResponse, handle: Handler): void {
   const { req: request, connectionState } = response;
-  const { response: previous, waiting } = connectionState;
+  const { response: previous, waiting, server, socket } = connectionState;
+  const { maxPipelinedRequests } = server.limits;
+  if (connectionState.isClosing || connectionState.isBroken) return;
   if (previous === undefined || previous.writableFinished) {
     connectionState.response = response;
     handle(request, response);
   } else if (previous.isLive || waiting === maxPipelinedRequests) {
-    request.socket.destroy(); // after a live response none can follow
+    socket.destroy(); // after a live response none can follow
   } else {
     connectionState.response = response;
     connectionState.waiting++;
@@ -266,25 +227,43 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
 }
 
 /**
- * Closes a connection that received bytes that are not HTTP, after the
- * response in progress. If they belong to the body of its request, the
- * response is the error.
+ * Rejects bytes that are not HTTP, after the response in progress. If they
+ * belong to the body of its request, the response is the error.
  */
-function closeAfter(response: OutgoingResponse, error: ParseError): void {
-  const { req: request, connectionState } = response;
-  if (response.isLive) {
-    request.socket.destroy();
-    return;
+function rejectBytes(connection: Connection, error: ApiError): void {
+  const { response, isBroken } = connection;
+  if (isBroken) return; // each later packet is an error too
+  if (response === undefined || response.req.complete) {
+    rejectInTurn(connection, error);
+  } else {
+    connection.isBroken = true;
+    connection.isClosing = true;
+    response.req.failBody(error);
   }
-  connectionState.isClosing = true;
-  response.once("finish", () => request.socket.destroy());
-  if (!request.complete) request.failBody?.(toApiError(error));
+}
+
+/** Sends an error and closes the connection, once each earlier request has its response. */
+function rejectInTurn(connection: Connection, error: ApiError): void {
+  const { response, socket } = connection;
+  connection.isBroken = true;
+  if (response?.isLive) socket.destroy();
+  else if (response === undefined || response.writableFinished) {
+    sendRawError(connection, error);
+  } else response.once("finish", () => sendRawError(connection, error));
+}
+
+/** Disconnects clients that read nothing of their responses. */
+function disconnectStalled(connections: Connections): void {
+  const now = performance.now();
+  for (const connection of connections.values()) {
+    if (connection.isStalled(now)) connection.socket.destroy();
+  }
 }
 
 /** Closes idle connections and live responses now, and the others after their response. */
 function closeWhenIdle(connections: Connections): void {
-  for (const [socket, connection] of connections) {
-    const { response } = connection;
+  for (const connection of connections.values()) {
+    const { response, socket } = connection;
     if (response?.writableFinished === false && !response.isLive) {
       connection.isClosing = true;
     } else {
@@ -297,25 +276,32 @@ function closeWhenIdle(connections: Connections): void {
 interface ParseError extends Error {
   readonly code?: string;
   readonly rawPacket?: Uint8Array;
+  /** The offset of the error in `rawPacket`. */
+  readonly bytesParsed?: number;
 }
 
 /** Returns the error to respond with to bytes that node:http could not parse. */
 function toApiError(
-  { code, rawPacket = new Uint8Array() }: ParseError,
+  { code, rawPacket = new Uint8Array(), bytesParsed = 0 }: ParseError,
 ): ApiError {
+  const text = Buffer.from(rawPacket).toString("latin1");
   switch (code) {
-    case "HPE_HEADER_OVERFLOW":
-      return new ApiError(43100);
+    case "HPE_HEADER_OVERFLOW": {
+      // A long URL can arrive in many packets, of which this is the last.
+      const isUrl = /^[A-Z]+ \S{8193}/m.test(text) || /^\S+$/.test(text);
+      return new ApiError(isUrl ? 41400 : 43100);
+    }
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError(40800);
+    case "HPE_INVALID_TRANSFER_ENCODING":
+      return unsupportedCoding();
     case "HPE_INVALID_METHOD": {
       // The request line can be valid, with a method that the parser does not know.
-      const start = Buffer.from(rawPacket).toString("latin1");
-      const line = /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(start);
-      const method = line?.[1];
-      if (method !== undefined && !METHODS.includes(method)) {
-        return notImplemented(method);
-      }
+      const line = text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1);
+      const method = /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(
+        line,
+      );
+      if (method?.[1] !== undefined) return notImplemented(method[1]);
     }
   }
   return new ApiError(
@@ -325,8 +311,16 @@ function toApiError(
 }
 
 /** Sends an error where node:http provides no response object, and closes the connection. */
-function sendRawError(socket: Duplex, error: ApiError): void {
+function sendRawError(
+  { socket, server: { fields } }: Connection,
+  error: ApiError,
+): void {
+  if (!socket.writable) return; // the response before it was the last
   const body = errorBody(error);
+  const common = Array.from(
+    { length: fields.length / 2 },
+    (_, index) => `${fields[2 * index]}: ${fields[2 * index + 1]}\r\n`,
+  );
   socket.on("error", () => socket.destroy());
   socket.resume(); // closed with unread bytes, it would be reset
   setTimeout(() => socket.destroy(), 1000).unref();
@@ -336,7 +330,7 @@ function sendRawError(socket: Duplex, error: ApiError): void {
       `Content-Type: ${jsonType}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n` +
       `X-Request-Id: ${requestId(undefined)}\r\n` +
-      `Connection: close\r\n\r\n${body}`,
+      `${common.join("")}Connection: close\r\n\r\n${body}`,
   );
 }
 

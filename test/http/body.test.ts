@@ -6,7 +6,8 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { ApiError } from "../../src/http/errors.ts";
 import { readBody, streamBody } from "../../src/http/body.ts";
-import { errorResponse, listen, send } from "../../src/http/server.ts";
+import { errorResponse, send } from "../../src/http/connection.ts";
+import { listen } from "../../src/http/server.ts";
 import { exchange as bytesOf } from "../harness.ts";
 
 /** Sends a body to a server that responds with it, and returns the response. */
@@ -27,7 +28,7 @@ async function exchange(
       assert.ok(error instanceof ApiError);
       send(response, errorResponse(error), []);
     }
-  }, { host: "127.0.0.1", port: 0 });
+  }, { host: "127.0.0.1", port: 0, limits: { dropTimeoutMs: 50 } });
   const socket = connect(listener.port, "127.0.0.1", () => {
     socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${body}`);
   });
@@ -74,8 +75,8 @@ test("a body that stalls is given up, and its connection is closed", async () =>
 });
 
 test("a small body must arrive in time", async () => {
-  const listener = await listen((request, response) => {
-    readBody(request, 50).catch((error) =>
+  const listener = await listen((_request, response) => {
+    readBody(response, { maxBytes: 10, timeoutMs: 50 }).catch((error) =>
       send(response, errorResponse(error), [])
     );
   }, { host: "127.0.0.1", port: 0 });

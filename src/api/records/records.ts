@@ -12,7 +12,7 @@ import {
   isReadMethod,
 } from "../../http/conditional.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { Response } from "../../http/server.ts";
+import type { Response } from "../../http/connection.ts";
 import {
   type CommitOptions,
   type Document,

@@ -1,0 +1,273 @@
+/**
+ * Connections, and how responses are sent on them.
+ *
+ * node:http's parser alone decides where a request begins and ends, and node:http
+ * sends the responses of a connection in the order of their requests, each
+ * written through its own object. Nothing here reads or writes that framing. So
+ * {@linkcode sendAtEndOfTurn}, which delays when a response is sent, cannot join
+ * parts of two requests, or give one request the response to another.
+ */
+
+import { Buffer } from "node:buffer";
+import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import {
+  type ApiError,
+  errorBody,
+  prefersProblemJson,
+  problemType,
+} from "./errors.ts";
+
+/** The most that a server accepts from its clients. */
+export interface ServerLimits {
+  /** A client beyond it is disconnected. */
+  readonly maxConnections: number;
+  /** How many requests of a connection may wait for the response to an earlier one. */
+  readonly maxPipelinedRequests: number;
+  /** How long the header of a request may take, and a TLS handshake. */
+  readonly headTimeoutMs: number;
+  /** How long a connection may be idle after a response. */
+  readonly keepAliveTimeoutMs: number;
+  /** How long a client may read nothing of a response. */
+  readonly readTimeoutMs: number;
+  /** How much of a body that nobody reads is received and dropped. */
+  readonly maxDroppedBytes: number;
+  /** How long that may take. */
+  readonly dropTimeoutMs: number;
+  /** How often these times are checked. */
+  readonly checkIntervalMs: number;
+}
+
+/** The limits of a server to which no others are given. */
+export const defaultLimits: ServerLimits = {
+  maxConnections: 1000,
+  maxPipelinedRequests: 16,
+  headTimeoutMs: 10_000,
+  keepAliveTimeoutMs: 5000,
+  readTimeoutMs: 30_000,
+  maxDroppedBytes: 1 << 20,
+  dropTimeoutMs: 5000,
+  checkIntervalMs: 1000,
+};
+
+/** A longer response is written in parts, so that a client that reads it slowly can be told from one that does not. */
+const maxWriteBytes = 64 * 1024;
+
+/** The media type of a response by default. */
+export const jsonType = "application/json; charset=utf-8";
+
+/** A request. */
+export class IncomingRequest extends IncomingMessage {
+  /** Why the rest of its body cannot be read. */
+  bodyError: Error | undefined = undefined;
+  /** Called when `bodyError` is set; undefined if nobody reads the body. */
+  onBodyError: ((error: Error) => void) | undefined = undefined;
+
+  /** Whether it has content, possibly of unknown length (RFC 9112 section 6.3). */
+  get hasContent(): boolean {
+    const { headers } = this;
+    return headers["transfer-encoding"] !== undefined ||
+      Number(headers["content-length"]) > 0;
+  }
+
+  /** Ends the reading of its body with an error, even if it has not begun. */
+  failBody(error: Error): void {
+    this.bodyError = error;
+    this.onBodyError?.(error);
+  }
+}
+
+/** The object that a response is sent through. */
+export class OutgoingResponse extends ServerResponse<IncomingRequest> {
+  /** Set before the request is handled. */
+  declare connectionState: Connection;
+  /** Its content while it waits for {@linkcode sendWaiting}. */
+  content: string | undefined = undefined;
+  /** Whether it lasts until the connection closes. */
+  isLive = false;
+}
+
+/** What the connections of a server share. */
+export interface ServerState {
+  readonly limits: ServerLimits;
+  /** Header fields of every response: name, value, name, value, … */
+  readonly fields: readonly string[];
+  /** Whether each response is the last one of its connection. */
+  isStopping: boolean;
+}
+
+/** The state of an open connection. */
+export class Connection {
+  readonly socket: Socket;
+  readonly server: ServerState;
+  /** The response to the latest request. */
+  response: OutgoingResponse | undefined = undefined;
+  /** How many requests wait for the response to an earlier one. */
+  waiting = 0;
+  /** Whether it closes after the response that is sent next. */
+  isClosing = false;
+  /** Whether the latest request is followed by something that is not HTTP. */
+  isBroken = false;
+  #readBytes = -1;
+  #readDeadline = Infinity;
+
+  constructor(socket: Socket, server: ServerState) {
+    this.socket = socket;
+    this.server = server;
+  }
+
+  /** Returns whether the client has read nothing of a response for too long. Notes its progress, so it must be called regularly. */
+  isStalled(now: number): boolean {
+    const { bytesWritten, writableLength } = this.socket;
+    const readBytes = bytesWritten - writableLength;
+    if (writableLength === 0 || readBytes !== this.#readBytes) {
+      this.#readBytes = readBytes;
+      this.#readDeadline = now + this.server.limits.readTimeoutMs;
+    }
+    return now >= this.#readDeadline;
+  }
+}
+
+/** A response before it is sent. */
+export interface Response {
+  readonly status: number;
+  /** Name, value, name, value, … without Content-Type, Content-Length and Date. */
+  readonly headers: readonly string[];
+  /** The content as text; undefined if there is none. */
+  readonly body?: string | undefined;
+  /** The media type of the content; JSON by default. */
+  readonly type?: string | undefined;
+  /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */
+  readonly stream?: (() => AsyncIterable<string>) | undefined;
+  /** Instead of `body`: writes as long as the connection lasts, and settles when it closes. */
+  readonly live?: ((to: Writable) => Promise<void>) | undefined;
+}
+
+/**
+ * Creates the response to a request that failed.
+ *
+ * @param accept the Accept field of the request, which can ask for the format of RFC 9457
+ */
+export function errorResponse(error: ApiError, accept?: string): Response {
+  const { status, headers } = error;
+  if (!prefersProblemJson(accept)) {
+    return { status, headers, body: errorBody(error) };
+  }
+  const body = errorBody(error, STATUS_CODES[status] ?? "Error");
+  return { status, headers, body, type: problemType };
+}
+
+/**
+ * Sends a response. The response to HEAD has the header of the one to GET,
+ * including Content-Length, but no content (RFC 9110 section 9.3.2).
+ *
+ * @param fields all header fields but those of the content and the connection,
+ * which are appended: name, value, name, value, …
+ */
+export function send(
+  response: OutgoingResponse,
+  { status, body, stream, live, type = jsonType }: Response,
+  fields: string[],
+): void {
+  const { req: request, connectionState } = response;
+  const { method, httpVersion, headers } = request;
+  const { server } = connectionState;
+  const hasNoLength = stream !== undefined || live !== undefined;
+  if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
+  // Without a length node:http sends chunks. Neither 204 nor 304 has one.
+  if (!hasNoLength && status !== 204 && status !== 304) {
+    const length = body === undefined ? 0 : Buffer.byteLength(body);
+    fields.push("Content-Length", String(length));
+  }
+  const hasUnreadBody = !request.complete && request.hasContent;
+  connectionState.isClosing ||= server.isStopping ||
+    // node:http does not parse what follows it in the same packet.
+    headers.upgrade !== undefined ||
+    (hasUnreadBody && !canReuse(request, status, server.limits));
+  if (connectionState.isClosing) fields.push("Connection", "close");
+  else if (headers.connection === undefined && httpVersion === "1.1") {
+    // As node:http does by itself, but without the Keep-Alive field.
+    fields.push("Connection", "keep-alive");
+  }
+  fields.push(...server.fields);
+  response.writeHead(status, fields);
+  if (hasUnreadBody) dropBody(request, connectionState);
+  if (method === "HEAD") sendAtEndOfTurn(response, undefined);
+  else if (live) {
+    response.isLive = true;
+    connectionState.response = response; // requests after it are never handled
+    live(response).catch(() => response.destroy());
+  } else if (stream || (body && body.length > maxWriteBytes)) {
+    // A client recognizes an incomplete response by the missing last chunk (RFC
+    // 9112 section 8).
+    pipeline(stream ?? partsOf(body ?? ""), response)
+      .catch(() => response.destroy());
+  } else sendAtEndOfTurn(response, body);
+}
+
+function* partsOf(body: string): Generator<Uint8Array, undefined> {
+  const bytes = Buffer.from(body);
+  for (let at = 0; at < bytes.length; at += maxWriteBytes) {
+    yield bytes.subarray(at, at + maxWriteBytes);
+  }
+}
+
+/** Returns whether a connection can be used again although a body was not read: the rest of it is short and will arrive. */
+function canReuse(
+  { headers }: IncomingRequest,
+  status: number,
+  { maxDroppedBytes }: ServerLimits,
+): boolean {
+  return status !== 408 && headers.expect === undefined &&
+    Number(headers["content-length"]) <= maxDroppedBytes;
+}
+
+/**
+ * Receives and drops the rest of a body that nobody reads, within limits. Many
+ * clients read the response only after they have sent everything, and one whose
+ * connection is closed before that is reset and may never see the response.
+ */
+function dropBody(
+  request: IncomingRequest,
+  { socket, isClosing, server }: Connection,
+): void {
+  const { maxDroppedBytes, dropTimeoutMs } = server.limits;
+  let left = maxDroppedBytes;
+  request.on("data", ({ length }: Uint8Array) => {
+    left -= length;
+    if (left < 0) request.pause();
+  });
+  const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
+  const last = isClosing ? socket : request;
+  last.once("close", () => clearTimeout(timer));
+  // node:http calls it after the last response, and would close at once.
+  if (isClosing) socket.destroySoon = () => socket.end();
+}
+
+/** Responses whose header is complete. */
+let waitingResponses: OutgoingResponse[] = [];
+
+/**
+ * Sends a response together with all others that become ready in the same turn
+ * of the event loop. Sent one by one, each of them wakes a client that then waits
+ * for the next: batching sends a third more small responses a second.
+ */
+function sendAtEndOfTurn(
+  response: OutgoingResponse,
+  content: string | undefined,
+): void {
+  response.content = content;
+  if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);
+}
+
+/** Sends all responses whose header is complete. */
+export function sendWaiting(): void {
+  const responses = waitingResponses;
+  waitingResponses = [];
+  for (const response of responses) {
+    response.end(response.content);
+    response.content = undefined; // an idle connection must not hold its memory
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * Checks the header of a request for what node:http lets pass, although two
+ * servers could understand it differently or it asks for what we do not do.
+ */
+
+import type { IncomingRequest } from "./connection.ts";
+import { ApiError, unsupportedCoding } from "./errors.ts";
+import { isAuthority } from "./router.ts";
+
+/** The longest request target. */
+const maxUrlBytes = 8 * 1024;
+
+/** The most header fields of a request. */
+const maxFields = 64;
+
+/** A bit for each field that may be sent only once. node:http uses the first one. */
+const singleFields: ReadonlyMap<string, number> = new Map([
+  ["host", 1],
+  ["authorization", 2],
+  ["content-type", 4],
+  ["content-length", 8],
+  ["idempotency-key", 16],
+]);
+
+/**
+ * Checks the header of a request.
+ *
+ * @throws {ApiError} 40000, 41400, 41700, 43100, 50100
+ */
+export function checkMessage(request: IncomingRequest): void {
+  const { httpVersion, url = "", rawHeaders, headers } = request;
+  if (!httpVersion.startsWith("1.")) { // RFC 9110 section 2.5
+    throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
+  }
+  if (url.length > maxUrlBytes) throw new ApiError(41400);
+  if (rawHeaders.length > 2 * maxFields) throw new ApiError(43100);
+  checkRepetition(rawHeaders);
+  const { host, expect, "transfer-encoding": coding } = headers;
+  if (host === undefined && httpVersion !== "1.0") { // RFC 9112 section 3.2
+    throw new ApiError(40000, "A request must have a Host field.");
+  }
+  if (host !== undefined && !isAuthority(host)) {
+    throw new ApiError(
+      40000,
+      "The Host field must be a host name or IP address, with or without a port.",
+    );
+  }
+  if (coding === "") {
+    throw new ApiError(40000, "The Transfer-Encoding field must not be empty.");
+  }
+  if (coding !== undefined && coding.toLowerCase() !== "chunked") {
+    throw unsupportedCoding();
+  }
+  // An older client cannot expect anything (RFC 9110 section 10.1.1).
+  const isExpected = expect === undefined || httpVersion === "1.0" ||
+    expect.toLowerCase() === "100-continue";
+  if (!isExpected) throw new ApiError(41700);
+}
+
+function checkRepetition(rawHeaders: readonly string[]): void {
+  let seen = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? "";
+    const bit = singleFields.get(name.toLowerCase()) ?? 0;
+    if ((seen & bit) !== 0) {
+      throw new ApiError(
+        40000,
+        `The field ${name} is repeated: send it once.`,
+      );
+    }
+    seen |= bit;
+  }
+}

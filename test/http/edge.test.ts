@@ -1,0 +1,476 @@
+/** What a client on an open network may send, how slowly, and how much: the limits of connections, headers, bodies and time. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { connect, Socket } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { string } from "../../src/api/declaration/properties.ts";
+import {
+  Connection,
+  defaultLimits,
+  errorResponse,
+  OutgoingResponse,
+  type Response,
+  send,
+  type ServerLimits,
+} from "../../src/http/connection.ts";
+import { readBody } from "../../src/http/body.ts";
+import { ApiError } from "../../src/http/errors.ts";
+import { listen, type Listener } from "../../src/http/server.ts";
+import { collections } from "../../src/collections.ts";
+import { type Running, startApplication } from "../application.ts";
+import { exchange } from "../harness.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+/** The responses in the received text. */
+function responsesIn(received: string): readonly string[] {
+  return received.split(/(?=HTTP\/1\.1 \d{3} )/);
+}
+
+function statuses(received: string): number[] {
+  return Array.from(
+    received.matchAll(/HTTP\/1\.1 (\d{3}) /g),
+    ([, status]) => Number(status),
+  );
+}
+
+/** Asserts that a response has what each error must have. */
+function assertError(received: string, code: number, name = ""): void {
+  const message = `${name}: ${received.slice(0, 500)}`;
+  assert.deepEqual(statuses(received), [Math.floor(code / 100)], message);
+  assert.match(received, /^Date: .* GMT\r$/m, message);
+  assert.match(received, /^X-Request-Id: \S+\r$/m, message);
+  assert.match(received, /^X-Content-Type-Options: nosniff\r$/m, message);
+  const body = JSON.parse(received.slice(received.indexOf("\r\n\r\n")));
+  assert.equal(body.errorCode, code, message);
+}
+
+/** Returns a request without a body. */
+function get(path: string, ...fields: readonly string[]): string {
+  return [`GET ${path} HTTP/1.1`, "Host: a", ...fields, "", ""].join("\r\n");
+}
+
+const end = "Connection: close";
+
+describe("the header of a request", () => {
+  let app: Running;
+  before(async () => {
+    app = await startApplication();
+  });
+  after(() => app.stop());
+
+  const rejected: readonly [string, string, number][] = [
+    ["two Hosts", get("/v1", "Host: a"), 40000],
+    ["an empty Host", "GET /v1 HTTP/1.1\r\nHost:\r\n\r\n", 40000],
+    ["a path in Host", "GET /v1 HTTP/1.1\r\nHost: a/b\r\n\r\n", 40000],
+    ["a user in Host", "GET /v1 HTTP/1.1\r\nHost: u@h\r\n\r\n", 40000],
+    ["a list in Host", "GET /v1 HTTP/1.1\r\nHost: a, b\r\n\r\n", 40000],
+    ["no Host", "GET /v1 HTTP/1.1\r\n\r\n", 40000],
+    [
+      "a repeated field",
+      get("/v1", "Authorization: a", "authorization: b"),
+      40000,
+    ],
+    ["two types", get("/v1", "Content-Type: a/b", "Content-Type: a/b"), 40000],
+    [
+      "two lengths",
+      get("/v1", "Content-Length: 0", "Content-Length: 0"),
+      40000,
+    ],
+    ["two keys", get("/v1", "Idempotency-Key: a", "Idempotency-Key: b"), 40000],
+    ["two codings", get("/v1", "Transfer-Encoding: gzip, chunked"), 50100],
+    [
+      "a coding other than chunked",
+      get("/v1", "Transfer-Encoding: gzip"),
+      50100,
+    ],
+    [
+      "an empty coding",
+      get("/v1", "Transfer-Encoding:", "Content-Length: 0"),
+      40000,
+    ],
+    ["65 fields", get("/v1", ...Array(64).fill("A: b")), 43100],
+    [
+      "a field behind 2,000",
+      get("/v1", ...Array(2000).fill("A:"), "Authorization: x"),
+      43100,
+    ],
+    ["17 KiB of fields", get("/v1", `A: ${"b".repeat(17_000)}`), 43100],
+    ["a URL of 8 KiB and a byte", get(`/${"a".repeat(8192)}`), 41400],
+    ["a URL of 17 KiB", get(`/${"a".repeat(17_000)}`), 41400],
+    ["an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 50100],
+    ["half an authority", get("http://["), 40000],
+    ["an empty authority", get("http:///v1"), 40000],
+    ["another expectation", get("/v1", "Expect: 200-ok"), 41700],
+  ];
+  for (const [name, bytes, code] of rejected) {
+    test(`with ${name} is rejected with ${code}`, async () => {
+      assertError(await exchange(app.port, bytes, /\}$/), code, name);
+    });
+  }
+
+  const accepted: readonly [string, string][] = [
+    ["64 fields", get("/v1", end, ...Array(62).fill("A: b"))],
+    [
+      "a Host with a port",
+      `GET /v1 HTTP/1.1\r\nHost: [::1]:80\r\n${end}\r\n\r\n`,
+    ],
+    ["an absolute target", get("http://a.example:80/v1", end)],
+    ["a URL of 8 KiB", get(`/v1?fields=${"a".repeat(8181)}`, end)],
+    ["HTTP/1.0", "GET /v1 HTTP/1.0\r\nExpect: x\r\n\r\n"],
+  ];
+  for (const [name, bytes] of accepted) {
+    test(`with ${name} is accepted`, async () => {
+      const [status = 0] = statuses(await exchange(app.port, bytes));
+      assert.ok(status === 200 || status === 400, `${status}`);
+      if (status === 400) assert.match(name, /URL/); // the parameter is unknown
+    });
+  }
+
+  test("gets its 501 for CONNECT after the responses before it", async () => {
+    const post = JSON.stringify(zoo);
+    const received = await exchange(
+      app.port,
+      `POST /v1/zoos HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${app.token}\r\n` +
+        `Content-Type: application/json\r\nContent-Length: ${post.length}\r\n\r\n${post}` +
+        get("/v1/zoos?limit=1") + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+    );
+    assert.deepEqual(statuses(received), [201, 200, 501]);
+    assertError(responsesIn(received).at(-1) ?? "", 50100);
+  });
+
+  test("gets its error after the responses before it", async () => {
+    for (
+      const [bytes, status] of [
+        ["NONSENSE\r\n\r\n", 400],
+        ["BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501],
+      ]
+    ) {
+      const received = await exchange(app.port, get("/v1") + bytes);
+      assert.deepEqual(statuses(received), [200, status]);
+    }
+  });
+
+  test("that asks for an upgrade is answered as if it did not", async () => {
+    const upgrade = ["Connection: Upgrade", "Upgrade: x"];
+    const received = await exchange(app.port, get("/v1", ...upgrade));
+    assert.deepEqual(statuses(received), [200]);
+    assert.match(received, /^Connection: close\r$/m);
+    const body = JSON.stringify({ username: "nobody", password: "x" });
+    const post = await exchange(
+      app.port,
+      `POST /v1/authorizations HTTP/1.1\r\nHost: a\r\n${
+        upgrade.join("\r\n")
+      }\r\n` +
+        "Content-Type: application/json\r\n" +
+        `Content-Length: ${body.length}\r\n\r\n${body}`,
+    );
+    assert.deepEqual(statuses(post), [401]);
+  });
+
+  test("that expects 100 Continue gets it once the body is wanted", async () => {
+    const body = JSON.stringify(zoo);
+    const head = (token: string, length: number) =>
+      `POST /v1/zoos HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n` +
+      "Expect: 100-continue\r\nContent-Type: application/json\r\n" +
+      `Content-Length: ${length}\r\n\r\n`;
+    assertError(await exchange(app.port, head("x", 80)), 40102);
+    assertError(await exchange(app.port, head(app.token, 1 << 20)), 41300);
+    const socket = connect(app.port, "127.0.0.1");
+    socket.write(head(app.token, body.length));
+    const [first] = await once(socket, "data");
+    assert.equal(String(first), "HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write(body);
+    const [second] = await once(socket, "data");
+    assert.deepEqual(statuses(String(second)), [201]);
+    socket.destroy();
+  });
+
+  test("of an import whose body is malformed from the start gets 400", async () => {
+    const head =
+      `POST /v1/zoos HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${app.token}\r\n` +
+      "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assertError(await exchange(app.port, `${head}zz\r\n`), 40000);
+  });
+});
+
+describe("a body", () => {
+  let app: Running;
+  before(async () => {
+    const [zoos, ...others] = collections;
+    assert.ok(zoos);
+    const essay = string({ maxLength: 20_000 });
+    const declarations = [
+      { ...zoos, properties: { ...zoos.properties, essay } },
+      ...others,
+    ];
+    app = await startApplication({ declarations });
+  });
+  after(() => app.stop());
+
+  const json = { "content-type": "application/json" };
+  const form = { "content-type": "application/x-www-form-urlencoded" };
+  const sizes: readonly [string, string, Record<string, string>, number][] = [
+    ["POST", "/v1/authorizations", json, 8 * 1024],
+    ["POST", "/v1/animals", json, 64 * 1024],
+    ["PATCH", "/v1/animals/1", json, 64 * 1024],
+    ["QUERY", "/v1/animals", form, 64 * 1024],
+  ];
+  for (const [method, path, headers, maxBytes] of sizes) {
+    test(`of ${method} ${path} may have ${maxBytes} bytes`, async () => {
+      const { token } = app;
+      const fill = method === "QUERY" ? "&" : " ";
+      const most = { token, headers, raw: fill.repeat(maxBytes) };
+      const { status } = await app.request(method, path, most);
+      assert.equal(status, method === "QUERY" ? 200 : 400);
+      const more = { token, headers, raw: fill.repeat(maxBytes + 1) };
+      const { body } = await app.request(method, path, more);
+      assert.equal(body.errorCode, 41300);
+    });
+  }
+
+  test("may have four bytes for each declared character of its record", async () => {
+    const { token } = app;
+    const options = { token, headers: json };
+    const post = (essay: string) =>
+      app.request("POST", "/v1/zoos", { ...options, json: { ...zoo, essay } });
+    const { status } = await post("\u{1D11E}".repeat(20_000));
+    assert.equal(status, 201);
+    const { body } = await post("\u{1D11E}".repeat(23_000));
+    assert.equal(body.errorCode, 41300);
+  });
+
+  test("may name a thousand properties and be nested 64 levels deep", async () => {
+    const { token } = app;
+    const names = (count: number) =>
+      Object.fromEntries(
+        Array.from({ length: count }, (_, at) => [`p${at}`, 1]),
+      );
+    const nested = (levels: number) =>
+      `{"a":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
+    const table: readonly [string, number][] = [
+      [JSON.stringify(names(1000)), 42200],
+      [JSON.stringify(names(1001)), 40001],
+      [nested(64), 42200],
+      [nested(65), 40001],
+    ];
+    for (const [raw, code] of table) {
+      const options = { token, raw, headers: json };
+      const { body } = await app.request("POST", "/v1/zoos", options);
+      assert.equal(body.errorCode, code, raw.slice(0, 20));
+    }
+  });
+
+  test("or a URL may have a hundred parameters, and a list a thousand values", async () => {
+    const many = Array.from({ length: 100 }, (_, at) => `p${at}=1`).join("&");
+    const list = (count: number) => `id:in=${Array(count).fill(1).join(",")}`;
+    const table: readonly [string, RegExp | undefined][] = [
+      [many, /unknown/],
+      [`${many}&q=1`, /more than 100 parameters/],
+      [list(1000), undefined],
+      [list(1001), /at most 1000 values/],
+    ];
+    for (const [query, message] of table) {
+      const { status, text } = await app.request("GET", `/v1/zoos?${query}`);
+      if (message) assert.match(text, message);
+      else assert.equal(status, 200, text);
+    }
+  });
+});
+
+/** Starts a server that sends the same response to every request. */
+function serveResponse(
+  response: Partial<Response>,
+  limits: Partial<ServerLimits> = {},
+  onResponse: (response: OutgoingResponse) => void = () => {},
+): Promise<Listener> {
+  return listen((_request, outgoing) => {
+    onResponse(outgoing);
+    send(outgoing, { status: 200, headers: [], ...response }, []);
+  }, {
+    host: "127.0.0.1",
+    port: 0,
+    limits: { checkIntervalMs: 10, ...limits },
+  });
+}
+
+test("the limits of a server are these, unless it is given others", () => {
+  assert.deepEqual(defaultLimits, {
+    maxConnections: 1000,
+    maxPipelinedRequests: 16,
+    headTimeoutMs: 10_000,
+    keepAliveTimeoutMs: 5000,
+    readTimeoutMs: 30_000,
+    maxDroppedBytes: 2 ** 20,
+    dropTimeoutMs: 5000,
+    checkIntervalMs: 1000,
+  });
+});
+
+describe("a connection", () => {
+  test("over the limit is closed without a response", async () => {
+    const listener = await serveResponse({ body: "{}" }, { maxConnections: 1 });
+    const first = connect(listener.port, "127.0.0.1");
+    await once(first, "connect");
+    assert.equal(await exchange(listener.port, "").catch(() => ""), "");
+    first.write(get("/"));
+    const [received] = await once(first, "data");
+    assert.deepEqual(statuses(String(received)), [200]);
+    first.destroy();
+    await listener.close(0);
+  });
+
+  test("is closed if a header takes too long, or if it is idle", async () => {
+    const limits = { headTimeoutMs: 50, keepAliveTimeoutMs: 50 };
+    const listener = await serveResponse({ body: "{}" }, limits);
+    assertError(await exchange(listener.port, "GET / HT"), 40800);
+    const received = await exchange(listener.port, get("/"));
+    assert.deepEqual(statuses(received), [200]);
+    await listener.close(0);
+  });
+
+  const large = "x".repeat(32 << 20);
+  const unread: readonly [string, Partial<Response>][] = [
+    ["a large response", { body: large }],
+    ["a stream", {
+      stream: async function* () {
+        for (let at = 0; at < 1000; at++) yield large.slice(0, 1 << 16);
+      },
+    }],
+    ["a live response", {
+      live: async (to) => {
+        to.write(large);
+        await once(to, "close");
+      },
+    }],
+  ];
+  for (const [name, response] of unread) {
+    test(`whose client does not read ${name} is closed`, async () => {
+      let closed: Promise<unknown> | undefined;
+      const listener = await serveResponse(
+        response,
+        { readTimeoutMs: 50 },
+        (outgoing) => closed = once(outgoing, "close"),
+      );
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(get("/"));
+      await once(socket, "readable");
+      await closed;
+      socket.destroy();
+      await listener.close(0);
+    });
+  }
+
+  test("is stalled only if its client reads nothing", () => {
+    const socket = Object.assign(Object.create(Socket.prototype), {});
+    let written = 0;
+    let pending = 0;
+    Object.defineProperties(socket, {
+      bytesWritten: { get: () => written },
+      writableLength: { get: () => pending },
+    });
+    const server = { limits: defaultLimits, fields: [], isStopping: false };
+    const connection = new Connection(socket, server);
+    assert.equal(connection.isStalled(0), false);
+    [written, pending] = [1000, 1000];
+    assert.equal(connection.isStalled(1), false);
+    assert.equal(connection.isStalled(30_000), true);
+    pending = 999; // one byte was read
+    assert.equal(connection.isStalled(30_001), false);
+    [written, pending] = [2000, 1999]; // more is written, nothing read
+    assert.equal(connection.isStalled(60_000), false);
+    assert.equal(connection.isStalled(60_001), true);
+    pending = 0;
+    assert.equal(connection.isStalled(90_000), false);
+  });
+
+  test("is used again after a response to a short body that was not read", async () => {
+    const app = await startApplication();
+    const post = "POST /v1/zoos HTTP/1.1\r\nHost: a\r\n" +
+      "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    const received = await exchange(app.port, post + get("/v1", end));
+    assert.deepEqual(statuses(received), [401, 200]);
+    await app.stop();
+  });
+
+  test("is closed if the rest of a body that nobody reads is late, or too long", async () => {
+    const limits = { dropTimeoutMs: 50, maxDroppedBytes: 1000 };
+    const listener = await serveResponse({ status: 401, body: "{}" }, limits);
+    const head = "POST / HTTP/1.1\r\nHost: a\r\n";
+    const late = await exchange(
+      listener.port,
+      `${head}Content-Length: 1000\r\n\r\nabc`,
+    );
+    assert.deepEqual(statuses(late), [401]);
+    assert.doesNotMatch(late, /^Connection: close\r$/m);
+    for (
+      const field of ["Content-Length: 1001", "Transfer-Encoding: chunked"]
+    ) {
+      const socket = connect({
+        port: listener.port,
+        host: "127.0.0.1",
+        allowHalfOpen: true,
+      });
+      let received = "";
+      socket.on("error", () => {}); // the rest meets a reset
+      socket.on("data", (text) => received += text);
+      socket.write(`${head}${field}\r\n\r\n`);
+      await once(socket, "close");
+      assert.deepEqual(statuses(received), [401]);
+      assert.match(received, /^Connection: close\r$/m);
+    }
+    await listener.close(0);
+  });
+
+  test("delivers the 413 to a client that is still sending", async () => {
+    const listener = await listen((_request, response) => {
+      readBody(response, { maxBytes: 10 }).catch((error: ApiError) =>
+        send(response, errorResponse(error), [])
+      );
+    }, { host: "127.0.0.1", port: 0 });
+    const length = 64 << 20;
+    const head = "POST / HTTP/1.1\r\nHost: a\r\n";
+    const part = Buffer.alloc(1 << 16, "x");
+    const chunk = Buffer.concat([
+      Buffer.from(`${(1 << 16).toString(16)}\r\n`),
+      part,
+      Buffer.from("\r\n"),
+    ]);
+    const bodies = [
+      [`Content-Length: ${length}`, part],
+      ["Transfer-Encoding: chunked", chunk],
+    ] as const;
+    for (const [field, bytes] of bodies) {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.write(`${head}${field}\r\n\r\n`);
+      for (let sent = 0; sent < length; sent += 1 << 16) socket.write(bytes);
+      let received = "";
+      while (!received.endsWith("}")) {
+        const [text] = await once(socket, "data");
+        received += text;
+      }
+      assert.ok(socket.writableLength > 0, "it is still sending");
+      assert.match(received, /^HTTP\/1\.1 413 /);
+      assert.match(received, /^Connection: close\r$/m);
+      socket.destroy();
+    }
+    await listener.close(0);
+  });
+
+  test("is told that the server stops before it is closed", async () => {
+    const listener = await serveResponse({ body: "{}" });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write(get("/"));
+    const [first] = await once(socket, "data");
+    assert.match(String(first), /^Connection: keep-alive\r$/m);
+    const stopped = listener.close(0, 1000);
+    socket.write(get("/"));
+    const [second] = await once(socket, "data");
+    assert.match(String(second), /^Connection: close\r$/m);
+    await once(socket, "close");
+    await stopped;
+  });
+});
