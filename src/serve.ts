@@ -75,8 +75,7 @@ export async function serve(config: Config): Promise<void> {
       requireIfMatch: config.requireIfMatch,
       hasLocalMetrics: config.hasLocalMetrics,
     });
-import { errorText } from "./store/error.ts";
-    listener = await begin(application, store, { config, log, print });
+    listener = await begin(application, store, { config, tls, log, print });
   } catch (error) {
     await store.close();
     throw error;
@@ -119,13 +118,13 @@ async function loadOrCreateSecret(folder: string): Promise<string> {
   return secret;
 }
 
-import { errorText } from "./store/error.ts";
 /** Opens the port, and only then creates the first user: a port in use must not cost a password that is shown once. */
 async function begin(
   application: Application,
   store: Store,
-  { config, log, print }: {
+  { config, tls, log, print }: {
     readonly config: Config;
+    readonly tls: TlsFiles | undefined;
     readonly log: Logger;
     readonly print: Logger;
   },
@@ -133,7 +132,7 @@ async function begin(
   let listener: Listener | undefined;
   try {
     await application.start();
-    listener = await open(application, config);
+    listener = await open(application, config, tls);
     const terminal = process.stdout;
     await createFirstAdmin(store, config, { log, print, terminal });
     return listener;
@@ -141,6 +140,18 @@ async function begin(
     await listener?.close(0);
     await application.stop();
     throw error;
+  }
+}
+
+/** Reads the certificate again; without one, SIGHUP has no effect. An unusable one leaves the old one in use. */
+function reloadTls(listener: Listener, config: Config, log: Logger): void {
+  try {
+    const tls = readTls(config);
+    if (tls === undefined) return;
+    listener.setTls(tls);
+    log("info", "reloaded the certificate");
+  } catch (error) {
+    log("error", `cannot reload the certificate: ${errorText(error)}`);
   }
 }
 

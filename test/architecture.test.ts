@@ -127,8 +127,13 @@ test("no imports go round in a circle, but for those of features, which come lat
   for (const file of imports.keys()) visit(file, []);
 });
 
-test("one file knows node:http, and few know node:fs", () => {
-  assert.deepEqual(importing("node:http"), ["http/server.ts"]);
+test("few files know node:http and node:fs", () => {
+  // One has the requests and responses, the other listens.
+  assert.deepEqual(importing("node:http"), [
+    "http/connection.ts",
+    "http/server.ts",
+  ]);
+  assert.deepEqual(importing("node:https"), ["http/server.ts"]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "cli/commands.ts",

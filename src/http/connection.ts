@@ -20,37 +20,27 @@ import {
   problemType,
 } from "./errors.ts";
 
-/** The most that a server accepts from its clients. */
-export interface ServerLimits {
+/** The most that a server accepts from its clients, unless it is given other limits. */
+export const defaultLimits = {
   /** A client beyond it is disconnected. */
-  readonly maxConnections: number;
-  /** How many requests of a connection may wait for the response to an earlier one. */
-  readonly maxPipelinedRequests: number;
-  /** How long the header of a request may take, and a TLS handshake. */
-  readonly headTimeoutMs: number;
-  /** How long a connection may be idle after a response. */
-  readonly keepAliveTimeoutMs: number;
-  /** How long a client may read nothing of a response. */
-  readonly readTimeoutMs: number;
-  /** How much of a body that nobody reads is received and dropped. */
-  readonly maxDroppedBytes: number;
-  /** How long that may take. */
-  readonly dropTimeoutMs: number;
-  /** How often these times are checked. */
-  readonly checkIntervalMs: number;
-}
-
-/** The limits of a server to which no others are given. */
-export const defaultLimits: ServerLimits = {
   maxConnections: 1000,
+  /** How many requests of a connection may wait for the response to an earlier one. */
   maxPipelinedRequests: 16,
+  /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
+  /** How long a connection may be idle after a response. */
   keepAliveTimeoutMs: 5000,
+  /** How long a client may read nothing of a response. */
   readTimeoutMs: 30_000,
+  /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
+  /** How long that may take. */
   dropTimeoutMs: 5000,
+  /** How often these times are checked. */
   checkIntervalMs: 1000,
 };
+
+export type ServerLimits = Readonly<typeof defaultLimits>;
 
 /** A longer response is written in parts, so that a client that reads it slowly can be told from one that does not. */
 const maxWriteBytes = 64 * 1024;

@@ -28,7 +28,7 @@ export const feature: Feature = {
 
 const introduction =
   `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
-Besides the responses listed here, every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports. \
+Besides the responses listed here, every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
 A URL with an extra slash at the end is redirected with 308. \
 If CORS is enabled, responses also have the header fields of the Fetch standard. \
 QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place for it; the content is that of \`query\` in OpenAPI 3.2.`;
