@@ -466,7 +466,7 @@ describe("a body", () => {
       ["with an overlong form", bytes('{"name":"\xc0\xaf"}')],
       ["with a surrogate as UTF-8", bytes('{"name":"\xed\xa0\x80"}')],
       ["with half a character", bytes('{"name":"\xe2\x82"}')],
-      ["never closed", "[".repeat(100_000)],
+      ["never closed", "[".repeat(60_000)],
     ] as const
   ) {
     test(`is refused ${what}`, async () => {
@@ -483,9 +483,9 @@ describe("a body", () => {
     });
   }
 
-  test("nested 100,000 deep is refused, and that is all", async () => {
-    const nested = "[".repeat(100_000) + "]".repeat(100_000);
-    const objects = '{"a":'.repeat(100_000) + "1" + "}".repeat(100_000);
+  test("nested 10,000 deep is refused, and that is all", async () => {
+    const nested = "[".repeat(10_000) + "]".repeat(10_000);
+    const objects = '{"a":'.repeat(10_000) + "1" + "}".repeat(10_000);
     const list = await refused(nested);
     assert.equal(list.status, 400, list.text);
     for (const raw of [`{"name":${nested}}`, objects]) {
