@@ -178,8 +178,11 @@ describe("QUERY of a collection", () => {
   });
 
   test("has the size limit of every body", async () => {
-    assertError(await query("/v1/zoos", "&".repeat(2 ** 16 + 1)), 41300);
-    const most = await query("/v1/zoos", "&".repeat(2 ** 16));
+    assertError(
+      await query("/v1/zoos", "name=".padEnd(2 ** 16 + 1, "x")),
+      41300,
+    );
+    const most = await query("/v1/zoos", "name=".padEnd(2 ** 16, "x"));
     assert.equal(most.status, 200);
   });
 

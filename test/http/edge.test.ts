@@ -221,11 +221,11 @@ describe("a body", () => {
   for (const [method, path, headers, maxBytes] of sizes) {
     test(`of ${method} ${path} may have ${maxBytes} bytes`, async () => {
       const { token } = app;
-      const fill = method === "QUERY" ? "&" : " ";
-      const most = { token, headers, raw: fill.repeat(maxBytes) };
+      const [start, fill] = method === "QUERY" ? ["name=", "x"] : ["", " "];
+      const most = { token, headers, raw: start.padEnd(maxBytes, fill) };
       const { status } = await app.request(method, path, most);
       assert.equal(status, method === "QUERY" ? 200 : 400);
-      const more = { token, headers, raw: fill.repeat(maxBytes + 1) };
+      const more = { token, headers, raw: start.padEnd(maxBytes + 1, fill) };
       const { body } = await app.request(method, path, more);
       assert.equal(body.errorCode, 41300);
     });
@@ -240,43 +240,6 @@ describe("a body", () => {
     assert.equal(status, 201);
     const { body } = await post("\u{1D11E}".repeat(23_000));
     assert.equal(body.errorCode, 41300);
-  });
-
-  test("may name a thousand properties and be nested 64 levels deep", async () => {
-    const { token } = app;
-    const names = (count: number) =>
-      Object.fromEntries(
-        Array.from({ length: count }, (_, at) => [`p${at}`, 1]),
-      );
-    const nested = (levels: number) =>
-      `{"a":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;
-    const table: readonly [string, number][] = [
-      [JSON.stringify(names(1000)), 42200],
-      [JSON.stringify(names(1001)), 40001],
-      [nested(64), 42200],
-      [nested(65), 40001],
-    ];
-    for (const [raw, code] of table) {
-      const options = { token, raw, headers: json };
-      const { body } = await app.request("POST", "/v1/zoos", options);
-      assert.equal(body.errorCode, code, raw.slice(0, 20));
-    }
-  });
-
-  test("or a URL may have a hundred parameters, and a list a thousand values", async () => {
-    const many = Array.from({ length: 100 }, (_, at) => `p${at}=1`).join("&");
-    const list = (count: number) => `id:in=${Array(count).fill(1).join(",")}`;
-    const table: readonly [string, RegExp | undefined][] = [
-      [many, /unknown/],
-      [`${many}&q=1`, /more than 100 parameters/],
-      [list(1000), undefined],
-      [list(1001), /at most 1000 values/],
-    ];
-    for (const [query, message] of table) {
-      const { status, text } = await app.request("GET", `/v1/zoos?${query}`);
-      if (message) assert.match(text, message);
-      else assert.equal(status, 200, text);
-    }
   });
 });
 
