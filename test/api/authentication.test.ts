@@ -68,6 +68,14 @@ test("a signature is verified once, everything else at each request, and a thous
     assert.equal(state.verified.has(padded), length < 500);
   }
 
+  // An unexpected error is not mistaken for an invalid token.
+  const broken = new TokenSigner([jwtSecret]);
+  broken.verify = () => {
+    throw new RangeError("broken");
+  };
+  const withBroken = { ...state, signer: broken };
+  assert.throws(() => authenticate(withBroken, `${token} `), RangeError);
+
   await store.commit([["del", "authorizations", 1]], 0);
   assert.throws(() => authenticate(state, token), errorWith(40104));
   now = 3_999_000;

@@ -6,7 +6,7 @@ import { type Token, tokenize } from "./tokens.ts";
 export interface Mutant {
   /** From the project's root. */
   readonly file: string;
-  /** The first line with this code; 0 if it has types. */
+  /** The first line that begins with this code; 0 if it has types. */
   readonly line: number;
   /** The line as it is compiled, without indentation. */
   readonly code: string;
@@ -60,7 +60,7 @@ export function mutantsOf(
       const line = compiledLines[before] ?? "";
       return {
         file,
-        line: lines.indexOf(line) + 1,
+        line: lines.findIndex((each) => each.startsWith(line)) + 1,
         code: line,
         change,
         source: source.slice(0, start) + text + source.slice(end),

@@ -25,6 +25,7 @@ import { type Mutant, mutantsOf } from "./mutants.ts";
 const wholeFiles = [
   ...readdirSync(join(root, "src/auth")).map((name) => `src/auth/${name}`),
   "src/api/accounts/authentication.ts",
+  "src/api/accounts/sign-in-limiter.ts",
 ];
 
 /** The files of which only the lines about access must be. */
@@ -42,6 +43,7 @@ const aboutAccess =
 const allTests = [
   ...readdirSync(join(root, "test/auth")).map((name) => `test/auth/${name}`),
   "test/api/authentication.test.ts",
+  "test/api/sign-in-limiter.test.ts",
   "test/api/authorizations.test.ts",
   "test/races.test.ts",
   "test/contract/authorizations.test.ts",
