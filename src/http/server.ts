@@ -294,6 +294,7 @@ function toApiError(
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError(40800);
     case "HPE_INVALID_TRANSFER_ENCODING":
+      if (/^transfer-encoding:[ \t]*\r?$/im.test(text)) break; // it is empty
       return unsupportedCoding();
     case "HPE_INVALID_METHOD": {
       // The request line can be valid, with a method that the parser does not know.
