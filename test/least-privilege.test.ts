@@ -5,6 +5,7 @@
 
 import { strict as assert } from "node:assert";
 import { execFileSync, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   chmod,
   cp,
@@ -37,6 +38,7 @@ const readme = await readFile(join(root, "README.md"), "utf8");
 const permissionFlag = process.allowedNodeEnvironmentFlags.has("--permission")
   ? "--permission"
   : "--experimental-permission";
+const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
 const script: string = scripts["start:locked"];
 
 /** Has the shell expand the script, and returns the arguments of Node.js. */
@@ -76,8 +78,9 @@ after(() => removeFolder(folder));
 async function startLocked(
   dataDir: string,
   nodeArgs: readonly string[] = [],
+  env: Readonly<Record<string, string>> = {},
 ): Promise<Server> {
-  const flags = expandScript({ DATA_DIR: dataDir }, app)
+  const flags = expandScript({ DATA_DIR: dataDir, ...env }, app)
     .filter((word) => word.startsWith("--"))
     .map((flag) => flag.replace(/=(?!\/)/, `=${app}/`));
   return await start({
@@ -86,7 +89,7 @@ async function startLocked(
     folder: dataDir,
     isNew: true,
     // A secret of its own, in the data folder; no coverage, which is elsewhere.
-    env: { JWT_SECRET: "", NODE_V8_COVERAGE: "" },
+    env: { JWT_SECRET: "", NODE_V8_COVERAGE: "", ...env },
   });
 }
 
@@ -216,6 +219,27 @@ describe("under Node's permission model", { skip: notInNode }, () => {
       /^lock-/.test(name)
     );
     assert.deepEqual(locks, []);
+  });
+
+  test("a certificate elsewhere is read again on SIGHUP", {
+    skip: isWithoutFsync || !hasOpenssl && "there is no openssl",
+  }, async (t) => {
+    const env = {
+      TLS_CERT: join(folder, "elsewhere.pem"),
+      TLS_KEY: join(folder, "elsewhere.key"),
+    };
+    const kind = ["req", "-x509", "-nodes", "-newkey", "rsa:2048"];
+    const files = ["-keyout", env.TLS_KEY, "-out", env.TLS_CERT];
+    const args = [...kind, "-subj", "/CN=localhost", ...files];
+    execFileSync("openssl", args, { stdio: "pipe" });
+    const server = await startLocked(join(folder, "over TLS"), [], env);
+    t.after(() => server.stop());
+    assert.match(server.output(), /listening on https:/);
+    server.child.kill("SIGHUP");
+    while (!server.output().includes("reloaded the certificate")) {
+      assert.ok(server.child.stdout);
+      await once(server.child.stdout, "data");
+    }
   });
 
   test("a snapshot and a new log are written", {
