@@ -42,6 +42,7 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ PORT: "1.5" }, /^PORT/],
     [{ PORT: " 1" }, /^PORT/],
     [{ HOST: "a b" }, /^HOST/],
+    [{ RATE_LIMIT: "1.5" }, /^RATE_LIMIT: "1.5".*0 to 1000000/],
     [{ TRUST_PROXY: "2" }, /^TRUST_PROXY: "2".*IP addresses or networks/],
     [{ LOG: "info,debug" }, /^LOG/],
     [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],

@@ -6,7 +6,7 @@
 
 import { strict as assert } from "node:assert";
 import { beforeEach, describe, test, type TestContext } from "node:test";
-import type { Logger } from "../src/store/store.ts";
+import { type FileSystem, type Logger, realFiles } from "../src/store/store.ts";
 import { type Running, startApplication } from "./application.ts";
 import { adminPassword, type Answer, assertError } from "./harness.ts";
 
@@ -236,6 +236,29 @@ describe("the log", () => {
       changed: ["username", "role", "password"],
     }]);
     assert.doesNotMatch(JSON.stringify(lines), /of kim's|scrypt/);
+  });
+
+  test("reports no change of a user that failed", async (t) => {
+    let isBroken = false;
+    const files: FileSystem = {
+      ...realFiles,
+      async open(path, mode) {
+        const file = await realFiles.open(path, mode);
+        const sync = file.datasync.bind(file);
+        file.datasync = () =>
+          isBroken ? Promise.reject(new Error("EIO")) : sync();
+        return file;
+      },
+    };
+    const app = await startApplication({ files, log });
+    t.after(() => app.stop());
+    isBroken = true;
+    const answer = await app.request("PATCH", "/v1/users/1", {
+      token: app.token,
+      json: { username: "root" },
+    });
+    assert.equal(answer.status, 500, answer.text);
+    assert.deepEqual(reported(), []);
   });
 
   test("has a line for each request at the level debug, without values of parameters", async (t) => {
