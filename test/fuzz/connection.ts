@@ -13,6 +13,9 @@ import {
 /** How long the server may be silent while it owes a response. */
 const maxSilenceMs = 5000;
 
+/** How long it may keep a connection whose client has finished: it waits 5 s for the rest of a body. */
+const maxClosingMs = 8000;
+
 /** A connection to the server. */
 export class Connection {
   /** All bytes that were sent. */
@@ -21,6 +24,7 @@ export class Connection {
   #reader = new ResponseReader();
   #failure: Error | undefined = undefined;
   #isClosed = false;
+  #maxSilenceMs = maxSilenceMs;
   /** Resolves the wait for responses. */
   #wake = (): void => {};
 
@@ -73,6 +77,7 @@ export class Connection {
   /** Ends the sending direction. */
   finish(): void {
     this.#socket.end();
+    this.#maxSilenceMs = maxClosingMs;
   }
 
   /**
@@ -91,7 +96,9 @@ export class Connection {
     ) {
       if (await this.#waitForBytes(quietMs)) continue;
       if (quietMs !== undefined) break;
-      throw new Violation(`No response within ${maxSilenceMs} ms`);
+      throw new Violation(
+        `Neither a response nor an end within ${this.#maxSilenceMs} ms`,
+      );
     }
     const responses = reader.responses.splice(0);
     for (const response of responses) checkReceived(response);
@@ -103,7 +110,7 @@ export class Connection {
   }
 
   /** Returns whether something happened before the time was over. */
-  #waitForBytes(timeoutMs = maxSilenceMs): Promise<boolean> {
+  #waitForBytes(timeoutMs = this.#maxSilenceMs): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(false), timeoutMs);
       this.#wake = () => {
