@@ -93,9 +93,7 @@ async function copyFiles(
 async function completeBytes(file: OpenFile): Promise<number> {
   let end = 0;
   for await (const lines of readLines(file)) {
-    for (const { byte, bytes, hasNewline } of lines) {
-      if (hasNewline) end = byte + bytes.length + 1;
-    }
+    for (const line of lines) if (line.hasNewline) end = line.end;
   }
   return end;
 }

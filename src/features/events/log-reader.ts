@@ -52,7 +52,7 @@ export async function readTransactions(
 ): Promise<Transaction[]> {
   const found: Transaction[] = [];
   let { generation, seed, offset, seq } = start;
-  const parse = ({ bytes: line, byte }: Line) => {
+  const parse = ({ bytes: line, byte, end: next }: Line) => {
     const name = names.log(generation);
     if (!checkLine(line, byte === 0 ? 0 : seed)) {
       throw new Error(`${name} is damaged at byte ${byte}`);
@@ -63,15 +63,14 @@ export async function readTransactions(
     if (parsed.seq !== (isHeader ? seq : seq + 1)) {
       throw new Error(`${name} does not continue sequence ${seq}`);
     }
-    const bytes = line.length;
     seq = parsed.seq;
-    offset = byte + bytes + 1;
+    offset = next;
     if (isHeader) {
       seed = crc32(parsed.salt);
       return;
     }
     const end = { generation, seed, offset, seq };
-    found.push({ seq, operations: parsed.tx, bytes, end });
+    found.push({ seq, operations: parsed.tx, bytes: line.length, end });
   };
   while (true) {
     await withLog(logs, generation, async (file, end) => {
@@ -118,7 +117,7 @@ async function searchLog(
   if (header.seq > seq) return undefined;
   // The line at `low` is the first one or at most `seq`, and the first line
   // that begins after `high` is later than `seq`, or there is none.
-  let low = first.bytes.length + 1;
+  let low = first.end;
   for (let high = end; low < high;) {
     const middle = Math.floor((low + high) / 2);
     // What is left of the line at `middle` comes before the next one.

@@ -8,7 +8,7 @@ import { performance } from "node:perf_hooks";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Mutation } from "../../store/store.ts";
-import type { SpoolLine } from "./spool.ts";
+import type { Line } from "../../store/log/files.ts";
 import { type Json, recordId } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
@@ -46,8 +46,14 @@ interface Target {
 /** How long validating a batch may take; writing it takes about as long again. */
 const maxBatchMs = 3;
 
-/** The longest line: validating one never takes more than about 20 ms. */
+/** The longest line, with its newline: validating one never takes more than about 20 ms. */
 export const maxLineBytes = 1 << 17;
+
+const lineTooLong: FieldError = {
+  field: "",
+  code: "length",
+  message: `The line is longer than ${maxLineBytes} bytes.`,
+};
 
 /** The highest id that a line may have, so that higher ids remain. */
 const maxImportedId = 2 ** 52;
@@ -69,20 +75,20 @@ const idProperty = recordId();
  * @returns the progress after them
  */
 export function importBatch(
-  pending: SpoolLine[],
+  pending: Line[],
   { progress, ...target }: Target & { readonly progress: Progress },
 ): Progress {
-  let { byte, line, lines, imported, rejected, errors } = progress;
+  let { byte, line, imported, rejected, errors } = progress;
   let used = 0;
   const deadline = performance.now() + maxBatchMs;
-  for (const { bytes, next } of pending) {
+  for (const { bytes, end } of pending) {
     if (used > 0 && performance.now() > deadline) break;
     used++;
     line++;
-    byte = next;
-    if (bytes?.every(isBlank)) continue;
-    lines++;
-    const found = importLine(bytes, target);
+    const isTooLong = end - byte > maxLineBytes; // the beginning is missing
+    byte = end;
+    if (!isTooLong && bytes.every(isBlank)) continue;
+    const found = isTooLong ? [lineTooLong] : importLine(bytes, target);
     if (found.length === 0) {
       imported++;
       continue;
@@ -95,6 +101,7 @@ export function importBatch(
     if (rejected >= maxRejectedLines) break;
   }
   pending.splice(0, used);
+  const lines = imported + rejected;
   return { byte, line, lines, imported, rejected, errors };
 }
 
@@ -105,13 +112,9 @@ function isBlank(byte: number): boolean {
 
 /** Applies the record of a line; returns the errors if it is invalid. */
 function importLine(
-  bytes: Uint8Array | undefined,
+  bytes: Uint8Array,
   { records, given, now, apply }: Target,
 ): readonly FieldError[] {
-  if (bytes === undefined) {
-    const message = `The line is longer than ${maxLineBytes} bytes.`;
-    return [{ field: "", code: "length", message }];
-  }
   const errors: FieldError[] = [];
   try {
     const body = parseJsonObject(bytes, "line");

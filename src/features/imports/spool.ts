@@ -11,26 +11,19 @@
  * full disk need: beyond that a body is refused even if the disk has space.
  */
 
-import type { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { dirname, join } from "node:path";
 import { errorCode, errorText, StoreError } from "../../store/error.ts";
 import {
   isNoSpaceError,
+  type Line,
+  type LineRange,
   readLines,
   writeAll,
   writeAtomically,
 } from "../../store/log/files.ts";
 import type { Store } from "../../store/file-store.ts";
 import { randomName } from "../../store/log/folder.ts";
-
-/** A line of a spool file. */
-export interface SpoolLine {
-  /** Without the newline; undefined if the line is too long and was skipped. */
-  readonly bytes: Buffer | undefined;
-  /** The offset of the next line. */
-  readonly next: number;
-}
 
 // Bounds the bytes in the page cache: with many more, the fdatasync of the log
 // would wait for them too (ext4 writes both in one journal).
@@ -109,33 +102,18 @@ export async function removeSpool(store: Store, name: string): Promise<void> {
 }
 
 /**
- * Reads the lines of a spool file from a line's offset on, one chunk of
- * the file at a time. Skips lines of more than `maxLineBytes`.
+ * Reads lines of a spool file, one chunk of the file at a time.
  *
  * @throws an ENOENT error if the file is missing
  */
 export async function* readSpool(
   store: Store,
-  { name, from, maxLineBytes }: {
-    readonly name: string;
-    readonly from: number;
-    readonly maxLineBytes: number;
-  },
-): AsyncGenerator<SpoolLine[], undefined> {
+  name: string,
+  range: LineRange,
+): AsyncGenerator<Line[]> {
   const file = await store.folder.files.open(pathOf(store, name), "read");
   try {
-    let byte = from;
-    const range = { start: from, maxLineBytes };
-    for await (const lines of readLines(file, range)) {
-      const part: SpoolLine[] = [];
-      for (const { bytes, byte: begin, hasNewline } of lines) {
-        const end = begin + bytes.length;
-        const isWhole = end - byte <= maxLineBytes;
-        byte = hasNewline ? end + 1 : end;
-        part.push({ bytes: isWhole ? bytes : undefined, next: byte });
-      }
-      if (part.length > 0) yield part;
-    }
+    yield* readLines(file, range);
   } finally {
     await file.close();
   }

@@ -113,11 +113,11 @@ async function importLines(
   signal: AbortSignal,
 ): Promise<void> {
   const { store, now } = context;
-  const { given, user_id, spool: name, byte: from } = task;
+  const { given, user_id, spool, byte: start } = task;
   const records = context.importable(task.collection);
   let current = task;
   let savedAt = performance.now();
-  for await (const lines of readSpool(store, { name, from, maxLineBytes })) {
+  for await (const lines of readSpool(store, spool, { start, maxLineBytes })) {
     while (lines.length > 0) {
       await nextTick();
       // From here to the transaction nothing else can run.

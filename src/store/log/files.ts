@@ -210,8 +210,9 @@ export async function readSmallFile(
 export interface Line {
   /** Without the newline. */
   readonly bytes: Buffer;
-  /** Its offset in the file. */
+  /** Its offset in the file, and that of the next line. */
   readonly byte: number;
+  readonly end: number;
   /** Counted from 1. */
   readonly line: number;
   /** False only for an unfinished last line. */
@@ -256,8 +257,10 @@ export async function* readLines(
     let begin = 0;
     const addLine = (end: number, hasNewline: boolean) => {
       const bytes = joined.subarray(begin, end);
-      lines.push({ bytes, byte: offset + begin, line: ++line, hasNewline });
-      begin = end + 1;
+      const byte = offset + begin;
+      begin = hasNewline ? end + 1 : end;
+      const next = offset + begin;
+      lines.push({ bytes, byte, end: next, line: ++line, hasNewline });
     };
     for (let at; (at = joined.indexOf(0x0a, begin)) >= 0;) addLine(at, true);
     rest = joined.subarray(begin);

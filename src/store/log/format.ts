@@ -195,8 +195,7 @@ export async function scanLog(
   const scan = new LogScan(name);
   for await (const lines of readLines(file)) {
     for (const line of lines) {
-      scan.size = line.byte + line.bytes.length;
-      if (line.hasNewline) scan.size++;
+      scan.size = line.end;
       if (line.line === 1) readHeader(scan, line);
       else if (scan.header === undefined) continue; // no salt, no checksums
       else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);

@@ -37,7 +37,7 @@ export async function scanFormat1Snapshot(
     for (const line of lines) {
       const text = line.bytes.toString();
       const footer = `},"count":${count},`;
-      scan.size = line.byte + line.bytes.length + 1;
+      scan.size = line.end;
       scan.isSealed = line.hasNewline && text.startsWith(footer) &&
         text === `${footer}"crc":"${formatCrc(crc32(footer, crc))}"}`;
       try {

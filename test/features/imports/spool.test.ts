@@ -39,14 +39,14 @@ async function spool(store: Store, ...parts: string[]): Promise<string> {
 async function linesOf(
   store: Store,
   name: string,
-  { from = 0, maxLineBytes = 1 << 20 } = {},
+  { from: start = 0, maxLineBytes = 1 << 20 } = {},
 ): Promise<{ text: string | null; byte: number; next: number }[]> {
   const found: { text: string | null; byte: number; next: number }[] = [];
-  let byte = from;
-  for await (const lines of readSpool(store, { name, from, maxLineBytes })) {
-    assert.ok(lines.length > 0);
-    for (const { bytes, next } of lines) {
-      found.push({ text: bytes?.toString() ?? null, byte, next });
+  let byte = start;
+  for await (const lines of readSpool(store, name, { start, maxLineBytes })) {
+    for (const { bytes, end: next } of lines) {
+      const isWhole = next - byte <= maxLineBytes;
+      found.push({ text: isWhole ? bytes.toString() : null, byte, next });
       byte = next;
     }
   }
@@ -136,7 +136,7 @@ test("a line that is too long is skipped and reported with its offset, and no ot
           const begin = byte;
           byte = Math.min(begin + size + 1, text.length);
           return {
-            size: size > maxLineBytes ? -1 : size,
+            size: byte - begin > maxLineBytes ? -1 : size,
             byte: begin,
             next: byte,
           };
