@@ -19,7 +19,7 @@ import {
 import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
-import { OverloadedError, Slots } from "./admission.ts";
+import { OverloadedError } from "./admission.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
 import { isReadMethod } from "./http/conditional.ts";
@@ -58,9 +58,6 @@ export interface ApplicationOptions extends ApiOptions {
   readonly rateLimit?: number;
 }
 
-/** Over all collections, as each export keeps the records in memory that are changed until its client has them. */
-const maxExports = 16;
-
 /** The longest NDJSON body. */
 const maxNdjsonBytes = 1 << 30;
 
@@ -79,9 +76,7 @@ export class Application {
     this.#options = options;
     this.#router = router;
     this.#features = hooks;
-    const message = `${maxExports} exports are in progress already.`;
-    const exportSlots = new Slots(maxExports, message);
-    this.#shared = { ...options, verified: new Map(), exportSlots };
+    this.#shared = { ...options, verified: new Map() };
   }
 
   /** Resumes unfinished work; to be called before the first request. */

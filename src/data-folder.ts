@@ -52,7 +52,7 @@ export const operator: RequestContext = {
   reauthenticate: () => undefined,
   afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},
-  acquireExportSlot: () => {},
+  acquireSlot: () => {},
 };
 
 /**

@@ -28,7 +28,6 @@ import { requestId } from "./http/server.ts";
 /** What the exchanges of one application share. */
 export interface Shared extends Authentication {
   readonly trustProxy?: BlockList | undefined;
-  readonly exportSlots: Slots;
 }
 
 /** One request and its response. */
@@ -42,7 +41,7 @@ export class Exchange implements RequestContext {
   /** A `performance.now()` value: meaningful only as a difference. */
   readonly start = performance.now();
   readonly #shared: Shared;
-  #holdsExportSlot = false;
+  #holdsSlot = false;
   // Set by the steps that find them.
   url = "";
   ids: readonly number[] = [];
@@ -100,13 +99,12 @@ export class Exchange implements RequestContext {
     if (this.request.socket.destroyed) throw new ClientDisconnected();
   }
 
-  /** Takes an export slot before the first wait; it is released when the response closes, for whatever reason. */
-  acquireExportSlot(): void {
-    if (this.#holdsExportSlot) return; // the request is processed again
+  /** Takes a slot, before the first wait; it is released when the response closes, for whatever reason. */
+  acquireSlot(slots: Slots): void {
+    if (this.#holdsSlot) return; // the request is processed again
     this.throwIfAborted();
-    const { response } = this;
-    const cancel = () => response.destroy();
-    response.once("close", this.#shared.exportSlots.take(this.client, cancel));
-    this.#holdsExportSlot = true;
+    const { client, response } = this;
+    response.once("close", slots.take(client, () => response.destroy()));
+    this.#holdsSlot = true;
   }
 }

@@ -3,6 +3,7 @@
  * that an operation is given, and the result that it returns.
  */
 
+import type { Slots } from "../admission.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Mutation } from "../store/store.ts";
 import type { Caller } from "./accounts/authentication.ts";
@@ -62,10 +63,10 @@ export interface RequestContext {
   /** Throws if the client has disconnected. */
   throwIfAborted(): void;
   /**
-   * Takes an export slot until the response is sent or the client disconnects;
-   * throws an OverloadedError if none is free.
+   * Takes a slot until the response is sent or the client disconnects; throws
+   * an OverloadedError if none is free.
    */
-  acquireExportSlot(): void;
+  acquireSlot(slots: Slots): void;
 }
 
 /**

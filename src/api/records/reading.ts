@@ -1,5 +1,6 @@
 /** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
 
+import { Slots } from "../../admission.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import type { Page } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
@@ -9,6 +10,15 @@ import {
   isNotModified,
   type Records,
 } from "./records.ts";
+
+/** The most exports in progress, as each keeps the records in memory that are changed until its client has them. */
+const maxExports = 16;
+
+/** Over all collections. */
+const exportSlots = new Slots(
+  maxExports,
+  `${maxExports} exports are in progress already.`,
+);
 
 /**
  * Returns a page of a collection, or as NDJSON all of it; a promise if the
@@ -34,7 +44,7 @@ export function listRecords(
   }
   // HEAD of an export needs only the number of records.
   const countOnly = asNdjson && context.method === "HEAD";
-  if (asNdjson && !countOnly) context.acquireExportSlot(); // before any wait
+  if (asNdjson && !countOnly) context.acquireSlot(exportSlots); // before any wait
   const paged = asNdjson ? withoutLimit(query) : query;
   const use = ({ rows, total }: Page): Result => {
     const headers = paged === query

@@ -3,6 +3,7 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
+import { Slots } from "../../admission.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deleteRecord, prepareCreate } from "../../api/records/writing.ts";
 import type {
@@ -21,6 +22,14 @@ import {
   type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
+
+/** The most bodies that are received at a time, each into a file. */
+const maxUploads = 16;
+
+const uploadSlots = new Slots(
+  maxUploads,
+  `${maxUploads} imports are being received already.`,
+);
 
 /** A request to import records. */
 export interface ImportRequest {
@@ -41,6 +50,7 @@ export async function receiveImport(
   { call, body, target, runOnce }: ImportRequest,
 ): Promise<Result> {
   const { context } = worker;
+  call.acquireSlot(uploadSlots);
   prepareCreate(target, call); // fails before all of the body is sent
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;

@@ -39,13 +39,18 @@ export function createWorker(context: ImportContext) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<void> | undefined;
+  let lastUser = 0;
 
   async function run(): Promise<void> {
     try {
       await nextTick();
       while (!signal.aborted) {
-        const [task] = unfinishedTasks(context);
+        // The users take turns; a task that was interrupted comes first.
+        const tasks = unfinishedTasks(context);
+        const task = tasks.find(({ status }) => status === "running") ??
+          tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
         if (task === undefined) return;
+        lastUser = task.user_id;
         try {
           await runTask(context, task, signal);
         } catch (error) {

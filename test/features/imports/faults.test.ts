@@ -245,7 +245,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       resume: (value: T) => R | Promise<R>,
     ) => await resume(await promise),
     throwIfAborted: () => {},
-    acquireExportSlot: () => {},
+    acquireSlot: () => {},
   };
   const open = (disk: Disk) =>
     openStore({

@@ -1,9 +1,14 @@
-/** Tasks belong to those who created them; a cache must not mix them up. */
+/** Tasks belong to those who created them: a cache must not mix them up, and none waits for all of another's. */
 
 import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { startApplication } from "../../application.ts";
+import type { Mutation } from "../../../src/store/store.ts";
 import { adminPassword } from "../../harness.ts";
+import { lines } from "../../lines.ts";
 
 test("two users have different validators of their tasks", async (t) => {
   const app = await startApplication();
@@ -22,4 +27,77 @@ test("two users have different validators of their tasks", async (t) => {
   assert.equal((await get(one, { "if-none-match": etag })).status, 304);
   assert.equal((await get(two, { "if-none-match": etag })).status, 200);
   assert.equal((await get(app.token, { "if-none-match": etag })).status, 200);
+});
+
+test("the users with waiting imports take turns", async (t) => {
+  const app = await startApplication();
+  t.after(() => app.stop());
+  const { store, token } = app;
+  const task = (id: number, user_id: number): Mutation => [
+    "put",
+    "tasks",
+    {
+      id,
+      user_id,
+      type: "import",
+      collection: "zoos",
+      status: "queued",
+      given: {},
+      spool: `gone-${id}`, // so that the task ends when its turn comes
+      lines: 0,
+      imported: 0,
+      rejected: 0,
+      errors: [],
+      failure: null,
+      byte: 0,
+      line: 0,
+      created_at: "2026-01-01T00:00:00.000Z",
+      updated_at: "2026-01-01T00:00:00.000Z",
+    },
+  ];
+  store.apply([1, 2, 3].map((id) => task(id, 7)), 0);
+  store.apply([4, 5].map((id) => task(id, 8)), 0);
+  const headers = { "content-type": lines };
+  const { status } = await app.request("POST", "/v1/zoos", {
+    token,
+    raw: "",
+    headers,
+  });
+  assert.equal(status, 202);
+  const table = store.table("tasks");
+  const rows = () => table.rows().toSorted((one, other) => one.seq - other.seq);
+  while (
+    rows().some(({ document: { status } }) =>
+      status === "queued" || status === "running"
+    )
+  ) await wait(1);
+  const users = rows().map(({ document }) => document["user_id"]);
+  assert.deepEqual(users.slice(0, 5), [7, 8, 7, 8, 7]);
+});
+
+test("at most sixteen bodies are received at a time", async (t) => {
+  const app = await startApplication();
+  t.after(() => app.stop());
+  const { port, token } = app;
+  const sockets = Array.from({ length: 16 }, () => {
+    const socket = connect(port, "127.0.0.1");
+    socket.write(
+      `POST /v1/zoos HTTP/1.1\r\nHost: a\r\nContent-Type: ${lines}\r\n` +
+        `Authorization: Bearer ${token}\r\nContent-Length: 2\r\n\r\n`,
+    );
+    return socket;
+  });
+  const headers = { "content-type": lines };
+  const post = () =>
+    app.request("POST", "/v1/zoos", { token, raw: "", headers });
+  let refused = await post();
+  while (refused.status === 202) refused = await post();
+  assert.deepEqual([refused.status, refused.body.errorCode], [503, 50302]);
+  for (const socket of sockets) socket.write("{}");
+  for (const socket of sockets) {
+    const [received] = await once(socket, "data");
+    assert.match(String(received), /^HTTP\/1\.1 202 /);
+    socket.destroy();
+  }
+  assert.equal((await post()).status, 202);
 });
