@@ -31,7 +31,7 @@ import {
 } from "./http/errors.ts";
 import { decodeUtf8, parseJsonObject } from "./http/json.ts";
 import {
-  applyPreferences,
+  applyPreference,
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
@@ -217,7 +217,7 @@ export class Application {
     const { prefer } = headers;
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
-        ? applyPreferences(prefer, method, result)
+        ? applyPreference(prefer, method, result)
         : result;
       const { status } = final;
       const fields = [...final.headers, ...cacheFields(exchange, final)];

@@ -114,30 +114,21 @@ function unquote(text: string): string {
   return quoted === undefined ? text : quoted.replace(/\\(.)/g, "$1");
 }
 
-/** The preferences that this server applies (RFC 7240 section 4). */
-const appliedPreferences = [
-  "return=minimal",
-  "return=representation",
-  "handling=strict", // as always
-];
-
-const preference =
-  /^([!#$%&'*+.^_`|~\w-]+)(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[!#$%&'*+.^_`|~\w-]+))?$/;
-
 /**
- * Parses a Prefer field (RFC 7240 section 2) and returns the preferences that this
- * server applies. Of several preferences with one name the first counts, even if
- * its value is unknown. Parameters, unknown preferences and malformed members are
- * ignored.
+ * Returns the value of the preference `return` in a Prefer field (RFC 7240 sections
+ * 2 and 4.2). If there are several, the first counts, even if its value is unknown.
  */
-export function parsePrefer(field: string): string[] {
-  const values = new Map<string, string>();
+export function parseReturnPreference(
+  field: string,
+): "minimal" | "representation" | undefined {
   for (const member of splitList(field.toLowerCase(), ",")) {
     const [first = ""] = splitList(member, ";"); // the rest are parameters
-    const [, name, value = ""] = preference.exec(first) ?? [];
-    if (name === undefined || values.has(name)) continue;
-    values.set(name, `${name}=${unquote(value)}`);
+    const [name, value = ""] = first.split(/[ \t]*=[ \t]*(.*)/);
+    if (name !== "return") continue;
+    const wanted = unquote(value);
+    return wanted === "minimal" || wanted === "representation"
+      ? wanted
+      : undefined;
   }
-  const sent = [...values.values()];
-  return appliedPreferences.filter((each) => sent.includes(each));
+  return undefined;
 }

@@ -6,7 +6,7 @@
 
 import type { IncomingRequest, Response } from "./connection.ts";
 import { ApiError, problemType } from "./errors.ts";
-import { negotiate, parseMediaType, parsePrefer } from "./headers.ts";
+import { negotiate, parseMediaType, parseReturnPreference } from "./headers.ts";
 
 /**
  * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
@@ -81,18 +81,17 @@ export function checkContentType(
  * (`return=minimal`, RFC 7240 section 4.2). A response that may not be stored
  * stays whole: its token is shown only once.
  */
-export function applyPreferences(
+export function applyPreference(
   prefer: string,
   method: string,
   response: Response,
 ): Response {
   const { status, headers } = response;
-  const hasRecord = status === 201 && !headers.includes("no-store");
-  const applied = parsePrefer(prefer)
-    .filter((preference) => hasRecord || !preference.startsWith("return="));
-  if (applied.length === 0) return response;
-  const fields = [...headers, "Preference-Applied", applied.join(", ")];
-  return applied.includes("return=minimal")
+  if (status !== 201 || headers.includes("no-store")) return response;
+  const preference = parseReturnPreference(prefer);
+  if (preference === undefined) return response;
+  const fields = [...headers, "Preference-Applied", `return=${preference}`];
+  return preference === "minimal"
     ? { status: method === "POST" ? 201 : 204, headers: fields }
     : { ...response, headers: fields };
 }

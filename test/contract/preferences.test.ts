@@ -89,19 +89,16 @@ describe("Prefer", () => {
     assert.ok(list.body.length > 0);
     assert.equal(list.headers.get("preference-applied"), null);
     // Vary must name every field that changes the response.
-    const strict = { headers: { prefer: "handling=strict" } };
-    const { headers } = await server.request("GET", "/v1/zoos", strict);
-    assert.equal(headers.get("preference-applied"), null);
-    assert.equal(headers.get("vary"), "Accept");
+    assert.equal(list.headers.get("vary"), "Accept");
   });
 
-  test("handling=strict is reported as applied, unknown preferences are ignored", async () => {
+  test("unknown preferences are ignored", async () => {
     const headers = { prefer: "handling=strict, respond-async, wait=5" };
     const options = { token, json: zoo, headers };
     const answer = await server.request("POST", "/v1/zoos", options);
     assert.equal(answer.status, 201);
     const applied = answer.headers.get("preference-applied");
-    assert.equal(applied, "handling=strict");
+    assert.equal(applied, null);
     const strict = { ...options, json: { ...zoo, nope: 1 } };
     assertError(await server.request("POST", "/v1/zoos", strict), 42200);
     const unknown = { ...options, headers: { prefer: "return=nothing" } };

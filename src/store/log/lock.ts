@@ -8,7 +8,8 @@
  * wrong process in another container.
  *
  * A process listens under a temporary name, then renames the socket to its
- * published name `lock-<random>.sock`, and then connects to all others:
+ * published name `lock-<random>.sock`, and then connects to all others. (One
+ * that dies in between leaves an empty file that nobody looks at.)
  *
  * - Safe. Names are never reused, and a published socket listens until its
  *   process withdraws or dies. So a refused connection means a dead process,
@@ -74,18 +75,17 @@ class FolderLock {
 
   async acquire(): Promise<void> {
     while (true) {
-      const rivals = await this.#findLiving(".sock");
+      const rivals = await this.#findRivals();
       if (rivals.length > 0) {
         if (rivals.some((name) => name < this.#name)) await this.withdraw();
         await delay(10 + Math.random() * 20);
       } else if (this.#server === undefined) {
         await this.#publish();
       } else {
-        break;
+        this.#role = "owner";
+        return;
       }
     }
-    this.#role = "owner";
-    await this.#findLiving(".new"); // removes those that died before they could publish
   }
 
   async withdraw(): Promise<void> {
@@ -115,27 +115,22 @@ class FolderLock {
     server.unref();
     this.#server = server;
     this.#name = `${base}.sock`;
-    const to = join(folder, this.#name);
-    await files.rename(join(folder, draft), to).catch(async (error) => {
-      // A new owner may have removed the draft: start again.
-      if (errorCode(error) !== "ENOENT") throw error;
-      await this.withdraw();
-    });
+    await files.rename(join(folder, draft), join(folder, this.#name));
   }
 
   /** Returns the other living candidates, and removes the dead ones; throws if there is an owner. */
-  async #findLiving(suffix: ".sock" | ".new"): Promise<string[]> {
+  async #findRivals(): Promise<string[]> {
     const { files, folder } = this.#place;
     const living: string[] = [];
     for (const name of await files.list(folder)) {
-      const isSocket = name.startsWith("lock-") && name.endsWith(suffix);
+      const isSocket = name.startsWith("lock-") && name.endsWith(".sock");
       if (!isSocket || name === this.#name) continue;
       const role = await this.#askRole(name);
       if (role === "dead") {
         await files.remove(join(folder, name));
       } else if (role === "candidate") {
         living.push(name);
-      } else if (this.#role === "candidate") {
+      } else {
         const message = `Cannot open ${folder}: another process, such ` +
           "as a running server, is using it";
         throw new StoreError("in-use", message);
