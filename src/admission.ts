@@ -136,9 +136,9 @@ export class Admission {
   /** Counts a request of a client; returns its load before. */
   #countRequest(client: string): number {
     const load = this.#loadOf(client);
+    this.#loads.delete(client);
     const [longestIdle = ""] = this.#loads.keys();
     if (this.#loads.size >= maxClients) this.#loads.delete(longestIdle);
-    this.#loads.delete(client);
     this.#loads.set(client, { load: load + 1, at: performance.now() });
     return load;
   }

@@ -141,6 +141,28 @@ test("a request of a minute ago counts half", async (t) => {
   assert.deepEqual(started, ["c", "a"]);
 });
 
+test("of 10,000 clients the longest idle one is forgotten for another", async () => {
+  const admission = new Admission({ ...limits, maxWaiting: 1 });
+  const ask = (client: string) => admission.run(requester(client), () => {});
+  for (const client of ["a", "a", "b", "b", "waiting"]) await ask(client);
+  for (let index = 0; index < 9996; index++) await ask(`${index}`);
+  /** Checks clients while the queue is full with a client that has asked before. */
+  const whileFull = async (check: () => void) => {
+    const { work, endOne } = controlled();
+    const all = ["running", "waiting"].map((client) =>
+      admission.run(requester(client), work(client))
+    );
+    check();
+    for (const _ of all) await endOne();
+    await Promise.all(all);
+  };
+  await whileFull(() =>
+    assert.throws(() => admission.check(requester("a")), OverloadedError)
+  );
+  await ask("another");
+  await whileFull(() => admission.check(requester("b")));
+});
+
 test("who holds most of the slots gives one to a client that holds fewer", () => {
   const slots = new Slots(3, "Too many.");
   const cancelled: string[] = [];

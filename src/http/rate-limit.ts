@@ -33,10 +33,12 @@ export class RateLimiter {
   /** Counts one more for a key; drops what has ended and, beyond the bound, what ends next. */
   count(key: string): Quota {
     const endsAt = this.#now() + windowMs;
+    const isKnown = this.#quotas.has(key);
     for (const [oldest, quota] of this.#quotas) {
       const hasEnded = quota.endsAt > endsAt ||
         quota.endsAt <= endsAt - windowMs;
-      if (!hasEnded && this.#quotas.size < maxKeys) break;
+      const hasRoom = isKnown || this.#quotas.size < maxKeys;
+      if (!hasEnded && hasRoom) break;
       this.#quotas.delete(oldest);
     }
     const quota = this.#quotas.get(key) ??

@@ -51,9 +51,9 @@ test("a clock that is set back begins new minutes", () => {
 test("of 10,000 keys the one that ends next is forgotten for another", () => {
   const limiter = new RateLimiter(1, () => start);
   for (let index = 0; index < 10_000; index++) limiter.count(`${index}`);
-  assert.equal(limiter.count("9999").used, 2);
+  for (const key of ["0", "9999"]) assert.equal(limiter.count(key).used, 2);
   limiter.count("another");
-  assert.equal(limiter.count("9998").used, 2);
+  for (const key of ["1", "9998"]) assert.equal(limiter.count(key).used, 2);
   assert.equal(limiter.count("0").used, 1);
 });
 
