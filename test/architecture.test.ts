@@ -127,6 +127,23 @@ test("no imports go round in a circle, but for those of features, which come lat
   for (const file of imports.keys()) visit(file, []);
 });
 
+test("nothing sends a request to another server, or starts a process", async () => {
+  for (const module of ["child_process", "dgram", "dns", "http2", "tls"]) {
+    assert.deepEqual(importing(`node:${module}`), []);
+  }
+  for (const file of files) {
+    const text = await readFile(join(root, "src", file), "utf8");
+    // The lock connects to a socket of its own machine.
+    const client = file === "store/log/lock.ts"
+      ? /\bfetch\(/
+      : /\bfetch\(|\bnew (?:WebSocket|EventSource|Socket)\b|\bconnect\(|\b(?:http|https)\.(?:get|request)\(/;
+    assert.doesNotMatch(text, client, file);
+    const named =
+      /^import (?:\* as|\{[^}]*\b(?:get|request|Agent)\b[^}]*\}) [^;]*from "node:https?"/m;
+    assert.doesNotMatch(text, named, file);
+  }
+});
+
 test("few files know node:http and node:fs", () => {
   // One has the requests and responses, the other listens.
   assert.deepEqual(importing("node:http"), [

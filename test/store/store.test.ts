@@ -191,6 +191,25 @@ test("a full queue refuses a transaction before it is applied, but accepts one l
   await store.commit([["put", "zoos", { id: 2 }]], 0);
 });
 
+test("one write to the log has as many transactions as fit, and a large one alone", async (t) => {
+  const disk = new Disk({ folder: await folderFor(t) });
+  const store = await openFor(t, disk.folder, {
+    files: disk,
+    limits: { reserveBytes: 0, maxBatchBytes: 2000 },
+  });
+  let syncs = 0;
+  disk.fate = ({ kind, name }) => {
+    if (kind === "sync" && name === "wal-1.jsonl") syncs++;
+    return undefined;
+  };
+  const commit = (length: number) => (id: number) =>
+    store.commit([["put", "zoos", { id, text: "x".repeat(length) }]], 0);
+  await Promise.all([1, 2, 3, 4].map(commit(600)));
+  assert.equal(syncs, 2);
+  await Promise.all([5, 6].map(commit(5000)));
+  assert.equal(syncs, 4);
+});
+
 test("a closed store accepts nothing, and its folder can be opened again in the same process", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
