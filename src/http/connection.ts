@@ -174,7 +174,7 @@ export function send(
   const hasUnreadBody = !request.complete && request.hasContent;
   connectionState.isClosing ||= server.isStopping ||
     // node:http does not parse what follows it in the same packet.
-    headers.upgrade !== undefined ||
+    headers.upgrade !== undefined || request.bodyError !== undefined ||
     (hasUnreadBody && !canReuse(request, status, server.limits));
   if (connectionState.isClosing) fields.push("Connection", "close");
   else if (headers.connection === undefined && httpVersion === "1.1") {

@@ -237,8 +237,7 @@ function rejectBytes(connection: Connection, error: ApiError): void {
     rejectInTurn(connection, error);
   } else {
     connection.isBroken = true;
-    connection.isClosing = true;
-    response.req.failBody(error);
+    response.req.failBody(error); // after its response the connection closes
   }
 }
 

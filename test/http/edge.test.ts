@@ -153,6 +153,23 @@ describe("the header of a request", () => {
     }
   });
 
+  test("with a malformed body gets its response after those before it, and the connection closes", async () => {
+    const broken = [
+      "POST /v1/authorizations HTTP/1.1",
+      "Host: a",
+      "Content-Type: application/json",
+      "Transfer-Encoding: chunked",
+      "",
+      "PATCH /v1 HTTP/1.1",
+      "",
+      "",
+    ].join("\r\n");
+    const waiting = get("/v1/zoos/9") + get("/v1/zoos");
+    const received = await exchange(app.port, waiting + broken);
+    assert.deepEqual(statuses(received), [404, 200, 400]);
+    assert.match(responsesIn(received)[2] ?? "", /^Connection: close\r$/m);
+  });
+
   test("that asks for an upgrade is answered as if it did not", async () => {
     const upgrade = ["Connection: Upgrade", "Upgrade: x"];
     const received = await exchange(app.port, get("/v1", ...upgrade));
