@@ -164,8 +164,9 @@ describe("the reader's guide", () => {
   });
 
   test("has the limits that the code has", () => {
-    const rows = textOf(guide).matchAll(
-      /^\|[^|]+\| ([\d.,]+)(?: (\w+))?[^|]*\| `(\w+)` in `([\w/-]+\.ts)` +\|/gm,
+    const section = sectionOf("Limits");
+    const rows = section.matchAll(
+      /^\|[^|]+\| ([\d.,]+)(?: (\w+))?[^|]*\| `(\w+)` in `([\w/-]+\.ts)` +\|[^|]+\| `test\/[^|]+\|$/gm,
     );
     let count = 0;
     for (const [row, number = "", unit = "", name = "", file = ""] of rows) {
@@ -175,7 +176,45 @@ describe("the reader's guide", () => {
       assert.ok(valuesIn(code).includes(stated), `${row} ${code}`);
       count++;
     }
-    assert.ok(count >= 25, `${count}`);
+    assert.ok(count >= 40, `${count}`);
+    assert.equal(count, countRows(section));
+  });
+
+  test("has every risk of the OWASP list and every practice of RFC 8725, with code and test", () => {
+    const tables = [
+      ["OWASP", range(1, 10).map((number) => `API${number} `)],
+      ["Tokens", range(1, 12).map((number) => `3.${number} `)],
+    ] as const;
+    for (const [heading, names] of tables) {
+      const section = sectionOf(heading);
+      const rows = Array.from(section.matchAll(
+        /^\| (\S+ )[^|]*\|([^|]*)\| `([\w/-]+\.ts)` +\| (`test\/.*|- +)\|$/gm,
+      ));
+      assert.equal(rows.length, countRows(section));
+      assert.deepEqual(rows.map(([, name]) => name), names);
+      for (const [, , here = "", file = "", proof = ""] of rows) {
+        assert.ok(sources.has(file), file);
+        const applies = !here.startsWith(" does not apply");
+        assert.equal(proof.startsWith("`"), applies, here);
+      }
+    }
+  });
+
+  test("names tests by a part of their title that no other has", async () => {
+    const named = textOf(guide)
+      .matchAll(/`(test\/[\w/-]+\.test\.ts)`: ([^|;]+?) *(?=[|;])/g);
+    let count = 0;
+    for (const [, file = "", part = ""] of named) {
+      const text = await readFile(join(root, file), "utf8");
+      const titles = text.matchAll(
+        /\b(?:test|describe)\(\s*(["`])((?:(?!\1|\\).|\\.)*)\1/g,
+      );
+      const found = Array.from(titles, ([, , title = ""]) => title)
+        .filter((title) => title.includes(part));
+      assert.equal(found.length, 1, `${file}: ${part}: ${found.join("; ")}`);
+      count++;
+    }
+    assert.ok(count >= 70, `${count}`);
   });
 
   test("names the code and the test of each rule", () => {
@@ -195,6 +234,23 @@ describe("the reader's guide", () => {
     assert.ok(count >= 40, `${count}`);
   });
 });
+
+/** Returns the part of the guide below a heading of the second level that begins so. */
+function sectionOf(heading: string): string {
+  const [section = ""] = textOf(guide).split(/^## /m)
+    .filter((section) => section.startsWith(heading));
+  assert.notEqual(section, "", heading);
+  return section;
+}
+
+/** Counts the rows of the table in a section, without its heading. */
+function countRows(section: string): number {
+  return Array.from(section.matchAll(/^\|.*\|$/gm)).length - 2;
+}
+
+function range(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, index) => from + index);
+}
 
 const readingRow = /^\| \d+ +\| ((?:`[^`]+`(?:, )?)+) +\| (\d+) +\|/gm;
 
