@@ -331,13 +331,13 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the route of a JSON text that stays the same while the server runs. */
+/** Returns the route of a JSON text that stays the same while the server runs; the first request has it made. */
 export function textRoute({ make, summary, schema }: {
-  readonly make: () => string;
+  readonly make: () => string | Promise<string>;
   readonly summary: string;
   readonly schema: JsonSchema;
 }): Route {
-  let cached: { readonly body: string; readonly etag: string } | undefined;
+  let cached: Promise<ReturnType<typeof withEntityTag>> | undefined;
   const get: Operation = {
     summary,
     access: "anyone",
@@ -347,11 +347,13 @@ export function textRoute({ make, summary, schema }: {
       responses: { 200: { schema, headers: ["ETag"] } },
     },
     run: (context) => {
-      const { body, etag } = cached ??= withEntityTag(make());
-      const fields = ["ETag", etag];
-      return isNotModified(context, () => fields)
-        ? { status: 304, headers: fields, seq: 0 }
-        : { status: 200, headers: fields, body, seq: 0 };
+      cached ??= Promise.resolve(make()).then(withEntityTag);
+      return context.afterWaiting(cached, ({ body, etag }) => {
+        const fields = ["ETag", etag];
+        return isNotModified(context, () => fields)
+          ? { status: 304, headers: fields, seq: 0 }
+          : { status: 200, headers: fields, body, seq: 0 };
+      });
     },
   };
   return route({ GET: get });

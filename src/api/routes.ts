@@ -43,16 +43,19 @@ export function tablesOf(
   features: readonly Pick<Feature, "collections" | "tables">[],
 ): TableDeclaration[] {
   const collections = collectionsOf(declarations, features).values();
-  const tables = Array.from(collections, ({ name, properties, owner }) => ({
-    name,
-    indexes: Object.fromEntries(
-      properties
-        .filter(({ unique, references }) => unique || references)
-        .map(({ name }) => name)
-        .concat(owner ?? [])
-        .map((property) => [property, toIndexKey]),
-    ),
-  }));
+  const tables = Array.from(
+    collections,
+    ({ name, properties, owner, indexed = [] }) => ({
+      name,
+      indexes: Object.fromEntries(
+        properties
+          .filter(({ unique, references }) => unique || references)
+          .map(({ name }) => name)
+          .concat(owner ?? [], indexed)
+          .map((property) => [property, toIndexKey]),
+      ),
+    }),
+  );
   return [...tables, ...features.flatMap(({ tables = [] }) => tables)];
 }
 

@@ -128,6 +128,7 @@ for (const seed of [1, 2, 3]) {
     const frozen: {
       readonly index: SortedIndex;
       readonly all: Iterable<Row>;
+      readonly part: Iterable<Row>;
       readonly expected: Row[];
     }[] = [];
     for (let step = 0; step < 9000; step++) {
@@ -141,12 +142,14 @@ for (const seed of [1, 2, 3]) {
       else rows.delete(id);
       if (below(300) > 0) continue;
       const expected = [...rows.values()].sort(compareRows);
-      frozen.push({ index: index.freeze(), all: rowsOf(index), expected });
+      const [all, part] = [rowsOf(index), rowsOf(index, 100, 400)];
+      frozen.push({ index: index.freeze(), all, part, expected });
     }
     assert.ok(frozen.length > 10);
-    for (const { index, all, expected } of frozen) {
+    for (const { index, all, part, expected } of frozen) {
       assert.deepEqual(index.slice(0, Infinity), expected);
       assert.deepEqual(Array.from(all), expected);
+      assert.deepEqual(Array.from(part), expected.slice(100, 400));
       const [first] = expected.slice(-1);
       const rank = first && index.rank(valuesOf(first), first.document.id);
       assert.equal(rank, expected.length - 1);

@@ -23,6 +23,7 @@ export const users = collection({
   singular: "user",
   access: { read: "admin", write: "admin", delete: "admin" },
   audited: ["id", "username", "role"],
+  indexed: ["role"],
   sideEffects,
   properties: {
     username: unique(string({
@@ -44,9 +45,8 @@ function sideEffects(
 ): readonly Mutation[] {
   if (previous === undefined) return [];
   const { id, role, password } = previous;
-  if (
-    role === "admin" && next?.["role"] !== "admin" && isLastAdmin(store, id)
-  ) {
+  const isLost = role === "admin" && next?.["role"] !== "admin";
+  if (isLost && store.table("users").count("role", "admin") === 1) {
     const change = next === undefined ? "deleted" : "given another role";
     throw new ApiError(
       40901,
@@ -59,11 +59,4 @@ function sideEffects(
     store.table("authorizations").find("user_id", id),
     ({ document }): Mutation => ["del", "authorizations", document.id],
   );
-}
-
-function isLastAdmin(store: Store, id: number): boolean {
-  for (const { document } of store.table("users").rows()) {
-    if (document["role"] === "admin" && document.id !== id) return false;
-  }
-  return true;
 }

@@ -37,6 +37,8 @@ export interface Declaration {
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
   readonly owner?: string;
+  /** Properties that rules look up, besides the unique ones and the references. */
+  readonly indexed?: readonly string[];
   /** Set if the log reports each change, with these properties of the record. */
   readonly audited?: readonly string[];
   /** Further rules: returns the mutations that must be committed with a change; throws an ApiError if it is not allowed. */

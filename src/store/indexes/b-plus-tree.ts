@@ -46,14 +46,22 @@ export type SortedIndex = Pick<
   "size" | "rank" | "slice" | "freeze"
 >;
 
-/** Returns all rows that an index has now, whatever changes before they are read. */
-export function rowsOf(index: SortedIndex): Iterable<Row> {
-  return readSlices(index.freeze());
+/** Returns the rows that an index has now from one rank up to, but not including, another, whatever changes before they are read. */
+export function rowsOf(
+  index: SortedIndex,
+  from = 0,
+  to = index.size,
+): Iterable<Row> {
+  return readSlices(index.freeze(), from, to);
 }
 
-function* readSlices(index: SortedIndex): Generator<Row> {
-  for (let from = 0; from < index.size; from += rowsPerStep) {
-    yield* index.slice(from, from + rowsPerStep);
+function* readSlices(
+  index: SortedIndex,
+  from: number,
+  to: number,
+): Generator<Row> {
+  for (; from < to; from += rowsPerStep) {
+    yield* index.slice(from, Math.min(from + rowsPerStep, to));
   }
 }
 
@@ -306,7 +314,9 @@ function* sort(
 ): Steps<Uint32Array> {
   const { length } = rows;
   const keys: Json[] = [];
+  let sorted = new Uint32Array(length);
   for (const row of rows) {
+    sorted[keys.length] = keys.length;
     if (keys.push(comparator.sortKeyOf(row)) % runLength === 0) yield;
   }
   const compare = (a: number, b: number) =>
@@ -316,7 +326,6 @@ function* sort(
       rows[a] as Row, // both positions are below rows.length
       rows[b] as Row,
     );
-  let sorted = Uint32Array.from(rows.keys());
   for (let from = 0; from < length; from += runLength) {
     sorted.subarray(from, from + runLength).sort(compare);
     yield;

@@ -8,9 +8,13 @@ import {
   reference,
   string,
 } from "../../../src/api/declaration/properties.ts";
+import { buildRoutes } from "../../../src/api/routes.ts";
+import { TokenSigner } from "../../../src/auth/jwt.ts";
 import { collections } from "../../../src/collections.ts";
+import { operator } from "../../../src/data-folder.ts";
+import { feature } from "../../../src/features/openapi/feature.ts";
 import { type Running, startApplication } from "../../application.ts";
-import { type Server, start } from "../../harness.ts";
+import { jwtSecret, type Server, start } from "../../harness.ts";
 import { checkResponse } from "../../replay.ts";
 
 const visits = collection({
@@ -23,6 +27,22 @@ const visits = collection({
     note: string({ maxLength: 20 }),
   },
 });
+
+/** Counts the turns of the event loop until the function that it returns is called. */
+function countTurns(): () => number {
+  let turns = 0;
+  let isDone = false;
+  const count = () => {
+    if (isDone) return;
+    turns++;
+    setImmediate(count);
+  };
+  setImmediate(count);
+  return () => {
+    isDone = true;
+    return turns;
+  };
+}
 
 describe("the OpenAPI document", () => {
   let running: Running;
@@ -51,6 +71,32 @@ describe("the OpenAPI document", () => {
     assert.equal(again.status, 304);
     assert.equal(again.headers.get("etag"), etag);
     assert.equal(again.text, "");
+  });
+
+  test("is made in steps, between which other requests are handled, and only once", async () => {
+    const { router } = buildRoutes({
+      declarations: collections,
+      store: running.store,
+      signer: new TokenSigner([jwtSecret]),
+      base: { origin: "", path: "/" },
+      now: Date.now,
+      log: () => {},
+      requireIfMatch: false,
+    }, [feature]);
+    const match = router.find("/v1/openapi.json");
+    assert.ok(match && "route" in match);
+    const get = match.route.operations.get("GET");
+    const read = async () => await get?.run(operator, undefined, {});
+    const whileReading = countTurns();
+    const [first, second] = await Promise.all([read(), read()]);
+    const turns = whileReading();
+    const whileReadingAgain = countTurns();
+    const third = await read();
+    assert.equal(whileReadingAgain(), 0);
+    const paths = Object.keys(JSON.parse(first?.body ?? "").paths).length;
+    assert.ok(paths > 10);
+    assert.ok(turns >= paths, `${turns} turns for ${paths} URLs`);
+    assert.deepEqual([second, third], [first, first]);
   });
 
   test("has every URL with every method that Allow lists there", async () => {
