@@ -20,7 +20,7 @@ import type { RequestContext, Result } from "../../api/request-context.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
-/** The time between two heartbeats. A client that reads nothing for two of them is disconnected. */
+/** The time between two heartbeats. */
 const heartbeatMs = 15_000;
 
 /** How many bytes are collected into one write to a client that is behind. */
@@ -40,8 +40,6 @@ interface Client extends Subscriber {
   readonly isAuthorized: () => boolean;
   /** The last sequence number that it was sent or may not see; -1 if it is unknown. */
   seq: number;
-  /** Whether it has read nothing since the last heartbeat. */
-  isStalled: boolean;
 }
 
 /** Sends each client the changes that it may read. */
@@ -60,19 +58,17 @@ class Events {
 
   /** Follows the changes after the client's last event, or from now on. */
   open(context: RequestContext): Result | Promise<Result> {
-    const { headers } = context;
-    const lastEventId = headers["last-event-id"];
+    const lastEventId = context.headers["last-event-id"];
     if (lastEventId === undefined) {
-      return this.#follow(context, this.#api.store.durableSeq);
+      return this.#follow(context, this.#api.store.position);
     }
-    const seq = parseSequence(String(lastEventId));
     return context.afterWaiting(
-      this.#feed.find(seq),
-      (from) => this.#follow(context, seq, from),
+      this.#feed.find(parseSequence(String(lastEventId))),
+      (from) => this.#follow(context, from),
     );
   }
 
-  #follow(context: RequestContext, seq: number, from?: LogPosition): Result {
+  #follow(context: RequestContext, from: LogPosition | undefined): Result {
     const { caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");
     const { role } = caller;
@@ -83,9 +79,7 @@ class Events {
         return false;
       }
     };
-    const isEnded = false;
-    const isStalled = false;
-    const wake = () => {};
+    const { seq = -1 } = from ?? {};
     return {
       status: 200,
       // The last one keeps proxies such as nginx from buffering the events.
@@ -94,26 +88,20 @@ class Events {
       type: "text/event-stream",
       live: (output) =>
         this.#send(
-          { output, role, isAuthorized, seq, isEnded, isStalled, wake },
-          from ?? seq,
+          { output, role, isAuthorized, seq, isEnded: false, wake() {} },
+          from,
         ),
       seq: 0, // the feed has only what is durable
     };
   }
 
-  async #send(client: Client, from: number | LogPosition): Promise<void> {
+  async #send(client: Client, from: LogPosition | undefined): Promise<void> {
     const { output, role, isAuthorized } = client;
-    output.on("drain", () => {
-      client.isStalled = false;
-      client.wake();
-    });
+    output.on("drain", () => client.wake());
     output.on("close", () => disconnect(client));
     const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
     // An id to resume from, even if the connection breaks before any event.
-    const comment = typeof from === "number"
-      ? heartbeatComment(client)
-      : ":\n\n";
-    output.write(`retry: 1000\n${comment}`);
+    output.write(`retry: 1000\n${heartbeatComment(client)}`);
     let batch: Uint8Array[] = [];
     let length = 0;
     try {
@@ -191,10 +179,9 @@ function disconnect(client: Client): void {
 }
 
 function sendHeartbeat(client: Client): void {
-  const { output, isAuthorized, isStalled } = client;
-  if (isStalled || !isAuthorized()) disconnect(client);
-  else if (output.writableNeedDrain) client.isStalled = true;
-  else output.write(heartbeatComment(client));
+  const { output, isAuthorized } = client;
+  if (!isAuthorized()) disconnect(client);
+  else if (!output.writableNeedDrain) output.write(heartbeatComment(client));
 }
 
 /** Returns a comment with the id of the last change, which the client may not have been sent. */

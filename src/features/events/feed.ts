@@ -75,17 +75,18 @@ export class ChangeFeed {
   }
 
   /**
-   * Follows the store from after a sequence number, or from the tail.
+   * Follows the store from a position; after a reset, from the tail, if that is
+   * unknown.
    *
    * @throws an EMFILE or ENFILE error if too many files are open
    */
   async *changes(
     subscriber: Subscriber,
-    from: number | LogPosition = this.#logs.head,
+    from: LogPosition | undefined,
   ): Feed {
     this.#subscribers.add(subscriber);
     try {
-      let cursor = typeof from === "number" ? await this.find(from) : from;
+      let cursor = from;
       while (!subscriber.isEnded && !this.#isClosed) {
         if (cursor === undefined) {
           cursor = this.#logs.head;

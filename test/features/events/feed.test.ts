@@ -13,6 +13,7 @@ import {
   type Subscriber,
 } from "../../../src/features/events/feed.ts";
 import type { Transaction } from "../../../src/features/events/log-reader.ts";
+import type { LogPosition } from "../../../src/store/file-store.ts";
 import {
   type FileSystem,
   type Mutation,
@@ -30,9 +31,12 @@ const put = (id: number, text = ""): Mutation[] => [
 const feeds = new WeakMap<Store, ChangeFeed>();
 
 /** Follows a change feed; `return` ends it even while it waits. */
-function subscribe(feed: ChangeFeed, after?: number): Feed {
+function subscribe(feed: ChangeFeed, after: number | LogPosition): Feed {
   const subscriber: Subscriber = { isEnded: false, wake: () => {} };
-  const items = feed.changes(subscriber, after);
+  const items = (async function* (): Feed {
+    const isKnown = typeof after !== "number";
+    yield* feed.changes(subscriber, isKnown ? after : await feed.find(after));
+  })();
   const end = items.return.bind(items);
   return Object.assign(items, {
     return: () => {
@@ -44,7 +48,10 @@ function subscribe(feed: ChangeFeed, after?: number): Feed {
 }
 
 /** Follows the one change feed of a store. */
-function follow(store: Store, after?: number): Feed {
+function follow(
+  store: Store,
+  after: number | LogPosition = store.position,
+): Feed {
   const feed = feeds.get(store) ?? new ChangeFeed(store, () => {});
   feeds.set(store, feed);
   return subscribe(feed, after);
