@@ -24,7 +24,6 @@ import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { roleOf, unauthorized } from "./authentication.ts";
 import type { SignInLimiter } from "./sign-in-limiter.ts";
-import { users } from "./users.ts";
 
 const hour = 60 * 60; // in seconds
 
@@ -87,7 +86,9 @@ export async function signIn(
     String(values["username"]),
     () => checkPassword(store, values, context),
   );
-  if (user === undefined) throw failedSignIn(context, values["username"]);
+  if (user === undefined) {
+    throw failedSignIn(context, store, values["username"]);
+  }
   const time = now();
   const iat = Math.floor(time / 1000);
   const exp = iat + Number(values["expires_in"]);
@@ -132,31 +133,32 @@ async function checkPassword(
   { username, password }: Readonly<Record<string, Json>>,
   context: RequestContext,
 ): Promise<Document | undefined> {
-  const findUser = () => {
-    const [row] = store.table("users").find("username", String(username));
-    return row?.document;
-  };
-  const stored = findUser()?.["password"];
+  const stored = findUser(store, username)?.["password"];
   const isRight = await verifyPassword(
     String(password),
     typeof stored === "string" ? stored : undefined,
     context,
   );
   // While scrypt ran, the user may have been deleted or changed the password.
-  const user = findUser();
+  const user = findUser(store, username);
   const isCurrent = user?.["password"] === stored;
   return isRight && isCurrent && roleOf(user?.["role"]) ? user : undefined;
 }
 
-/** Returns the error, and has it logged with the username, unless it is none: some type their password in its place. */
+/** Returns the error, and has it logged, with the username if there is such a user: some type their password in its place. */
 function failedSignIn(
   context: RequestContext,
+  store: Store,
   username: Json | undefined,
 ): ApiError {
-  const isPossible = !users.properties["username"]?.check(username);
-  const fields = { username: isPossible ? username : undefined };
+  const fields = { username: findUser(store, username)?.["username"] };
   context.auditEvent = { message: "failed sign-in", fields };
   return unauthorized(40101);
+}
+
+function findUser(store: Store, username: Json | undefined) {
+  const [row] = store.table("users").find("username", String(username));
+  return row?.document;
 }
 
 /** Returns whether a time of a record is past. */
