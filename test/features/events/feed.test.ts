@@ -158,6 +158,20 @@ test("a thousand subscribers share one read and one decoded transaction", async 
   assert.equal(reads.length - before, 50);
 });
 
+test("a thousand transactions are cached, and an older one is read again", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  const start = store.position;
+  const live = follow(store);
+  const ids = Array.from({ length: 1001 }, (_, index) => index + 1);
+  await Promise.all(ids.map((id) => store.commit(put(id), 0)));
+  const [first, second] = await take(live, 1001);
+  assert.ok(first && second);
+  assert.equal(await next(follow(store, first.end)), second);
+  const again = await next(follow(store, start));
+  assert.notEqual(again, first);
+  assert.deepEqual(again, first);
+});
+
 test("a write without subscribers is never read back", async (t) => {
   const { files, reads } = counting();
   const store = await openFor(t, await folderFor(t), { files });
