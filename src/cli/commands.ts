@@ -4,11 +4,9 @@ import { readFileSync } from "node:fs";
 import process from "node:process";
 import type { Command } from "../api/feature.ts";
 import { backupCommand } from "./backup.ts";
-import { check } from "./check.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
-import { exportCollection } from "./export.ts";
-import { logCommand } from "./log.ts";
 import { print } from "./output.ts";
+import { check, exportCollection, logCommand } from "./read.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {

@@ -1,12 +1,34 @@
-/** Reads a data folder without opening its store, and without the lock, while a server may be writing it. */
+/**
+ * The commands that only read: `check`, `export` and `log`. They read a data
+ * folder without opening its store, and without the lock, while a server may be
+ * writing it.
+ */
 
+import process from "node:process";
+import { users } from "../api/accounts/users.ts";
+import {
+  type Collection,
+  deriveCollections,
+  type RecordChange,
+} from "../api/declaration/declaration.ts";
+import { Representation } from "../api/representation.ts";
+import { tablesOf } from "../api/routes.ts";
+import { collections } from "../collections.ts";
 import { errorCode } from "../store/error.ts";
+import type { LogLine } from "../store/log/format.ts";
+import type { Tables } from "../store/memory/table.ts";
 import {
   type FolderScan,
   type FolderScanOptions,
   scanFolder,
 } from "../store/recovery/scan.ts";
 import { realFiles } from "../store/store.ts";
+import {
+  describeFault,
+  print,
+  showProgress,
+  unknownCollection,
+} from "./output.ts";
 
 /** Reads a data folder for a check or an export. */
 export function readStore(
@@ -37,4 +59,123 @@ export async function retryIfRemoved<Result>(
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
     }
   }
+}
+
+/**
+ * Reads the whole data folder, and prints the size of each collection and every
+ * fault. Changes nothing.
+ *
+ * @returns the exit code: 0 if all is well, 1 if only the last write is torn
+ * (the next start repairs that), 2 if there is damage
+ */
+export async function check(folder: string): Promise<number> {
+  const declared = { tables: tablesOf(collections, []) };
+  const scan = await readStore(folder, declared);
+  const { faults, generation, seq, tables, tornWrite } = scan;
+  for (const { lastId, name, size } of tables.values()) {
+    await print(`${name}: ${size} records, highest id ${lastId}\n`);
+  }
+  await print(`log: generation ${generation}, sequence ${seq}\n`);
+  if (tornWrite) {
+    await print(
+      `torn: ${describeFault(tornWrite)}; it was never acknowledged, and the ` +
+        "next start cuts it off\n",
+    );
+  }
+  for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
+  if (faults.length > 0) return 2;
+  if (tornWrite) return 1;
+  await print("no fault\n");
+  return 0;
+}
+
+/**
+ * Prints the records of a collection as JSON lines, without the properties that
+ * hold URLs or secrets.
+ *
+ * @throws {UsageError} on an unknown collection
+ */
+export async function exportCollection(
+  folder: string,
+  name: string | undefined,
+): Promise<void> {
+  const derived = deriveCollections(collections, [users]);
+  const collection = derived.get(name ?? "");
+  if (collection === undefined) {
+    throw unknownCollection("export", name, [...derived.keys()]);
+  }
+  const tables = await readUndamagedTables(folder);
+  const rows = tables.get(collection.name)?.rows() ?? [];
+  const representation = new Representation(collection, "");
+  let done = 0;
+  // A terminal that shows the records has no room for a progress bar.
+  const endProgress = process.stdout.isTTY
+    ? () => {}
+    : showProgress(() => done / rows.length);
+  for await (const text of representation.toNdjson(rows)) {
+    await print(text);
+    done += text.split("\n").length - 1;
+  }
+  endProgress();
+}
+
+/**
+ * Prints one line for each change in the logs of a folder. A server may be
+ * writing to it; then the last change may not be durable yet.
+ *
+ * @param target a collection such as `animals`, or a record such as `animals/7`
+ * @param user a username, or `#7` for a user who no longer existed
+ * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
+ * all changes before it are printed
+ */
+export async function logCommand(
+  folder: string,
+  { target, user }: {
+    readonly target: string | undefined;
+    readonly user: string | undefined;
+  },
+): Promise<void> {
+  const derived = deriveCollections(collections, [users]);
+  const [, name = ""] = /^(\w+)(?:\/[1-9]\d*)?$/.exec(target ?? "") ?? [];
+  if (target !== undefined && !derived.has(name)) {
+    throw unknownCollection("log", target, [...derived.keys()]);
+  }
+  // By sequence number: the folder is read again if a server removes a log.
+  const changes = new Map<number, string>();
+  const onTransaction = (line: LogLine, tables: Tables) => {
+    const { at, by = 0, seq = 0, tx = [] } = line;
+    const username = tables.get(users.name)?.get(by)?.document["username"];
+    const author = by === 0 ? "-" : username ?? `#${by}`;
+    if (user !== undefined && user !== author) return;
+    let text = "";
+    for (const [kind, of, value] of tx) {
+      const collection = derived.get(of);
+      const id = kind === "put" ? value.id : value;
+      const record = `${of}/${id}`;
+      const isChosen = [undefined, of, record].includes(target);
+      if (collection === undefined || !isChosen) continue;
+      const previous = tables.get(of)?.get(id)?.document;
+      const next = kind === "put" ? value : undefined;
+      const verb = next && (previous ? "changed" : "created") || "deleted";
+      const values = describeValues(collection, { previous, next });
+      text += `${at} ${author} ${verb} ${record}${values}\n`;
+    }
+    if (text !== "") changes.set(seq, text);
+  };
+  const { refusal } = await readStore(folder, { onTransaction });
+  for (const text of changes.values()) await print(text);
+  if (refusal !== undefined) throw refusal;
+}
+
+/** Lists the new values of the properties that differ, secrets by name only. */
+function describeValues(
+  { properties, secretName }: Collection,
+  { previous, next }: RecordChange,
+): string {
+  return properties.map(({ name }) => {
+    const value = JSON.stringify(next?.[name]);
+    const isSame = value === JSON.stringify(previous?.[name]);
+    if (next === undefined || isSame) return "";
+    return ` ${name}=${name === secretName ? "(secret)" : value}`;
+  }).join("");
 }
