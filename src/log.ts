@@ -7,7 +7,6 @@ import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import type { Exchange } from "./exchange.ts";
 import type { ApiError } from "./http/errors.ts";
-import { parseTraceId } from "./http/server.ts";
 import type { LogFields, Logger, Store } from "./store/store.ts";
 
 /** The levels of the log; each includes those before it. */
@@ -78,9 +77,8 @@ export function logResponse(
     log("info", event.message, { ...describe(exchange, store), ...more });
   }
   log("debug", "answered", () => {
-    const trace = parseTraceId(exchange.headers["traceparent"]);
     const ms = Math.round(performance.now() - exchange.start);
-    return { ...describe(exchange, store), status, ms, trace };
+    return { ...describe(exchange, store), status, ms };
   });
 }
 

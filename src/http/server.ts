@@ -346,21 +346,3 @@ export function requestId(
     ? sent
     : `${prefix}-${(++count).toString(36)}`;
 }
-
-// Version, trace id, parent id and flags. Later versions may append fields, and
-// version ff is invalid (Trace Context section 3.2.2).
-const traceparent =
-  /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(-.*)?$/;
-
-/**
- * Returns the trace id of a `traceparent` field; undefined if the field is not valid
- * (W3C Trace Context, https://www.w3.org/TR/trace-context/). It is only logged: we
- * call no other service that would need a `traceparent`.
- */
-export function parseTraceId(
-  field: string | readonly string[] | undefined,
-): string | undefined {
-  if (typeof field !== "string") return undefined;
-  const [, version, traceId, more] = traceparent.exec(field) ?? [];
-  return version === "00" && more !== undefined ? undefined : traceId;
-}

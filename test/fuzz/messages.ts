@@ -251,7 +251,6 @@ export class MessageGenerator {
       fields.push(name, random.pick(fieldValues[name] ?? ["x"]));
     }
     if (random.chance(0.02)) fields.push("Origin", "https://a.example");
-    if (random.chance(0.02)) fields.push("traceparent", traceparent);
     return fields;
   }
 
@@ -311,8 +310,6 @@ const accepts = [
   ",",
   "a/b;q=2",
 ];
-
-const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 const dates = [
   "Sun, 06 Nov 1994 08:49:37 GMT",
