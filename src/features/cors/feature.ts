@@ -11,7 +11,7 @@ import type { Feature } from "../../api/feature.ts";
 const allowedHeaders =
   "Accept, Authorization, Content-Type, Idempotency-Key, If-Match, " +
   "If-Modified-Since, If-None-Match, If-Unmodified-Since, Last-Event-ID, " +
-  "Prefer, X-Request-Id";
+  "Prefer, Traceparent, Tracestate, X-Request-Id";
 
 /** The response fields that a script may read, besides the CORS-safelisted ones. */
 const exposedHeaders =
