@@ -158,7 +158,7 @@ test("a thousand subscribers share one read and one decoded transaction", async 
   assert.equal(reads.length - before, 50);
 });
 
-test("a thousand transactions are cached, and an older one is read again", async (t) => {
+test("a thousand transactions, or a mebibyte, are cached, and an older one is read again", async (t) => {
   const store = await openFor(t, await folderFor(t));
   const start = store.position;
   const live = follow(store);
@@ -170,6 +170,13 @@ test("a thousand transactions are cached, and an older one is read again", async
   const again = await next(follow(store, start));
   assert.notEqual(again, first);
   assert.deepEqual(again, first);
+
+  const middle = store.position;
+  for (const id of [1, 2]) await store.commit(put(id, "x".repeat(6e5)), 0);
+  const [large] = await take(live, 2);
+  const reread = await next(follow(store, middle));
+  assert.notEqual(reread, large);
+  assert.deepEqual(reread, large);
 });
 
 test("a write without subscribers is never read back", async (t) => {
