@@ -18,7 +18,7 @@ import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
 import { makeFolder, type OpenLog, type StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
 import { acquireLock } from "./log/lock.ts";
-import { MarkerWriter, openMarker } from "./log/marker.ts";
+import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import {
   rollBack,
@@ -164,7 +164,7 @@ export class Store {
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
-    this.#marker = new MarkerWriter(parts.marker, {
+    this.#marker = writeMarker(parts.marker, {
       store: scan.storeId,
       turn: scan.marker?.turn ?? 0,
       delayMs: limits.markerDelayMs,

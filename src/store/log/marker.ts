@@ -71,48 +71,44 @@ export interface MarkerOptions {
   readonly log: Logger;
 }
 
+export type MarkerWriter = ReturnType<typeof writeMarker>;
+
 /** Updates the marker after writes; a failure is logged and does no harm. */
-export class MarkerWriter {
-  readonly #file: OpenFile;
-  readonly #options: MarkerOptions;
-  #turn: number;
-  #timer: NodeJS.Timeout | undefined;
-  #writing: Promise<void> = Promise.resolve();
+export function writeMarker(
+  file: OpenFile,
+  { store, turn, delayMs, writer, log }: MarkerOptions,
+) {
+  let timer: NodeJS.Timeout | undefined;
+  let writing = Promise.resolve();
 
-  constructor(file: OpenFile, options: MarkerOptions) {
-    this.#file = file;
-    this.#options = options;
-    this.#turn = options.turn;
-  }
-
-  /** Schedules a write, as more is on the disk. */
-  touch(): void {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.#writing = this.#writing.then(() => this.#write(false));
-    }, this.#options.delayMs).unref();
-  }
-
-  /** Writes the marker a last time and closes the file. */
-  async close(clean: boolean): Promise<void> {
-    clearTimeout(this.#timer);
-    await this.#writing;
-    await this.#write(clean);
-    await this.#file.close();
-  }
-
-  async #write(clean: boolean): Promise<void> {
-    const { store, writer, log } = this.#options;
-    const turn = ++this.#turn;
+  async function write(clean: boolean): Promise<void> {
+    turn++;
     const { durableSeq: seq, log: { generation, offset } } = writer;
     const marker = { store, turn, generation, seq, offset, clean };
     // 18 bytes of CRC come before it and a newline after it.
     const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);
     try {
-      await writeAll(this.#file, encodeLine(text), turn % 2 * slotBytes);
-      await this.#file.datasync();
+      await writeAll(file, encodeLine(text), turn % 2 * slotBytes);
+      await file.datasync();
     } catch (error) {
       log("error", `Cannot write the marker: ${errorText(error)}`);
     }
   }
+
+  return {
+    /** Schedules a write, as more is on the disk. */
+    touch(): void {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        writing = writing.then(() => write(false));
+      }, delayMs).unref();
+    },
+    /** Writes the marker a last time and closes the file. */
+    async close(clean: boolean): Promise<void> {
+      clearTimeout(timer);
+      await writing;
+      await write(clean);
+      await file.close();
+    },
+  };
 }
