@@ -2,7 +2,6 @@
 
 import { createReadStream } from "node:fs";
 import process from "node:process";
-import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { collections } from "../../collections.ts";
@@ -28,7 +27,7 @@ import { createWorker } from "./worker.ts";
  */
 export async function importCommand(
   [name, file]: readonly string[],
-  { dataDir }: CommandSettings,
+  dataDir: string,
 ): Promise<number> {
   const names = collections.map(({ name }) => name);
   if (name === undefined || !names.includes(name)) {
