@@ -5,8 +5,8 @@
  *
  * A turn is measured in time of the processor, not of the clock: on a busy
  * machine the process often stands still while others run. The pauses of the
- * garbage collector are measured apart, and subtracted from the turn that they
- * interrupted.
+ * garbage collector are measured apart, by the clock alone, so a turn counts
+ * without the share of it for which it was paused.
  */
 
 import { Buffer } from "node:buffer";
@@ -25,9 +25,12 @@ export interface Stops {
   readonly clock: number;
 }
 
-interface Turn {
+interface Interval {
   readonly start: number;
   readonly end: number;
+}
+
+interface Turn extends Interval {
   readonly processorMs: number;
 }
 
@@ -45,12 +48,12 @@ function processorTime(): number {
 }
 
 let turns: Turn[] = [];
-let pauses: Turn[] = [];
+let pauses: Interval[] = [];
 let isMeasuring = false;
 
 new PerformanceObserver((list) => {
   for (const { startTime: start, duration } of list.getEntries()) {
-    pauses.push({ start, end: start + duration, processorMs: duration });
+    pauses.push({ start, end: start + duration });
   }
 }).observe({ entryTypes: ["gc"] });
 
@@ -78,14 +81,14 @@ function longest(values: readonly number[]): number {
 
 function result(): Stops {
   const own = turns.map(({ start, end, processorMs }) => {
-    const within = pauses.filter((each) =>
-      each.start < end && each.end > start
-    );
-    return within.reduce((rest, each) => rest - each.processorMs, processorMs);
+    const pausedMs = pauses
+      .filter((pause) => pause.start < end && pause.end > start)
+      .reduce((sum, pause) => sum + pause.end - pause.start, 0);
+    return processorMs * Math.max(0, 1 - pausedMs / (end - start));
   });
   return {
     own: longest(own),
-    collector: longest(pauses.map(({ processorMs }) => processorMs)),
+    collector: longest(pauses.map(({ start, end }) => end - start)),
     clock: longest(turns.map(({ start, end }) => end - start)),
   };
 }

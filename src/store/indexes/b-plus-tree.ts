@@ -162,6 +162,7 @@ export class BPlusTree {
         const children = nodes.slice(at, at + maxEntries);
         const separators = children.slice(0, -1).flatMap(lastRow);
         parents.push(new Node(0, separators, children));
+        yield;
       }
       nodes = parents;
     }
