@@ -27,7 +27,9 @@ export async function userCommand(
   if (action === "list" && name === undefined) return await listUsers(folder);
   if ((action !== "add" && action !== "password") || name === undefined) {
     throw new UsageError(
-      `user ${action ?? ""}: it must be user add NAME, user password NAME or user list`,
+      `user ${
+        action ?? ""
+      }: it must be user add NAME, user password NAME or user list`,
     );
   }
   const store = await openDataFolder(folder);

@@ -14,8 +14,13 @@ import { mayAccess, type Role } from "../../auth/access.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/file-store.ts";
 import type { Mutation } from "../../store/store.ts";
-import { ChangeFeed, type Reset, type Subscriber } from "./feed.ts";
-import type { Transaction } from "./log-reader.ts";
+import {
+  ChangeFeed,
+  type Reset,
+  type Subscriber,
+  type Transaction,
+} from "./feed.ts";
+
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";

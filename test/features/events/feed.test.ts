@@ -11,8 +11,8 @@ import {
   ChangeFeed,
   type Feed,
   type Subscriber,
+  type Transaction,
 } from "../../../src/features/events/feed.ts";
-import type { Transaction } from "../../../src/features/events/log-reader.ts";
 import type { LogPosition } from "../../../src/store/file-store.ts";
 import {
   type FileSystem,
