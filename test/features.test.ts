@@ -133,7 +133,8 @@ describe("FEATURES", { concurrency: 2 }, () => {
     const { body: some } = await server.request("GET", "/");
     assert.ok(some.events_url);
     assert.equal(some.tasks_url, undefined);
-    assert.equal((await server.request("GET", "/metrics")).status, 200);
+    const metrics = await server.request("GET", "/metrics");
+    assert.equal(metrics.status, 401, "not 404: it is there, for admins");
     for (const args of [["--features", "all"], []]) {
       const other = await start({ args });
       t.after(() => other.stop());
