@@ -103,7 +103,7 @@ const server = createServer((socket) => {
     }
     isMeasuring = false;
     // The observer is called some turns after the pause.
-    setTimeout(() => socket.write(JSON.stringify(result())), 5);
+    setTimeout(() => socket.write(JSON.stringify(result())), 50);
   });
 });
 server.listen(process.env["PROBE_SOCKET"]).unref();
