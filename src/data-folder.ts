@@ -25,13 +25,14 @@ import {
   writeAtomically,
 } from "./store/log/files.ts";
 import {
+  type Json,
   type Logger,
   openStore,
   type Store,
   type StoreOptions,
 } from "./store/store.ts";
 
-/** The file with the random password of the first admin. */
+/** The file with the random password of the first admin, until that is changed. */
 const passwordFile = "admin-password";
 
 /** A command that failed for a reason the operator can act on; exit code 1. */
@@ -66,7 +67,30 @@ export async function openDataFolder(
 ): Promise<Store> {
   await refuseSharedFolder(folder);
   const tables = tablesOf(collections, []);
-  return await openStore({ folder, tables, ...options });
+  const store = await openStore({ folder, tables, ...options });
+  removeChangedPassword(store, join(folder, passwordFile));
+  return store;
+}
+
+/** Removes the file with the password of the first admin as soon as another one is durable. */
+function removeChangedPassword(store: Store, file: string): void {
+  const admins = store.table(users.name);
+  let password: Json | undefined;
+  admins.listeners.add({
+    onChange(before, after) {
+      const old = before?.document["password"];
+      const isFirst = before?.document.id === 1;
+      if (!isFirst || after?.document["password"] === old) return;
+      password ??= old;
+      queueMicrotask(() =>
+        store.onDurable(store.seq, () => {
+          // Unless the change was rolled back.
+          if (admins.get(1)?.document["password"] === password) return;
+          realFiles.remove(file).catch(() => {});
+        })
+      );
+    },
+  });
 }
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */

@@ -12,12 +12,17 @@ import type { Operation, Route } from "./operations.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, RunOnce } from "./request-context.ts";
 
+/** The settings that a command needs. */
+export interface CommandSettings {
+  readonly dataDir: string;
+}
+
 /** A command, which returns its exit code, 0 by default. */
 export type Command = readonly [
   maxArguments: number,
   run: (
     args: readonly string[],
-    dataDir: string,
+    settings: CommandSettings,
   ) => Promise<number | void>,
 ];
 

@@ -108,7 +108,7 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
-  return await execute(args, dataDir) ?? 0;
+  return await execute(args, { dataDir }) ?? 0;
 }
 
 function readVersion(): string {

@@ -284,7 +284,7 @@ describe("the command line", { concurrency: 3 }, () => {
   /** The file with the random password of admin. */
   const passwordFile = (folder: string) => join(folder, "admin-password");
 
-  test("the random password of admin is in a file, not in the log", async (t) => {
+  test("the random password of admin is in a file, not in the log, until it is changed", async (t) => {
     const folder = join(await folderFor(t), "store");
     const options = { folder, isNew: true, env: { ADMIN_PASSWORD: "" } };
     const server = await serverFor(t, options);
@@ -305,8 +305,25 @@ describe("the command line", { concurrency: 3 }, () => {
 
     const again = await serverFor(t, options);
     const token = await again.signIn("admin", word);
+    const json = { username: "kim", password };
+    await again.request("POST", "/v1/users", { token, json });
+    await again.request("PATCH", "/v1/users/2", { token, json: { password } });
+    assert.ok(existsSync(file), "for the password of another user");
     await again.request("PATCH", "/v1/user", { token, json: { password } });
+    while (existsSync(file)) await again.request("GET", "/health");
     await again.signIn("admin", password);
+  });
+
+  test("the command that changes the password of admin removes the file too", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const options = { folder, isNew: true, env: { ADMIN_PASSWORD: "" } };
+    const server = await serverFor(t, options);
+    await server.end();
+    assert.ok(existsSync(passwordFile(folder)));
+    const args = ["user", "password", "admin", "--data-dir", folder];
+    const changed = await lines(args, { input: `${password}\n` });
+    assert.equal(changed.code, 0, changed.lines.join());
+    assert.equal(existsSync(passwordFile(folder)), false);
   });
 
   test("a random secret survives restarts, in a file of mode 0600", async (t) => {

@@ -2,6 +2,7 @@
 
 import { createReadStream } from "node:fs";
 import process from "node:process";
+import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { collections } from "../../collections.ts";
@@ -27,7 +28,7 @@ import { createWorker } from "./worker.ts";
  */
 export async function importCommand(
   [name, file]: readonly string[],
-  dataDir: string,
+  { dataDir }: CommandSettings,
 ): Promise<number> {
   const names = collections.map(({ name }) => name);
   if (name === undefined || !names.includes(name)) {
