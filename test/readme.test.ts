@@ -260,7 +260,7 @@ test("changes can be followed as it shows", async (t) => {
   }
   // Ends after the last change, instead of with Ctrl-C.
   const follow =
-    `follow() { sed '/^id: 5$/,/^$/{/^$/q}' < <(curl -sN "$@"); }\n`;
+    `follow() { sed '/^id: 5$/,/^$/{/^$/q}' < <(curl -sN "$@" 2> /dev/null); }\n`;
   const script = follow +
     commandsIn("Follow changes").join("").replaceAll("curl -N", "follow");
   const env = {
@@ -273,6 +273,7 @@ test("changes can be followed as it shows", async (t) => {
     "retry: 1000",
     "id: 5",
     "retry: 1000",
+    "id: 2",
     "id: 4",
     "event: animals.updated",
     "id: 5",

@@ -48,8 +48,8 @@ export function loadSeed(
     );
   }
   const seq = store.transact(0, (apply) => {
-    // Each may refer to those declared before it, in whatever order the seed is.
-    for (const [name, records] of all) {
+    for (const records of parentsFirst(all)) {
+      const { name } = records.collection;
       const bodies = seed[name] ?? [];
       if (!Array.isArray(bodies)) {
         throw new CommandError(`"${name}" in the seed is not an array`);
@@ -80,4 +80,19 @@ function buildSeedRecord(records: Records, body: unknown): Document {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
   return records.buildRecord(body, { valuesFromUrl: {}, id });
+}
+
+/** Orders collections so that each comes after those it refers to. */
+function parentsFirst(collections: ReadonlyMap<string, Records>): Records[] {
+  const ordered: Records[] = [];
+  const visited = new Set<string>();
+  const visit = (name: string) => {
+    const records = collections.get(name);
+    if (records === undefined || visited.has(name)) return;
+    visited.add(name);
+    for (const { target } of records.collection.parents) visit(target.name);
+    ordered.push(records);
+  };
+  for (const name of collections.keys()) visit(name);
+  return ordered;
 }

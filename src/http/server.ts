@@ -16,6 +16,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
+import { Slots } from "../admission.ts";
+import { networkOf } from "./client-address.ts";
 import {
   Connection,
   defaultLimits,
@@ -181,7 +183,15 @@ function trackConnections(
 ): Connections {
   const connections: Connections = new Map();
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
-  server.maxConnections = state.limits.maxConnections;
+  const slots = new Slots(state.limits.maxConnections, "too many connections");
+  server.on("connection", (socket: Socket) => {
+    try {
+      const client = networkOf(socket.remoteAddress ?? "");
+      socket.on("close", slots.take(client, () => socket.destroy()));
+    } catch {
+      socket.destroy();
+    }
+  });
   server.on(isSecure ? "secureConnection" : "connection", (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
     socket.on("close", () => connections.delete(socket));

@@ -15,7 +15,7 @@ function clientFrom(
   return clientOf({ socket: { remoteAddress }, headers }, proxies);
 }
 
-test("a client is its IPv4 address, or the first 64 bits of its IPv6 address", () => {
+test("a client is its IPv4 address, or the first 64 bits of its IPv6 address if that is global", () => {
   const table: readonly [string | undefined, string][] = [
     ["192.0.2.1", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
@@ -23,7 +23,7 @@ test("a client is its IPv4 address, or the first 64 bits of its IPv6 address", (
     ["2001:db8::7", "2001:db8:0:0::/64"],
     ["2001:db8:0:7:1:2:3:4", "2001:db8:0:7::/64"],
     ["2001:db8:0:7:1::", "2001:db8:0:7::/64"],
-    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+    ["fe80::1%eth0", "fe80::1"],
     [undefined, ""],
   ];
   for (const [address, client] of table) {

@@ -4,6 +4,7 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { connect, Socket } from "node:net";
+import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { string } from "../../src/api/declaration/properties.ts";
 import {
@@ -299,6 +300,30 @@ describe("a connection", () => {
     const [received] = await once(first, "data");
     assert.deepEqual(statuses(String(received)), [200]);
     first.destroy();
+    await listener.close(0);
+  });
+
+  test("over the limit closes the oldest of the client that has the most", {
+    skip: process.platform !== "linux", // which has all of 127.0.0.0/8
+  }, async () => {
+    const listener = await serveResponse({ body: "{}" }, { maxConnections: 3 });
+    const sockets: Socket[] = [];
+    for (const last of [1, 1, 1, 2]) {
+      const localAddress = `127.0.0.${last}`;
+      const socket = connect({ port: listener.port, localAddress });
+      await once(socket, "connect");
+      sockets.push(socket);
+    }
+    const [oldest, , , other] = sockets;
+    if (oldest && !oldest.closed) await once(oldest.resume(), "close");
+    other?.write(get("/"));
+    const [received] = other ? await once(other, "data") : [];
+    assert.deepEqual(statuses(String(received)), [200]);
+    assert.deepEqual(
+      sockets.map(({ closed }) => closed),
+      [true, false, false, false],
+    );
+    for (const socket of sockets) socket.destroy();
     await listener.close(0);
   });
 
