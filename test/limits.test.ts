@@ -281,7 +281,6 @@ describe("the log", () => {
       method: "GET",
       path: "/v1/zoos?name:ne&access_token&…&…",
       status: 400,
-      trace: undefined,
     });
     assert.ok(Number.isSafeInteger(ms) && Number(ms) >= 0);
     assert.equal(lines.length, 1);

@@ -129,7 +129,7 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
     })();
     await Promise.all(Array.from({ length: 16 }, async (_, writer) => {
       for (let seq = from + 1 + writer; seq <= last; seq += 16) {
-        while (store.seq !== seq - 1 || seq > seen + 1500) await turn();
+        while (store.seq !== seq - 1 || seq > seen + 800) await turn();
         const text = `${seq} ${"x".repeat(seq % 300)}`;
         await store.commit(put(seq % 20 + 1, text), seq % 7);
       }

@@ -88,20 +88,24 @@ test("at most sixteen bodies are received at a time", async (t) => {
     );
     return socket;
   });
-  for (const socket of sockets) {
-    const [received] = await once(socket, "data");
-    assert.match(String(received), /^HTTP\/1\.1 100 /);
+  const nextData = () =>
+    Promise.all(sockets.map(async (socket) => {
+      const [received] = await once(socket, "data");
+      return String(received);
+    }));
+  for (const received of await nextData()) {
+    assert.match(received, /^HTTP\/1\.1 100 /);
   }
   const headers = { "content-type": lines };
   const post = () =>
     app.request("POST", "/v1/zoos", { token, raw: "", headers });
   const refused = await post();
   assert.deepEqual([refused.status, refused.body.errorCode], [503, 50302]);
+  const responses = nextData();
   for (const socket of sockets) socket.write("{}");
-  for (const socket of sockets) {
-    const [received] = await once(socket, "data");
-    assert.match(String(received), /^HTTP\/1\.1 202 /);
-    socket.destroy();
+  for (const received of await responses) {
+    assert.match(received, /^HTTP\/1\.1 202 /);
   }
+  for (const socket of sockets) socket.destroy();
   assert.equal((await post()).status, 202);
 });
