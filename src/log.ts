@@ -95,7 +95,8 @@ function describe(
 
 /** Returns a URL with the names of its parameters only: a value, or a name that is none, may be a secret. */
 function withoutValues(url: string): string {
-  const [path = "", query] = url.split("?", 2);
+  // Another form than a path could hold a password: http://name:password@host.
+  const [path = "", query] = url.startsWith("/") ? url.split(/[?#]/, 2) : ["…"];
   if (query === undefined) return path;
   const names = query.split("&").map((parameter) =>
     /^[\w:]{1,40}(?==|$)/.exec(parameter)?.[0] ?? "…"

@@ -51,6 +51,7 @@ export async function hashPassword(
  * takes as long and returns false, so that the time does not reveal which usernames
  * exist.
  *
+ * @param beforeHash called when its turn has come; may throw
  * @throws {Error} if the stored hash is malformed
  * @throws {OverloadedError}
  */
@@ -58,6 +59,7 @@ export async function verifyPassword(
   password: string,
   stored: string | undefined,
   requester?: Requester,
+  beforeHash?: () => void,
 ): Promise<boolean> {
   const parts = (stored ?? dummyHash).split("$");
   const [kind, N, r, p, salt = "", hash = ""] = parts;
@@ -69,6 +71,7 @@ export async function verifyPassword(
     salt: Buffer.from(salt, "base64url"),
     parameters: { N: Number(N), r: Number(r), p: Number(p) },
     requester,
+    beforeHash,
   });
   return timingSafeEqual(key, expected) && stored !== undefined;
 }
@@ -84,17 +87,20 @@ const dummyHash = formatHash(Buffer.alloc(saltBytes), Buffer.alloc(keyBytes));
 
 function deriveKey(
   password: string,
-  { salt, parameters, requester = background }: {
+  { salt, parameters, requester = background, beforeHash }: {
     readonly salt: Buffer;
     readonly parameters: ScryptOptions;
     readonly requester: Requester | undefined;
+    readonly beforeHash?: (() => void) | undefined;
   },
 ): Promise<Buffer> {
-  return hashing.run(requester, () =>
-    new Promise((resolve, reject) => {
+  return hashing.run(requester, () => {
+    beforeHash?.();
+    return new Promise((resolve, reject) => {
       scrypt(password, salt, keyBytes, parameters, (error, key) => {
         if (error) reject(error);
         else resolve(key);
       });
-    }));
+    });
+  });
 }

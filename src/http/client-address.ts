@@ -69,7 +69,9 @@ function followBack(
   proxies: BlockList,
 ): string {
   let known = peer;
-  while (proxies.check(known, isIP(known) === 6 ? "ipv6" : "ipv4")) {
+  while (
+    isIP(known) && proxies.check(known, isIP(known) === 6 ? "ipv6" : "ipv4")
+  ) {
     const address = addressOf(nodes.pop() ?? "");
     if (address === undefined) break;
     known = address;

@@ -86,6 +86,8 @@ export interface ServerState {
   readonly fields: readonly string[];
   /** Whether each response is the last one of its connection. */
   isStopping: boolean;
+  /** All that are open, of clients that have sent nothing yet too. */
+  readonly sockets: Set<Socket>;
 }
 
 /** The state of an open connection. */

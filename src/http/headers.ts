@@ -65,21 +65,22 @@ export function negotiate<Offer extends string>(
   if (!accept || accept === "*/*") return offers[0]; // nearly all requests
   const exact = offers.find((offer) => offer === accept);
   if (exact !== undefined) return exact;
-  const ranges = splitList(accept, ",")
+  const ranges = splitList(accept, ",").slice(0, maxRanges)
     .flatMap((member) => parseRange(member) ?? [])
     .sort((a, b) => b.precedence - a.precedence || b.weight - a.weight);
   let best: Offer | undefined;
   let maxWeight = 0;
   for (const offer of offers) {
-    const { weight = 0 } = ranges.find((range) => matches(range, offer)) ?? {};
+    const type = parseMediaType(offer);
+    const { weight = 0 } = ranges.find((range) => matches(range, type)) ?? {};
     if (weight > maxWeight) [best, maxWeight] = [offer, weight];
   }
   return best;
 }
 
 /** Returns whether a range includes a type: every parameter of the range must be one of the type's. All offered text is UTF-8. */
-function matches(range: Range, offer: string): boolean {
-  const { type = "", parameters } = parseMediaType(offer) ?? {};
+function matches(range: Range, offer: MediaType | undefined): boolean {
+  const { type = "", parameters } = offer ?? {};
   if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
     return false;
   }
@@ -87,6 +88,9 @@ function matches(range: Range, offer: string): boolean {
     parameters?.get(name) === value || (name === "charset" && value === "utf-8")
   );
 }
+
+/** The most members of an Accept field that count: more would take long. */
+const maxRanges = 64;
 
 // RFC 9110 section 12.4.2: 0 to 1 with at most three decimals.
 const weightSyntax = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;

@@ -137,7 +137,12 @@ export async function listen(
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const fields = tls ? secureFields : commonFields;
-  const state: ServerState = { limits, fields, isStopping: false };
+  const state: ServerState = {
+    limits,
+    fields,
+    isStopping: false,
+    sockets: new Set(),
+  };
   const { server, setTls } = await createServerOf(tls, limits);
   const connections = trackConnections(server, state, tls !== undefined);
   const onRequest = (
@@ -154,6 +159,7 @@ export async function listen(
   }
   server.listen(port, host);
   await once(server, "listening"); // throws if the server emits "error" instead
+  server.on("error", () => {}); // a connection that cannot be accepted
   const check = () => disconnectStalled(connections);
   const checking = setInterval(check, limits.checkIntervalMs);
   const address = server.address() as AddressInfo; // it is not a pipe
@@ -166,7 +172,10 @@ export async function listen(
       sendWaiting();
       const closed = once(server, "close");
       server.close();
-      const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+      // Also those that node:http has given up, such as one with a CONNECT.
+      const timer = setTimeout(() => {
+        for (const socket of state.sockets) socket.destroy();
+      }, graceMs);
       closeWhenIdle(connections);
       await closed;
       clearTimeout(timer);
@@ -188,6 +197,8 @@ function trackConnections(
     try {
       const client = networkOf(socket.remoteAddress ?? "");
       socket.on("close", slots.take(client, () => socket.destroy()));
+      state.sockets.add(socket);
+      socket.on("close", () => state.sockets.delete(socket));
     } catch {
       socket.destroy();
     }
@@ -220,7 +231,11 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
   const { req: request, connectionState } = response;
   const { response: previous, waiting, server, socket } = connectionState;
   const { maxPipelinedRequests } = server.limits;
-  if (connectionState.isClosing || connectionState.isBroken) return;
+  if (connectionState.isClosing || connectionState.isBroken) {
+    // Never handled, but node:http holds it in memory.
+    if (++connectionState.waiting > maxPipelinedRequests) socket.destroy();
+    return;
+  }
   if (previous === undefined || previous.writableFinished) {
     connectionState.response = response;
     handle(request, response);

@@ -5,8 +5,20 @@ import { test } from "node:test";
 import { SignInLimiter } from "../../src/api/accounts/sign-in-limiter.ts";
 
 const start = Date.parse("2026-05-05T12:00:00Z");
-const wrong = () => Promise.resolve(undefined);
-const right = () => Promise.resolve("user");
+
+/** Compares a password: calls `beforeHash` first. */
+type Check = (beforeHash: () => void) => Promise<string | undefined>;
+
+const wrong: Check = async (beforeHash) => {
+  await Promise.resolve();
+  beforeHash();
+  return undefined;
+};
+const right: Check = async (beforeHash) => {
+  await Promise.resolve();
+  beforeHash();
+  return "user";
+};
 
 /** Returns what comes of sign-ins that are tried one after the other. */
 async function outcomes(
@@ -14,7 +26,7 @@ async function outcomes(
   attempts: readonly (readonly [
     client: string,
     username: string,
-    check: () => Promise<string | undefined>,
+    check: Check,
   ])[],
 ): Promise<string> {
   let text = "";
@@ -78,17 +90,41 @@ test("those at the same time cannot pass together", async () => {
   const limiter = new SignInLimiter(() => start);
   let checks = 0;
   const all = await Promise.allSettled(
-    Array.from({ length: 30 }, () =>
-      limiter.limit("10.0.0.1", "ada", () => {
-        checks++;
-        return wrong();
-      })),
+    Array.from(
+      { length: 30 },
+      () =>
+        limiter.limit("10.0.0.1", "ada", async (beforeHash) => {
+          await Promise.resolve();
+          beforeHash();
+          checks++;
+          return undefined;
+        }),
+    ),
   );
   assert.equal(checks, 10);
   assert.equal(
     all.filter(({ status }) => status === "rejected").length,
     20,
   );
+});
+
+test("right ones that wait at the same time are all admitted", async () => {
+  const limiter = new SignInLimiter(() => start);
+  let last: Promise<unknown> = Promise.resolve();
+  const inTurn: Check = async (beforeHash) => {
+    const previous = last;
+    let end = () => {};
+    last = new Promise<void>((resolve) => end = resolve);
+    await previous;
+    beforeHash();
+    await Promise.resolve();
+    end();
+    return "user";
+  };
+  const all = await Promise.all(
+    Array.from({ length: 60 }, () => limiter.limit("10.0.0.1", "ada", inTurn)),
+  );
+  assert.deepEqual(new Set(all), new Set(["user"]));
 });
 
 test("one whose password is not compared does not count", async () => {

@@ -303,6 +303,41 @@ describe("a connection", () => {
     await listener.close(0);
   });
 
+  test("holds a bounded number of requests behind the last one that is answered", async () => {
+    const stream = async function* () {
+      while (true) {
+        yield "x";
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+    };
+    const listener = await serveResponse({ stream }, {
+      maxPipelinedRequests: 4,
+    });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(get("/", "Connection: Upgrade", "Upgrade: x"));
+    await once(socket, "data");
+    const closed = once(socket, "close");
+    const timer = setInterval(() => socket.write(get("/")), 1);
+    await closed;
+    clearInterval(timer);
+    await listener.close(0);
+  });
+
+  test("is closed at the end of the time to stop, whatever it sent", async () => {
+    const stream = async function* () {
+      while (true) yield "x".repeat(10_000);
+    };
+    const listener = await serveResponse({ stream });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(get("/") + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+    await once(socket, "data"); // and goes on reading
+    const closed = once(socket, "close");
+    await listener.close(50);
+    await closed;
+  });
+
   test("over the limit closes the oldest of the client that has the most", {
     skip: process.platform !== "linux", // which has all of 127.0.0.0/8
   }, async () => {
@@ -377,7 +412,12 @@ describe("a connection", () => {
       bytesWritten: { get: () => written },
       writableLength: { get: () => pending },
     });
-    const server = { limits: defaultLimits, fields: [], isStopping: false };
+    const server = {
+      limits: defaultLimits,
+      fields: [],
+      isStopping: false,
+      sockets: new Set<Socket>(),
+    };
     const connection = new Connection(socket, server);
     assert.equal(connection.isStalled(0), false);
     [written, pending] = [1000, 1000];

@@ -84,7 +84,7 @@ export async function signIn(
   const user = await limiter.limit(
     context.client,
     String(values["username"]),
-    () => checkPassword(store, values, context),
+    (beforeHash) => checkPassword(store, values, { context, beforeHash }),
   );
   if (user === undefined) {
     throw failedSignIn(context, store, values["username"]);
@@ -131,13 +131,17 @@ export async function signIn(
 async function checkPassword(
   store: Store,
   { username, password }: Readonly<Record<string, Json>>,
-  context: RequestContext,
+  { context, beforeHash }: {
+    readonly context: RequestContext;
+    readonly beforeHash: () => void;
+  },
 ): Promise<Document | undefined> {
   const stored = findUser(store, username)?.["password"];
   const isRight = await verifyPassword(
     String(password),
     typeof stored === "string" ? stored : undefined,
     context,
+    beforeHash,
   );
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser(store, username);

@@ -29,33 +29,44 @@ export class SignInLimiter {
 
   /**
    * Runs a sign-in, which returns undefined if the password is wrong. It is
-   * counted before the password is hashed, so that many at a time cannot pass
-   * the limit together.
+   * counted just before the password is hashed, so that neither many wrong ones
+   * at a time can pass the limit together, nor right ones that wait reach it.
    *
+   * @param check calls `beforeHash` when it begins to hash the password
    * @throws {ApiError} 42900
    */
   async limit<User>(
     client: string,
     username: string,
-    check: () => Promise<User | undefined>,
+    check: (beforeHash: () => void) => Promise<User | undefined>,
   ): Promise<User | undefined> {
     const user = `${client} ${username.slice(0, 32)}`; // no name is longer
-    const ofClient = this.#byClient.count(client);
-    const ofUser = this.#byUser.count(user);
+    const count = () => {
+      const ofClient = this.#byClient.count(client);
+      const ofUser = this.#byUser.count(user);
+      const uncount = () => {
+        this.#byClient.uncount(client, ofClient);
+        this.#byUser.uncount(user, ofUser);
+      };
+      try {
+        this.#byClient.check(ofClient, problem);
+        this.#byUser.check(ofUser, problem);
+        return uncount;
+      } catch (error) {
+        uncount();
+        throw error;
+      }
+    };
+    count()(); // refused before it waits
+    let uncount: (() => void) | undefined;
     let isFailed = false;
     try {
-      this.#byClient.check(ofClient, problem);
-      this.#byUser.check(ofUser, problem);
-      const found = await check();
+      const found = await check(() => uncount = count());
       isFailed = found === undefined;
       if (!isFailed) this.#byUser.forget(user);
       return found;
     } finally {
-      // Also if it was refused before its password was hashed.
-      if (!isFailed) {
-        this.#byClient.uncount(client, ofClient);
-        this.#byUser.uncount(user, ofUser);
-      }
+      if (!isFailed) uncount?.();
     }
   }
 }

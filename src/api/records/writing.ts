@@ -7,7 +7,6 @@ import { mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
-import type { Collection } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
@@ -193,12 +192,11 @@ export function deleteRecord(
   const { document: previous } = findForChange(records, context, scope);
   const { id } = previous;
   if (!cascade) checkUnreferenced(records, id);
-  const mutations = cascade ? deleteDependents(records, context, id) : [];
+  const deleted: readonly Mutation[] = cascade
+    ? deleteWithDependents(records, context, id)
+    : [["del", records.collection.name, id]];
   const change = { previous, next: undefined };
-  mutations.push(
-    ["del", records.collection.name, id],
-    ...records.sideEffects(change),
-  );
+  const mutations = [...deleted, ...records.sideEffects(change)];
   const response = { status: 204, headers: [] };
   return records.commit(context, { mutations, response, change });
 }
@@ -229,18 +227,18 @@ function checkUnreferenced(
 }
 
 /**
- * Returns the mutations that delete all records which refer to one, directly or
- * through others.
+ * Returns the mutations that delete a record and all that refer to it, directly
+ * or through others.
  *
  * @throws {ApiError} 40300; 40900 if there are too many
  */
-function deleteDependents(
+function deleteWithDependents(
   { collection, options: { store } }: Records,
   { caller }: RequestContext,
   id: number,
 ): Mutation[] {
   let count = 0;
-  const found = new Map<Collection, Set<number>>();
+  const found = new Map([[collection, new Set([id])]]);
   const queue = [{ of: collection, id }];
   for (const { of, id } of queue) { // grows while it is read
     for (const { source, property } of of.children) {

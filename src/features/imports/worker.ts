@@ -126,7 +126,7 @@ async function importLines(
     while (lines.length > 0) {
       await nextTick();
       // From here to the transaction nothing else can run.
-      if (signal.aborted || !findTask(context, task.id)) return;
+      if (signal.aborted || !isStored(context, task)) return;
       const failure = abortReason(context, current, records);
       if (records === undefined || failure !== null) {
         return await finishTask(context, current, failure);
@@ -174,11 +174,16 @@ async function finishTask(
   failure: string | null,
 ): Promise<void> {
   const { store, records } = context;
-  if (findTask(context, task.id) === undefined) return;
+  if (!isStored(context, task)) return;
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
   await store.commit([records.putMutation(finished)], task.user_id);
   await removeBody(context, task);
+}
+
+/** Returns whether a task still exists: it can be deleted, or rolled back and its id given to another. */
+function isStored(context: ImportContext, { id, spool }: Task): boolean {
+  return findTask(context, id)?.spool === spool;
 }
 
 /** Sets a task's time of change. */

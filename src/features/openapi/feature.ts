@@ -65,7 +65,10 @@ async function createDocument(api: Api): Promise<JsonSchema> {
       license: { name: "MIT License", identifier: "MIT" },
     },
     servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],
-    tags: Array.from(tags, (name) => ({ name })),
+    tags: Array.from(tags, (name) => ({
+      name,
+      description: `The URLs of ${name}`,
+    })),
     paths,
     components: {
       ...components.parts,
