@@ -32,7 +32,7 @@ import {
   defaultLimits,
   type StoreOptions,
 } from "./options.ts";
-import { createStore, writeMeta } from "./recovery/reopen.ts";
+import { createStore } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
 
 /** Opens the store in a folder; creates both if they do not exist. */
@@ -70,27 +70,10 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
     const context = { folder, limits, log, scan };
     const disk = new FullDisk(context);
     const openLog = await disk.open();
-    const store = new Store({ ...context, openLog, marker, disk, release });
-    if (scan.isOutdated) await upgrade(store);
-    return store;
+    return new Store({ ...context, openLog, marker, disk, release });
   } catch (error) {
     await marker?.close();
     await release();
-    throw error;
-  }
-}
-
-/**
- * Writes a store of an earlier format anew. After a crash at any step the scan
- * reads the folder, old files and new, and the upgrade starts again;
- * `meta.json` comes last and ends it.
- */
-async function upgrade(store: Store): Promise<void> {
-  try {
-    await store.checkpoint();
-    await writeMeta(store.folder);
-  } catch (error) {
-    await store.close(); // of what the caller closes too, which does no harm
     throw error;
   }
 }

@@ -1,11 +1,15 @@
 /**
  * Prepares a data folder for writing: creates a new one, or reopens the one
- * that a scan found good.
+ * that a scan found good, after upgrading it to the current format.
  *
  * After an unclean stop a restart may read pages that never reached the disk,
  * and appending to such a file has lost acknowledged data. So unless the marker
  * says that the stop was clean, the good part of the log is copied to a new
  * file (copy, fsync, rename, fsync of the folder) before anything is served.
+ *
+ * An upgrade is an ordinary rotation: seal the last log, begin the next, write
+ * a snapshot. After a crash at any step the scan reads the folder, old files
+ * and new, and the upgrade starts again; `meta.json` comes last and ends it.
  */
 
 import { Buffer } from "node:buffer";
@@ -24,7 +28,8 @@ import {
   randomName,
   type StoreFolder,
 } from "../log/folder.ts";
-import { format, type LogScan } from "../log/format.ts";
+import { encodeLine, format, formatTime, type LogScan } from "../log/format.ts";
+import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
@@ -47,13 +52,13 @@ export async function createStore(place: StoreFolder): Promise<void> {
   await writeMeta(place);
 }
 
-/** Prepares the last log of a good folder for writing. */
+/** Prepares the last log of a good folder for writing, and upgrades the folder if it must. */
 export async function reopenLog(
   place: StoreFolder,
   scan: FolderScan,
 ): Promise<OpenLog> {
   const { files, folder } = place;
-  const { generation, log, seq, storeId } = scan;
+  const { generation, isOutdated, log } = scan;
   if (log === undefined) throw new Error(`Cannot open ${folder}: no log`);
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
@@ -66,15 +71,22 @@ export async function reopenLog(
   if (!scan.isCopied) await copyLog(place, scan, log);
   await files.syncFolder(folder);
   scan.isCopied = true;
-  if (!log.isSealed) {
+  if (!log.isSealed && !isOutdated) {
     const path = join(folder, names.log(generation));
     const file = await files.open(path, "write");
     const offset = log.end + (log.lacksNewline ? 1 : 0);
     return { file, generation, seed: log.seed, offset };
   }
+  const { storeId, seq, tables } = scan;
   const start = { store: storeId, generation: generation + 1, seq };
   const next = await prepareLog(place, start);
   await next.publish();
+  if (isOutdated) {
+    const state = { ...start, tables: freezeTables(tables) };
+    scan.baseBytes = await saveSnapshot(place, state);
+    await writeMeta(place);
+    scan.baseGeneration = next.generation;
+  }
   return next;
 }
 
@@ -87,16 +99,19 @@ async function copyLog(
   const path = join(folder, names.log(scan.generation));
   const good = { start: 0, end: log.end };
   const rest = { start: log.end, end: log.size };
+  const needsSeal = scan.isOutdated && !log.isSealed;
+  const seal = `"seal":${scan.seq},"at":"${formatTime(now())}"}`;
   await withFile(files, path, async (from) => {
     if (scan.tornWrite !== undefined) {
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
-    if (isClean(scan, log)) return;
+    if (isClean(scan, log) && !needsSeal) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
       const newline = log.lacksNewline ? "\n" : "";
-      await writeAll(to, Buffer.from(newline), log.end);
+      const end = newline + (needsSeal ? encodeLine(seal, log.seed) : "");
+      await writeAll(to, Buffer.from(end), log.end);
     });
   });
 }

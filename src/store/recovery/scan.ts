@@ -49,7 +49,7 @@ export class FolderScan {
   readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
-  /** Whether the state must be written anew, in the current format. */
+  /** Whether {@linkcode reopenLog} must write the state anew, in the current format. */
   isOutdated = true;
   /** The store's id. */
   storeId = "";
