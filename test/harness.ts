@@ -230,7 +230,11 @@ function runProgram(
   options: RunOptions,
 ): Promise<RunResult> {
   const child = spawn(program, args, {
-    env: { ...cleanEnvironment(), ...options.env },
+    env: {
+      ...cleanEnvironment(),
+      ...(startedPrograms++ > 4 && { NODE_V8_COVERAGE: "" }),
+      ...options.env,
+    },
     cwd: options.cwd ?? root,
     stdio: ["pipe", "pipe", "pipe", "pipe"],
   });
@@ -266,7 +270,9 @@ function cleanEnvironment(): Record<string, string> {
   );
 }
 
+// Recording coverage is slow: only the first ones of each test file do.
 let startedServers = 0;
+let startedPrograms = 0;
 
 /** Starts a server and waits until it says where it listens. Throws with all its output if it ends instead. */
 export async function start(options: StartOptions = {}): Promise<Server> {
@@ -294,7 +300,6 @@ export async function start(options: StartOptions = {}): Promise<Server> {
         ...cleanEnvironment(),
         ADMIN_PASSWORD: adminPassword,
         JWT_SECRET: jwtSecret,
-        // Recording coverage is slow: the first server of a file does.
         ...(startedServers++ > 0 && { NODE_V8_COVERAGE: "" }),
         ...options.env,
       },
