@@ -307,7 +307,8 @@ try {
   await lint(folder);
   await useTypedClient(server, folder);
   await proxy(server, folder);
-  const metrics = await server.request("GET", "/metrics");
+  const token = await server.signIn();
+  const metrics = await server.request("GET", "/metrics", { token });
   const options = { cwd: folder, input: metrics.text };
   assert.equal(await run("promtool", ["check", "metrics"], options), "");
   say("promtool check metrics: silent");
