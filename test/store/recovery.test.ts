@@ -1,5 +1,12 @@
 import assert from "node:assert/strict";
-import { appendFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -230,4 +237,12 @@ test("lines behind a sector that never reached the disk are cut with it, acknowl
   assert.equal(store.seq, 1);
   assert.equal(store.notices.length, 1);
   assert.deepEqual(await readFile(log), whole);
+});
+
+test("a stop is clean on a full disk too: the mark has its space from the start", async (t) => {
+  const folder = await folderFor(t);
+  const store = await openFor(t, folder);
+  const { size } = await stat(join(folder, "mark"));
+  assert.equal(size, 1024);
+  await store.close();
 });

@@ -7,6 +7,7 @@
  * JSON that fits in a sector: a torn write leaves the other slot as it was.
  */
 
+import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { errorText } from "../error.ts";
 import type { Logger } from "../options.ts";
@@ -15,6 +16,7 @@ import {
   type OpenFile,
   readSmallFile,
   writeAll,
+  writeAtomically,
 } from "./files.ts";
 import { checkLine, encodeLine } from "./format.ts";
 import type { LogWriter } from "./writer.ts";
@@ -50,13 +52,17 @@ export async function readMarker(
   return markers.sort((one, other) => other.turn - one.turn)[0];
 }
 
-/** Opens the mark for writing; creates it if it does not exist. */
+/** Opens the mark for writing. A new one gets the space of both slots, so that a stop is clean on a full disk too. */
 export async function openMarker(
   files: FileSystem,
   folder: string,
 ): Promise<OpenFile> {
-  const exists = (await files.list(folder)).includes(fileName);
-  return await files.open(join(folder, fileName), exists ? "write" : "create");
+  const path = join(folder, fileName);
+  if (!(await files.list(folder)).includes(fileName)) {
+    const blank = Buffer.alloc(2 * slotBytes, " ");
+    await writeAtomically(files, path, (file) => writeAll(file, blank, 0));
+  }
+  return await files.open(path, "write");
 }
 
 /** The content of the marker, and when it is written. */
