@@ -127,10 +127,14 @@ export class Admission {
     throw new OverloadedError(this.#limits.message);
   }
 
+  /** Returns the load of a client, at least that of its own requests which wait: none of them makes room for a later one. */
   #loadOf(client: string): number {
     const { load, at } = this.#loads.get(client) ?? { load: 0, at: 0 };
     const halfLives = (performance.now() - at) / halfLifeMs;
-    return Math.round(load * 0.5 ** halfLives);
+    const last = this.#waiting.findLast(({ requester }) =>
+      requester.client === client
+    );
+    return Math.max(last?.load ?? 0, Math.round(load * 0.5 ** halfLives));
   }
 
   /** Counts a request of a client; returns its load before. */

@@ -1,4 +1,4 @@
-/** Who is served, who waits and who is refused when many ask at once. */
+/** Admission when many ask at once: the order in which they are served, and those refused. */
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
@@ -73,6 +73,22 @@ test("in a full queue the client with the most requests is refused", async () =>
   for (const _ of served) await endOne();
   await Promise.all(served);
   assert.deepEqual(started, ["a1", "b1", "a2", "a3"]);
+});
+
+test("a client's later request never comes before its earlier ones, however long they wait", async (t) => {
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  const admission = new Admission(limits);
+  const { started, work, endOne } = controlled();
+  const run = (name: string) => admission.run(requester("a"), work(name));
+  const served = ["1", "2", "3", "4"].map(run);
+  now = 600_000;
+  await assert.rejects(run("5"), OverloadedError);
+  await endOne();
+  served.push(run("6"));
+  for (const _ of served) await endOne();
+  await Promise.all(served);
+  assert.deepEqual(started, ["1", "2", "3", "4", "6"]);
 });
 
 test("a refused request counts too, so that asking again and again does not help", async () => {
