@@ -30,7 +30,7 @@ import type { FolderScan } from "./recovery/scan.ts";
 /** The longest delay after which a failed checkpoint is tried again. */
 const maxRetryMs = 300_000;
 
-/** What all parts of an open store share. */
+/** The context that all parts of an open store share. */
 export interface StoreContext {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
@@ -53,6 +53,8 @@ export class Checkpointer {
   #writtenBytes: number;
   #writtenCount: number;
   #running: Promise<void> | undefined;
+  /** The length of the logs between the snapshot and the current log. */
+  #earlierLogBytes = 0;
   #failures = 0;
   #retryAt = 0;
   #isClosed = false;
@@ -63,6 +65,11 @@ export class Checkpointer {
     this.#writer = writer;
     this.#writtenBytes = scan.baseBytes + writer.log.offset;
     this.#writtenCount = countRecords(scan.tables);
+  }
+
+  /** The length of all logs since the snapshot: several, if the last ones could not be written. */
+  get #logBytes(): number {
+    return this.#earlierLogBytes + this.#writer.log.offset;
   }
 
   /** Counts the documents of a transaction. */
@@ -84,7 +91,7 @@ export class Checkpointer {
 
   /** Returns whether a checkpoint would give back space, and may be tried now. */
   isWorthwhile(hasDeleted: boolean): boolean {
-    const isHalf = this.expectedBytes() * 2 < this.#writer.log.offset;
+    const isHalf = this.expectedBytes() * 2 < this.#logBytes;
     return (hasDeleted || isHalf) && performance.now() >= this.#retryAt;
   }
 
@@ -95,7 +102,7 @@ export class Checkpointer {
       this.#context.scan.baseBytes,
       this.expectedBytes(),
     );
-    const isDue = this.#writer.log.offset > minBytes &&
+    const isDue = this.#logBytes > minBytes &&
       performance.now() >= this.#retryAt && this.canRun();
     if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
@@ -143,9 +150,12 @@ export class Checkpointer {
     const count = countRecords(scan.tables);
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
+    const logBytes = this.#logBytes;
     await this.#writer.rotate(() => prepareLog(folder, start));
+    this.#earlierLogBytes = logBytes;
     const isStopped = () => this.#isClosed;
     const bytes = await saveSnapshot(folder, { ...start, tables, isStopped });
+    this.#earlierLogBytes = 0;
     const previous = scan.baseGeneration;
     scan.baseGeneration = generation;
     scan.baseBytes = this.#writtenBytes = bytes;

@@ -276,6 +276,32 @@ test("a failed checkpoint is dropped, the log continues, and it is tried again",
   assert.equal(store.isWritable, true);
 });
 
+test("a checkpoint that failed after the rotation is tried again at the next write", async (t) => {
+  const disk = await diskFor(t);
+  const { folder } = disk;
+  const limits = { minLogBytes: 2000, retryMs: 1, reserveBytes: 0 };
+  const store = await openFor(t, folder, { files: disk, limits });
+  let hasFailed = false;
+  disk.fate = ({ kind, name }) => {
+    if (kind !== "write" || !name.startsWith("snapshot-") || hasFailed) return;
+    hasFailed = true;
+    return { error: "EIO" };
+  };
+  let id = 0;
+  while (!hasFailed) {
+    await store.commit(zoo(++id % 10 + 1, "x".repeat(100)), 0);
+  }
+  const snapshot = () =>
+    [...disk.contents().keys()].some((name) =>
+      /^snapshot-\d+\.jsonl$/.test(name)
+    );
+  while (!snapshot()) {
+    await store.commit(zoo(1), 0);
+    assert.ok(store.position.offset < 2000, "the new log is short");
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+});
+
 test("a checkpoint does not begin without the space for it", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
