@@ -40,6 +40,9 @@ const announceMs = 100;
  * @throws {UsageError} if the certificate cannot be used
  */
 export async function serve(config: Config): Promise<void> {
+  let listener: Listener | undefined;
+  // From the start on, as it would end the process.
+  process.on("SIGHUP", () => listener && reloadTls(listener, config, log));
   const tls = readTls(config);
   const { log, print } = createLogger(config.log, process.stdout);
   const { pid, version } = process;
@@ -53,7 +56,6 @@ export async function serve(config: Config): Promise<void> {
     tables: tablesOf(collections, features),
   });
   let application: Application;
-  let listener: Listener;
   try {
     if (config.seed !== undefined) {
       const { seedEmptyStore } = await import("./cli/seed.ts");
@@ -80,7 +82,6 @@ export async function serve(config: Config): Promise<void> {
     await store.close();
     throw error;
   }
-  process.on("SIGHUP", () => reloadTls(listener, config, log));
   const stopped = stopSignal();
   const host = config.host.includes(":") ? `[${config.host}]` : config.host;
   const origin = `${tls ? "https" : "http"}://${host}:${listener.port}`;
