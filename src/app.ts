@@ -49,7 +49,7 @@ import { isFromLoopback } from "./http/server.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, StoreError } from "./store/error.ts";
 
-/** What an application is built from. */
+/** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
   /** The proxies that are believed about who their clients are. */

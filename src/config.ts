@@ -159,7 +159,7 @@ export const settings = {
   /** How many requests a client may send in a minute. */
   rateLimit: {
     variable: "RATE_LIMIT",
-    description: "requests a minute for each client; 0: any number",
+    description: "requests a minute for each client; 0 is no limit",
     expected: "a number from 0 to 1000000",
     default: 0,
     parse: (value) =>
@@ -176,7 +176,7 @@ export const settings = {
     defaultText: "none",
     parse: parseNetworks,
   },
-  /** Whether a change of a record must have a precondition. */
+  /** True if a change of a record must have a precondition. */
   requireIfMatch: {
     variable: "REQUIRE_IF_MATCH",
     description: "1: a change must have a precondition such as If-Match",

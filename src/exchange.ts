@@ -25,7 +25,7 @@ import type { Quota } from "./http/rate-limit.ts";
 import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
 
-/** What the exchanges of one application share. */
+/** The state that the exchanges of one application share. */
 export interface Shared extends Authentication {
   readonly trustProxy?: BlockList | undefined;
 }
@@ -52,7 +52,7 @@ export class Exchange implements RequestContext {
   body: Uint8Array | undefined = undefined;
   storeResponse: StoreResponse | undefined = undefined;
   auditEvent: AuditEvent | undefined = undefined;
-  /** What its client may still send, if that is limited. */
+  /** The quota of its client, if requests are limited. */
   quota: Quota | undefined = undefined;
 
   constructor(

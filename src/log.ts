@@ -42,7 +42,7 @@ export function createLogger(
   return { log, print };
 }
 
-/** What the log is written from. */
+/** The parts of the server that write the log. */
 interface LogContext {
   readonly store: Store;
   readonly log: Logger;

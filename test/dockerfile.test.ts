@@ -51,7 +51,7 @@ before(async () => {
       }
     }
   }
-  // What `npm ci` installs is here already.
+  // The packages that `npm ci` installs are here already.
   assert.match(stages[0] ?? "", /^RUN npm ci --ignore-scripts$/m);
   await symlink(
     join(root, "node_modules"),

@@ -26,7 +26,7 @@ export type Command = readonly [
   ) => Promise<number | void>,
 ];
 
-/** What the API is built from. */
+/** The parts that the API is built from. */
 export interface ApiOptions {
   readonly declarations: readonly Declaration[];
   readonly store: Store;
@@ -36,9 +36,9 @@ export interface ApiOptions {
   /** The current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly log: Logger;
-  /** Whether a change of a record must have a precondition. */
+  /** True if a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
-  /** Whether programs on this machine may read the metrics without a token. */
+  /** True if programs on this machine may read the metrics without a token. */
   readonly hasLocalMetrics?: boolean;
   /** Origins whose scripts may read the responses; `*` is any. */
   readonly corsOrigins?: readonly string[];

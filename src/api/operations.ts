@@ -133,7 +133,7 @@ export interface Resource {
   readonly parent?: Reference;
 }
 
-/** What all methods of a URL share. */
+/** The properties that all methods of a URL share. */
 interface ResourceInfo {
   readonly scope?: ResolveScope | undefined;
   readonly tag?: string;

@@ -23,7 +23,7 @@ export type RunOnce = (
   execute: (storeResponse?: StoreResponse) => Result | Promise<Result>,
 ) => Result | Promise<Result>;
 
-/** What a request did that the log reports at the level `info`. */
+/** An action of a request that the log reports at the level `info`. */
 export interface AuditEvent {
   readonly message: string;
   readonly fields?: Readonly<Record<string, unknown>>;
@@ -31,7 +31,7 @@ export interface AuditEvent {
 
 /** A request, as the operations see it. */
 export interface RequestContext {
-  /** Who sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
+  /** Its sender: an IPv4 address, or the first 64 bits of an IPv6 address. */
   readonly client: string;
   readonly method: string;
   /** The URL as it was requested, without the query. */
@@ -40,7 +40,7 @@ export interface RequestContext {
   readonly ids: readonly number[];
   /** The signed-in user, with the role that it has now. */
   caller: Caller | undefined;
-  /** Whether a collection is requested as NDJSON: all of it, unless the query asks for a page. */
+  /** True if a collection is requested as NDJSON: all of it, unless the query asks for a page. */
   readonly asNdjson: boolean;
   /** Undefined where the URL stands for all records of its collection. */
   readonly resolveScope?: ResolveScope | undefined;

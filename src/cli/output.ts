@@ -1,4 +1,4 @@
-/** What the commands print: text, messages that several of them share, and a progress bar. */
+/** The output of the commands: text, messages that several of them share, and a progress bar. */
 
 import { once } from "node:events";
 import process from "node:process";

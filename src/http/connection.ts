@@ -55,7 +55,7 @@ export class IncomingRequest extends IncomingMessage {
   /** Called when `bodyError` is set; undefined if nobody reads the body. */
   onBodyError: ((error: Error) => void) | undefined = undefined;
 
-  /** Whether it has content, possibly of unknown length (RFC 9112 section 6.3). */
+  /** True if it has content, possibly of unknown length (RFC 9112 section 6.3). */
   get hasContent(): boolean {
     const { headers } = this;
     return headers["transfer-encoding"] !== undefined ||
@@ -75,16 +75,16 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   declare connectionState: Connection;
   /** Its content while it waits for {@linkcode sendWaiting}. */
   content: string | undefined = undefined;
-  /** Whether it lasts until the connection closes. */
+  /** True if it lasts until the connection closes. */
   isLive = false;
 }
 
-/** What the connections of a server share. */
+/** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
-  /** Whether each response is the last one of its connection. */
+  /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** All that are open, of clients that have sent nothing yet too. */
   readonly sockets: Set<Socket>;
@@ -98,9 +98,9 @@ export class Connection {
   response: OutgoingResponse | undefined = undefined;
   /** How many requests wait for the response to an earlier one. */
   waiting = 0;
-  /** Whether it closes after the response that is sent next. */
+  /** True if it closes after the response that is sent next. */
   isClosing = false;
-  /** Whether the latest request is followed by something that is not HTTP. */
+  /** True if the latest request is followed by something that is not HTTP. */
   isBroken = false;
   #readBytes = -1;
   #readDeadline = Infinity;

@@ -10,7 +10,7 @@ const windowMs = 60_000;
 /** The most keys that are counted at a time: some 2 MB. */
 const maxKeys = 10_000;
 
-/** What has been counted for a key in a minute that began with the first of it. */
+/** The count for a key, in a minute that began with the first request. */
 export interface Quota {
   readonly limit: number;
   used: number;

@@ -112,7 +112,7 @@ export interface StoreWatcher {
   readonly close: () => Promise<void>;
 }
 
-/** What startup passes to a new {@linkcode Store}. */
+/** The results of startup, for a new {@linkcode Store}. */
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;

@@ -1,4 +1,4 @@
-/** What a client on an open network may send, how slowly, and how much: the limits of connections, headers, bodies and time. */
+/** The limits of connections, headers, bodies and time for a client on an open network. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";

@@ -10,7 +10,7 @@ export interface Mutant {
   readonly line: number;
   /** The line as it is compiled, without indentation. */
   readonly code: string;
-  /** What was changed: `=== → !==`. */
+  /** The change: `=== → !==`. */
   readonly change: string;
   readonly source: string;
 }

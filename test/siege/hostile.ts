@@ -7,7 +7,7 @@ import process from "node:process";
 import { kinds, writer } from "./kinds.ts";
 import { Load } from "./load.ts";
 
-/** What the process is told to do. */
+/** The orders of the process. */
 export interface Orders {
   readonly kind: string;
   readonly port: number;

@@ -4,7 +4,7 @@ import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import type { Conduct } from "./load.ts";
 
-/** What a kind may use. */
+/** The means of a kind. */
 export interface Means {
   /** A keeper's token. */
   readonly token: string;
@@ -15,7 +15,7 @@ export interface Kind {
   readonly description: string;
   /** The most connections, where more would outlast the siege. */
   readonly maxConnections?: number;
-  /** Whether two other connections write meanwhile. */
+  /** True if two other connections write meanwhile. */
   readonly hasWriters?: boolean;
   readonly conduct: (means: Means) => Conduct;
 }

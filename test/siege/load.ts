@@ -3,7 +3,7 @@
 import type { Buffer } from "node:buffer";
 import { connect, type Socket } from "node:net";
 
-/** What the hostile clients were answered. */
+/** The number of responses to the hostile clients, by status. */
 export interface Counts {
   opened: number;
   /** Connections that the server closed or refused, or that were abandoned. */
@@ -12,7 +12,7 @@ export interface Counts {
   readonly statuses: Record<string, number>;
 }
 
-/** What one connection of a kind does. */
+/** The behavior of one connection of a kind. */
 export interface Conduct {
   /** Called when the connection is open. */
   readonly open: (socket: Socket, index: number) => void;
@@ -20,7 +20,7 @@ export interface Conduct {
   readonly answered?: (socket: Socket, index: number) => void;
   /** How long to wait before a closed connection is opened again. */
   readonly reopenMs?: number;
-  /** Whether nothing is ever read. */
+  /** True if nothing is ever read. */
   readonly isUnread?: boolean;
 }
 

@@ -46,7 +46,7 @@ const maxGetMs = 200;
 const maxSignInMs = 2000;
 const maxMemoryFactor = 1.2;
 
-/** What one kind of attack did. */
+/** The result of one kind of attack. */
 interface Report {
   readonly client: Client;
   readonly counts: Counts;

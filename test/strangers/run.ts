@@ -1,5 +1,5 @@
 /**
- * What programs that are not ours say of the API, from its document alone:
+ * Checks the API with programs that are not ours, from its document alone:
  * the rules of Redocly, the types of openapi-typescript and a client made of
  * them, a validating proxy in front of every operation, jose on our tokens,
  * promtool on the metrics. The packages go to a temporary folder.
@@ -147,7 +147,7 @@ async function proxy(server: Server, cwd: string): Promise<void> {
   }
 }
 
-/** What a new record of each collection may be; `unique` is in no other one. */
+/** A new record of each collection; `unique` is in no other one. */
 const examples: Readonly<Record<string, (unique: string) => object>> = {
   zoos: () => ({ name: "Zoo", city: "Bern", country: "CH" }),
   animals: () => ({ zoo_id: 1, name: "Momo", animal_type_id: 17 }),

@@ -147,7 +147,7 @@ export function* damages(
   }
 }
 
-/** What may stand behind the end of a file. */
+/** Bytes that may follow the end of a file. */
 const behind = [
   ["has an unknown line behind its end", "{}\n"],
   ["has an unfinished line behind its end", '{"crc":"00000000","seq":'],
@@ -216,7 +216,7 @@ export async function judgeDamage(
   return "recovered";
 }
 
-/** What the whole lines of a damaged log prove to have been on the disk. */
+/** The state that the whole lines of a damaged log prove to have been on the disk. */
 function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   if (bytes === undefined || !file.startsWith("wal-")) return 0;
   const linesOf = (from?: Buffer) => from?.toString("latin1").split("\n") ?? [];

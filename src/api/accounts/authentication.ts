@@ -51,7 +51,7 @@ export function roleOf(value: unknown): Role | undefined {
   return roles.find((role) => role === value);
 }
 
-/** What authentication depends on. */
+/** The dependencies of authentication. */
 export interface Authentication {
   readonly store: Store;
   readonly signer: TokenSigner;

@@ -79,7 +79,7 @@ export interface UrlProperty {
   readonly collection: string;
   /** The property that holds the id. */
   readonly property: string;
-  /** What follows the id in the URL. */
+  /** The text after the id in the URL. */
   readonly after: string;
 }
 

@@ -45,7 +45,7 @@ export interface RecordsOptions {
   readonly prefix: string;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
-  /** Whether PUT, PATCH and DELETE must have a precondition. */
+  /** True if PUT, PATCH and DELETE must have a precondition. */
   readonly requireIfMatch: boolean;
 }
 

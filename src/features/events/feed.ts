@@ -279,7 +279,7 @@ async function searchLog(
   let low = first.end;
   for (let high = end; low < high;) {
     const middle = Math.floor((low + high) / 2);
-    // What is left of the line at `middle` comes before the next one.
+    // The rest of the line at `middle` comes before the next one.
     const [, next] = await readPart(file, middle, end);
     if (next === undefined || seqOf(next) > seq) high = middle;
     else low = next.byte;

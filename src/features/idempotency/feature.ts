@@ -36,7 +36,7 @@ interface KeyedRequest {
   readonly by: number;
   /** The body, or a digest of one that is too long to be kept in memory. */
   readonly body: Uint8Array;
-  /** Whether the body can hold a password: then its stored hash must be as hard to reverse as a password's. */
+  /** True if the body can hold a password: then its stored hash must be as hard to reverse as a password's. */
   readonly secret: boolean;
   readonly context: RequestContext;
 }

@@ -1,5 +1,5 @@
 /**
- * What the OpenAPI document says about each kind of operation: its summary,
+ * The description of each kind of operation in the OpenAPI document: its summary,
  * parameters, body, successful responses and the errors particular to it.
  */
 
@@ -33,7 +33,7 @@ import {
 export interface DocumentedOperation extends Operation, OperationDocs {
   readonly method: string;
   readonly path: string;
-  /** Whether a change must have a precondition. */
+  /** True if a change must have a precondition. */
   readonly requireIfMatch: boolean;
   readonly summary: string;
   readonly responses: NonNullable<OperationDocs["responses"]>;

@@ -10,7 +10,7 @@ import type { Document, Json, Row } from "../memory/row.ts";
 export interface Column {
   readonly name: string;
   readonly default: Json;
-  /** Whether strings are compared as {@linkcode caseFold} returns them. */
+  /** True if strings are compared as {@linkcode caseFold} returns them. */
   readonly caseFolded?: boolean;
 }
 

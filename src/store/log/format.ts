@@ -149,7 +149,7 @@ export class LogScan {
   /** The last good line is complete except for its newline. */
   lacksNewline = false;
   readonly faults: Fault[] = [];
-  /** Whether a power cut during the last write explains all faults. */
+  /** True if a power cut during the last write explains all faults. */
   isTorn = true;
   /** The highest sequence number that lines after the first bad one prove durable. */
   provenSeq = 0;

@@ -49,7 +49,7 @@ export class FolderScan {
   readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
-  /** Whether {@linkcode reopenLog} must write the state anew, in the current format. */
+  /** True if {@linkcode reopenLog} must write the state anew, in the current format. */
   isOutdated = true;
   /** The store's id. */
   storeId = "";
@@ -60,7 +60,7 @@ export class FolderScan {
   baseGeneration = 0;
   /** The length of that snapshot. */
   baseBytes = 0;
-  /** Whether {@linkcode reopenLog} has made the end of the last log durable. */
+  /** True if {@linkcode reopenLog} has made the end of the last log durable. */
   isCopied = false;
   /** The generation of the last log, and its findings. */
   generation = 0;
