@@ -256,16 +256,19 @@ async function compare(
       const origins = new Map([["ours", server.origin], ["bare", bare.origin]]);
       if (sqlite) origins.set("sqlite", sqlite.origin);
       const rates = new Map<string, number[]>();
-      for (let round = -1; round < rounds; round++) {
-        for (const [who, origin] of origins) {
-          const rate = await measure(load, { origin, seconds, folder });
-          // Who still works on what it was asked takes time from the next.
-          await request("GET", `${origin}/v1/animals/1`);
-          if (round < 0) rates.set(who, []); // to warm up, not counted
-          else rates.get(who)?.push(Math.max(rate, 1 / seconds));
+      try {
+        for (let round = -1; round < rounds; round++) {
+          for (const [who, origin] of origins) {
+            const rate = await measure(load, { origin, seconds, folder });
+            // Who still works on what it was asked takes time from the next.
+            await (await fetch(`${origin}/v1/animals/1`)).text();
+            if (round < 0) rates.set(who, []); // to warm up, not counted
+            else rates.get(who)?.push(Math.max(rate, 1 / seconds));
+          }
         }
+      } finally {
+        bare.child.kill();
       }
-      bare.child.kill();
       const medians = Array.from(
         rates,
         ([who, each]): [string, number] => [who, median(each)],
