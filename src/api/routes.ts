@@ -45,18 +45,33 @@ export function tablesOf(
   const collections = collectionsOf(declarations, features).values();
   const tables = Array.from(
     collections,
-    ({ name, properties, owner, indexed = [] }) => ({
-      name,
-      indexes: Object.fromEntries(
-        properties
-          .filter(({ unique, references }) => unique || references)
-          .map(({ name }) => name)
-          .concat(owner ?? [], indexed)
-          .map((property) => [property, toIndexKey]),
-      ),
-    }),
+    (each) => ({ name: each.name, indexes: indexesOf(each) }),
   );
   return [...tables, ...features.flatMap(({ tables = [] }) => tables)];
+}
+
+/** Returns the hash indexes of a collection: of the properties that are looked up, and of each group that is unique together. */
+function indexesOf(
+  { properties, visibleProperties, unique = [], owner, indexed = [] }:
+    Collection,
+): NonNullable<TableDeclaration["indexes"]> {
+  const read = (document: Document, name: string) =>
+    document[name] ?? visibleProperties.get(name)?.default ?? null;
+  const names = properties
+    .filter(({ unique, references }) => unique || references)
+    .map(({ name }) => name)
+    .concat(owner ?? [], indexed);
+  return Object.fromEntries([
+    ...names.map((name) => [
+      name,
+      (document: Document) => toIndexKey(read(document, name)),
+    ]),
+    ...unique.map((group) => [
+      group.join(),
+      (document: Document) =>
+        toIndexKey(group.map((name) => read(document, name))),
+    ]),
+  ]);
 }
 
 function collectionsOf(

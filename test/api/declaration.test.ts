@@ -6,12 +6,17 @@ import {
   toIndexKey,
 } from "../../src/api/declaration/declaration.ts";
 import {
+  boolean,
+  integer,
   optional,
   type Property,
   reference,
   string,
+  unique,
 } from "../../src/api/declaration/properties.ts";
 import { animals, collections } from "../../src/collections.ts";
+import type { FieldError } from "../../src/http/errors.ts";
+import { importLines } from "../lines.ts";
 import { startApplication } from "../application.ts";
 
 function declaration(
@@ -37,6 +42,7 @@ test("a declaration that contradicts itself or another is rejected with a messag
     [[declaration("things", { __proto: name })], /"__proto" of things/],
     [[declaration("things", { zoo_id: reference("zoos") })], /"zoo_id" of/],
     [[declaration("things", { thing_id: reference("things") })], /"thing_id"/],
+    [[{ ...declaration("things", { name }), unique: [["name", "x"]] }], /"x"/],
     [
       [declaration("zoos"), declaration("things", { zoo: reference("zoos") })],
       /"zoo" of things/,
@@ -148,6 +154,77 @@ test("a filter sees the default of a reference that an older record lacks", asyn
   } finally {
     await app.stop();
   }
+});
+
+test("a group of properties is unique together, whatever writes them", async (t) => {
+  const loans = {
+    ...declaration("loans", {
+      reader: optional(string({ maxLength: 9 })),
+      copy: optional(integer(), 1),
+      note: optional(string({ maxLength: 9 })),
+    }),
+    unique: [["reader", "copy"], ["copy", "note"]],
+  };
+  const app = await startApplication({ declarations: [loans] });
+  t.after(() => app.stop());
+  const at = "2026-01-01T00:00:00.000Z";
+  const old = { id: 1, reader: "Ada", created_at: at, updated_at: at };
+  await app.store.commit([["put", "loans", old]], 0);
+  const send = async (method: string, path: string, json: object) => {
+    const { token } = app;
+    const { status, body } = await app.request(method, path, { token, json });
+    if (status !== 422) return status;
+    const { errors } = body;
+    return errors.map((each: FieldError) => `${each.field} ${each.code}`);
+  };
+  const sharing = { reader: "ADA", copy: 1 };
+  assert.deepEqual(await send("POST", "/v1/loans", sharing), ["reader unique"]);
+  assert.equal(
+    await send("POST", "/v1/loans", { reader: "ada", copy: 2 }),
+    201,
+  );
+  assert.equal(await send("POST", "/v1/loans", { copy: 2 }), 201);
+  assert.equal(
+    await send("POST", "/v1/loans", { copy: 2 }),
+    201,
+    "null differs",
+  );
+  const two = "/v1/loans/2";
+  assert.deepEqual(await send("PUT", two, sharing), ["reader unique"]);
+  assert.deepEqual(await send("PATCH", two, { copy: 1 }), ["reader unique"]);
+  assert.equal(await send("PATCH", two, { note: "x" }), 201, "its own values");
+  assert.deepEqual(
+    await send("POST", "/v1/loans", { reader: "ada", copy: 2, note: "X" }),
+    ["reader unique", "copy unique"],
+  );
+  assert.deepEqual(
+    await send("POST", "/v1/loans", { reader: 7, copy: 2, note: "x" }),
+    ["reader type", "copy unique"],
+    "a group with an invalid value is not compared",
+  );
+  const imported = await importLines(app, "/v1/loans", {
+    token: app.token,
+    raw: '{"reader":"Bob"}\n{"reader":"bob"}\n',
+  });
+  assert.equal(imported.imported, 1);
+  assert.match(
+    imported.errors[0].errors[0].message,
+    /^Another thing has the same "reader" and "copy": /,
+  );
+});
+
+test("a unique boolean is held to", async (t) => {
+  const lamps = declaration("lamps", { is_main: unique(optional(boolean())) });
+  const app = await startApplication({ declarations: [lamps] });
+  t.after(() => app.stop());
+  const { token } = app;
+  const statuses = [];
+  for (const is_main of [true, false, null, null, true, false]) {
+    const json = { is_main };
+    const response = await app.request("POST", "/v1/lamps", { token, json });
+    statuses.push(response.status);
+  }
+  assert.deepEqual(statuses, [201, 201, 201, 201, 422, 422]);
 });
 
 test("a stored property that is no longer declared survives every change", async (t) => {

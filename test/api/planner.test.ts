@@ -1,12 +1,10 @@
 import { background } from "../../src/admission.ts";
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import {
-  deriveCollections,
-  toIndexKey,
-} from "../../src/api/declaration/declaration.ts";
+import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
 import { type Page, QueryPlanner } from "../../src/api/query/planner.ts";
+import { tablesOf } from "../../src/api/routes.ts";
 import { collections } from "../../src/collections.ts";
 import type { Document, Mutation } from "../../src/store/store.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
@@ -450,14 +448,15 @@ test("more sort orders than the cache holds indexes for are all served correctly
 
 /** Creates a table of animals, and a function that queries those of zoo 1. */
 function queriesOf(count: number, zooOf: (id: number) => number) {
-  const indexes = { zoo_id: toIndexKey, animal_type_id: toIndexKey };
-  const table = new WritableTable({ name: "animals", indexes });
+  const animals = deriveCollections(collections, []).get("animals");
+  assert.ok(animals);
+  const [, declared] = tablesOf(collections, []);
+  assert.equal(declared?.name, "animals");
+  const table = new WritableTable(declared);
   const below = numbers(10);
   for (let id = 1; id <= count; id++) {
     table.put({ ...animal(id, below), zoo_id: zooOf(id) }, id);
   }
-  const animals = deriveCollections(collections, []).get("animals");
-  assert.ok(animals);
   const planner = new QueryPlanner(table);
   const select = (parameters: string) =>
     planner.select(parseQuery(animals, parseParameters(parameters)), {

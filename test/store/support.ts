@@ -5,6 +5,7 @@ import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import {
+  type Document,
   openStore,
   type Store,
   type StoreOptions,
@@ -18,8 +19,9 @@ export const tables = [
   {
     name: "animals",
     indexes: {
-      zoo_id: (value: unknown) => typeof value === "number" ? value : null,
-      name: (value: unknown) => String(value).toLowerCase(),
+      zoo_id: ({ zoo_id }: Document) =>
+        typeof zoo_id === "number" ? zoo_id : null,
+      name: ({ name }: Document) => String(name).toLowerCase(),
     },
   },
 ];

@@ -1,8 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
+import type { Document } from "../../src/store/memory/row.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
-const keyOf = Number;
+const keyOf = (document: Document) => Number(document["zoo_id"]);
 
 test("rows are found by id and by key after any puts and deletes", () => {
   const table = new WritableTable({

@@ -61,7 +61,7 @@ export interface SimulationReport {
 /** The tables of every store of the torture. */
 export const tables: StoreOptions["tables"] = [
   { name: "zoos" },
-  { name: "animals", indexes: { zoo_id: (value) => Number(value) } },
+  { name: "animals", indexes: { zoo_id: ({ zoo_id }) => Number(zoo_id) } },
 ];
 
 /** So small that much happens in a short life. */

@@ -33,6 +33,8 @@ export interface Declaration {
     readonly delete: Access;
   };
   readonly properties: Readonly<Record<string, Property>>;
+  /** Groups of properties: no two records may share all values of a group, ignoring case. Records with a null among them may. */
+  readonly unique?: readonly (readonly string[])[];
   /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
@@ -186,6 +188,14 @@ export function deriveCollection(declaration: Declaration): Collection {
       );
     }
   }
+  const unknown = declaration.unique?.flat().find((name) =>
+    properties.every((property) => property.name !== name)
+  );
+  if (unknown !== undefined) {
+    throw new Error(
+      `Cannot declare ${collection}: it has no property "${unknown}"`,
+    );
+  }
   const serverTime = readOnly(timestamp());
   const visibleProperties: NamedProperty[] = [
     { ...recordId(), name: "id" },
@@ -277,8 +287,13 @@ export function readValue(
   return document[name] ?? defaultValue;
 }
 
-/** Returns the key of a value in an index: strings that differ only in case have the same. */
+/** Returns the key of a value in an index, or that of a group of values; null for null and for a group with a null. Strings that differ only in case have the same. */
 export function toIndexKey(value: Json | undefined): string | number | null {
   if (typeof value === "string") return caseFold(value);
-  return typeof value === "number" ? value : null;
+  if (Array.isArray(value)) {
+    const keys = value.map(toIndexKey);
+    return keys.includes(null) ? null : JSON.stringify(keys);
+  }
+  const isIndexed = typeof value === "number" || typeof value === "boolean";
+  return isIndexed ? Number(value) : null;
 }

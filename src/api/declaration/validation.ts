@@ -70,6 +70,7 @@ export function validate(
     if (error) errors.push(error);
     else values[name] = value as Json; // as it passed its checks
   }
+  errors.push(...duplicateGroups(collection, values, context));
   if (errors.length > 0) throw validationError(errors);
   return values;
 }
@@ -155,7 +156,25 @@ function validateValue(
   return undefined;
 }
 
-/** Returns whether another record has a value. */
+/** Returns an error for each group of valid values that another record has too. */
+function duplicateGroups(
+  { singular, unique = [] }: Collection,
+  values: Readonly<Record<string, Json>>,
+  context: ValidationContext,
+): FieldError[] {
+  return unique.filter((names) => {
+    const group = names.map((name) => values[name] ?? null); // null if invalid
+    return isDuplicate(names.join(), group, context);
+  }).map((names) => ({
+    field: names[0] ?? "",
+    code: "unique",
+    message: `Another ${singular} has the same "${
+      names.join('" and "')
+    }": together they must be unique.`,
+  }));
+}
+
+/** Returns whether another record has a value, or a group of values. */
 function isDuplicate(
   name: string,
   value: Json,

@@ -147,15 +147,14 @@ export class QueryPlanner {
     const table = this.#table;
     let best = this.#indexes.all();
     for (const { property, value } of equalitiesOf(filters)) {
-      const { name, unique, references, default: defaultValue } = property;
+      const { name, unique, references } = property;
       if (name === "id") {
         const row = table.get(Number(value));
         return { count: 1, rows: () => row === undefined ? [] : [row] };
       }
       const isIndexed = unique || references !== undefined;
       const key = toIndexKey(value);
-      // Rows that lack the property, and so have its default, are not indexed.
-      if (!isIndexed || key === null || value === defaultValue) continue;
+      if (!isIndexed || key === null) continue;
       const count = table.count(name, key);
       if (count > best.count) continue;
       best = { count, rows: () => table.find(name, key) };

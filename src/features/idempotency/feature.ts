@@ -16,7 +16,7 @@ import type {
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
-import { formatTime, type Row } from "../../store/store.ts";
+import { type Document, formatTime, type Row } from "../../store/store.ts";
 
 const lifetimeMs = 24 * 3_600_000;
 
@@ -25,7 +25,10 @@ const maxResponsesPerUser = 10_000;
 
 const responsesTable = {
   name: "answers",
-  indexes: { key: String, by: Number },
+  indexes: {
+    key: ({ key }: Document) => String(key),
+    by: ({ by }: Document) => Number(by),
+  },
 };
 
 /** A request with an idempotency key. */

@@ -7,15 +7,15 @@
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
-import { type Document, type Json, Row, Rows } from "./row.ts";
+import { type Document, Row, Rows } from "./row.ts";
 
-/** Returns the key under which a hash index holds a value; null for a value that is not indexed. */
-export type ToIndexKey = (value: Json) => string | number | null;
+/** Returns the key under which a hash index holds a document; null for one that it does not hold. */
+export type ToIndexKey = (document: Document) => string | number | null;
 
 /** The part of a collection's declaration that the store needs before it reads the disk. */
 export interface TableDeclaration {
   readonly name: string;
-  /** Properties that are looked up by equality. */
+  /** The keys that records are looked up by, by the names of their indexes. */
   readonly indexes?: Readonly<Record<string, ToIndexKey>>;
 }
 
@@ -24,15 +24,15 @@ export interface ChangeListener {
   onChange(before: Row | undefined, after: Row | undefined): void;
 }
 
-/** A hash index: the rows by the value of one property. */
+/** A hash index: the rows by a key that is computed from their documents. */
 class HashIndex {
-  readonly property: string;
+  readonly name: string;
   readonly #keyOf: ToIndexKey;
   /** The rows of a key in ascending order of id. */
   readonly #groups = new Map<string | number, Row[]>();
 
-  constructor(property: string, keyOf: ToIndexKey) {
-    this.property = property;
+  constructor(name: string, keyOf: ToIndexKey) {
+    this.name = name;
     this.#keyOf = keyOf;
   }
 
@@ -55,8 +55,7 @@ class HashIndex {
   }
 
   #keyFor(row: Row | undefined): string | number | null {
-    const value = row?.document[this.property];
-    return value === undefined ? null : this.#keyOf(value);
+    return row === undefined ? null : this.#keyOf(row.document);
   }
 
   /** Inserts a row, or replaces the previous version of it. */
@@ -119,7 +118,7 @@ export class WritableTable {
   constructor({ name, indexes = {} }: TableDeclaration) {
     this.name = name;
     this.#indexes = Object.entries(indexes).map(
-      ([property, keyOf]) => new HashIndex(property, keyOf),
+      ([name, keyOf]) => new HashIndex(name, keyOf),
     );
   }
 
@@ -138,13 +137,13 @@ export class WritableTable {
   }
 
   /** Returns the rows with a key of a declared index, in no guaranteed order. */
-  find(property: string, key: string | number): readonly Row[] {
-    return this.#index(property).find(key);
+  find(index: string, key: string | number): readonly Row[] {
+    return this.#index(index).find(key);
   }
 
   /** Returns the number of rows with a key of a declared index. */
-  count(property: string, key: string | number): number {
-    return this.#index(property).count(key);
+  count(index: string, key: string | number): number {
+    return this.#index(index).count(key);
   }
 
   /** Stores a document; returns its undo. */
@@ -192,10 +191,10 @@ export class WritableTable {
     for (const listener of this.listeners) listener.onChange(before, row);
   }
 
-  #index(property: string): HashIndex {
-    const found = this.#indexes.find((index) => index.property === property);
+  #index(name: string): HashIndex {
+    const found = this.#indexes.find((index) => index.name === name);
     if (found === undefined) {
-      throw new Error(`Cannot look up "${property}": it has no index`);
+      throw new Error(`Cannot look up "${name}": there is no such index`);
     }
     return found;
   }
