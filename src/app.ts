@@ -5,6 +5,7 @@
 
 import type { BlockList } from "node:net";
 import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
@@ -68,6 +69,10 @@ export class Application {
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
+
+  get declaration(): ApiDeclaration {
+    return this.#options.declaration;
+  }
 
   constructor(options: ApplicationOptions) {
     const { router, hooks } = buildRoutes(options, options.features);
@@ -135,7 +140,7 @@ export class Application {
       exchange.caller = authenticate(this.#shared, headers.authorization); // 401
     }
     if (!operation.publicFromLoopback || !isFromLoopback(request)) {
-      requireAccess(exchange.caller, operation.access); // 401, 403
+      requireAccess(this.#shared, exchange.caller, operation.access); // 401, 403
     }
     if (isReadMethod(method)) {
       const format = chooseFormat(headers.accept, operation.produces); // 406

@@ -72,6 +72,16 @@ export const settings = {
     default: "data/store",
     parse: (value) => value,
   },
+  /** Loaded by api/declaration/api.ts. */
+  collections: {
+    variable: "COLLECTIONS",
+    description:
+      "file that declares the API, a TypeScript or JavaScript module",
+    expected: "a path",
+    default: undefined,
+    defaultText: "the sample API, src/collections.ts",
+    parse: (value) => value,
+  },
   /** The text of the seed file. */
   seed: {
     variable: "SEED",
@@ -269,6 +279,14 @@ export function readText(name: string, file: string): string {
 /** Reads the data folder, which all commands need, without validating the other settings. */
 export function readDataDir(flags: Flags, environment: Environment): string {
   return read(settings.dataDir, flags, environment);
+}
+
+/** Reads the path of the declaration file, which most commands need. */
+export function readCollections(
+  flags: Flags,
+  environment: Environment,
+): string | undefined {
+  return read<string | undefined>(settings.collections, flags, environment);
 }
 
 /** Reads the names of the features that are on, as some of them add commands. */

@@ -7,16 +7,12 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { WriteStream } from "node:tty";
-import { users } from "./api/accounts/users.ts";
-import {
-  type Declaration,
-  deriveCollections,
-} from "./api/declaration/declaration.ts";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
+import type { Declaration } from "./api/declaration/declaration.ts";
 import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
-import { tablesOf } from "./api/routes.ts";
-import { collections } from "./collections.ts";
+import { collectionsOf, tablesOf } from "./api/routes.ts";
 import { ApiError } from "./http/errors.ts";
 import {
   readFolderMode,
@@ -63,10 +59,11 @@ export const operator: RequestContext = {
  */
 export async function openDataFolder(
   folder: string,
+  declaration: ApiDeclaration,
   options: Partial<Pick<StoreOptions, "tables" | "log">> = {},
 ): Promise<Store> {
   await refuseSharedFolder(folder);
-  const tables = tablesOf(collections, []);
+  const tables = tablesOf(declaration, []);
   const store = await openStore({ folder, tables, ...options });
   removeChangedPassword(store, join(folder, passwordFile));
   return store;
@@ -74,7 +71,7 @@ export async function openDataFolder(
 
 /** Removes the file with the password of the first admin as soon as another one is durable. */
 function removeChangedPassword(store: Store, file: string): void {
-  const admins = store.table(users.name);
+  const admins = store.table("users");
   let password: Json | undefined;
   admins.listeners.add({
     onChange(before, after) {
@@ -103,14 +100,16 @@ async function refuseSharedFolder(folder: string): Promise<void> {
   );
 }
 
-/** Returns the records of a collection, with the rules that hold over HTTP. */
+/** Returns the records of a collection, by its name or its declaration, with the rules that hold over HTTP. */
 export function recordsOf(
   store: Store,
-  name: string,
-  others: readonly Declaration[] = [],
+  declaration: ApiDeclaration,
+  of: string | Declaration,
 ): Records {
-  const derived = deriveCollections(collections, [users, ...others]);
-  const collection = derived.get(name);
+  const added = typeof of === "string" ? [] : [of];
+  const name = typeof of === "string" ? of : of.name;
+  const collection = collectionsOf(declaration, [{ collections: () => added }])
+    .get(name);
   if (collection === undefined) throw new Error(`No collection ${name}`);
   const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
   return new Records(collection, options);
@@ -123,7 +122,8 @@ export function recordsOf(
  */
 export async function createFirstAdmin(
   store: Store,
-  { dataDir, adminPassword }: {
+  { declaration, dataDir, adminPassword }: {
+    readonly declaration: ApiDeclaration;
     readonly dataDir: string;
     readonly adminPassword: string | undefined;
   },
@@ -133,13 +133,14 @@ export async function createFirstAdmin(
     readonly terminal: Pick<WriteStream, "isTTY" | "write">;
   },
 ): Promise<void> {
-  if (store.table(users.name).size > 0) return;
+  if (store.table("users").size > 0) return;
   const password = adminPassword ?? randomBytes(15).toString("base64url");
   const isShown = adminPassword === undefined && terminal.isTTY;
   const isWritten = adminPassword === undefined && !terminal.isTTY;
   const path = join(dataDir, passwordFile);
   if (isWritten) await writeSecret(path, password);
-  await createUser(store, { username: "admin", role: "admin", password });
+  const role = declaration.roles.highest;
+  await createUser(store, declaration, { username: "admin", role, password });
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
@@ -158,11 +159,12 @@ export async function writeSecret(path: string, text: string): Promise<void> {
 /** @throws {CommandError} if the name, role or password is invalid */
 export async function createUser(
   store: Store,
+  declaration: ApiDeclaration,
   user: Readonly<Record<string, unknown>>,
 ): Promise<void> {
   await commitOrExplain(
     store,
-    () => createRecord(recordsOf(store, users.name), operator, user),
+    () => createRecord(recordsOf(store, declaration, "users"), operator, user),
   );
 }
 

@@ -76,7 +76,11 @@ export class Exchange implements RequestContext {
   /** Returns the caller as of now; throws an ApiError if access was lost. */
   reauthenticate(): Caller | undefined {
     this.caller = reauthenticate(this.#shared, this.caller);
-    requireAccess(this.caller, this.operation?.access ?? "anyone");
+    requireAccess(
+      this.#shared,
+      this.caller,
+      this.operation?.access ?? "anyone",
+    );
     return this.caller;
   }
 

@@ -7,10 +7,10 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { collections } from "./collections.ts";
 import type { Config } from "./config.ts";
 import {
   CommandError,
@@ -39,35 +39,35 @@ const announceMs = 100;
  * seed is invalid or the store is damaged
  * @throws {UsageError} if the certificate cannot be used
  */
-export async function serve(config: Config): Promise<void> {
+export async function serve(
+  config: Config,
+  declaration: ApiDeclaration,
+): Promise<void> {
   let listener: Listener | undefined;
   // From the start on, as it would end the process.
   process.on("SIGHUP", () => listener && reloadTls(listener, config, log));
   const tls = readTls(config);
   const { log, print } = createLogger(config.log, process.stdout);
   const { pid, version } = process;
-  const features = await loadFeatures(
-    config.corsOrigins.length > 0
-      ? [...config.features, "cors"]
-      : config.features,
-  );
-  const store = await openDataFolder(config.dataDir, {
+  const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
+  const features = await loadFeatures([...config.features, ...cors]);
+  const store = await openDataFolder(config.dataDir, declaration, {
     log,
-    tables: tablesOf(collections, features),
+    tables: tablesOf(declaration, features),
   });
   let application: Application;
   try {
     if (config.seed !== undefined) {
       const { seedEmptyStore } = await import("./cli/seed.ts");
-      await seedEmptyStore(store, config.seed);
+      await seedEmptyStore(store, declaration, config.seed);
     }
     const secrets = config.jwtSecrets ??
       [await loadOrCreateSecret(config.dataDir)];
     application = new Application({
-      declarations: collections,
+      declaration,
       features,
       store,
-      signer: new TokenSigner(secrets),
+      signer: new TokenSigner(secrets, declaration.title),
       base: config.base,
       now: Date.now,
       log,
@@ -135,7 +135,12 @@ async function begin(
     await application.start();
     listener = await open(application, config, tls);
     const terminal = process.stdout;
-    await createFirstAdmin(store, config, { log, print, terminal });
+    const { declaration } = application;
+    await createFirstAdmin(store, { declaration, ...config }, {
+      log,
+      print,
+      terminal,
+    });
     return listener;
   } catch (error) {
     await listener?.close(0);

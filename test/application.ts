@@ -5,7 +5,7 @@ import { Application } from "../src/app.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
-import { collections } from "../src/collections.ts";
+import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { parseNetworks } from "../src/http/client-address.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
@@ -61,20 +61,21 @@ export async function startApplication(options: {
   readonly limits?: Partial<ServerLimits>;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
+  const declaration = apiOf(declarations);
   const features = await loadFeatures(options.features ?? featureNames);
   const folder = await temporaryFolder();
   const store = await openStore({
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
-    tables: tablesOf(declarations, features),
+    tables: tablesOf(declaration, features),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
   await store.commit([["put", "users", storedAdmin]], 0);
   const application = new Application({
-    declarations,
+    declaration,
     features,
     store,
-    signer: new TokenSigner([jwtSecret]),
+    signer: new TokenSigner([jwtSecret], "zoo-api"),
     base: { origin: "", path: "/" },
     now,
     log: options.log ?? (() => {}),

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { createFirstAdmin, openDataFolder } from "../src/data-folder.ts";
+import { sample } from "./collections.ts";
 import {
   command,
   removeFolder,
@@ -166,12 +167,12 @@ test("a random first password is shown on a terminal, and in no log or file", as
   const top = await temporaryFolder();
   t.after(() => removeFolder(top));
   const dataDir = join(top, "store");
-  const store = await openDataFolder(dataDir);
+  const store = await openDataFolder(dataDir, sample);
   const logged: unknown[] = [];
   const log = (...line: readonly unknown[]) => void logged.push(line);
   let shown = "";
   const terminal = { isTTY: true, write: (text: string) => !!(shown += text) };
-  const config = { dataDir, adminPassword: undefined };
+  const config = { declaration: sample, dataDir, adminPassword: undefined };
   for (let start = 1; start <= 2; start++) {
     await createFirstAdmin(store, config, { log, print: log, terminal });
   }

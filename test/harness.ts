@@ -15,6 +15,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
+import { collectionsFile } from "./collections.ts";
 import { checkDocumented, forgetDocument } from "./replay.ts";
 import { root } from "./root.ts";
 
@@ -232,6 +233,7 @@ function runProgram(
   const child = spawn(program, args, {
     env: {
       ...cleanEnvironment(),
+      COLLECTIONS: collectionsFile,
       ...(startedPrograms++ > 4 && { NODE_V8_COVERAGE: "" }),
       ...options.env,
     },
@@ -298,6 +300,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: {
         ...cleanEnvironment(),
+        COLLECTIONS: collectionsFile,
         ADMIN_PASSWORD: adminPassword,
         JWT_SECRET: jwtSecret,
         ...(startedServers++ > 0 && { NODE_V8_COVERAGE: "" }),

@@ -7,6 +7,8 @@
 import type { IncomingRequest } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
+import type { Roles } from "../auth/access.ts";
+import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { Operation, Route } from "./operations.ts";
 import type { Records } from "./records/records.ts";
@@ -15,6 +17,8 @@ import type { RequestContext, RunOnce } from "./request-context.ts";
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
+  /** Loads the declared API; throws a UsageError if it cannot be. */
+  readonly loadApi: () => Promise<ApiDeclaration>;
 }
 
 /** A command, which returns its exit code, 0 by default. */
@@ -28,7 +32,7 @@ export type Command = readonly [
 
 /** The parts that the API is built from. */
 export interface ApiOptions {
-  readonly declarations: readonly Declaration[];
+  readonly declaration: ApiDeclaration;
   readonly store: Store;
   readonly signer: TokenSigner;
   /** Where the API lives: an origin or nothing, then a path that ends in a slash. */
@@ -59,7 +63,7 @@ export interface Api extends ApiOptions {
 
 /** An optional capability: a folder below `features/` and a line in features.ts. */
 export interface Feature {
-  readonly collections?: readonly Declaration[];
+  readonly collections?: (roles: Roles) => readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
   /** Commands that it adds to the command line, by name. */
   readonly commands?: Readonly<Record<string, Command>>;

@@ -173,7 +173,7 @@ export function route(
     parse: () => {}, // a preflight has the parameters of the actual request
     run: ({ caller }) => {
       const allowed = Object.entries(methods)
-        .filter(([, { access }]) => mayAccess(caller?.role, access));
+        .filter(([, { access }]) => mayAccess(caller?.grants, access));
       const writes = allowed.some(([, { consumes, queryInForm }]) =>
         consumes && !queryInForm
       );

@@ -7,7 +7,6 @@
 import { crc32 } from "node:zlib";
 import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
-import { users } from "./accounts/users.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -87,7 +86,7 @@ export class Representation {
   validatorsOf({ id, created_at, updated_at }: Document): readonly string[] {
     const at = String(updated_at ?? created_at);
     // At `/user` everybody reads another record.
-    const own = this.#collection.name === users.name ? `-${id}` : "";
+    const own = this.#collection.name === "users" ? `-${id}` : "";
     // Records that are written together often have the same time, and share these.
     if (at !== this.#latestTime || own) {
       const time = Date.parse(at);

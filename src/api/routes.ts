@@ -17,10 +17,10 @@ import { SignInLimiter } from "./accounts/sign-in-limiter.ts";
 import { users } from "./accounts/users.ts";
 import {
   type Collection,
-  type Declaration,
   deriveCollections,
   toIndexKey,
 } from "./declaration/declaration.ts";
+import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import {
   collectionMethods,
@@ -35,14 +35,12 @@ import {
 } from "./operations.ts";
 import { Records } from "./records/records.ts";
 
-const builtIn = [users, authorizations];
-
 /** Returns the tables that the declarations and features need, with their indexes. */
 export function tablesOf(
-  declarations: readonly Declaration[],
+  declaration: ApiDeclaration,
   features: readonly Pick<Feature, "collections" | "tables">[],
 ): TableDeclaration[] {
-  const collections = collectionsOf(declarations, features).values();
+  const collections = collectionsOf(declaration, features).values();
   const tables = Array.from(
     collections,
     (each) => ({ name: each.name, indexes: indexesOf(each) }),
@@ -74,12 +72,16 @@ function indexesOf(
   ]);
 }
 
-function collectionsOf(
-  declarations: readonly Declaration[],
-  features: readonly Pick<Feature, "collections">[],
+/** Returns the declared collections and those of the server itself. */
+export function collectionsOf(
+  { roles, collections }: ApiDeclaration,
+  features: readonly Pick<Feature, "collections">[] = [],
 ): Map<string, Collection> {
-  const added = features.flatMap(({ collections = [] }) => collections);
-  return deriveCollections(declarations, [...builtIn, ...added]);
+  const builtIn = [users, authorizations].map((declare) => declare(roles));
+  const added = features.flatMap((feature) =>
+    feature.collections?.(roles) ?? []
+  );
+  return deriveCollections(collections, [...builtIn, ...added]);
 }
 
 /** Builds all routes, and opens the features. */
@@ -87,8 +89,8 @@ export function buildRoutes(
   options: ApiOptions,
   features: readonly Feature[],
 ): { readonly router: Router<Route>; readonly hooks: readonly FeatureHooks[] } {
-  const { declarations, base } = options;
-  const collections = collectionsOf(declarations, features);
+  const { declaration, base } = options;
+  const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
   const router = new Router<Route>();
   const urls: Record<string, string> = {};
@@ -101,7 +103,8 @@ export function buildRoutes(
     if (collection === undefined) throw new Error(`No collection ${name}`);
     return new Records(collection, { ...options, prefix });
   };
-  const served = [...declarations, users].map(({ name }) => records(name));
+  const served = [...declaration.collections.map(({ name }) => name), "users"]
+    .map(records);
   const { routes } = router;
   const api: Api = { ...options, collections, records, served, routes, add };
   addOwnUser(api);
@@ -141,9 +144,9 @@ function addCollection(
 }
 
 /** Adds `/user`: the caller's own record. */
-function addOwnUser({ add, records }: Api): void {
-  const resource = { records: records(users.name), scope: ownedByCaller("id") };
-  const access = "viewer";
+function addOwnUser({ add, records, declaration: { roles } }: Api): void {
+  const resource = { records: records("users"), scope: ownedByCaller("id") };
+  const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource, ["password"]);
   const own = resourceRoute(resource, {
     GET: { ...GET, access, summary: "Your own record" },
@@ -154,8 +157,8 @@ function addOwnUser({ add, records }: Api): void {
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
 function addAuthorizations(api: Api): void {
-  const { add, now, signer } = api;
-  const records = api.records(authorizations.name);
+  const { add, now, signer, declaration } = api;
+  const records = api.records("authorizations");
   const limiter = new SignInLimiter(now);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const resource = { records, scope: ownedByCaller("user_id", isLive) };
@@ -174,7 +177,7 @@ function addAuthorizations(api: Api): void {
       parse: noParameters,
       isUnlimited: true, // by a limit of its own
       run: (context, _, body) =>
-        signIn(context, body, { records, signer, limiter }),
+        signIn(context, body, { declaration, records, signer, limiter }),
     },
   }, signInForm);
   add("authorizations", list, "authorizations_url");

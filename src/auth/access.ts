@@ -1,22 +1,46 @@
 /**
- * Access levels: three roles, and anyone without a role. Each level has all the
- * rights of the previous one.
+ * Access levels: roles in ascending order, and anyone without a role. Each role
+ * has all the rights of the previous one.
  */
 
-/** The roles that a user can have, in ascending order of their rights. */
-export const roles = ["viewer", "keeper", "admin"] as const;
-
-/** A user's role. */
-export type Role = (typeof roles)[number];
-
 /** The role that an operation requires of its caller, or `anyone` for no role. */
-export type Access = Role | "anyone";
+export type Access = string;
 
-const levels: readonly Access[] = ["anyone", ...roles];
+/** The names of the roles whose rights somebody has. */
+export type Grants = ReadonlySet<string>;
 
-/** Returns whether a caller's role (undefined if not signed in) includes the required access. */
-export function mayAccess(role: Role | undefined, access: Access): boolean {
-  return levels.indexOf(role ?? "anyone") >= levels.indexOf(access);
+/** The roles of an API. */
+export class Roles {
+  /** In ascending order of their rights. */
+  readonly names: readonly string[];
+  readonly #grants: ReadonlyMap<unknown, Grants>;
+
+  constructor(names: readonly string[]) {
+    this.names = names;
+    this.#grants = new Map(
+      names.map((name, index) => [name, new Set(names.slice(0, index + 1))]),
+    );
+  }
+
+  /** The role that every user has the rights of. */
+  get lowest(): string {
+    return this.names[0] ?? "";
+  }
+
+  /** The role that manages users. */
+  get highest(): string {
+    return this.names.at(-1) ?? "";
+  }
+
+  /** Returns the rights of a stored role; undefined if there is no such role. */
+  grantsOf(role: unknown): Grants | undefined {
+    return this.#grants.get(role);
+  }
+}
+
+/** Returns whether somebody's rights (undefined if not signed in) include the required access. */
+export function mayAccess(grants: Grants | undefined, access: Access): boolean {
+  return access === "anyone" || grants?.has(access) === true;
 }
 
 /**

@@ -30,8 +30,6 @@ export class TokenError extends Error {
   }
 }
 
-const issuer = "zoo-api";
-
 type JsonObject = Readonly<Record<string, unknown>>;
 
 /** Signs tokens with the first of its secrets; verifies them with any. */
@@ -39,9 +37,14 @@ export class TokenSigner {
   /** By key id, the header parameter `kid`. */
   readonly #secrets: ReadonlyMap<string, Buffer>;
   readonly #signingKey: readonly [kid: string, secret: Buffer];
+  readonly #issuer: string;
 
-  /** @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2) */
-  constructor(secrets: readonly string[]) {
+  /**
+   * @param secrets at least one, each of at least 32 bytes (RFC 7518 section 3.2)
+   * @param issuer the claim `iss` of all tokens
+   */
+  constructor(secrets: readonly string[], issuer: string) {
+    this.#issuer = issuer;
     const keys = secrets.map((text): [string, Buffer] => {
       const secret = Buffer.from(text);
       if (secret.length < 32) {
@@ -64,7 +67,7 @@ export class TokenSigner {
     const [kid, secret] = this.#signingKey;
     const header = encode({ alg: "HS256", typ: "JWT", kid });
     const claims = encode({
-      iss: issuer,
+      iss: this.#issuer,
       sub: String(sub),
       iat,
       exp,
@@ -95,7 +98,11 @@ export class TokenSigner {
     ) {
       throw invalid("signature", "it does not match");
     }
-    return checkClaims(parseObject(claims, "claims"), now);
+    const parsed = parseObject(claims, "claims");
+    if (parsed["iss"] !== this.#issuer) {
+      throw invalid("iss", `it must be ${this.#issuer}`);
+    }
+    return checkClaims(parsed, now);
   }
 
   #findSecret(header: JsonObject): Buffer {
@@ -112,7 +119,6 @@ export class TokenSigner {
 
 /** Checks that each claim exists and has its type (RFC 7519 section 4.1), and last that the token has not expired. */
 function checkClaims(claims: JsonObject, now: number): Claims {
-  if (claims["iss"] !== issuer) throw invalid("iss", `it must be ${issuer}`);
   const sub = idClaim(claims, "sub");
   const jti = idClaim(claims, "jti");
   const iat = timeClaim(claims, "iat");

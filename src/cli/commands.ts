@@ -2,7 +2,8 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
-import type { Command } from "../api/feature.ts";
+import { loadApi } from "../load-api.ts";
+import type { Command, CommandSettings } from "../api/feature.ts";
 import { backupCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { print } from "./output.ts";
@@ -11,6 +12,7 @@ import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {
   type Flags,
+  readCollections,
   readConfig,
   readDataDir,
   readFeatures,
@@ -52,21 +54,26 @@ const { env } = process;
 let isServing = false;
 
 /** Returns the commands that no feature adds. */
-function coreCommands(dataDir: string, flags: Flags): Record<string, Command> {
+function coreCommands(
+  settings: CommandSettings,
+  flags: Flags,
+): Record<string, Command> {
+  const { dataDir, loadApi } = settings;
   return {
     serve: [0, async () => {
       isServing = true;
-      await serve(readConfig(flags, env));
+      const config = readConfig(flags, env);
+      await serve(config, await loadApi());
       // A signal that comes while Node.js itself shuts down would kill the process.
       process.exit(0);
     }],
-    check: [0, () => check(dataDir)],
+    check: [0, () => check(settings)],
     repair: [0, () => repairCommand(dataDir)],
     backup: [1, ([to]) => backupCommand(dataDir, to)],
-    user: [2, (args) => userCommand(dataDir, args, flags.get("role"))],
-    export: [1, ([name]) => exportCollection(dataDir, name)],
+    user: [2, (args) => userCommand(settings, args, flags.get("role"))],
+    export: [1, ([name]) => exportCollection(settings, name)],
     log: [1, ([target]) => {
-      return logCommand(dataDir, { target, user: flags.get("user") });
+      return logCommand(settings, { target, user: flags.get("user") });
     }],
     help: [0, () => print(help)],
     version: [0, () => print(`${readVersion()}\n`)],
@@ -81,7 +88,11 @@ async function run(words: readonly string[]): Promise<number> {
   );
   const [name = "serve", ...args] = positionals;
   const dataDir = readDataDir(flags, env);
-  let commands = coreCommands(dataDir, flags);
+  const settings = {
+    dataDir,
+    loadApi: () => loadApi(readCollections(flags, env)),
+  };
+  let commands = coreCommands(settings, flags);
   if (!Object.hasOwn(commands, name)) {
     const features = await loadFeatures(readFeatures(flags, env));
     commands = Object.assign({}, ...features.map((each) => each.commands));
@@ -108,7 +119,7 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
-  return await execute(args, { dataDir }) ?? 0;
+  return await execute(args, settings) ?? 0;
 }
 
 function readVersion(): string {

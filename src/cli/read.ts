@@ -5,15 +5,13 @@
  */
 
 import process from "node:process";
-import { users } from "../api/accounts/users.ts";
-import {
-  type Collection,
-  deriveCollections,
-  type RecordChange,
+import type { CommandSettings } from "../api/feature.ts";
+import type {
+  Collection,
+  RecordChange,
 } from "../api/declaration/declaration.ts";
 import { Representation } from "../api/representation.ts";
-import { tablesOf } from "../api/routes.ts";
-import { collections } from "../collections.ts";
+import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { errorCode } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Tables } from "../store/memory/table.ts";
@@ -68,9 +66,11 @@ export async function retryIfRemoved<Result>(
  * @returns the exit code: 0 if all is well, 1 if only the last write is torn
  * (the next start repairs that), 2 if there is damage
  */
-export async function check(folder: string): Promise<number> {
-  const declared = { tables: tablesOf(collections, []) };
-  const scan = await readStore(folder, declared);
+export async function check(
+  { dataDir, loadApi }: CommandSettings,
+): Promise<number> {
+  const declared = { tables: tablesOf(await loadApi(), []) };
+  const scan = await readStore(dataDir, declared);
   const { faults, generation, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
@@ -96,15 +96,16 @@ export async function check(folder: string): Promise<number> {
  * @throws {UsageError} on an unknown collection
  */
 export async function exportCollection(
-  folder: string,
+  { dataDir, loadApi }: CommandSettings,
   name: string | undefined,
 ): Promise<void> {
-  const derived = deriveCollections(collections, [users]);
+  const derived = collectionsOf(await loadApi());
+  derived.delete("authorizations");
   const collection = derived.get(name ?? "");
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }
-  const tables = await readUndamagedTables(folder);
+  const tables = await readUndamagedTables(dataDir);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
   let done = 0;
@@ -129,13 +130,14 @@ export async function exportCollection(
  * all changes before it are printed
  */
 export async function logCommand(
-  folder: string,
+  { dataDir, loadApi }: CommandSettings,
   { target, user }: {
     readonly target: string | undefined;
     readonly user: string | undefined;
   },
 ): Promise<void> {
-  const derived = deriveCollections(collections, [users]);
+  const derived = collectionsOf(await loadApi());
+  derived.delete("authorizations");
   const [, name = ""] = /^(\w+)(?:\/[1-9]\d*)?$/.exec(target ?? "") ?? [];
   if (target !== undefined && !derived.has(name)) {
     throw unknownCollection("log", target, [...derived.keys()]);
@@ -144,7 +146,7 @@ export async function logCommand(
   const changes = new Map<number, string>();
   const onTransaction = (line: LogLine, tables: Tables) => {
     const { at, by = 0, seq = 0, tx = [] } = line;
-    const username = tables.get(users.name)?.get(by)?.document["username"];
+    const username = tables.get("users")?.get(by)?.document["username"];
     const author = by === 0 ? "-" : username ?? `#${by}`;
     if (user !== undefined && user !== author) return;
     let text = "";
@@ -162,7 +164,7 @@ export async function logCommand(
     }
     if (text !== "") changes.set(seq, text);
   };
-  const { refusal } = await readStore(folder, { onTransaction });
+  const { refusal } = await readStore(dataDir, { onTransaction });
   for (const text of changes.values()) await print(text);
   if (refusal !== undefined) throw refusal;
 }

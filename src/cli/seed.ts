@@ -5,7 +5,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { collections } from "../collections.ts";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
 import { CommandError, commitOrExplain, recordsOf } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
@@ -19,10 +19,12 @@ import type { Records } from "../api/records/records.ts";
  */
 export async function seedEmptyStore(
   store: Store,
+  declaration: ApiDeclaration,
   text: string,
 ): Promise<void> {
+  const { collections } = declaration;
   if (collections.some(({ name }) => store.table(name).lastId > 0)) return;
-  await commitOrExplain(store, () => loadSeed(store, text));
+  await commitOrExplain(store, () => loadSeed(store, declaration, text));
 }
 
 /**
@@ -34,10 +36,12 @@ export async function seedEmptyStore(
  */
 export function loadSeed(
   store: Store,
+  declaration: ApiDeclaration,
   text: string,
 ): { readonly seq: number } {
   const all = new Map(
-    collections.map(({ name }) => [name, recordsOf(store, name)]),
+    declaration.collections
+      .map(({ name }) => [name, recordsOf(store, declaration, name)]),
   );
   const seed = parseJsonObject(Buffer.from(text), "seed", Infinity);
   for (const name in seed) {

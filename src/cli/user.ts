@@ -3,7 +3,8 @@
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import { users } from "../api/accounts/users.ts";
+import type { CommandSettings } from "../api/feature.ts";
+import type { Records } from "../api/records/records.ts";
 import { changeRecord } from "../api/records/writing.ts";
 import { UsageError } from "../config.ts";
 import {
@@ -14,17 +15,16 @@ import {
   operator,
   recordsOf,
 } from "../data-folder.ts";
-import type { Store } from "../store/store.ts";
 import { print } from "./output.ts";
 import { readUndamagedTables } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(
-  folder: string,
+  { dataDir, loadApi }: CommandSettings,
   [action, name]: readonly string[],
   role: string | undefined,
 ): Promise<void> {
-  if (action === "list" && name === undefined) return await listUsers(folder);
+  if (action === "list" && name === undefined) return await listUsers(dataDir);
   if ((action !== "add" && action !== "password") || name === undefined) {
     throw new UsageError(
       `user ${
@@ -32,15 +32,24 @@ export async function userCommand(
       }: it must be user add NAME, user password NAME or user list`,
     );
   }
-  const store = await openDataFolder(folder);
+  const declaration = await loadApi();
+  const store = await openDataFolder(dataDir, declaration);
   try {
     const password = await readPassword();
     if (action === "add") {
       const given = role === undefined ? {} : { role };
-      await createUser(store, { username: name, password, ...given });
+      await createUser(store, declaration, {
+        username: name,
+        password,
+        ...given,
+      });
       await print(`created user ${name}\n`);
     } else {
-      await changePassword(store, name, password);
+      await changePassword(
+        recordsOf(store, declaration, "users"),
+        name,
+        password,
+      );
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {
@@ -50,25 +59,24 @@ export async function userCommand(
 
 async function listUsers(folder: string): Promise<void> {
   const tables = await readUndamagedTables(folder);
-  for (const { document } of tables.get(users.name)?.rows() ?? []) {
+  for (const { document } of tables.get("users")?.rows() ?? []) {
     const { id, username, role, created_at } = document;
     await print(`${id}\t${username}\t${role}\t${created_at}\n`);
   }
 }
 
 async function changePassword(
-  store: Store,
+  records: Records,
   username: string,
   password: string,
 ): Promise<void> {
-  const records = recordsOf(store, users.name);
   const [row] = records.table.find("username", username);
   if (row === undefined) {
     throw new CommandError(`there is no user ${JSON.stringify(username)}`);
   }
   const call = { ...operator, ids: [row.document.id] };
   await commitOrExplain(
-    store,
+    records.options.store,
     () => changeRecord(records, call, { body: { password }, partial: true }),
   );
 }

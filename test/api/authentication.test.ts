@@ -1,3 +1,4 @@
+import { sample } from "../collections.ts";
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import {
@@ -16,7 +17,7 @@ test("a signature is verified once, everything else at each request, and a thous
     await store.close();
     await removeFolder(folder);
   });
-  const signer = new TokenSigner([jwtSecret]);
+  const signer = new TokenSigner([jwtSecret], "zoo-api");
   let verifications = 0;
   const verify = signer.verify.bind(signer);
   signer.verify = (token, now) => {
@@ -24,7 +25,13 @@ test("a signature is verified once, everything else at each request, and a thous
     return verify(token, now);
   };
   let now = 1_000_000;
-  const state = { store, signer, now: () => now, verified: new Map() };
+  const state = {
+    declaration: sample,
+    store,
+    signer,
+    now: () => now,
+    verified: new Map(),
+  };
   await store.commit([
     ["put", "users", { id: 1, role: "keeper" }],
     ["put", "authorizations", { id: 1, user_id: 1 }],
@@ -40,6 +47,7 @@ test("a signature is verified once, everything else at each request, and a thous
     assert.deepEqual(caller, {
       id: 1,
       role: "keeper",
+      grants: new Set(["viewer", "keeper"]),
       authorizationId: 1,
       expiresAt: 2000,
       issuedBefore: "1970-01-01T00:00:01.000Z",
@@ -69,7 +77,7 @@ test("a signature is verified once, everything else at each request, and a thous
   }
 
   // An unexpected error is not mistaken for an invalid token.
-  const broken = new TokenSigner([jwtSecret]);
+  const broken = new TokenSigner([jwtSecret], "zoo-api");
   broken.verify = () => {
     throw new RangeError("broken");
   };

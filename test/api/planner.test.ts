@@ -5,7 +5,7 @@ import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
 import { type Page, QueryPlanner } from "../../src/api/query/planner.ts";
 import { tablesOf } from "../../src/api/routes.ts";
-import { collections } from "../../src/collections.ts";
+import { collections, sample } from "../collections.ts";
 import type { Document, Mutation } from "../../src/store/store.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
@@ -450,7 +450,7 @@ test("more sort orders than the cache holds indexes for are all served correctly
 function queriesOf(count: number, zooOf: (id: number) => number) {
   const animals = deriveCollections(collections, []).get("animals");
   assert.ok(animals);
-  const [, declared] = tablesOf(collections, []);
+  const [, declared] = tablesOf(sample, []);
   assert.equal(declared?.name, "animals");
   const table = new WritableTable(declared);
   const below = numbers(10);

@@ -6,7 +6,7 @@ import {
   parseParameters,
   parseQuery,
 } from "../../src/api/query/parameters.ts";
-import { collections } from "../../src/collections.ts";
+import { collections } from "../collections.ts";
 
 test("a plus sign is a space in a form, and a plus sign in a URL", () => {
   const table: readonly [string, [string, string][], [string, string][]?][] = [

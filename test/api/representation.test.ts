@@ -4,7 +4,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { Representation } from "../../src/api/representation.ts";
-import { collections } from "../../src/collections.ts";
+import { collections } from "../collections.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
 test("the texts of fifty thousand records are cached, and then the oldest is dropped", () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
-import { collections } from "../../src/collections.ts";
+import { sample } from "../collections.ts";
 import { recordsOf } from "../../src/data-folder.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
@@ -17,14 +17,15 @@ let stores = 0;
 async function load(text: string): Promise<Record<string, number[]>> {
   const store = await openStore({
     folder: join(folder, String(++stores)),
-    tables: tablesOf(collections, []),
+    tables: tablesOf(sample, []),
   });
   try {
     const all = new Map(
-      collections.map(({ name }) => [name, recordsOf(store, name)]),
+      sample.collections
+        .map(({ name }) => [name, recordsOf(store, sample, name)]),
     );
     try {
-      await store.durable(loadSeed(store, text).seq);
+      await store.durable(loadSeed(store, sample, text).seq);
     } catch (error) {
       assert.equal(store.seq, 0);
       for (const { table } of all.values()) {

@@ -29,7 +29,7 @@ function forgeText(header: string, payload: string | Uint8Array): string {
 }
 
 const notUtf8 = Buffer.from('{"x":"\xe9"}', "latin1");
-const signer = new TokenSigner([secret]);
+const signer = new TokenSigner([secret], "zoo-api");
 const good = signer.sign(claims);
 const [head = "", body = "", mac = ""] = good.split(".");
 const header = JSON.parse(Buffer.from(head, "base64url").toString());
@@ -139,14 +139,17 @@ test("every flipped bit of a token is detected", () => {
 });
 
 test("all secrets verify and the first one signs", () => {
-  const rotated = new TokenSigner([other, secret]);
+  const rotated = new TokenSigner([other, secret], "zoo-api");
   assert.deepEqual(rotated.verify(good, now), claims);
   const renewed = rotated.sign(claims);
-  assert.deepEqual(new TokenSigner([other]).verify(renewed, now), claims);
+  assert.deepEqual(
+    new TokenSigner([other], "zoo-api").verify(renewed, now),
+    claims,
+  );
   assert.throws(() => signer.verify(renewed, now), { message: /: kid: / });
 });
 
 test("a short secret, or none, signs nothing", () => {
-  assert.throws(() => new TokenSigner(["x".repeat(31)]), RangeError);
-  assert.throws(() => new TokenSigner([]), RangeError);
+  assert.throws(() => new TokenSigner(["x".repeat(31)], "zoo-api"), RangeError);
+  assert.throws(() => new TokenSigner([], "zoo-api"), RangeError);
 });

@@ -35,6 +35,7 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 import { animal, zoos } from "./data.ts";
+import { sample } from "../collections.ts";
 import { type Load, measure, pin, withWrk } from "./load.ts";
 
 const { values } = parseArgs({
@@ -128,14 +129,14 @@ async function startOther(
 
 /** A data folder with this many animals. */
 async function fill(folder: string, size: number): Promise<void> {
-  const store = await openDataFolder(folder);
+  const store = await openDataFolder(folder, sample);
   const put = async (name: string, documents: readonly Document[]) => {
     await store.commit(
       documents.map((document) => ["put", name, document]),
       0,
     );
   };
-  await createUser(store, {
+  await createUser(store, sample, {
     username: "admin",
     role: "admin",
     password: adminPassword,

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { tablesOf } from "../../src/api/routes.ts";
-import { collections } from "../../src/collections.ts";
+import { sample } from "../collections.ts";
 import { type Mutation, openStore } from "../../src/store/store.ts";
 import { removeFolder, start, temporaryFolder } from "../harness.ts";
 
@@ -29,7 +29,7 @@ const times = { created_at: at, updated_at: at };
 /** A store whose log holds everything and is due for a snapshot at the first write. */
 async function build(folder: string): Promise<void> {
   const limits = { minLogBytes: 1e12, maxQueueBytes: 1e9 };
-  const tables = tablesOf(collections, []);
+  const tables = tablesOf(sample, []);
   const store = await openStore({ folder, tables, limits });
   const zoo = { name: "Zoo", city: "City", country: "DE", opened_on: null };
   await store.commit([["put", "zoos", {

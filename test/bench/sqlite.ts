@@ -58,7 +58,7 @@ const zoo = db.prepare("SELECT id FROM zoos WHERE id = ?");
 const rename = db.prepare(
   "UPDATE animals SET name = ?, updated_at = ? WHERE id = ?",
 );
-const signer = new TokenSigner([jwtSecret]);
+const signer = new TokenSigner([jwtSecret], "zoo-api");
 
 /** Prepared once for each form of query. */
 const statements = new Map<string, Statement>();

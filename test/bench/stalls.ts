@@ -21,7 +21,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
 import { tablesOf } from "../../src/api/routes.ts";
-import { collections } from "../../src/collections.ts";
+import { sample } from "../collections.ts";
 import { type Document, formatTime, openStore } from "../../src/store/store.ts";
 import {
   adminPassword,
@@ -99,7 +99,7 @@ function* documents(
 /** Makes a data folder whose log is due for a snapshot at the first write of a server. */
 async function fill(folder: string, records: number): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
-  const tables = tablesOf(collections, []);
+  const tables = tablesOf(sample, []);
   const limits = { minLogBytes: 1e12 };
   const store = await openStore({ folder, tables, limits });
   let batch: ["put", string, Document][] = [];

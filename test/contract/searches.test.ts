@@ -6,6 +6,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { openDataFolder } from "../../src/data-folder.ts";
+import { sample } from "../collections.ts";
 import {
   removeFolder,
   type Server,
@@ -23,7 +24,7 @@ let server: Server;
 before(async () => {
   parent = await temporaryFolder();
   const folder = join(parent, "store");
-  const store = await openDataFolder(folder);
+  const store = await openDataFolder(folder, sample);
   const at = "2026-01-01T00:00:00.000Z";
   const times = { created_at: at, updated_at: at };
   const zoo = { name: "Tierpark", city: "Berlin", country: "DE" };

@@ -19,7 +19,7 @@ import {
 import { readBody } from "../../src/http/body.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import { listen, type Listener } from "../../src/http/server.ts";
-import { collections } from "../../src/collections.ts";
+import { collections } from "../collections.ts";
 import { type Running, startApplication } from "../application.ts";
 import { exchange } from "../harness.ts";
 

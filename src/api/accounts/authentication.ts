@@ -7,19 +7,21 @@
 import {
   type Access,
   bearerToken,
+  type Grants,
   mayAccess,
-  type Role,
-  roles,
 } from "../../auth/access.ts";
 import { TokenError, type TokenSigner } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { formatTime, type Store } from "../../store/store.ts";
+import type { ApiDeclaration } from "../declaration/api.ts";
 
 /** A signed-in user. */
 export interface Caller {
   readonly id: number;
-  readonly role: Role;
+  readonly role: string;
+  /** The roles whose rights the caller has. */
+  readonly grants: Grants;
   /** The id of the authorization that the token names. */
   readonly authorizationId: number;
   /** When the token expires, in seconds since 1970. */
@@ -29,7 +31,7 @@ export interface Caller {
 }
 
 /** The claims of a token: the parts of a caller that stay the same while the token is valid. */
-type Identity = Omit<Caller, "role">;
+type Identity = Omit<Caller, "role" | "grants">;
 
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
 const maxCachedTokens = 1000;
@@ -39,22 +41,24 @@ const maxCachedLength = 500; // characters
  * Returns an error of status 401. Its challenge has an error code only if the
  * request had a token (RFC 6750 section 3).
  */
-export function unauthorized(code: ErrorCode, message?: string): ApiError {
+export function unauthorized(
+  { title }: Pick<ApiDeclaration, "title">,
+  code: ErrorCode,
+  message?: string,
+): ApiError {
+  // A quoted string of ASCII (RFC 9110 section 5.6.4).
+  const realm = title.replace(/[^ !#-[\]-~]/g, "_");
   const error = code > 40101 ? ', error="invalid_token"' : "";
   return new ApiError(code, message, {
-    headers: ["WWW-Authenticate", `Bearer realm="zoo-api"${error}`],
+    headers: ["WWW-Authenticate", `Bearer realm="${realm}"${error}`],
   });
-}
-
-/** Returns the role that a stored value names; undefined if there is no such role. */
-export function roleOf(value: unknown): Role | undefined {
-  return roles.find((role) => role === value);
 }
 
 /** The dependencies of authentication. */
 export interface Authentication {
   readonly store: Store;
   readonly signer: TokenSigner;
+  readonly declaration: Pick<ApiDeclaration, "title" | "roles">;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
   /** The claims of verified tokens by Authorization field, the oldest first. */
@@ -83,13 +87,14 @@ export function authenticate(
 
 /** Verifies the token of an Authorization field and caches its claims. */
 function verify(
-  { signer, now, verified }: Authentication,
+  { declaration, signer, now, verified }: Authentication,
   authorization: string,
 ): Identity {
   const token = bearerToken(authorization);
   if (token === undefined) {
     const [scheme = ""] = authorization.split(" ");
     throw unauthorized(
+      declaration,
       40100,
       `The authentication scheme "${
         excerpt(scheme)
@@ -113,7 +118,7 @@ function verify(
   } catch (error) {
     if (!(error instanceof TokenError)) throw error;
     const code = error.code === "expired" ? 40103 : 40102;
-    throw unauthorized(code, error.message);
+    throw unauthorized(declaration, code, error.message);
   }
 }
 
@@ -124,30 +129,33 @@ function verify(
  * @throws {ApiError} 40102, 40103, 40104
  */
 export function reauthenticate(
-  { store, now }: Authentication,
+  { store, now, declaration }: Authentication,
   caller: Identity | undefined,
 ): Caller | undefined {
   if (caller === undefined) return undefined;
   const { id, authorizationId, expiresAt, issuedBefore } = caller;
-  if (now() / 1000 >= expiresAt) throw unauthorized(40103);
+  if (now() / 1000 >= expiresAt) throw unauthorized(declaration, 40103);
+  const invalid = (reason: string) =>
+    unauthorized(declaration, 40102, `The token is not valid: ${reason}.`);
   const authorizations = store.table("authorizations");
   const authorization = authorizations.get(authorizationId);
   if (authorization === undefined) {
-    if (authorizationId <= authorizations.lastId) throw unauthorized(40104);
-    throw invalidToken("its jti was never issued");
+    if (authorizationId <= authorizations.lastId) {
+      throw unauthorized(declaration, 40104);
+    }
+    throw invalid("its jti was never issued");
   }
   const { user_id, created_at } = authorization.document;
-  const role = roleOf(store.table("users").get(id)?.document["role"]);
-  if (user_id !== id || role === undefined) {
-    throw invalidToken("its sub does not own its jti");
+  const role = String(store.table("users").get(id)?.document["role"]);
+  const grants = declaration.roles.grantsOf(role);
+  if (user_id !== id || grants === undefined) {
+    throw invalid("its sub does not own its jti");
   }
   // A restored backup issues the ids of later authorizations again.
-  if (String(created_at ?? "") >= issuedBefore) throw unauthorized(40104);
-  return { id, role, authorizationId, expiresAt, issuedBefore };
-}
-
-function invalidToken(reason: string): ApiError {
-  return unauthorized(40102, `The token is not valid: ${reason}.`);
+  if (String(created_at ?? "") >= issuedBefore) {
+    throw unauthorized(declaration, 40104);
+  }
+  return { id, role, grants, authorizationId, expiresAt, issuedBefore };
 }
 
 /**
@@ -156,12 +164,14 @@ function invalidToken(reason: string): ApiError {
  * @throws {ApiError} 40100 without a caller, 40300 if the role is too low
  */
 export function requireAccess(
+  { declaration }: Pick<Authentication, "declaration">,
   caller: Caller | undefined,
   access: Access,
 ): void {
-  if (mayAccess(caller?.role, access)) return;
+  if (mayAccess(caller?.grants, access)) return;
   if (caller === undefined) {
     throw unauthorized(
+      declaration,
       40100,
       'Authentication is required: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.',
     );

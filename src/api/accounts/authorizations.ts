@@ -3,11 +3,16 @@
  * stored record, so that a token can be revoked before it expires.
  */
 
-import type { ApiError } from "../../http/errors.ts";
+import type { Roles } from "../../auth/access.ts";
 import type { TokenSigner } from "../../auth/jwt.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
 import { type Document, formatTime, type Store } from "../../store/store.ts";
-import { collection, deriveCollection } from "../declaration/declaration.ts";
+import type { ApiDeclaration } from "../declaration/api.ts";
+import {
+  collection,
+  type Declaration,
+  deriveCollection,
+} from "../declaration/declaration.ts";
 import {
   anyString,
   choice,
@@ -22,7 +27,7 @@ import {
 import { type Body, validate } from "../declaration/validation.ts";
 import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
-import { roleOf, unauthorized } from "./authentication.ts";
+import { unauthorized } from "./authentication.ts";
 import type { SignInLimiter } from "./sign-in-limiter.ts";
 
 const hour = 60 * 60; // in seconds
@@ -31,28 +36,35 @@ const hour = 60 * 60; // in seconds
 const maxAuthorizations = 100;
 
 /** The stored properties, besides `user_id`. */
-export const authorizations = collection({
-  name: "authorizations",
-  singular: "authorization",
-  access: { read: "viewer", write: "anyone", delete: "viewer" },
-  immutable: true,
-  owner: "user_id",
-  properties: {
-    note: optional(string({ minLength: 0, maxLength: 100 })),
-    expires_at: readOnly(timestamp()),
-  },
-});
+const properties = {
+  note: optional(string({ minLength: 0, maxLength: 100 })),
+  expires_at: readOnly(timestamp()),
+};
+
+export function authorizations({ lowest }: Roles): Declaration {
+  return collection({
+    name: "authorizations",
+    singular: "authorization",
+    access: { read: lowest, write: "anyone", delete: lowest },
+    immutable: true,
+    owner: "user_id",
+    properties,
+  });
+}
 
 const lifetime = integer({ minimum: 60, maximum: 30 * 24 * hour });
 
 /** A sign-in, request and response in one. Any two strings are accepted, so that validation does not reveal which usernames or passwords are possible. */
 export const signInForm = deriveCollection({
-  ...authorizations,
+  name: "authorizations",
+  singular: "authorization",
+  access: { read: "anyone", write: "anyone", delete: "anyone" },
+  immutable: true,
   properties: {
     username: writeOnly(anyString()),
     password: writeOnly(anyString()),
     expires_in: writeOnly(optional(lifetime, hour)),
-    ...authorizations.properties,
+    ...properties,
     token: readOnly(anyString()),
     token_type: readOnly(choice("Bearer")),
   },
@@ -69,25 +81,24 @@ export const signInForm = deriveCollection({
 export async function signIn(
   context: RequestContext,
   body: Body,
-  { records, signer, limiter }: {
+  { declaration, records, signer, limiter }: {
+    readonly declaration: ApiDeclaration;
     readonly records: Records;
     readonly signer: TokenSigner;
     readonly limiter: SignInLimiter;
   },
 ): Promise<Result> {
   const { table, representation, options: { store, now } } = records;
-  const values = validate(signInForm, body, {
-    store,
-    table,
-    valuesFromUrl: {},
-  });
+  const found = { store, table, valuesFromUrl: {} };
+  const values = validate(signInForm, body, found);
   const user = await limiter.limit(
     context.client,
     String(values["username"]),
     (beforeHash) => checkPassword(store, values, { context, beforeHash }),
   );
-  if (user === undefined) {
-    throw failedSignIn(context, store, values["username"]);
+  if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
+    failedSignIn(context, store, values["username"]);
+    throw unauthorized(declaration, 40101);
   }
   const time = now();
   const iat = Math.floor(time / 1000);
@@ -146,18 +157,17 @@ async function checkPassword(
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser(store, username);
   const isCurrent = user?.["password"] === stored;
-  return isRight && isCurrent && roleOf(user?.["role"]) ? user : undefined;
+  return isRight && isCurrent ? user : undefined;
 }
 
-/** Returns the error, and has it logged, with the username if there is such a user: some type their password in its place. */
+/** Has a failed sign-in logged, with the username if there is such a user: some type their password in its place. */
 function failedSignIn(
   context: RequestContext,
   store: Store,
   username: Json | undefined,
-): ApiError {
+): void {
   const fields = { username: findUser(store, username)?.["username"] };
   context.auditEvent = { message: "failed sign-in", fields };
-  return unauthorized(40101);
 }
 
 function findUser(store: Store, username: Json | undefined) {

@@ -3,10 +3,14 @@
  * is always an admin, and a new password ends all sign-ins of its user.
  */
 
-import { roles } from "../../auth/access.ts";
+import type { Roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
-import { collection, type RecordChange } from "../declaration/declaration.ts";
+import {
+  collection,
+  type Declaration,
+  type RecordChange,
+} from "../declaration/declaration.ts";
 import {
   choice,
   optional,
@@ -18,39 +22,42 @@ import {
 /** The rule for passwords. */
 export const password = writeOnly(string({ minLength: 10, maxLength: 128 }));
 
-export const users = collection({
-  name: "users",
-  singular: "user",
-  access: { read: "admin", write: "admin", delete: "admin" },
-  audited: ["id", "username", "role"],
-  indexed: ["role"],
-  sideEffects,
-  properties: {
-    username: unique(string({
-      minLength: 2,
-      maxLength: 32,
-      pattern: /^[a-z0-9][a-z0-9._-]{1,31}$/,
-      description:
-        "2 to 32 lower-case letters, digits, dots, underscores or hyphens, the first a letter or digit",
-    })),
-    role: optional(choice(...roles), "viewer"),
-    password,
-  },
-});
+export function users({ names, lowest, highest }: Roles): Declaration {
+  return collection({
+    name: "users",
+    singular: "user",
+    access: { read: highest, write: highest, delete: highest },
+    audited: ["id", "username", "role"],
+    indexed: ["role"],
+    sideEffects: (change, store) => sideEffects(change, store, highest),
+    properties: {
+      username: unique(string({
+        minLength: 2,
+        maxLength: 32,
+        pattern: /^[a-z0-9][a-z0-9._-]{1,31}$/,
+        description:
+          "2 to 32 lower-case letters, digits, dots, underscores or hyphens, the first a letter or digit",
+      })),
+      role: optional(choice(...names), lowest),
+      password,
+    },
+  });
+}
 
-/** Keeps the last admin; ends all authorizations of a user who has a new password. */
+/** Keeps the last user of the highest role; ends all authorizations of a user who has a new password. */
 function sideEffects(
   { previous, next }: RecordChange,
   store: Store,
+  highest: string,
 ): readonly Mutation[] {
   if (previous === undefined) return [];
   const { id, role, password } = previous;
-  const isLost = role === "admin" && next?.["role"] !== "admin";
-  if (isLost && store.table("users").count("role", "admin") === 1) {
+  const isLost = role === highest && next?.["role"] !== highest;
+  if (isLost && store.table("users").count("role", highest) === 1) {
     const change = next === undefined ? "deleted" : "given another role";
     throw new ApiError(
       40901,
-      `The user ${id} is the last admin and cannot be ${change}: make another user an admin first.`,
+      `The user ${id} is the last one with the role ${highest} and cannot be ${change}: give it to another user first.`,
     );
   }
   // Also when the user is deleted: then there is no next password.

@@ -253,7 +253,7 @@ function deleteWithDependents(
         );
       }
       const { name, access, children } = source;
-      if (!mayAccess(caller?.role, access.delete)) {
+      if (!mayAccess(caller?.grants, access.delete)) {
         throw new ApiError(
           40300,
           `Deleting the ${collection.singular} would also delete ${name}, which requires the role ${access.delete}.`,

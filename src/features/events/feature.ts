@@ -10,7 +10,7 @@
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { mayAccess, type Role } from "../../auth/access.ts";
+import { type Grants, mayAccess } from "../../auth/access.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/file-store.ts";
 import type { Mutation } from "../../store/store.ts";
@@ -40,7 +40,7 @@ const flushIntervalMs = 50;
 /** A client that follows the changes. */
 interface Client extends Subscriber {
   readonly output: Writable;
-  readonly role: Role;
+  readonly grants: Grants;
   /** Returns whether it is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
   /** The last sequence number that it was sent or may not see; -1 if it is unknown. */
@@ -52,7 +52,7 @@ class Events {
   readonly #api: Api;
   readonly #feed: ChangeFeed;
   /** The encoded events of each transaction, by role. */
-  readonly #encoded = new WeakMap<Transaction, Map<Role, Uint8Array>>();
+  readonly #encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
 
   constructor(api: Api) {
     this.#api = api;
@@ -76,7 +76,7 @@ class Events {
   #follow(context: RequestContext, from: LogPosition | undefined): Result {
     const { caller } = context;
     if (caller === undefined) throw new Error("Nobody is signed in");
-    const { role } = caller;
+    const { role, grants } = caller;
     const isAuthorized = () => {
       try {
         return context.reauthenticate()?.role === role;
@@ -93,7 +93,7 @@ class Events {
       type: "text/event-stream",
       live: (output) =>
         this.#send(
-          { output, role, isAuthorized, seq, isEnded: false, wake() {} },
+          { output, grants, isAuthorized, seq, isEnded: false, wake() {} },
           from,
         ),
       seq: 0, // the feed has only what is durable
@@ -101,7 +101,7 @@ class Events {
   }
 
   async #send(client: Client, from: LogPosition | undefined): Promise<void> {
-    const { output, role, isAuthorized } = client;
+    const { output, grants, isAuthorized } = client;
     output.on("drain", () => client.wake());
     output.on("close", () => disconnect(client));
     const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
@@ -113,7 +113,7 @@ class Events {
       for await (const item of this.#feed.changes(client, from)) {
         if (!isAuthorized()) break;
         const { seq } = item;
-        const bytes = this.#encode(item, role);
+        const bytes = this.#encode(item, grants);
         if (bytes.length > 0) batch.push(bytes);
         length += bytes.length;
         // A write costs far more than the bytes in it.
@@ -139,28 +139,28 @@ class Events {
   }
 
   /** Returns the events of a transaction that a role may read, as bytes that all connections share. */
-  #encode(item: Transaction | Reset, role: Role): Uint8Array {
+  #encode(item: Transaction | Reset, grants: Grants): Uint8Array {
     if (item.operations === undefined) {
       return Buffer.from(`id: ${item.seq}\nevent: reset\ndata: {}\n\n`);
     }
-    const byRole = this.#encoded.get(item) ?? new Map<Role, Uint8Array>();
-    const cached = byRole.get(role);
+    const byRole = this.#encoded.get(item) ?? new Map<Grants, Uint8Array>();
+    const cached = byRole.get(grants);
     if (cached !== undefined) return cached;
     const events = item.operations.flatMap((operation) =>
-      this.#event(operation, role) ?? []
+      this.#event(operation, grants) ?? []
     );
     // Resuming from any event but the last would miss those after it.
     const last = events.pop();
     if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
     const bytes = Buffer.from(events.join(""));
-    this.#encoded.set(item, byRole.set(role, bytes));
+    this.#encoded.set(item, byRole.set(grants, bytes));
     return bytes;
   }
 
-  #event([kind, name, target]: Mutation, role: Role): string | undefined {
+  #event([kind, name, target]: Mutation, grants: Grants): string | undefined {
     const records = this.#api.served
       .find(({ collection }) => collection.name === name);
-    if (!records || !mayAccess(role, records.collection.access.read)) {
+    if (!records || !mayAccess(grants, records.collection.access.read)) {
       return undefined;
     }
     if (kind === "del") {
@@ -206,7 +206,7 @@ export const feature: Feature = {
     const path = route({
       GET: {
         summary: "Changes as server-sent events, from now or the last event on",
-        access: "viewer",
+        access: api.declaration.roles.lowest,
         produces: ["text/event-stream"],
         parse: noParameters,
         docs: {

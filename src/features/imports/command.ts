@@ -2,10 +2,10 @@
 
 import { createReadStream } from "node:fs";
 import process from "node:process";
+import type { Roles } from "../../auth/access.ts";
 import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
-import { collections } from "../../collections.ts";
 import { UsageError } from "../../config.ts";
 import {
   CommandError,
@@ -28,24 +28,34 @@ import { createWorker } from "./worker.ts";
  */
 export async function importCommand(
   [name, file]: readonly string[],
-  { dataDir }: CommandSettings,
+  { dataDir, loadApi }: CommandSettings,
 ): Promise<number> {
-  const names = collections.map(({ name }) => name);
+  const declaration = await loadApi();
+  const names = declaration.collections.map(({ name }) => name);
   if (name === undefined || !names.includes(name)) {
     throw unknownCollection("import", name, names);
   }
   if (file === undefined) {
     throw new UsageError("import: name a file: import COLLECTION FILE");
   }
-  const tables = tablesOf(collections, [{ collections: [tasks] }]);
-  const store = await openDataFolder(dataDir, { log, tables });
+  const collections = (roles: Roles) => [tasks(roles)];
+  const tables = tablesOf(declaration, [{ collections }]);
+  const store = await openDataFolder(dataDir, declaration, { log, tables });
   try {
-    const records = recordsOf(store, tasks.name, [tasks]);
+    const { roles } = declaration;
+    const records = recordsOf(store, declaration, tasks(roles));
     // Any collection: it also resumes the imports that a server left.
     const importable = (name: string) =>
-      names.includes(name) ? recordsOf(store, name) : undefined;
-    const context = { store, records, importable, now: Date.now, log };
-    const target = recordsOf(store, name);
+      names.includes(name) ? recordsOf(store, declaration, name) : undefined;
+    const context = {
+      declaration,
+      store,
+      records,
+      importable,
+      now: Date.now,
+      log,
+    };
+    const target = recordsOf(store, declaration, name);
     return await report(await importFile(context, file, target));
   } finally {
     await store.close();

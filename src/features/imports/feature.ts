@@ -15,37 +15,29 @@ import {
 import { deriveCollection } from "../../api/declaration/declaration.ts";
 import { importCommand } from "./command.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
-import { tasks } from "./task.ts";
+import { listedTasks, tasks } from "./task.ts";
 import { createWorker } from "./worker.ts";
-
-/** Tasks without their errors: those of 250 tasks would take 30 MB. */
-const { errors: _, ...listedProperties } = tasks.properties;
-const listedTasks = deriveCollection({
-  ...tasks,
-  singular: "listed task",
-  properties: listedProperties,
-});
 
 /** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
-  collections: [tasks],
+  collections: (roles) => [tasks(roles)],
   commands: { import: [2, importCommand] },
   open(api) {
-    const { add, declarations } = api;
-    const declared = new Set<string>(declarations.map(({ name }) => name));
+    const { add, declaration: { roles, collections } } = api;
+    const declared = new Set(collections.map(({ name }) => name));
     const importable = (name: string) =>
       declared.has(name) ? api.records(name) : undefined;
-    const records = api.records(tasks.name);
+    const records = api.records("tasks");
     const worker = createWorker({ ...api, records, importable });
     const ownTasks = ownedByCaller("user_id");
     const view = {
       records,
-      listed: listedTasks,
+      listed: deriveCollection(listedTasks(roles)),
       scope: (call: RequestContext) =>
-        call.caller?.role === "admin" ? undefined : ownTasks(call),
+        call.caller?.role === roles.highest ? undefined : ownTasks(call),
     };
     const { GET, QUERY } = collectionMethods(view);
-    const summary = "Your tasks; all tasks if you are an admin";
+    const summary = `Your tasks; all tasks with the role ${roles.highest}`;
     const list = resourceRoute(view, {
       GET: { ...GET, summary },
       QUERY: { ...QUERY, summary },

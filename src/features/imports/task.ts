@@ -7,7 +7,11 @@
 import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
-import { collection } from "../../api/declaration/declaration.ts";
+import type { Roles } from "../../auth/access.ts";
+import {
+  collection,
+  type Declaration,
+} from "../../api/declaration/declaration.ts";
 import {
   array,
   choice,
@@ -29,22 +33,32 @@ const rejectedLine = {
 const count = readOnly(integer({ minimum: 0 }));
 
 /** The properties that clients see; `user_id`, `spool`, `given`, `byte` and `line` are stored besides. */
-export const tasks = collection({
-  name: "tasks",
-  singular: "task",
-  access: { read: "viewer", write: "keeper", delete: "viewer" },
-  owner: "user_id",
-  properties: {
-    type: readOnly(choice("import")),
-    collection: readOnly(string({ maxLength: 100 })),
-    status: readOnly(choice("queued", "running", "succeeded", "failed")),
-    lines: count,
-    imported: count,
-    rejected: count,
-    errors: readOnly(array(rejectedLine)),
-    failure: readOnly(optional(string({ maxLength: 100 }))),
-  },
-});
+const properties = {
+  type: readOnly(choice("import")),
+  collection: readOnly(string({ maxLength: 100 })),
+  status: readOnly(choice("queued", "running", "succeeded", "failed")),
+  lines: count,
+  imported: count,
+  rejected: count,
+  errors: readOnly(array(rejectedLine)),
+  failure: readOnly(optional(string({ maxLength: 100 }))),
+};
+
+export function tasks({ lowest, highest }: Roles): Declaration {
+  return collection({
+    name: "tasks",
+    singular: "task",
+    access: { read: lowest, write: highest, delete: lowest },
+    owner: "user_id",
+    properties,
+  });
+}
+
+/** Tasks without their errors: those of 250 tasks would take 30 MB. */
+export function listedTasks(roles: Roles): Declaration {
+  const { errors: _, ...listed } = properties;
+  return { ...tasks(roles), singular: "listed task", properties: listed };
+}
 
 /** A task as it is stored. Only this feature writes to its table. */
 export interface Task extends Document, Progress {
@@ -62,7 +76,8 @@ export interface Task extends Document, Progress {
 }
 
 /** The parts of the server that imports use. */
-export interface ImportContext extends Pick<Api, "store" | "now" | "log"> {
+export interface ImportContext
+  extends Pick<Api, "declaration" | "store" | "now" | "log"> {
   /** The records of the tasks themselves. */
   readonly records: Records;
   /** Returns the records of a collection, if it accepts imports. */

@@ -13,7 +13,6 @@ import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import { mayAccess } from "../../auth/access.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
-import { roleOf } from "../../api/accounts/authentication.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
@@ -150,7 +149,7 @@ async function importLines(
 
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
-  { store }: ImportContext,
+  { store, declaration: { roles } }: ImportContext,
   { user_id, collection, rejected }: Task,
   records: Records | undefined,
 ): string | null {
@@ -162,7 +161,10 @@ function abortReason(
   }
   if (user_id === 0) return null; // from the command line
   const user = store.table("users").get(user_id)?.document;
-  return mayAccess(roleOf(user?.["role"]), records.collection.access.write)
+  return mayAccess(
+      roles.grantsOf(user?.["role"]),
+      records.collection.access.write,
+    )
     ? null
     : "The user no longer has the right to write.";
 }

@@ -88,8 +88,8 @@ class RequestMetrics {
       durations.push(...histogramSamples(latency, `route="${route}"`));
     }
     return {
-      zoo_api_http_requests_total: ["Responses sent.", requests],
-      zoo_api_http_request_duration_seconds: [
+      http_requests_total: ["Responses sent.", requests],
+      http_request_duration_seconds: [
         "Time from the request's header to the response.",
         durations,
       ],
@@ -109,19 +109,19 @@ function serverFamilies(
   const { user, system } = process.cpuUsage();
   const { active } = performance.eventLoopUtilization();
   return {
-    zoo_api_records: ["Stored records.", sizes],
-    zoo_api_store_log_bytes: ["Write-ahead log size.", store.position.offset],
-    zoo_api_store_seq: ["Last sequence number in memory.", store.seq],
-    zoo_api_store_durable_seq: [
+    records: ["Stored records.", sizes],
+    store_log_bytes: ["Write-ahead log size.", store.position.offset],
+    store_seq: ["Last sequence number in memory.", store.seq],
+    store_durable_seq: [
       "Last sequence number on the disk.",
       store.durableSeq,
     ],
-    zoo_api_store_full: ["1 if the disk is full.", store.isDiskFull],
-    zoo_api_store_writable: [
+    store_full: ["1 if the disk is full.", store.isDiskFull],
+    store_writable: [
       "1 if the store accepts writes.",
       store.isWritable,
     ],
-    zoo_api_store_sync_duration_seconds: [
+    store_sync_duration_seconds: [
       "Time that fsync took.",
       histogramSamples(syncs),
     ],
@@ -157,9 +157,12 @@ function histogramSamples(
   return [...buckets, `_sum${labels} ${sum}`, `_count${labels} ${total}`];
 }
 
-function format(families: Families): string {
+function format(families: Families, title: string): string {
+  const prefix = title.toLowerCase().replace(/[^a-z0-9]+/g, "_");
   let text = "";
-  for (const [name, [help, value]] of Object.entries(families)) {
+  for (const [key, [help, value]] of Object.entries(families)) {
+    const isStandard = /^(?:process|nodejs)_/.test(key);
+    const name = isStandard ? key : `${prefix}_${key}`;
     const type = name.endsWith("_total")
       ? "counter"
       : name.endsWith("_duration_seconds")
@@ -183,7 +186,7 @@ export const feature: Feature = {
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",
-        access: "admin",
+        access: api.declaration.roles.highest,
         publicFromLoopback: api.hasLocalMetrics,
         parse: noParameters,
         run: () => ({
@@ -192,7 +195,7 @@ export const feature: Feature = {
           body: format({
             ...requests.families(api),
             ...serverFamilies(api, syncs),
-          }),
+          }, api.declaration.title),
           type: mediaType,
           seq: 0,
         }),

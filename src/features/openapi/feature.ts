@@ -36,7 +36,8 @@ QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place fo
 
 /** Describes all routes, one in each turn of the event loop: all of them take some 100 ms. */
 async function createDocument(api: Api): Promise<JsonSchema> {
-  const { routes, base, requireIfMatch } = api;
+  const { declaration, routes, base, requireIfMatch } = api;
+  const { lowest } = declaration.roles;
   const components = new Components();
   const paths: Record<string, JsonSchema> = {};
   const tags = new Set<string>();
@@ -49,7 +50,12 @@ async function createDocument(api: Api): Promise<JsonSchema> {
     const path = nameIds(relative, api);
     const ids = path.match(/(?<=\{)\w+/g) ?? [];
     paths[path] = {
-      ...describeOperations(route, { path, requireIfMatch, components }),
+      ...describeOperations(route, {
+        path,
+        requireIfMatch,
+        lowest,
+        components,
+      }),
       parameters: components.parameters([
         ...ids.map(idParameter),
         fieldParameter("X-Request-Id", "The id of the request in the log"),
@@ -59,7 +65,7 @@ async function createDocument(api: Api): Promise<JsonSchema> {
   return {
     openapi: "3.1.1",
     info: {
-      title: "zoo-api",
+      title: declaration.title,
       version: "1",
       description: introduction,
       license: { name: "MIT License", identifier: "MIT" },
@@ -106,7 +112,7 @@ function idParameter(name: string): JsonSchema {
 function describeOperations(
   { tag, operations }: Route,
   { components, ...place }:
-    & Pick<DocumentedOperation, "path" | "requireIfMatch">
+    & Pick<DocumentedOperation, "path" | "requireIfMatch" | "lowest">
     & { readonly components: Components },
 ): Record<string, JsonSchema> {
   const described: Record<string, JsonSchema> = {};

@@ -4,7 +4,6 @@
  */
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
-import { mayAccess } from "../../auth/access.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
 import { isReadMethod } from "../../http/conditional.ts";
 import type { Components, ResponseParts } from "./components.ts";
@@ -124,8 +123,16 @@ function successesOf(
 
 /** Returns the statuses of the errors that the operation can have. */
 function errorsOf(
-  { method, path, requireIfMatch, access, consumes, conditional, errors = [] }:
-    DocumentedOperation,
+  {
+    method,
+    path,
+    requireIfMatch,
+    lowest,
+    access,
+    consumes,
+    conditional,
+    errors = [],
+  }: DocumentedOperation,
 ): number[] {
   const hasId = path.includes("{");
   const isRead = isReadMethod(method);
@@ -133,7 +140,7 @@ function errorsOf(
   const isChange = isWrite && method !== "POST";
   const groups: readonly (readonly [unknown, ...number[]])[] = [
     [true, 400, 401, 429, 431, 500, ...errors],
-    [!mayAccess("viewer", access), 403],
+    [access !== "anyone" && access !== lowest, 403],
     [hasId, 404],
     [isRead, 406],
     [hasId && isRead, 410],

@@ -3,6 +3,7 @@
  * parameters, body, successful responses and the errors particular to it.
  */
 
+import { Roles } from "../../auth/access.ts";
 import {
   authorizations,
   signInForm,
@@ -35,6 +36,8 @@ export interface DocumentedOperation extends Operation, OperationDocs {
   readonly path: string;
   /** True if a change must have a precondition. */
   readonly requireIfMatch: boolean;
+  /** The lowest role. */
+  readonly lowest: string;
   readonly summary: string;
   readonly responses: NonNullable<OperationDocs["responses"]>;
 }
@@ -42,7 +45,10 @@ export interface DocumentedOperation extends Operation, OperationDocs {
 /** Adds to an operation what follows from its kind; its own `docs` win. */
 export function documentOperation(
   operation: Operation,
-  place: Pick<DocumentedOperation, "method" | "path" | "requireIfMatch">,
+  place: Pick<
+    DocumentedOperation,
+    "method" | "path" | "requireIfMatch" | "lowest"
+  >,
 ): DocumentedOperation {
   const { kind, resource, docs = {}, summary } = operation;
   const derived = kind ? kinds[kind](subjectOf(operation)) : { summary: "" };
@@ -147,7 +153,8 @@ const kinds: Readonly<
     };
   },
   "sign in": ({ collection }) => {
-    const record = completeSchema(deriveCollection(authorizations));
+    const none = new Roles([]); // a schema does not depend on them
+    const record = completeSchema(deriveCollection(authorizations(none)));
     const schema = {
       title: "signed in",
       allOf: [record, completeSchema(collection)],

@@ -19,7 +19,7 @@ import {
   createWorker,
   type ImportWorker,
 } from "../../../src/features/imports/worker.ts";
-import { collections as declarations } from "../../../src/collections.ts";
+import { sample } from "../../collections.ts";
 import {
   type FileSystem,
   openStore,
@@ -202,7 +202,9 @@ async function workerOn(store: Store): Promise<{
   readonly worker: ImportWorker;
   readonly zoos: Records;
 }> {
-  const collections = deriveCollections(declarations, [tasks]);
+  const collections = deriveCollections(sample.collections, [
+    tasks(sample.roles),
+  ]);
   const recordsOf = (name: string) => {
     const collection = collections.get(name);
     assert.ok(collection);
@@ -212,6 +214,7 @@ async function workerOn(store: Store): Promise<{
   };
   const zoos = recordsOf("zoos");
   const worker = createWorker({
+    declaration: sample,
     store,
     records: recordsOf("tasks"),
     importable: (name) => name === "zoos" ? zoos : undefined,
@@ -251,7 +254,9 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
     openStore({
       folder: disk.folder,
       files: disk,
-      tables: tablesOf(declarations, [{ collections: [tasks] }]),
+      tables: tablesOf(sample, [
+        { collections: (roles) => [tasks(roles)] },
+      ]),
       limits: { reserveBytes: 0, minLogBytes: 100_000, markerDelayMs: 5 },
     });
   let midway = 0;

@@ -10,7 +10,7 @@ import {
 } from "../../../src/api/declaration/properties.ts";
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
-import { collections } from "../../../src/collections.ts";
+import { collections, sample } from "../../collections.ts";
 import { operator } from "../../../src/data-folder.ts";
 import { feature } from "../../../src/features/openapi/feature.ts";
 import { type Running, startApplication } from "../../application.ts";
@@ -75,9 +75,9 @@ describe("the OpenAPI document", () => {
 
   test("is made in steps, between which other requests are handled, and only once", async () => {
     const { router } = buildRoutes({
-      declarations: collections,
+      declaration: sample,
       store: running.store,
-      signer: new TokenSigner([jwtSecret]),
+      signer: new TokenSigner([jwtSecret], "zoo-api"),
       base: { origin: "", path: "/" },
       now: Date.now,
       log: () => {},

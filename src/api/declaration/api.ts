@@ -1,0 +1,33 @@
+/** An API as a user declares it. */
+
+import { Roles } from "../../auth/access.ts";
+import type { Declaration } from "./declaration.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+/** What the function in a declaration file returns. */
+export interface ApiFile {
+  /** The name of the API wherever it shows; "API" by default. */
+  readonly title?: string;
+  /** In ascending order; the last one manages users. */
+  readonly roles?: readonly string[];
+  readonly collections: readonly Declaration[];
+}
+
+/** The default export of a declaration file. */
+export type DeclareApi = (vocabulary: Vocabulary) => ApiFile;
+
+/** A declared API. */
+export interface ApiDeclaration {
+  readonly title: string;
+  readonly roles: Roles;
+  readonly collections: readonly Declaration[];
+}
+
+const defaultRoles = ["viewer", "keeper", "admin"];
+
+/** Completes what a declaration file returns. */
+export function declareApi(
+  { title = "API", roles = defaultRoles, collections }: ApiFile,
+): ApiDeclaration {
+  return { title, roles: new Roles(roles), collections };
+}

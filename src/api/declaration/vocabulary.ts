@@ -1,0 +1,36 @@
+/** The vocabulary that a declaration file is handed: see src/collections.ts. */
+
+import { collection } from "./declaration.ts";
+import {
+  boolean,
+  choice,
+  date,
+  email,
+  integer,
+  number,
+  optional,
+  reference,
+  string,
+  timestamp,
+  unique,
+  url,
+} from "./properties.ts";
+
+export const vocabulary = {
+  collection,
+  string,
+  number,
+  integer,
+  boolean,
+  date,
+  timestamp,
+  choice,
+  email,
+  url,
+  reference,
+  optional,
+  unique,
+};
+
+/** The functions that a declaration file is handed. */
+export type Vocabulary = typeof vocabulary;
