@@ -92,10 +92,11 @@ export function buildRoutes(
   const { declaration, base } = options;
   const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
-  const router = new Router<Route>();
+  const router = new Router<Route>(base.path);
   const urls: Record<string, string> = {};
   const add = (path: string, route: Route, name?: string) => {
-    router.add(path.startsWith("/") ? path : `${base.path}v1/${path}`, route);
+    const pattern = path.startsWith("/") ? path : `${base.path}v1/${path}`;
+    router.routes.set(pattern, route);
     if (name !== undefined) urls[name] = prefix + path;
   };
   const records = (name: string) => {

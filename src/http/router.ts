@@ -1,6 +1,6 @@
 /**
- * Finds the route of a request. URLs form a tree of path segments, each of them a
- * fixed word or an id. The router knows nothing of how a route responds.
+ * Finds the route of a request: each segment of its path is a fixed word or an
+ * id. The router knows nothing of how a route responds.
  */
 
 import { ApiError } from "./errors.ts";
@@ -59,44 +59,23 @@ export function decodePercent(text: string): string {
   }
 }
 
-/** Parses an id in a URL: a positive decimal number up to 2^53-1 without leading zeros; returns undefined for any other text. */
-export function parseId(text: string): number | undefined {
-  if (!/^[1-9]\d{0,15}$/.test(text)) return undefined;
-  const id = Number(text);
-  return Number.isSafeInteger(id) ? id : undefined;
-}
-
 /** A route with the ids in the path, or the path without its trailing slash. */
 export type RouteMatch<Route> =
   | { readonly route: Route; readonly ids: readonly number[] }
   | { readonly redirect: string };
 
-/** The key of the child that stands for an id. No segment of a URL equals it. */
-const anyId = Symbol("id");
-
-/** A node in the tree of segments. */
-interface Node<Route> {
-  route?: Route;
-  readonly children: Map<string | typeof anyId, Node<Route>>;
-}
+/** A segment that can be an id: a positive decimal number without leading zeros. */
+const anyId = /\/[1-9]\d{0,15}(?=\/|$)/g;
 
 /** Finds routes by path. */
 export class Router<Route> {
-  /** All routes by pattern, in the order in which they were added. */
+  /** By pattern, in which a segment `:id` stands for any id. */
   readonly routes = new Map<string, Route>();
-  readonly #root: Node<Route> = { children: new Map() };
+  readonly #idsFrom: number;
 
-  /** Adds a route. A segment `:id` of the pattern matches every id. */
-  add(pattern: string, route: Route): void {
-    let node = this.#root;
-    for (const segment of pattern.slice(1).split("/")) {
-      const key = segment === ":id" ? anyId : segment;
-      const child = node.children.get(key) ?? { children: new Map() };
-      node.children.set(key, child);
-      node = child;
-    }
-    node.route = route;
-    this.routes.set(pattern, route);
+  /** @param base the beginning of every path with an id; a number in it is a word */
+  constructor(base = "/") {
+    this.#idsFrom = base.length - 1;
   }
 
   /**
@@ -106,30 +85,29 @@ export class Router<Route> {
    * @throws {ApiError} 40000 on malformed percent-encoding
    */
   find(path: string): RouteMatch<Route> | undefined {
-    const match = this.#walk(path);
+    const normalized = normalize(path);
+    const match = this.#match(normalized);
     if (match !== undefined || !path.endsWith("/")) return match;
     const redirect = path.slice(0, -1);
-    return this.#walk(redirect) && { redirect };
+    return this.#match(normalized.slice(0, -1)) && { redirect };
   }
 
-  #walk(path: string): RouteMatch<Route> | undefined {
+  #match(path: string): RouteMatch<Route> | undefined {
     const ids: number[] = [];
-    let node: Node<Route> | undefined = this.#root;
-    for (let from = 1; from <= path.length;) {
-      const slash = path.indexOf("/", from);
-      const to = slash < 0 ? path.length : slash;
-      const segment = decodePercent(path.slice(from, to));
-      let child: Node<Route> | undefined = node?.children.get(segment);
-      if (child === undefined) {
-        const id = parseId(segment);
-        if (id !== undefined) {
-          ids.push(id);
-          child = node?.children.get(anyId);
-        }
-      }
-      node = child;
-      from = to + 1;
-    }
-    return node?.route && { route: node.route, ids };
+    const pattern = path.replace(anyId, (segment, at) => {
+      const id = Number(segment.slice(1));
+      if (at < this.#idsFrom || !Number.isSafeInteger(id)) return segment;
+      ids.push(id);
+      return "/:id";
+    });
+    const route = this.routes.get(pattern);
+    return route && { route, ids };
   }
+}
+
+/** Writes each segment of a path as patterns do: `%61` as `a`, and `:id`, which is no id there, as `%3Aid`. */
+function normalize(path: string): string {
+  if (/^[\w/.~-]*$/.test(path)) return path;
+  return path.split("/")
+    .map((segment) => encodeURIComponent(decodePercent(segment))).join("/");
 }

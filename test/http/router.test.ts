@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseId, parseTarget, Router } from "../../src/http/router.ts";
+import { parseTarget, Router } from "../../src/http/router.ts";
 
 const malformed = { name: "ApiError", code: 40000 };
 
@@ -35,20 +35,23 @@ test("a request target has a path and a query (RFC 9112 section 3.2)", () => {
 });
 
 test("an id is a positive decimal integer without leading zeros", () => {
-  assert.equal(parseId("1"), 1);
-  assert.equal(parseId("9007199254740991"), Number.MAX_SAFE_INTEGER);
+  const router = new Router<string>();
+  router.routes.set("/:id", "one");
+  for (const id of [1, 10, Number.MAX_SAFE_INTEGER]) {
+    assert.deepEqual(router.find(`/${id}`), { route: "one", ids: [id] });
+  }
   const others = ["", "0", "01", "-1", "+1", "1.0", "1e3", " 1", "٣", "0x1"];
   for (const text of [...others, "9007199254740992", "99999999999999999"]) {
-    assert.equal(parseId(text), undefined, text);
+    assert.equal(router.find(`/${text}`), undefined, text);
   }
 });
 
 test("the router finds words and ids, and paths with an additional slash", () => {
   const router = new Router<string>();
   for (const pattern of ["/", "/v1", "/v1/", "/v1/a", "/v1/a/:id"]) {
-    router.add(pattern, pattern);
+    router.routes.set(pattern, pattern);
   }
-  router.add("/v1/a/:id/b/:id", "both");
+  router.routes.set("/v1/a/:id/b/:id", "both");
   const table: readonly [string, unknown][] = [
     ["/", { route: "/", ids: [] }],
     ["/v1", { route: "/v1", ids: [] }],
@@ -78,4 +81,17 @@ test("the router finds words and ids, and paths with an additional slash", () =>
   for (const path of ["/%", "/v1/%zz", "/nope/%e4", "/v1/a/%C3%28"]) {
     assert.throws(() => router.find(path), malformed, path);
   }
+});
+
+test("a number in the base of all paths is a word", () => {
+  const router = new Router<string>("/7/8/");
+  for (const pattern of ["/7/8/", "/7/8/a/:id"]) {
+    router.routes.set(pattern, pattern);
+  }
+  assert.deepEqual(router.find("/7/8"), undefined);
+  assert.deepEqual(router.find("/7/8/"), { route: "/7/8/", ids: [] });
+  const match = { route: "/7/8/a/:id", ids: [7] };
+  assert.deepEqual(router.find("/7/8/a/7"), match);
+  assert.deepEqual(router.find("/%37/8/a/7"), match);
+  assert.deepEqual(router.find("/7/9/a/7"), undefined);
 });
