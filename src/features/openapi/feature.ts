@@ -115,30 +115,26 @@ function describeOperations(
     & Pick<DocumentedOperation, "path" | "requireIfMatch" | "lowest">
     & { readonly components: Components },
 ): Record<string, JsonSchema> {
-  const described: Record<string, JsonSchema> = {};
-  for (const [method, operation] of operations) {
+  const get = operations.get("GET");
+  const all = get ? [...operations, ["HEAD", get] as const] : operations;
+  return Object.fromEntries(Array.from(all, ([method, operation]) => {
     const key = method === "QUERY" ? "x-query" : method.toLowerCase();
     const documented = documentOperation(operation, { ...place, method });
-    const tags = [tag];
-    described[key] = { tags, ...describeOperation(documented, components) };
-    if (method !== "GET") continue;
-    const summary = `${documented.summary}: header fields only`;
-    const head = { ...documented, method: "HEAD", summary };
-    described["head"] = { tags, ...describeOperation(head, components) };
-  }
-  return described;
+    const described = describeOperation(documented, components);
+    return [key, { tags: [tag], ...described }];
+  }));
 }
 
 function describeOperation(
   operation: DocumentedOperation,
   components: Components,
 ): JsonSchema {
-  const { access, summary, ignoresCredentials, publicFromLoopback } = operation;
-  const isPublic = access === "anyone" || publicFromLoopback;
+  const { method, access, summary, ignoresCredentials } = operation;
+  const isPublic = access === "anyone" || operation.publicFromLoopback;
   const bearer = { bearer: [] };
   return {
     operationId: nameOperation(operation),
-    summary,
+    summary: method === "HEAD" ? `${summary}: header fields only` : summary,
     ...(!isPublic && { description: `Requires the role ${access}.` }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
     parameters: components.parameters(describeParameters(operation)),

@@ -80,29 +80,25 @@ export function describeResponses(
   const described: Record<string, JsonSchema> = {};
   const describe = (
     status: string,
-    { title, content, ...parts }: ResponseParts & { readonly title?: unknown },
+    title: unknown,
+    { content, ...parts }: ResponseParts,
   ) => {
-    const withContent = method !== "HEAD" && content;
     described[status] ??= components.response(
-      `${title ?? "answer"} ${status}`,
-      {
-        ...parts,
-        ...(withContent && { content }),
-      },
+      `${title} ${status}`,
+      method === "HEAD" || !content ? parts : { ...parts, content },
     );
   };
   for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers = [] } = response;
     const schema = record ? completeSchema(record) : response.schema;
-    describe(status, {
-      title: schema?.["title"],
+    describe(status, schema?.["title"] ?? "answer", {
       description: descriptions[status] ?? "",
       headers,
       ...(schema && { content: contentOf(produces, schema) }),
     });
   }
   for (const status of errorsOf(operation)) {
-    describe(String(status), describeError(String(status)));
+    describe(`${status}`, "error", describeError(`${status}`));
   }
   return described;
 }
@@ -153,12 +149,11 @@ function errorsOf(
   return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }
 
-function describeError(status: string) {
+function describeError(status: string): ResponseParts {
   const meanings = Object.entries(errorMessages)
     .filter(([code]) => code.startsWith(status))
     .map(([code, message]) => `${code}: ${message}`);
   return {
-    title: "error",
     description: meanings.join(" "),
     headers: errorFields[status] ?? [],
     content: {

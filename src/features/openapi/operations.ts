@@ -63,30 +63,21 @@ export function documentOperation(
   };
 }
 
-/** The records that an operation is about. */
-interface Subject {
-  readonly collection: Collection;
-  readonly listed: Collection;
-  /** ` of a zoo`, if the URL contains the zoo's id. */
-  readonly ofParent: string;
-  /** The property whose value is that id. */
-  readonly parentProperty: string | undefined;
-  /** 409, if the collection has rules that a change can violate. */
-  readonly conflicts: readonly number[];
-  readonly writableOnly: readonly string[] | undefined;
-}
-
 const signIn = { ...signInForm, singular: "sign in" };
 
-function subjectOf({ resource, writableOnly }: Operation): Subject {
-  const { parent, records, listed } = resource ?? {};
-  const collection = records?.collection ?? signIn;
+/** Returns the records that an operation is about. */
+function subjectOf({ resource, writableOnly }: Operation) {
+  const { parent, records } = resource ?? {};
+  const collection: Collection = records?.collection ?? signIn;
   return {
     collection,
-    listed: listed ?? collection,
+    listed: resource?.listed ?? collection,
+    /** ` of a zoo`, if the URL contains the zoo's id. */
     ofParent: parent ? ` of a ${parent.target.singular}` : "",
+    /** The property whose value is that id. */
     parentProperty: parent?.property,
-    conflicts: records?.collection.sideEffects ? [409] : [],
+    /** 409, if the collection has rules that a change can violate. */
+    conflicts: collection.sideEffects ? [409] : [],
     writableOnly,
   };
 }
@@ -97,7 +88,9 @@ const names = { type: "array", items: text };
 const kinds: Readonly<
   Record<
     OperationKind,
-    (subject: Subject) => OperationDocs & { readonly summary: string }
+    (about: ReturnType<typeof subjectOf>) => OperationDocs & {
+      readonly summary: string;
+    }
   >
 > = {
   list: ({ collection, listed, ofParent }) => ({
@@ -125,33 +118,26 @@ const kinds: Readonly<
       200: { schema: partialSchema(collection), headers: validators },
     },
   }),
-  replace: ({ collection, ofParent, parentProperty, conflicts }) => {
-    return {
-      summary: `Replace a ${collection.singular}${ofParent}`,
-      body: createSchema(collection, [
-        parentProperty,
-        collection.secretName,
-      ]),
-      errors: conflicts,
-      responses: { 201: { record: collection, headers: ["Content-Location"] } },
-    };
-  },
+  replace: ({ collection, ofParent, parentProperty, conflicts }) => ({
+    summary: `Replace a ${collection.singular}${ofParent}`,
+    body: createSchema(collection, [parentProperty, collection.secretName]),
+    errors: conflicts,
+    responses: { 201: { record: collection, headers: ["Content-Location"] } },
+  }),
   change: ({ collection, ofParent, writableOnly, conflicts }) => ({
     summary: `Change a ${collection.singular}${ofParent}`,
     body: patchSchema(collection, writableOnly),
     errors: writableOnly ? [] : conflicts,
     responses: { 201: { record: collection, headers: validators } },
   }),
-  remove: ({ collection: { singular, children }, ofParent, conflicts }) => {
-    const isParent = children.length > 0;
-    return {
-      summary: `Delete a ${singular}${ofParent}`,
-      ...(isParent && { parameters: [cascade] }),
-      // Deleting the records that refer to it can require a higher role.
-      errors: isParent ? [403, 409] : conflicts,
-      responses: { 204: {} },
-    };
-  },
+  remove: ({ collection: { singular, children }, ofParent, conflicts }) => ({
+    summary: `Delete a ${singular}${ofParent}`,
+    // Deleting the records that refer to it can require a higher role.
+    ...(children.length > 0
+      ? { parameters: [cascade], errors: [403, 409] }
+      : { errors: conflicts }),
+    responses: { 204: {} },
+  }),
   "sign in": ({ collection }) => {
     const none = new Roles([]); // a schema does not depend on them
     const record = completeSchema(deriveCollection(authorizations(none)));
