@@ -23,7 +23,7 @@ import { listen, type Listener, type TlsFiles } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
-import type { Logger, Store } from "./store/store.ts";
+import type { Logger } from "./store/store.ts";
 import { readTls } from "./tls.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -48,22 +48,21 @@ export async function serve(
   process.on("SIGHUP", () => listener && reloadTls(listener, config, log));
   const tls = readTls(config);
   const { log, print } = createLogger(config.log, process.stdout);
-  const { pid, version } = process;
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
   const store = await openDataFolder(config.dataDir, declaration, {
     log,
     tables: tablesOf(declaration, features),
   });
-  let application: Application;
+  /** Undoes each step of the start, the last one first. */
+  const closing = [() => store.close()];
   try {
     if (config.seed !== undefined) {
       const { seedEmptyStore } = await import("./cli/seed.ts");
       await seedEmptyStore(store, declaration, config.seed);
     }
-    const secrets = config.jwtSecrets ??
-      [await loadOrCreateSecret(config.dataDir)];
-    application = new Application({
+    const secrets = await loadSecrets(config);
+    const application = new Application({
       declaration,
       features,
       store,
@@ -77,76 +76,51 @@ export async function serve(
       requireIfMatch: config.requireIfMatch,
       hasLocalMetrics: config.hasLocalMetrics,
     });
-    listener = await begin(application, store, { config, tls, log, print });
-  } catch (error) {
-    await store.close();
-    throw error;
+    closing.unshift(() => application.stop());
+    await application.start();
+    const listening = listener = await open(application, config, tls);
+    closing.unshift(() => listening.close(graceMs, announceMs));
+    // A port in use must not cost a password that is shown once.
+    const output = { log, print, terminal: process.stdout };
+    await createFirstAdmin(store, { declaration, ...config }, output);
+    const stopped = stopSignal();
+    const host = config.host.includes(":") ? `[${config.host}]` : config.host;
+    const url = `${tls ? "https" : "http"}://${host}:${listening.port}`;
+    const { pid, version } = process;
+    print(
+      "info",
+      `listening on ${url} as process ${pid} on Node.js ${version}`,
+    );
+    log("info", `stopping on ${await stopped}`);
+  } finally {
+    for (const close of closing) await close();
   }
-  const stopped = stopSignal();
-  const host = config.host.includes(":") ? `[${config.host}]` : config.host;
-  const origin = `${tls ? "https" : "http"}://${host}:${listener.port}`;
-  print(
-    "info",
-    `listening on ${origin} as process ${pid} on Node.js ${version}`,
-  );
-
-  log("info", `stopping on ${await stopped}`);
-  await listener.close(graceMs, announceMs);
-  await application.stop();
-  await store.close();
   log("info", "stopped");
 }
 
 /**
- * Returns the secret in the file `secret` of a folder, which must be locked;
- * creates it if it is missing. It is on the disk before it signs anything, so
- * tokens stay valid after a power cut.
+ * Returns the configured secrets, or else the one in the file `secret` of the
+ * data folder, which must be locked. Creates it if it is missing: it is on the
+ * disk before it signs anything, so tokens stay valid after a power cut.
  *
  * @throws {CommandError} if the file holds under 32 bytes; {Error} of the file
  * system
  */
-async function loadOrCreateSecret(folder: string): Promise<string> {
+async function loadSecrets(
+  { jwtSecrets, dataDir: folder }: Config,
+): Promise<readonly string[]> {
+  if (jwtSecrets !== undefined) return jwtSecrets;
   const stored = await readSmallFile(realFiles, folder, "secret");
   if (stored !== undefined) {
     const secret = stored.toString().trim();
-    if (Buffer.byteLength(secret) >= 32) return secret;
+    if (Buffer.byteLength(secret) >= 32) return [secret];
     throw new CommandError(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
   const secret = randomBytes(32).toString("base64url");
   await writeSecret(join(folder, "secret"), secret);
-  return secret;
-}
-
-/** Opens the port, and only then creates the first user: a port in use must not cost a password that is shown once. */
-async function begin(
-  application: Application,
-  store: Store,
-  { config, tls, log, print }: {
-    readonly config: Config;
-    readonly tls: TlsFiles | undefined;
-    readonly log: Logger;
-    readonly print: Logger;
-  },
-): Promise<Listener> {
-  let listener: Listener | undefined;
-  try {
-    await application.start();
-    listener = await open(application, config, tls);
-    const terminal = process.stdout;
-    const { declaration } = application;
-    await createFirstAdmin(store, { declaration, ...config }, {
-      log,
-      print,
-      terminal,
-    });
-    return listener;
-  } catch (error) {
-    await listener?.close(0);
-    await application.stop();
-    throw error;
-  }
+  return [secret];
 }
 
 /** Reads the certificate again; without one, SIGHUP has no effect. An unusable one leaves the old one in use. */

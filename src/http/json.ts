@@ -33,7 +33,7 @@ export function parseJsonObject(
     duplicate = findDuplicateName(text, maxNames);
     value = JSON.parse(text);
   } catch (error) {
-    if (error instanceof TooComplexError) {
+    if (error instanceof RangeError) {
       throw new ApiError(
         40001,
         `The ${name} is too complex: at most ${maxNames} names and ${maxDepth} levels are allowed.`,
@@ -95,14 +95,12 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
 /** The deepest nesting. */
 const maxDepth = 64;
 
-class TooComplexError extends Error {}
-
 /**
  * Returns the first property name that occurs twice in one object, as it is
  * written there (with quotes and escapes); undefined if there is none. Names are
  * compared without their escapes: `"a"` equals `"\u0061"`.
  *
- * @throws {TooComplexError} before it takes long
+ * @throws {RangeError} before it takes long
  * @throws {SyntaxError} if it finds that the text is not JSON
  */
 function findDuplicateName(text: string, maxNames: number): string | undefined {
@@ -123,7 +121,7 @@ function findDuplicateName(text: string, maxNames: number): string | undefined {
       case "{":
       case "[":
         open.push(text[at] === "{" ? new Set() : undefined);
-        if (open.length > maxDepth) throw new TooComplexError();
+        if (open.length > maxDepth) throw new RangeError();
         break;
       case "}":
       case "]":
@@ -137,7 +135,7 @@ function findDuplicateName(text: string, maxNames: number): string | undefined {
         const names = open[open.length - 1];
         if (names?.has(name)) duplicate ??= literal;
         names?.add(name);
-        if (++count > maxNames) throw new TooComplexError();
+        if (++count > maxNames) throw new RangeError();
       }
     }
   }

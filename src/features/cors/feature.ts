@@ -5,7 +5,7 @@
  * `CORS_ORIGINS` names origins.
  */
 
-import type { Feature } from "../../api/feature.ts";
+import type { Feature, HandledRequest } from "../../api/feature.ts";
 
 /** The request fields that a script may set. A wildcard would not include Authorization. */
 const allowedHeaders =
@@ -19,18 +19,6 @@ const exposedHeaders =
   "Last-Modified, Link, Location, Preference-Applied, RateLimit, " +
   "RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id, X-Total-Count";
 
-/** The parts of a request that its CORS fields depend on. */
-export interface CorsRequest {
-  readonly method: string;
-  /** Names in lower case, as in node:http. */
-  readonly headers: {
-    readonly origin?: string | undefined;
-    readonly "access-control-request-method"?: string | undefined;
-  };
-  /** The methods that the URL supports, as in Allow; undefined for an unknown URL. */
-  readonly allow?: string | undefined;
-}
-
 /**
  * Returns the fields to add to a response: name, value, name, value, … Errors need
  * them too, or a script could not read them. None allows credentials: those are
@@ -40,7 +28,7 @@ export interface CorsRequest {
  */
 export function corsHeaders(
   origins: readonly string[],
-  { method, headers, allow }: CorsRequest,
+  { method, headers, route }: Omit<HandledRequest, "start">,
 ): string[] {
   const { origin } = headers;
   const fields: string[] = [];
@@ -56,9 +44,9 @@ export function corsHeaders(
     headers["access-control-request-method"] !== undefined;
   if (!preflight) {
     fields.push("Access-Control-Expose-Headers", exposedHeaders);
-  } else if (allow !== undefined) {
+  } else if (route) {
     // The browser compares its method and fields with these, so we need not.
-    fields.push("Access-Control-Allow-Methods", allow);
+    fields.push("Access-Control-Allow-Methods", route.allow);
     fields.push("Access-Control-Allow-Headers", allowedHeaders);
     fields.push("Access-Control-Max-Age", "7200"); // the most that browsers cache
   }
@@ -67,8 +55,7 @@ export function corsHeaders(
 
 export const feature: Feature = {
   open: ({ corsOrigins = [] }) => ({
-    onResponse({ method, headers, route }, { fields }) {
-      const request = { method, headers, allow: route?.allow };
+    onResponse(request, { fields }) {
       fields.push(...corsHeaders(corsOrigins, request));
     },
   }),

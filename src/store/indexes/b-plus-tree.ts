@@ -123,8 +123,8 @@ export class BPlusTree {
   }
 
   /**
-   * Fills the empty index with rows in any order: several times as fast as to
-   * insert them one by one. A row may occur twice.
+   * Inserts rows that are in any order, after sorting them: several times as
+   * fast as without. A row may occur twice.
    *
    * @param isOutdated returns whether the row with an id is to be left out,
    * because it has changed since it was read from `rows`
@@ -139,34 +139,12 @@ export class BPlusTree {
       if (this.#where(row.document)) matching.push(row);
       if (++count % rowsPerStep === 0) yield;
     }
-    let nodes: Node[] = [];
-    let leaf: Row[] = [];
-    let lastId: number | undefined;
     for (const at of yield* sort(matching, this.#comparator)) {
       const row = matching[at];
-      if (row === undefined) continue;
-      const { id } = row.document;
-      if (id === lastId || isOutdated(id)) continue;
-      if (leaf.length === maxEntries) {
-        nodes.push(new Node(0, leaf));
-        leaf = [];
-        yield;
-      }
-      leaf.push(row);
-      lastId = id;
+      if (row === undefined || isOutdated(row.document.id)) continue;
+      this.replace(undefined, row);
+      if (++count % rowsPerStep === 0) yield;
     }
-    nodes.push(new Node(0, leaf));
-    while (nodes.length > 1) {
-      const parents: Node[] = [];
-      for (let at = 0; at < nodes.length; at += maxEntries) {
-        const children = nodes.slice(at, at + maxEntries);
-        const separators = children.slice(0, -1).flatMap(lastRow);
-        parents.push(new Node(0, separators, children));
-        yield;
-      }
-      nodes = parents;
-    }
-    this.#root = nodes[0] ?? this.#root;
   }
 
   /**

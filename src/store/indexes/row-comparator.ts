@@ -50,8 +50,8 @@ export class RowComparator {
   lowerBound(rows: readonly Row[], bound: Bound): number {
     let low = 0;
     let high = rows.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
+    // The last row first, as most rows are added in ascending order.
+    for (let middle = high - 1; low < high; middle = (low + high) >> 1) {
       const row = rows[middle];
       if (row !== undefined && this.compareTo(row, bound) < 0) low = middle + 1;
       else high = middle;

@@ -66,26 +66,20 @@ class HashIndex {
       this.#groups.set(key, [row]);
       return;
     }
-    const at = indexOf(group, id);
+    const at = byId.lowerBound(group, { values: [], id });
     if (at === group.length) group.push(row); // far faster than splice
     else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
   }
 
   #delete(key: string | number, { document: { id } }: Row): void {
     const group = this.#groups.get(key) ?? [];
-    const at = indexOf(group, id);
+    const at = byId.lowerBound(group, { values: [], id });
     if (group[at]?.document.id === id) group.splice(at, 1);
     if (group.length === 0) this.#groups.delete(key);
   }
 }
 
 const byId = new RowComparator([]);
-
-/** Returns the index of a row, or the index to insert it at, in a list sorted by id. */
-function indexOf(rows: readonly Row[], id: number): number {
-  if ((rows.at(-1)?.document.id ?? 0) < id) return rows.length; // a new record
-  return byId.lowerBound(rows, { values: [], id });
-}
 
 /** Rolls back one change; newer ones must be rolled back first. */
 export type Undo = () => void;

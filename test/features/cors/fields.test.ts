@@ -1,9 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  corsHeaders,
-  type CorsRequest,
-} from "../../../src/features/cors/feature.ts";
+import { type Operation, route } from "../../../src/api/operations.ts";
+import { corsHeaders } from "../../../src/features/cors/feature.ts";
 
 const exposed = [
   "Access-Control-Expose-Headers",
@@ -23,14 +21,24 @@ const b = "http://b.example:8080";
 const forA = ["Access-Control-Allow-Origin", a];
 const forAll = ["Access-Control-Allow-Origin", "*"];
 
+const get: Operation = {
+  access: "anyone",
+  parse: () => undefined,
+  run: () => ({ status: 200, headers: [], seq: 0 }),
+};
+
 test("scripts of the configured origins may read responses and send preflights (Fetch standard)", () => {
   const asks = (method: string, origin?: string, asked?: string) => ({
     method,
-    allow: "GET, HEAD, PUT, OPTIONS",
+    route: route({ GET: get, PUT: get }),
     headers: { origin, "access-control-request-method": asked },
   });
-  const unknown = { ...asks("OPTIONS", a, "PUT"), allow: undefined };
-  const table: readonly [readonly string[], CorsRequest, string[]][] = [
+  const unknown = { ...asks("OPTIONS", a, "PUT"), route: undefined };
+  const table: readonly [
+    readonly string[],
+    Parameters<typeof corsHeaders>[1],
+    string[],
+  ][] = [
     [[a, b], asks("GET", a), [...vary, ...forA, ...exposed]],
     [[a, b], asks("PUT", a), [...vary, ...forA, ...exposed]],
     [[a, b], asks("GET"), vary],
@@ -64,7 +72,7 @@ test("the credentials of a browser are never allowed", () => {
   const headers = { origin: a, "access-control-request-method": "PUT" };
   for (const origins of [["*"], [a]]) {
     for (const method of ["GET", "OPTIONS"]) {
-      const request = { method, headers, allow: "GET" };
+      const request = { method, headers, route: route({ GET: get }) };
       const fields = corsHeaders(origins, request);
       assert.ok(!fields.includes("Access-Control-Allow-Credentials"));
     }
