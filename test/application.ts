@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { Application } from "../src/app.ts";
+import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
@@ -48,6 +49,8 @@ export interface Running {
 /** Starts an application with an admin in a temporary folder. */
 export async function startApplication(options: {
   readonly declarations?: readonly Declaration[];
+  /** An API with a title and roles of its own. */
+  readonly declaration?: ApiDeclaration;
   /** The names of the features that are on; all, when left out. */
   readonly features?: readonly string[];
   readonly files?: FileSystem;
@@ -61,7 +64,7 @@ export async function startApplication(options: {
   readonly limits?: Partial<ServerLimits>;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
-  const declaration = apiOf(declarations);
+  const { declaration = apiOf(declarations) } = options;
   const features = await loadFeatures(options.features ?? featureNames);
   const folder = await temporaryFolder();
   const store = await openStore({

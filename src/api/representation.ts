@@ -172,7 +172,9 @@ export class Representation {
     }
     const parts = [JSON.stringify(document).slice(0, -1)];
     for (const { name, before, property, after } of this.#urlTemplates) {
-      parts.push(`,"${name}":"${before}${document[property]}${after}"`);
+      const id = document[property];
+      const url = id === null ? null : `"${before}${id}${after}"`;
+      parts.push(`,"${name}":${url}`);
     }
     // Joined, as a concatenated text would keep all its parts in memory.
     parts.push("}");
@@ -204,7 +206,8 @@ export class Representation {
       object[property.name] = readValue(document, property);
     }
     for (const { name, before, property, after } of this.#urlTemplates) {
-      object[name] = before + document[property] + after;
+      const id = object[property] ?? null;
+      object[name] = id === null ? null : `${before}${id}${after}`;
     }
     return object;
   }
@@ -223,8 +226,10 @@ export function recordSchema(
       name,
       isWritable(name) ? schema : { ...schema, readOnly: true },
     ]);
-  const url = { type: "string", format: "uri-reference", readOnly: true };
-  for (const { name } of urlProperties) schemas.push([name, url]);
+  for (const { name, nullable } of urlProperties) {
+    const type = nullable ? ["string", "null"] : "string";
+    schemas.push([name, { type, format: "uri-reference", readOnly: true }]);
+  }
   schemas.push(["link", { type: "object", readOnly: true }]);
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",

@@ -134,13 +134,10 @@ function addCollection(
   };
   const { name, parents } = records.collection;
   addBoth(name, { records }, `${name}_url`);
-  const seen = new Set<Collection>();
   for (const parent of parents) {
-    const { target } = parent;
-    if (seen.has(target)) continue;
-    seen.add(target);
+    const { target, segment } = parent;
     const scope = records.within(parent);
-    addBoth(`${target.name}/:id/${name}`, { records, parent, scope });
+    addBoth(`${target.name}/:id/${segment}`, { records, parent, scope });
   }
 }
 

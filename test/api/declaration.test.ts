@@ -50,9 +50,19 @@ test("a declaration that contradicts itself or another is rejected with a messag
     [
       [
         declaration("zoos"),
-        declaration("things", { zoo_id: optional(reference("zoos")) }),
+        declaration("things", { zoo_id: reference("zoos", { as: "a b" }) }),
       ],
       /"zoo_id" of things/,
+    ],
+    [
+      [
+        declaration("zoos"),
+        declaration("things", {
+          zoo_id: reference("zoos"),
+          old_zoo_id: reference("zoos"),
+        }),
+      ],
+      /zoos: two references would both be "things_url"/,
     ],
   ];
   for (const [declarations, message] of table) {
@@ -68,12 +78,12 @@ test("two references with the same URL property are rejected", () => {
   assert.throws(() => deriveCollections(declarations), /both be "\w+_url"/);
 });
 
-test("references lead both ways, and two to one collection share one sub-collection", () => {
+test("references lead both ways, and two to one collection by two names", () => {
   const derived = deriveCollections([
     ...collections,
     declaration("transfers", {
       from_zoo_id: reference("zoos"),
-      to_zoo_id: reference("zoos"),
+      to_zoo_id: optional(reference("zoos", { as: "arrivals" })),
     }),
   ]);
   assert.deepEqual(derived.get("zoos")?.urlProperties.map(({ name }) => name), [
@@ -81,6 +91,7 @@ test("references lead both ways, and two to one collection share one sub-collect
     "animals_url",
     "employees_url",
     "transfers_url",
+    "arrivals_url",
   ]);
   assert.deepEqual(
     derived.get("transfers")?.urlProperties.map(({ name }) => name),

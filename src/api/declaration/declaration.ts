@@ -70,8 +70,12 @@ export interface Reference {
   readonly source: Collection;
   /** The property, such as `zoo_id`. */
   readonly property: string;
+  /** False if the property may be null. */
+  readonly isRequired: boolean;
   /** The collection whose ids are its values. */
   readonly target: Collection;
+  /** The last segment of the URL of the records that refer to one, such as `animals`. */
+  readonly segment: string;
 }
 
 /** A URL property: the URL of the record with an id, or of the records that refer to it. */
@@ -83,6 +87,8 @@ export interface UrlProperty {
   readonly property: string;
   /** The text after the id in the URL. */
   readonly after: string;
+  /** True if it is null where the id is. */
+  readonly nullable: boolean;
 }
 
 /** A declared collection with all that follows from its declaration and the others'. */
@@ -210,7 +216,7 @@ export function deriveCollection(declaration: Declaration): Collection {
     visibleProperties: new Map(
       visibleProperties.map((property) => [property.name, property]),
     ),
-    urlProperties: [{ name: "url", collection, property: "id", after: "" }],
+    urlProperties: [{ ...idUrl, name: "url", collection }],
     acceptedNames: new Set([
       ...properties.map(({ name }) => name),
       ...serverProperties,
@@ -226,47 +232,55 @@ function linkReferences(
   source: Collection,
   collections: ReadonlyMap<string, Collection>,
 ): void {
-  for (const { name, references, nullable } of source.properties) {
+  for (const { name, references, nullable, as } of source.properties) {
     if (references === undefined) continue;
     const target = collections.get(references);
+    const isRequired = !nullable;
+    const segment = as ?? source.name;
     if (
-      target === undefined || target === source || !name.endsWith("_id") ||
-      nullable
+      target === undefined || !name.endsWith("_id") ||
+      !wordForm.test(segment) || (target === source && isRequired)
     ) {
       throw new Error(
-        `Cannot declare the property "${name}" of ${source.name}: a reference must have a name that ends in "_id", be required, and name another declared collection`,
+        `Cannot declare the property "${name}" of ${source.name}: a reference must have a name that ends in "_id" and name a declared collection; one to its own collection must be optional`,
       );
     }
-    const reference = { source, property: name, target };
+    const reference = { source, property: name, isRequired, target, segment };
     source.parents.push(reference);
+    target.children.push(reference);
     addUrlProperty(source, {
       name: name.replace(/_id$/, "_url"),
       collection: references,
       property: name,
       after: "",
+      nullable,
     });
-    // Two references to one collection share its one sub-collection.
-    if (!target.children.some((child) => child.source === source)) {
-      addUrlProperty(target, {
-        name: `${source.name}_url`,
-        collection: references,
-        property: "id",
-        after: `/${source.name}`,
-      });
-    }
-    target.children.push(reference);
+    addUrlProperty(target, {
+      ...idUrl,
+      name: `${segment}_url`,
+      collection: references,
+      after: `/${segment}`,
+    });
   }
 }
+
+/** The URL property of a record's own id. */
+const idUrl = { property: "id", after: "", nullable: false };
 
 function addUrlProperty(collection: Collection, added: UrlProperty): void {
   const { name } = added;
   if (collection.urlProperties.some((each) => each.name === name)) {
     throw new Error(
-      `Cannot declare ${collection.name}: two references would both be "${name}"`,
+      `Cannot declare ${collection.name}: two references would both be "${name}"; a reference can have another name by { as: "…" }`,
     );
   }
   collection.urlProperties.push(added);
   collection.acceptedNames.add(name);
+}
+
+/** Returns a noun with its indefinite article. */
+export function withArticle(noun: string): string {
+  return /^(?:[aeio]|u(?!s|ni))/.test(noun) ? `an ${noun}` : `a ${noun}`;
 }
 
 /** Returns the names of all properties that a client sees. */

@@ -60,6 +60,8 @@ export interface Property {
   readonly unique: boolean;
   /** The collection whose ids are the values. */
   readonly references: string | undefined;
+  /** The last segment of the URL of the records that refer to one: by default the name of their collection. */
+  readonly as?: string | undefined;
   /** If true, only the server sets it. */
   readonly readOnly: boolean;
 }
@@ -187,11 +189,15 @@ export function integer(options: NumberOptions = {}): Property {
 }
 
 /** The id of a record of another collection. The property's name must end in `_id`: `zoo_id` gives the record a `zoo_url`. */
-export function reference(collection: string): Property {
+export function reference(
+  collection: string,
+  { as }: Pick<Property, "as"> = {},
+): Property {
   return {
     ...integer({ minimum: 1 }),
     expected: `the id of one of the ${collection}`,
     references: collection,
+    as,
   };
 }
 

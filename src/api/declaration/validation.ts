@@ -10,6 +10,7 @@ import {
   type Collection,
   type NamedProperty,
   toIndexKey,
+  withArticle,
 } from "./declaration.ts";
 import type { Json } from "./properties.ts";
 
@@ -91,15 +92,15 @@ function unknownProperties(
 ): FieldError[] {
   const unknown = Object.keys(body).filter((name) => !acceptedNames.has(name));
   if (unknown.length === 0) return [];
-  const article = /^[aeiou]/.test(singular) ? "an" : "a";
   const allowed = properties.map(({ name }) => name).join(", ");
   return unknown.map((name) => {
     const field = excerpt(name.toWellFormed());
     return {
       field,
       code: "unknown",
-      message:
-        `"${field}" is not a property of ${article} ${singular}; allowed: ${allowed}.`,
+      message: `"${field}" is not a property of ${
+        withArticle(singular)
+      }; allowed: ${allowed}.`,
     };
   });
 }
@@ -120,8 +121,8 @@ function validateValue(
   value: unknown,
   context: ValidationContext,
 ): FieldError | undefined {
-  const { store, previous, valuesFromUrl, locked } = context;
-  const { name, nullable, references } = property;
+  const { previous, valuesFromUrl, locked } = context;
+  const { name, nullable } = property;
   if (locked?.includes(name)) {
     return {
       field: name,
@@ -129,13 +130,10 @@ function validateValue(
       message: `"${name}" cannot be changed here: leave it out.`,
     };
   }
-  if (value === null && nullable) return undefined;
-  const failure = property.check(value);
-  if (failure) return expectationError(property, failure.code, failure.reason);
-  if (references && !store.table(references).get(Number(value))) {
-    const reason = `is ${value}, which does not exist`;
-    return expectationError(property, "reference", reason);
-  }
+  const error = value === null && nullable
+    ? undefined
+    : valueError(property, value, context);
+  if (error) return error;
   // A record cannot be created in one zoo through the URL of another.
   const fromUrl = previous === undefined ? valuesFromUrl[name] : undefined;
   if (fromUrl !== undefined && value !== fromUrl) {
@@ -154,6 +152,22 @@ function validateValue(
     };
   }
   return undefined;
+}
+
+/** Returns the error of a value that its property does not allow, or that refers to nothing. */
+function valueError(
+  property: NamedProperty,
+  value: unknown,
+  { store }: ValidationContext,
+): FieldError | undefined {
+  const { references } = property;
+  const failure = property.check(value);
+  if (failure) return expectationError(property, failure.code, failure.reason);
+  if (!references || store.table(references).get(Number(value))) {
+    return undefined;
+  }
+  const reason = `is ${value}, which does not exist`;
+  return expectationError(property, "reference", reason);
 }
 
 /** Returns an error for each group of valid values that another record has too. */

@@ -22,10 +22,11 @@ import {
   type Store,
   type Table,
 } from "../../store/store.ts";
-import type {
-  Collection,
-  RecordChange,
-  Reference,
+import {
+  type Collection,
+  type RecordChange,
+  type Reference,
+  withArticle,
 } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
@@ -66,7 +67,7 @@ export class Records {
   }
 
   /** Returns the scope of the records that refer to the one in the path: `/zoos/7/animals`. */
-  within({ target, property }: Reference): ResolveScope {
+  within({ target, property, segment }: Reference): ResolveScope {
     const { store, prefix } = this.options;
     const table = store.table(target.name);
     return ({ method, ids: [id = 0] }) => {
@@ -77,7 +78,7 @@ export class Records {
         value: id,
         seq: row.seq,
         name: ` in the ${target.singular} ${id}`,
-        url: `${prefix}${target.name}/${id}/${this.collection.name}`,
+        url: `${prefix}${target.name}/${id}/${segment}`,
       };
     };
   }
@@ -212,7 +213,7 @@ function auditEventOf(
   const changed = properties.map(({ name }) => name)
     .filter((name) => previous?.[name] !== next?.[name]);
   const fields = { [singular]: Object.fromEntries(shown), changed };
-  return { message: `${verb} a ${singular}`, fields };
+  return { message: `${verb} ${withArticle(singular)}`, fields };
 }
 
 /** A restored backup reuses sequence numbers, but never within the same process. */

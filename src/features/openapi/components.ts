@@ -17,6 +17,15 @@ export interface ResponseParts {
 export class Components {
   /** The parts by kind, such as `schemas`, and by name. */
   readonly parts: Record<string, Record<string, JsonSchema>> = {};
+  readonly #operationIds = new Set<string>();
+
+  /** Returns the name of an operation, with a number if another has it: `/zoo_parts` and `/zoo/:id/parts` could share one. */
+  operationId(name: string): string {
+    let id = name;
+    for (let n = 2; this.#operationIds.has(id); n++) id = name + n;
+    this.#operationIds.add(id);
+    return id;
+  }
 
   /** Adds a part and returns a reference to it, as `name-2` if a different part has the name. */
   add(kind: string, name: string, part: JsonSchema): JsonSchema {

@@ -133,7 +133,7 @@ function describeOperation(
   const isPublic = access === "anyone" || operation.publicFromLoopback;
   const bearer = { bearer: [] };
   return {
-    operationId: nameOperation(operation),
+    operationId: components.operationId(nameOperation(operation)),
     summary: method === "HEAD" ? `${summary}: header fields only` : summary,
     ...(!isPublic && { description: `Requires the role ${access}.` }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],

@@ -11,6 +11,8 @@ import {
 import {
   type Collection,
   deriveCollection,
+  type Reference,
+  withArticle,
 } from "../../api/declaration/declaration.ts";
 import type {
   Operation,
@@ -73,13 +75,24 @@ function subjectOf({ resource, writableOnly }: Operation) {
     collection,
     listed: resource?.listed ?? collection,
     /** ` of a zoo`, if the URL contains the zoo's id. */
-    ofParent: parent ? ` of a ${parent.target.singular}` : "",
+    ofParent: describeParent(parent, collection),
     /** The property whose value is that id. */
     parentProperty: parent?.property,
     /** 409, if the collection has rules that a change can violate. */
     conflicts: collection.sideEffects ? [409] : [],
     writableOnly,
   };
+}
+
+/** Describes the parent in a URL; if the reference has a name of its own, with the property. */
+function describeParent(
+  parent: Reference | undefined,
+  { name }: Collection,
+): string {
+  if (parent === undefined) return "";
+  const { target, segment, property } = parent;
+  const by = segment === name ? "" : `, by ${property}`;
+  return ` of ${withArticle(target.singular)}${by}`;
 }
 
 const validators = ["ETag", "Last-Modified"];
@@ -119,19 +132,19 @@ const kinds: Readonly<
     },
   }),
   replace: ({ collection, ofParent, parentProperty, conflicts }) => ({
-    summary: `Replace a ${collection.singular}${ofParent}`,
+    summary: `Replace ${withArticle(collection.singular)}${ofParent}`,
     body: createSchema(collection, [parentProperty, collection.secretName]),
     errors: conflicts,
     responses: { 201: { record: collection, headers: ["Content-Location"] } },
   }),
   change: ({ collection, ofParent, writableOnly, conflicts }) => ({
-    summary: `Change a ${collection.singular}${ofParent}`,
+    summary: `Change ${withArticle(collection.singular)}${ofParent}`,
     body: patchSchema(collection, writableOnly),
     errors: writableOnly ? [] : conflicts,
     responses: { 201: { record: collection, headers: validators } },
   }),
   remove: ({ collection: { singular, children }, ofParent, conflicts }) => ({
-    summary: `Delete a ${singular}${ofParent}`,
+    summary: `Delete ${withArticle(singular)}${ofParent}`,
     // Deleting the records that refer to it can require a higher role.
     ...(children.length > 0
       ? { parameters: [cascade], errors: [403, 409] }

@@ -1,0 +1,71 @@
+/** A library, for the tests of what the sample API does not have: references of every kind, rules, records of each user's own. */
+
+import { declareApi } from "../src/api/declaration/api.ts";
+import { vocabulary } from "../src/api/declaration/vocabulary.ts";
+import { type Running, startApplication } from "./application.ts";
+import { adminPassword, type Answer } from "./harness.ts";
+
+const { collection, string, date, reference, optional } = vocabulary;
+
+const name = string({ maxLength: 20 });
+
+export const library = declareApi({
+  title: "Library",
+  roles: ["member", "librarian", "admin"],
+  collections: [
+    collection({
+      name: "authors",
+      singular: "author",
+      access: { read: "anyone", write: "librarian", delete: "librarian" },
+      properties: { name },
+    }),
+    collection({
+      name: "books",
+      singular: "book",
+      access: { read: "anyone", write: "librarian", delete: "admin" },
+      properties: {
+        author_id: optional(reference("authors")),
+        translator_id: optional(reference("authors", { as: "translations" })),
+        sequel_of_id: optional(reference("books", { as: "sequels" })),
+        title: name,
+        published_on: optional(date()),
+        reprinted_on: optional(date()),
+      },
+    }),
+  ],
+});
+
+/** A running library, and one request to it as somebody. */
+export interface Library extends Running {
+  /** Sends a request with the token of a user, the admin's by default; `""` for none. */
+  send(
+    method: string,
+    path: string,
+    json?: unknown,
+    token?: string,
+  ): Promise<Answer>;
+  /** Creates a user and returns the token. */
+  join(username: string, role?: string): Promise<string>;
+}
+
+/** Starts a library, or another API. */
+export async function startLibrary(
+  options: Parameters<typeof startApplication>[0] = {},
+): Promise<Library> {
+  const running = await startApplication({ declaration: library, ...options });
+  const send: Library["send"] = (
+    method,
+    path,
+    json,
+    token = running.token,
+  ) =>
+    running.request(method, `/v1/${path}`, {
+      token: token || undefined,
+      ...(json !== undefined && { json }),
+    });
+  const join: Library["join"] = async (username, role = "member") => {
+    await send("POST", "users", { username, role, password: adminPassword });
+    return await running.signIn(username);
+  };
+  return { ...running, send, join };
+}
