@@ -150,7 +150,17 @@ export async function logCommand(
     const author = by === 0 ? "-" : username ?? `#${by}`;
     if (user !== undefined && user !== author) return;
     let text = "";
-    for (const [kind, of, value] of tx) {
+    for (const mutation of tx) {
+      if (mutation[0] === "rename") {
+        const [, of, from, to] = mutation;
+        if (![undefined, of, to ?? from].includes(target)) continue;
+        const what = to === undefined
+          ? `${of} to ${from}`
+          : `${of}.${from} to ${to}`;
+        text += `${at} ${author} renamed ${what}\n`;
+        continue;
+      }
+      const [kind, of, value] = mutation;
       const collection = derived.get(of);
       const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;

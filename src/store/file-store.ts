@@ -21,6 +21,7 @@ import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import {
+  applyMutation,
   rollBack,
   type Table,
   type Tables,
@@ -197,6 +198,11 @@ export class Store {
     return reserveBytes + 2 * this.#checkpoints.expectedBytes();
   }
 
+  /** All tables by name, whether declared or only on the disk. */
+  get tables(): ReadonlyMap<string, Table> {
+    return this.#parts.scan.tables;
+  }
+
   /** Returns a table; throws if its name is neither declared nor on the disk. */
   table(name: string): Table {
     return findTable(this.#parts.scan.tables, name);
@@ -224,18 +230,16 @@ export class Store {
     const seq = this.seq + 1;
     const operations: Mutation[] = [];
     const undo: Undo[] = [];
+    const tableOf = (name: string) => findTable(tables, name);
     let puts = 0;
     let text = "";
     let bytes = 0;
     try {
       run((operation) => {
-        const [kind, name, target] = operation;
-        const table = findTable(tables, name);
-        if (kind === "put") puts++;
+        if (operation[0] === "put") puts++;
         operations.push(operation);
-        undo.push(
-          kind === "put" ? table.put(target, seq) : table.delete(target, seq),
-        );
+        const undone = applyMutation(operation, seq, tableOf);
+        if (undone !== undefined) undo.push(undone);
       });
       if (operations.length === 0) return this.seq;
       text = JSON.stringify(operations);

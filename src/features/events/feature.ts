@@ -157,7 +157,9 @@ class Events {
     return bytes;
   }
 
-  #event([kind, name, target]: Mutation, grants: Grants): string | undefined {
+  #event(mutation: Mutation, grants: Grants): string | undefined {
+    if (mutation[0] === "rename") return undefined;
+    const [kind, name, target] = mutation;
     const records = this.#api.served
       .find(({ collection }) => collection.name === name);
     if (!records || !mayAccess(grants, records.collection.access.read)) {

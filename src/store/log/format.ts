@@ -30,10 +30,16 @@ import type { Document } from "../memory/row.ts";
 /** The version of the files that this store writes. It also reads version 1. */
 export const format = 2;
 
-/** A change of one record. */
+/**
+ * A change of one record; or a renaming, which exchanges what is stored under
+ * two names: the values of two properties in all records of a table, or two
+ * tables. So nothing is overwritten, and the same again undoes it.
+ */
 export type Mutation =
   | readonly ["put", string, Document]
-  | readonly ["del", string, number];
+  | readonly ["del", string, number]
+  | readonly ["rename", table: string, from: string, to: string]
+  | readonly ["rename", table: string, to: string];
 
 /** Identifies a log and the state at its start. */
 export interface LogStart {

@@ -7,6 +7,7 @@
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
+import type { Mutation } from "../log/format.ts";
 import { type Document, Row, Rows } from "./row.ts";
 
 /** Returns the key under which a hash index holds a document; null for one that it does not hold. */
@@ -92,8 +93,15 @@ export function rollBack(changes: readonly Undo[]): void {
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
-  "put" | "load" | "delete" | "advanceCounters"
+  "put" | "load" | "delete" | "advanceCounters" | "restore"
 >;
+
+/** The records of one collection at one moment. */
+interface TableState {
+  readonly rows: readonly Row[];
+  readonly lastId: number;
+  readonly lastSeq: number;
+}
 
 /** The records of one collection. */
 export class WritableTable {
@@ -161,6 +169,22 @@ export class WritableTable {
     return undo;
   }
 
+  /** All rows and counters, for {@linkcode restore}. */
+  get state(): TableState {
+    return { rows: this.rows(), lastId: this.lastId, lastSeq: this.lastSeq };
+  }
+
+  /** Replaces all rows and the counters. Takes long: for renamings only. */
+  restore({ rows, lastId, lastSeq }: TableState): void {
+    // The newest first: an index removes its last rows faster than its first.
+    for (const { document } of this.rows().toReversed()) {
+      this.#replace(document.id, undefined);
+    }
+    for (const row of rows) this.#replace(row.document.id, row);
+    this.lastId = lastId;
+    this.lastSeq = lastSeq;
+  }
+
   /** Raises the counters; never lowers either of them. */
   advanceCounters(lastId: number, lastSeq: number): void {
     this.lastId = Math.max(this.lastId, lastId);
@@ -212,4 +236,59 @@ export function getOrCreateTable(tables: Tables, name: string): WritableTable {
   const table = tables.get(name) ?? new WritableTable({ name });
   tables.set(name, table);
   return table;
+}
+
+/** Applies a mutation and returns its undo; undefined if its kind is unknown. */
+export function applyMutation(
+  mutation: Mutation,
+  seq: number,
+  tableOf: (name: string) => WritableTable,
+): Undo | undefined {
+  const table = tableOf(mutation[1]);
+  switch (mutation[0]) {
+    case "put":
+      return table.put(mutation[2], seq);
+    case "del":
+      return table.delete(mutation[2], seq);
+    case "rename": {
+      const [, , from, to] = mutation;
+      return to === undefined
+        ? exchangeTables(table, tableOf(from), seq)
+        : exchangeProperties(table, [from, to], seq);
+    }
+  }
+}
+
+/** Exchanges the values of two properties in all records; each stays in its place. */
+function exchangeProperties(
+  table: WritableTable,
+  [from, to]: readonly [from: string, to: string],
+  lastSeq: number,
+): Undo {
+  const before = table.state;
+  const rows = before.rows.map(({ document }) => {
+    const properties = Object.entries(document).map(([name, value]) =>
+      [name === from ? to : name === to ? from : name, value] as const
+    );
+    return new Row(
+      { ...Object.fromEntries(properties), id: document.id },
+      lastSeq,
+    );
+  });
+  table.restore({ ...before, rows, lastSeq });
+  return () => table.restore(before);
+}
+
+function exchangeTables(
+  table: WritableTable,
+  other: WritableTable,
+  lastSeq: number,
+): Undo {
+  const [before, others] = [table.state, other.state];
+  table.restore({ ...others, lastSeq });
+  other.restore({ ...before, lastSeq });
+  return () => {
+    table.restore(before);
+    other.restore(others);
+  };
 }

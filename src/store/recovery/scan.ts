@@ -33,6 +33,7 @@ import {
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
 import {
+  applyMutation,
   createTables,
   getOrCreateTable,
   type TableDeclaration,
@@ -246,17 +247,18 @@ async function readFile(
 }
 
 function applyTo({ tables, options }: FolderScan, name: string): ApplyLine {
+  const tableOf = (of: string) => getOrCreateTable(tables, of);
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
     if (tx !== undefined) options.onTransaction?.(line, tables);
     for (const document of rows) {
       getOrCreateTable(tables, of).load(document, seq);
     }
-    for (const [kind, of, target] of tx ?? []) {
-      const table = getOrCreateTable(tables, of);
-      if (kind === "put") table.put(target, seq);
-      else if (kind === "del") table.delete(target, seq);
-      else throw unknown(name, `operation "${kind}" is one`);
+    for (const mutation of tx ?? []) {
+      const undo = applyMutation(mutation, seq, tableOf);
+      if (undo === undefined) {
+        throw unknown(name, `operation "${mutation[0]}" is one`);
+      }
     }
   };
 }
