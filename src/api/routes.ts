@@ -59,17 +59,17 @@ function indexesOf(
     .filter(({ unique, references }) => unique || references)
     .map(({ name }) => name)
     .concat(owner ?? [], indexed);
-  return Object.fromEntries([
-    ...names.map((name) => [
-      name,
-      (document: Document) => toIndexKey(read(document, name)),
-    ]),
-    ...unique.map((group) => [
-      group.join(),
+  return Object.fromEntries(
+    [...names, ...unique].map((of) => [
+      String(of),
       (document: Document) =>
-        toIndexKey(group.map((name) => read(document, name))),
+        toIndexKey(
+          typeof of === "string"
+            ? read(document, of)
+            : of.map((name) => read(document, name)),
+        ),
     ]),
-  ]);
+  );
 }
 
 /** Returns the declared collections and those of the server itself. */

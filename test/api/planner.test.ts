@@ -92,8 +92,13 @@ function expected(
   all: readonly Document[],
   parameters: URLSearchParams,
 ): number[] {
-  const by = parameters.get("sortby") ?? "id";
-  const sign = parameters.get("order") === "desc" ? -1 : 1;
+  const names = (parameters.get("sortby") ?? "id").split(",");
+  const words = (parameters.get("order") ?? "asc").split(",");
+  const sort = names.map((name, at) => ({
+    name,
+    sign: (words.length > 1 ? words[at] : words[0]) === "desc" ? -1 : 1,
+  }));
+  sort.push({ name: "id", sign: sort.at(-1)?.sign ?? 1 });
   const found = all.filter((document) =>
     [...parameters].every(([parameter, text]) => {
       const [name = "", operator = "eq"] = parameter.split(":");
@@ -119,17 +124,18 @@ function expected(
     })
   );
   found.sort((a, b) => {
-    const [left = null, right = null] = [a[by], b[by]];
-    if (left === null || right === null) {
-      if (left !== right) return left === null ? 1 : -1;
-      return sign * (a.id - b.id);
+    for (const { name, sign } of sort) {
+      const [left = null, right = null] = [a[name], b[name]];
+      if (left === right) continue;
+      if (left === null || right === null) return left === null ? 1 : -1;
+      return sign * compare(left, right);
     }
-    return sign * (compare(left, right) || a.id - b.id);
+    return 0;
   });
   return found.map(({ id }) => id);
 }
 
-/** Returns up to three random conditions, a sort order and a page. */
+/** Returns up to three random conditions, up to three sort properties and a page. */
 function randomParameters(below: (end: number) => number): URLSearchParams {
   const name = () => names[below(names.length)] ?? "";
   const conditions = [
@@ -164,10 +170,15 @@ function randomParameters(below: (end: number) => number): URLSearchParams {
     const [name = "", value = ""] = conditions[below(conditions.length)] ?? [];
     parameters.set(name, value);
   }
-  const orders = ["id", "name", "species", "weight_kg", "zoo_id"];
-  const by = orders[below(orders.length)] ?? "id";
-  if (below(4)) parameters.set("sortby", by);
-  if (below(2)) parameters.set("order", "desc");
+  const orders = ["name", "species", "weight_kg", "zoo_id", "id", "species"];
+  const by = new Set<string>();
+  for (let count = below(4); count > 0; count--) {
+    by.add(orders[below(orders.length)] ?? "id");
+  }
+  if (by.size > 0) parameters.set("sortby", [...by].join());
+  const direction = () => below(2) ? "asc" : "desc";
+  if (below(2)) parameters.set("order", direction());
+  else if (by.size > 0) parameters.set("order", [...by].map(direction).join());
   parameters.set("limit", `${1 + below(100)}`);
   parameters.set("offset", below(3) ? `${below(300)}` : `${below(2000)}`);
   return parameters;
@@ -190,7 +201,7 @@ test("random queries return the same as a naive search, while records change", a
     (document): Mutation => ["put", "animals", document],
   );
   await store.commit([...zoos(), ...puts], 1);
-  for (let round = 0; round < 250; round++) {
+  for (let round = 0; round < 300; round++) {
     const parameters = randomParameters(below);
     const zooId = below(3) ? undefined : 1 + below(3);
     const path = zooId === undefined ? "animals" : `zoos/${zooId}/animals`;
@@ -428,7 +439,7 @@ test("more sort orders than the cache holds indexes for are all served correctly
   await running.store.commit([...zoos(), ...puts], 1);
   const all = puts.map(([, , document]) => document as Document);
   const conditions = ["zoo_id=1", "sex=female", "species=null", "x"];
-  const orders = ["name", "weight_kg", "species"];
+  const orders = ["name", "weight_kg", "sex,name", "sex,name&order=desc,asc"];
   await Promise.all(
     [...conditions, ...conditions].flatMap((condition) =>
       orders.map(async (by) => {

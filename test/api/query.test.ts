@@ -2,11 +2,19 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import {
+  integer,
+  optional,
+  reference,
+  string,
+} from "../../src/api/declaration/properties.ts";
+import {
   parseForm,
   parseParameters,
   parseQuery,
 } from "../../src/api/query/parameters.ts";
 import { collections } from "../collections.ts";
+import { startApplication } from "../application.ts";
+import { fetchLines, fromLines } from "../lines.ts";
 
 test("a plus sign is a space in a form, and a plus sign in a URL", () => {
   const table: readonly [string, [string, string][], [string, string][]?][] = [
@@ -37,6 +45,63 @@ test("a malformed form is rejected like a malformed query", () => {
   for (const [text, code] of table) {
     assert.throws(() => parseForm(text), { name: "ApiError", code }, text);
   }
+});
+
+test("a declaration can name the order of its collection, which sortby overrides", async (t) => {
+  const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
+  const title = string({ maxLength: 9 });
+  const shelves = { name: "shelves", singular: "shelf", access };
+  const books = {
+    name: "books",
+    singular: "book",
+    access,
+    properties: {
+      shelf_id: reference("shelves"),
+      title,
+      pages: optional(integer()),
+    },
+    sort: ["pages", "title"],
+  };
+  const declarations = [{ ...shelves, properties: { title } }, books];
+  const app = await startApplication({ declarations });
+  t.after(() => app.stop());
+  const { token } = app;
+  await app.request("POST", "/v1/shelves", { token, json: { title: "A" } });
+  const all = [["c", 2], ["b", null], ["a", 2], ["d", 1], ["b", null]];
+  for (const [title, pages] of all) {
+    const json = { shelf_id: 1, title, pages };
+    await app.request("POST", "/v1/books", { token, json });
+  }
+  const orders: [string, number[]][] = [
+    ["", [4, 3, 1, 2, 5]],
+    ["order=desc", [1, 3, 4, 5, 2]],
+    ["pages=2", [3, 1]],
+    ["pages:gt=1&order=desc", [1, 3]],
+    ["sortby=id", [1, 2, 3, 4, 5]],
+    ["sortby=title&order=desc", [4, 1, 5, 2, 3]],
+  ];
+  const ids = (records: readonly { id: number }[]) =>
+    records.map(({ id }) => id);
+  for (const [query, expected] of orders) {
+    for (const path of ["/v1/books", "/v1/shelves/1/books"]) {
+      const page = await app.request("GET", `${path}?${query}`);
+      assert.deepEqual(ids(page.body), expected, `${path}?${query}`);
+    }
+    const form = { "content-type": "application/x-www-form-urlencoded" };
+    const options = { raw: query, headers: form };
+    const queried = await app.request("QUERY", "/v1/books", options);
+    assert.deepEqual(ids(queried.body), expected, `QUERY ${query}`);
+    const lines = await fetchLines(app, `/v1/books?${query}`);
+    assert.deepEqual(ids(fromLines(lines.text)), expected, `export ${query}`);
+  }
+  const { body } = await app.request("GET", "/v1/openapi.json");
+  const defaults = Object.values(body.components.parameters as object)
+    .filter(({ name }) => name === "sortby")
+    .map(({ schema }) => schema.default.join());
+  assert.ok(defaults.includes("pages,title"), String(defaults));
+  assert.throws(() => deriveCollections([{ ...books, sort: ["size"] }]), {
+    message: /books.*"size"/,
+  });
 });
 
 test("a query has at most a hundred parameters, and a list at most a thousand values", () => {

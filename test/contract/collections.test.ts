@@ -147,19 +147,26 @@ function sorted(
   key: keyof Animal,
   descending: boolean,
 ): Animal[] {
-  const sign = descending ? -1 : 1;
+  return sortedBy(list, [[key, descending], ["id", descending]]);
+}
+
+/** The animals by several properties, each ascending or descending, with null last. */
+function sortedBy(
+  list: readonly Animal[],
+  keys: readonly [keyof Animal, descending: boolean][],
+): Animal[] {
   return [...list].sort((a, b) => {
-    const left = a[key];
-    const right = b[key];
-    if (left === null && right !== null) return 1;
-    if (left !== null && right === null) return -1;
-    let order = 0;
-    if (typeof left === "number" && typeof right === "number") {
-      order = left - right;
-    } else if (typeof left === "string" && typeof right === "string") {
-      order = compareStrings(left, right);
+    for (const [key, descending] of keys) {
+      const [left, right] = [a[key], b[key]];
+      if (left === right) continue;
+      if (left === null) return 1;
+      if (right === null) return -1;
+      const order = typeof left === "number"
+        ? left - Number(right)
+        : compareStrings(left, String(right));
+      return descending ? -order : order;
     }
-    return sign * (order || a.id - b.id);
+    return 0;
   });
 }
 
@@ -397,6 +404,41 @@ describe("order", () => {
     });
   }
 
+  test("by several properties, each in its direction: null last in each, ties by id in that of the last", async () => {
+    const several: [string, ...Parameters<typeof sortedBy>[1]][] = [
+      ["sortby=species,weight_kg", ["species", false], ["weight_kg", false]],
+      [
+        "sortby=species,weight_kg&order=desc",
+        ["species", true],
+        ["weight_kg", true],
+        ["id", true],
+      ],
+      [
+        "sortby=species,sex&order=asc,desc",
+        ["species", false],
+        ["sex", true],
+        ["id", true],
+      ],
+      [
+        "sortby=weight_kg,born_on,sex&order=desc,desc,asc",
+        ["weight_kg", true],
+        ["born_on", true],
+        ["sex", false],
+      ],
+      ["sortby=sex,id,name&order=asc,desc,asc", ["sex", false], ["id", true]],
+    ];
+    for (const [query, ...keys] of several) {
+      for (const path of ["animals", "zoos/2/animals"]) {
+        const scope = animals.filter(({ zoo_id }) =>
+          path === "animals" || zoo_id === 2
+        );
+        const answer = await get(`/v1/${path}?limit=100&${query}`);
+        const expected = ids(sortedBy(scope, [...keys, ["id", false]]));
+        assert.deepEqual(ids(answer.body), expected, `${path}?${query}`);
+      }
+    }
+  });
+
   test("order without sortby orders by id", async () => {
     const answer = await get("/v1/animals?order=desc&limit=3");
     assert.deepEqual(ids(answer.body), [60, 59, 58]);
@@ -425,7 +467,10 @@ describe("refused parameters", () => {
       limit=%205 limit=0x5 limit=null offset=-1 offset=1.5 offset=abc offset=
       page=0 page=-1 page=x page= per_page=0 per_page=101 order=up order=ASC
       order=&sortby=name sortby=foo sortby= sortby=url sortby=zoo_url
-      sortby=link sortby=__proto__ sortby=toString fields=foo fields=name,foo
+      sortby=link sortby=__proto__ sortby=toString sortby=name,foo
+      sortby=name, sortby=name,sex,name sortby=name,Sex order=asc,desc
+      order=asc,desc&sortby=name order=asc,up&sortby=name,sex
+      order=asc,desc,asc&sortby=name,sex order=asc,&sortby=name,sex fields=foo fields=name,foo
       fields=constructor fields= id=abc id=1.5 id= id=null id:in=1,x id:in=
       zoo_id= zoo_id=null zoo_id:ne=null zoo_id:in=1,null animal_type_id=1.5
       sex=dog sex= sex=null sex:in=male,dog born_on=2021-02-29
@@ -492,6 +537,8 @@ describe("refused parameters", () => {
       ["per_page=0", /\b1\b/, /\b100\b/],
       ["order=up", /asc/, /desc/],
       ["sortby=foo", /name/, /weight_kg/],
+      ["sortby=name,name", /without repetitions/],
+      ["sortby=name&order=asc,desc", /one for each property/],
       ["sex=dog", /female/, /unknown/],
     ];
     for (const [query, ...words] of cases) {
@@ -588,6 +635,10 @@ describe("paging", () => {
     ["per_page=7&page=10", { first: "1", prev: "9", last: "9" }],
     ["per_page=7&page=777", { first: "1", prev: "9", last: "9" }],
     ["page=2", { first: "1", prev: "1", next: "3", last: "3" }],
+    [
+      "limit=20&offset=20&sortby=species,name&order=asc,desc",
+      { first: "0", prev: "0", next: "40", last: "40" },
+    ],
     [
       "zoo_id=2&page=2&per_page=8&sortby=name&fields=id,name&sex:ne=male",
       { first: "1", prev: "1", last: "2" },

@@ -44,7 +44,11 @@ describe("an export", () => {
   });
 
   test("takes the parameters of the collection, and ends where they say", async () => {
-    const query = "sex=female&sortby=weight_kg&order=desc";
+    await followsParameters("sex=female&sortby=weight_kg&order=desc");
+    await followsParameters("sortby=species,weight_kg&order=asc,desc");
+  });
+
+  async function followsParameters(query: string): Promise<void> {
     const all = fromLines(
       (await fetchLines(server, `/v1/animals?${query}`)).text,
     );
@@ -86,7 +90,7 @@ describe("an export", () => {
     assert.ok(fromLines(own.text).every(({ zoo_id }) => zoo_id === 3));
     const none = await fetchLines(server, "/v1/animals?name=Nobody");
     assert.deepEqual([none.status, none.text], [200, ""]);
-  });
+  }
 
   test("is for who prefers it, where the address has it", async () => {
     const cases = [

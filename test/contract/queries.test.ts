@@ -82,6 +82,7 @@ describe("QUERY of a collection", () => {
         "limit=1",
         "page=2&per_page=1",
         "sortby=created_at&order=desc&limit=2",
+        "sortby=created_at,id&order=asc,desc",
         "id:in=1,2&fields=id,url",
         "id:gt=1",
       ]

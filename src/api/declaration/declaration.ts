@@ -35,6 +35,8 @@ export interface Declaration {
   readonly properties: Readonly<Record<string, Property>>;
   /** Groups of properties: no two records may share all values of a group, ignoring case. Records with a null among them may. */
   readonly unique?: readonly (readonly string[])[];
+  /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
+  readonly sort?: readonly string[];
   /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
@@ -194,14 +196,6 @@ export function deriveCollection(declaration: Declaration): Collection {
       );
     }
   }
-  const unknown = declaration.unique?.flat().find((name) =>
-    properties.every((property) => property.name !== name)
-  );
-  if (unknown !== undefined) {
-    throw new Error(
-      `Cannot declare ${collection}: it has no property "${unknown}"`,
-    );
-  }
   const serverTime = readOnly(timestamp());
   const visibleProperties: NamedProperty[] = [
     { ...recordId(), name: "id" },
@@ -209,6 +203,15 @@ export function deriveCollection(declaration: Declaration): Collection {
     { ...serverTime, name: "created_at" },
     ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
   ];
+  const { sort = [], unique = [] } = declaration;
+  const unknown = [...sort, ...unique.flat()].find((name) =>
+    visibleProperties.every((property) => property.name !== name)
+  );
+  if (unknown !== undefined) {
+    throw new Error(
+      `Cannot declare ${collection}: it has no property "${unknown}"`,
+    );
+  }
   return {
     ...declaration,
     properties,

@@ -71,7 +71,17 @@ export function validate(
     if (error) errors.push(error);
     else values[name] = value as Json; // as it passed its checks
   }
-  errors.push(...duplicateGroups(collection, values, context));
+  for (const names of collection.unique ?? []) {
+    const group = names.map((name) => values[name] ?? null); // null if invalid
+    if (!isDuplicate(names.join(), group, context)) continue;
+    errors.push({
+      field: names[0] ?? "",
+      code: "unique",
+      message: `Another ${collection.singular} has the same "${
+        names.join('" and "')
+      }": together they must be unique.`,
+    });
+  }
   if (errors.length > 0) throw validationError(errors);
   return values;
 }
@@ -168,24 +178,6 @@ function valueError(
   }
   const reason = `is ${value}, which does not exist`;
   return expectationError(property, "reference", reason);
-}
-
-/** Returns an error for each group of valid values that another record has too. */
-function duplicateGroups(
-  { singular, unique = [] }: Collection,
-  values: Readonly<Record<string, Json>>,
-  context: ValidationContext,
-): FieldError[] {
-  return unique.filter((names) => {
-    const group = names.map((name) => values[name] ?? null); // null if invalid
-    return isDuplicate(names.join(), group, context);
-  }).map((names) => ({
-    field: names[0] ?? "",
-    code: "unique",
-    message: `Another ${singular} has the same "${
-      names.join('" and "')
-    }": together they must be unique.`,
-  }));
 }
 
 /** Returns whether another record has a value, or a group of values. */

@@ -7,7 +7,7 @@
 import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { decodePercent } from "../../http/router.ts";
-import { caseFold, compareValues } from "../../store/store.ts";
+import { caseFold, type Column, compareValues } from "../../store/store.ts";
 import {
   type Collection,
   collectionParameters,
@@ -15,7 +15,6 @@ import {
   readableNames,
 } from "../declaration/declaration.ts";
 import {
-  choice,
   integer,
   type Json,
   optional,
@@ -132,8 +131,10 @@ export interface Filter {
 /** The parsed parameters of a collection. */
 export interface Query {
   readonly filters: readonly Filter[];
-  readonly sortby: NamedProperty;
-  readonly descending: boolean;
+  /** The columns of an index that has the rows in their order, ... */
+  readonly sort: readonly Column[];
+  /** ... or backwards. */
+  readonly isBackwards: boolean;
   readonly offset: number;
   readonly limit: number;
   readonly fields: readonly string[] | undefined;
@@ -152,17 +153,6 @@ export function parseQuery(
   parameters: Parameters,
   defaultFields?: readonly string[],
 ): Query {
-  const { visibleProperties } = collection;
-  const sortName = parameters.get("sortby") ?? "id";
-  const sortby = visibleProperties.get(sortName);
-  if (sortby === undefined) {
-    throw invalidValue(
-      "sortby",
-      sortName,
-      `one of ${[...visibleProperties.keys()].join(", ")}`,
-    );
-  }
-  const order = readParameter(parameters, "order", sortOrder);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (collectionParameters.includes(name)) continue;
@@ -170,15 +160,69 @@ export function parseQuery(
   }
   return {
     filters,
-    sortby,
-    descending: order === "desc",
+    ...parseSort(collection, parameters),
     fields: parseFields(collection, parameters) ?? defaultFields,
     ...parsePage(parameters),
     parameters,
   };
 }
 
-export const sortOrder = optional(choice("asc", "desc"), "asc");
+/**
+ * Parses the parameters `sortby` and `order`. Ties are sorted by id, in the
+ * direction of the last property. null comes last in both directions, so it
+ * comes first in an index that is read backwards.
+ */
+function parseSort(
+  { visibleProperties, sort = [] }: Collection,
+  parameters: Parameters,
+): Pick<Query, "sort" | "isBackwards"> {
+  const sortby = parameters.get("sortby");
+  const names = sortby === undefined
+    ? sort
+    : parseList("sortby", sortby, [...visibleProperties.keys()]);
+  if (new Set(names).size < names.length) {
+    throw invalidValue("sortby", names.join(), "a list without repetitions");
+  }
+  const order = parameters.get("order") ?? "asc";
+  const words = parseList("order", order, sortOrders);
+  if (words.length > 1 && words.length !== names.length) {
+    const allowed = 'one word, or one for each property of "sortby"';
+    throw invalidValue("order", order, allowed);
+  }
+  const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
+  const end = [...names, "id"].indexOf("id"); // no two records share an id
+  const isBackwards = isDescending(end);
+  const columns = names.slice(0, end)
+    .flatMap((name) => visibleProperties.get(name) ?? [])
+    .map(({ name, default: defaultValue, nullable }, at): Column => ({
+      name,
+      default: defaultValue,
+      descending: isDescending(at) !== isBackwards,
+      nullsFirst: nullable && isBackwards,
+    }));
+  return { sort: columns, isBackwards };
+}
+
+/**
+ * Parses a list of names.
+ *
+ * @throws {ApiError} 40004 on one that is not allowed
+ */
+function parseList(
+  parameter: string,
+  text: string,
+  allowed: readonly string[],
+): readonly string[] {
+  const names = text.split(",");
+  if (names.every((name) => allowed.includes(name))) return names;
+  throw invalidValue(
+    parameter,
+    text,
+    `one or more of ${allowed.join(", ")}, separated by commas`,
+  );
+}
+
+export const sortOrders: readonly string[] = ["asc", "desc"];
 export const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
 export const pageNumber = optional(integer({ minimum: 1 }), 1);
 export const pageOffset = optional(integer({ minimum: 0 }), 0);
@@ -240,12 +284,8 @@ export function parseFields(
   const value = parameters.get("fields");
   if (value === undefined) return undefined;
   const names = readableNames(collection);
-  const fields = value.split(",");
-  if (fields.every((field) => names.includes(field))) {
-    return names.filter((name) => name === "id" || fields.includes(name));
-  }
-  const allowed = `a list of ${names.join(", ")}, separated by commas`;
-  throw invalidValue("fields", value, allowed);
+  const fields = parseList("fields", value, names);
+  return names.filter((name) => name === "id" || fields.includes(name));
 }
 
 /** Returns the operators that fit a property, besides `eq`. */

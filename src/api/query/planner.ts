@@ -3,9 +3,9 @@
  *
  * 1. Unique lookup. Equality on `id` or a unique property leaves at most one
  *    record, which is then tested against the other conditions.
- * 2. Index range scan. If the only other conditions are bounds of the sort
- *    property, a sorted index on (properties with equality, sort property, id)
- *    has all matching rows side by side. Their number is a difference of
+ * 2. Index range scan. If the only other conditions are bounds of the first
+ *    sort property, a sorted index on (properties with equality, sort
+ *    properties, id) has all matching rows side by side. Their number is a difference of
  *    ranks, a page is a slice from a rank. The index is built on demand, see
  *    store/indexes/index-cache.ts; while a scan is cheaper (a small zoo in a
  *    large table), the rows are scanned instead.
@@ -13,19 +13,12 @@
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.
  *
- * In an index null sorts after all other values. A descending page is read
- * from it backwards; but nulls come last in both directions, so the page is
- * read in two pieces, each backwards: values, then nulls. For example, five
- * records of which two have no weight:
- *
- *     rank     0   1   2   3     4
- *     weight   10  20  30  null  null      from = 0, nulls = 3, to = 5
- *     id       5   4   3   1     2
- *
- * `sortby=weight&order=desc` lists the ids 3, 4, 5, 2, 1: the ranks 2, 1, 0,
- * then 4, 3. With `offset=2&limit=2` the page is 5, 2. Of the values the first
- * two are skipped, which leaves rank 0. Of the nulls none is skipped, and one
- * is needed: rank 4. The ranks 0 and 4 are not adjacent, hence two slices.
+ * In every index the id ascends. If the last sort property descends, and so
+ * does the id, the index is read backwards: it has the opposite directions.
+ * Thus one index serves both directions of a property, unless it can be null:
+ * nulls come last in both, so an index that is read backwards has them first.
+ * For example, `sortby=name,weight&order=asc,desc` reads an index on (name
+ * descending, weight ascending with null first, id) backwards.
  */
 
 import type { Requester } from "../../admission.ts";
@@ -67,9 +60,9 @@ export interface Page {
 /** A range of a sorted index on the equalities' properties, then `by`. */
 interface QueryPlan {
   readonly equalities: readonly Filter[];
-  /** The property that rows with equal values are sorted by; undefined if that is the id. */
-  readonly by: Column | undefined;
-  /** Bounds of that property. */
+  /** The columns that rows with equal values are sorted by, before the id. */
+  readonly by: readonly Column[];
+  /** Bounds of the first of them; of the id if there are none. */
   readonly bounds: readonly Pick<Filter, "operator" | "value">[];
 }
 
@@ -84,9 +77,6 @@ const minCandidatesForIndex = 1000;
 
 /** The cost of reading a row in index order, relative to a scan: such rows are scattered in memory. */
 const indexReadCost = 4;
-
-/** The number of rows of an unlimited query that are read at once. */
-const rowsPerSlice = 128;
 
 const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
@@ -114,7 +104,7 @@ export class QueryPlanner {
       ? query.filters
       : [filterOf(scope), ...query.filters];
     const rangeScan = where === undefined
-      ? rangeScanOf(filters, query.sortby)
+      ? rangeScanOf(filters, query)
       : undefined;
     const plan = rangeScan ?? sortPlanOf(query);
     const columns = columnsOf(plan);
@@ -191,18 +181,12 @@ export class QueryPlanner {
 }
 
 /** Returns the plan that sorts rows which already match all conditions. */
-function sortPlanOf({ sortby }: Query): QueryPlan {
-  return { equalities: [], by: columnFor(sortby), bounds: [] };
-}
-
-/** Returns the column to sort by a property; undefined for the id, which comes last in every index. */
-function columnFor(property: Column): Column | undefined {
-  return property.name === "id" ? undefined : property;
+function sortPlanOf({ sort }: Query): QueryPlan {
+  return { equalities: [], by: sort, bounds: [] };
 }
 
 function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
-  const columns = equalities.map(({ property }) => property);
-  return by === undefined ? columns : [...columns, by];
+  return [...equalities.map(({ property }) => property), ...by];
 }
 
 function equalitiesOf(filters: readonly Filter[]): Filter[] {
@@ -218,7 +202,7 @@ function filterOf({ property: name, value }: Scope): Filter {
 /** Returns the index range that has the rows which match all conditions; undefined if a scan is needed, or a unique lookup is better. */
 function rangeScanOf(
   filters: readonly Filter[],
-  sortby: Column,
+  { sort }: Query,
 ): QueryPlan | undefined {
   const equalities = equalitiesOf(filters);
   const names = new Set(equalities.map(({ property }) => property.name));
@@ -227,15 +211,15 @@ function rangeScanOf(
   const isUnique = equalities.some(({ property, value }) =>
     property.name === "id" || (property.unique && value !== null)
   );
-  const isSorted = names.has(sortby.name); // all have the same value
-  const bounds = isSorted ? [] : boundsOf(filters, sortby);
+  const by = sort.filter(({ name }) => !names.has(name)); // the others are equal
+  const bounds = boundsOf(filters, by[0]?.name ?? "id");
   const isCovered = filters.every((each) =>
     each.operator === "eq" || bounds.includes(each)
   );
   if (isUnique || !isCovered) return undefined;
   // One index for these properties, in whatever order the query names them.
   equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
-  return { equalities, by: isSorted ? undefined : columnFor(sortby), bounds };
+  return { equalities, by, bounds };
 }
 
 /** Returns the index range that has all rows which match the first condition with bounds; undefined if there is none. */
@@ -246,8 +230,9 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
   if (first === undefined) return undefined;
   const { property, operator, value } = first;
   if (operator !== "starts") {
-    const bounds = boundsOf(filters, property);
-    return { equalities: [], by: columnFor(property), bounds };
+    const by = property.name === "id" ? [] : [property];
+    const bounds = boundsOf(filters, property.name);
+    return { equalities: [], by, bounds };
   }
   const { name, default: defaultValue } = property;
   const by: Column = { name, default: defaultValue, caseFolded: true };
@@ -257,80 +242,55 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
     { operator: "gte", value },
     { operator: "lt", value: end },
   ] as const;
-  return { equalities: [], by, bounds };
+  return { equalities: [], by: [by], bounds };
 }
 
-function boundsOf(filters: readonly Filter[], { name }: Column): Filter[] {
+function boundsOf(filters: readonly Filter[], name: string): Filter[] {
   return filters.filter(({ property, operator }) =>
     property.name === name && boundOperators.has(operator)
   );
 }
 
-/**
- * Returns the ranks of a plan's rows in an index: `from` up to, but not
- * including, `to`. Those with null begin at `nulls`, which is computed only if
- * it is needed: for a descending page, or with bounds.
- */
+/** Returns the ranks of a plan's rows in an index: `from` up to, but not including, `to`. */
 function rangeOf(
   index: SortedIndex,
-  { equalities, by, bounds }: QueryPlan,
-  withNulls = false,
-): { readonly from: number; readonly to: number; readonly nulls: number } {
+  { equalities, by: [column], bounds }: QueryPlan,
+): { readonly from: number; readonly to: number } {
   const equal = equalities.map(({ value }) => value);
   let from = index.rank(equal, -Infinity);
   let to = index.rank(equal, Infinity);
-  let nulls = to;
-  if (by !== undefined && (withNulls || bounds.length > 0)) {
-    nulls = index.rank([...equal, null], -Infinity);
+  const { descending = false, nullsFirst } = column ?? {};
+  if (column !== undefined && bounds.length > 0) {
+    // null never satisfies a bound.
+    if (nullsFirst) from = index.rank([...equal, null], Infinity);
+    else to = index.rank([...equal, null], -Infinity);
   }
   for (const { operator, value } of bounds) {
-    const isAfter = operator === "gt" || operator === "lte";
-    const rank = by === undefined
+    const isAfter = (operator === "gt" || operator === "lte") !== descending;
+    const rank = column === undefined
       ? index.rank(equal, Number(value) + (isAfter ? 1 : 0))
       : index.rank([...equal, value], isAfter ? Infinity : -Infinity);
-    if (operator === "gt" || operator === "gte") from = Math.max(from, rank);
-    else nulls = Math.min(nulls, rank);
-    to = nulls; // null never satisfies a bound
+    const isStart = operator.startsWith("gt") !== descending;
+    if (isStart) from = Math.max(from, rank);
+    else to = Math.min(to, rank);
   }
-  return { from: Math.min(from, to), to, nulls }; // bounds can contradict
+  return { from: Math.min(from, to), to }; // bounds can contradict
 }
 
-function pageOf(index: SortedIndex, plan: QueryPlan, query: Query): Page {
-  if (query.limit < Infinity) return slicePage(index, plan, query);
-  const { total } = slicePage(index, plan, { ...query, limit: 0 });
-  return { rows: allRows(index.freeze(), plan, query), total };
-}
-
-/** Yields all rows of a plan from the offset, a few at a time, from an index that does not change. */
-function* allRows(
+/** Returns a page of a plan's rows. */
+function pageOf(
   index: SortedIndex,
   plan: QueryPlan,
-  query: Query,
-): Generator<Row> {
-  for (let { offset } = query;; offset += rowsPerSlice) {
-    const slice = { ...query, offset, limit: rowsPerSlice };
-    const { rows } = slicePage(index, plan, slice);
-    yield* rows;
-    if (rows.length < rowsPerSlice) return;
-  }
-}
-
-/** Returns a page of a plan's rows; the head of this file has an example. */
-function slicePage(
-  index: SortedIndex,
-  plan: QueryPlan,
-  { descending, offset, limit }: Query,
-): Page & { readonly rows: readonly Row[] } {
-  const { from, to, nulls } = rangeOf(index, plan, descending);
+  { isBackwards, offset, limit }: Query,
+): Page {
+  const { from, to } = rangeOf(index, plan);
   const total = to - from;
-  if (!descending) {
-    const start = from + offset;
-    return { rows: index.slice(start, Math.min(start + limit, to)), total };
+  const [start, end] = isBackwards
+    ? [Math.max(to - offset - limit, from), to - offset]
+    : [from + offset, Math.min(from + offset + limit, to)];
+  if (limit === Infinity) {
+    return { rows: rowsOf(index, start, end, isBackwards), total };
   }
-  const backwards = (start: number, end: number, limit: number) =>
-    index.slice(Math.max(end - limit, start), end).reverse();
-  const rows = backwards(from, nulls - offset, limit);
-  const skippedNulls = Math.max(offset - (nulls - from), 0);
-  const last = backwards(nulls, to - skippedNulls, limit - rows.length);
-  return { rows: [...rows, ...last], total };
+  const rows = index.slice(start, end);
+  return { rows: isBackwards ? rows.reverse() : rows, total };
 }

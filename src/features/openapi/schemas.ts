@@ -19,7 +19,7 @@ import {
   pageNumber,
   pageOffset,
   pageSize,
-  sortOrder,
+  sortOrders,
 } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
 
@@ -138,11 +138,15 @@ export function queryParameters(collection: Collection): JsonSchema[] {
     parameter("offset", `How many to skip${byOffset}`, pageOffset.schema),
     parameter("page", `The number of the page${byPage}`, pageNumber.schema),
     parameter("per_page", `The size of the page${byPage}`, pageSize.schema),
-    parameter("sortby", "The property to sort by, then by id; null is last", {
-      ...oneOf(names),
-      default: "id",
+    parameter("sortby", "The properties to sort by, then id; null is last", {
+      ...list(oneOf(names)),
+      uniqueItems: true,
+      default: collection.sort ?? ["id"],
     }),
-    parameter("order", "The sort direction", sortOrder.schema),
+    parameter("order", "The direction of all of them, or of each", {
+      ...list(oneOf(sortOrders)),
+      default: ["asc"],
+    }),
     fieldsParameter(collection),
     ...visible.flatMap(filterParameters),
   ];

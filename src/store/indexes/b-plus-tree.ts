@@ -51,17 +51,31 @@ export function rowsOf(
   index: SortedIndex,
   from = 0,
   to = index.size,
+  isBackwards = false,
 ): Iterable<Row> {
-  return readSlices(index.freeze(), from, to);
+  const frozen = index.freeze();
+  return isBackwards
+    ? readBackwards(frozen, from, to)
+    : readForwards(frozen, from, to);
 }
 
-function* readSlices(
+function* readForwards(
   index: SortedIndex,
   from: number,
   to: number,
 ): Generator<Row> {
   for (; from < to; from += rowsPerStep) {
     yield* index.slice(from, Math.min(from + rowsPerStep, to));
+  }
+}
+
+function* readBackwards(
+  index: SortedIndex,
+  from: number,
+  to: number,
+): Generator<Row> {
+  for (; from < to; to -= rowsPerStep) {
+    yield* index.slice(Math.max(to - rowsPerStep, from), to).reverse();
   }
 }
 

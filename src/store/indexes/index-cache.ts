@@ -286,8 +286,12 @@ export class IndexCache {
 
 function nameOf(columns: readonly Column[]): string {
   let all = "";
-  for (const { name, caseFolded } of columns) {
-    all += caseFolded ? `${name}~,` : `${name},`;
+  for (const { name, caseFolded, descending, nullsFirst } of columns) {
+    all += name;
+    if (caseFolded) all += "~";
+    if (descending) all += "-";
+    if (nullsFirst) all += "^";
+    all += ",";
   }
   return all;
 }
