@@ -5,7 +5,6 @@
 
 import type { BlockList } from "node:net";
 import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
-import type { ApiDeclaration } from "./api/declaration/api.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
@@ -70,10 +69,6 @@ export class Application {
   readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
 
-  get declaration(): ApiDeclaration {
-    return this.#options.declaration;
-  }
-
   constructor(options: ApplicationOptions) {
     const { router, hooks } = buildRoutes(options, options.features);
     const { rateLimit, now } = options;
@@ -122,7 +117,7 @@ export class Application {
   #process(exchange: Exchange): Result | Promise<Result> {
     const { request, method, headers } = exchange;
     checkMessage(request); // 400
-    if (method === "OPTIONS" && request.url === "*") return describeServer();
+    if (method === "OPTIONS" && request.url === "*") return serverDescription;
     const target = parseTarget(request.url ?? ""); // 400
     const match = this.#router.find(target.path); // 400
     if (this.#limiter) countRequest(this.#limiter, exchange, match); // 429
@@ -277,10 +272,11 @@ function redirect(url: string, query: string): Result {
 }
 
 /** The response to `OPTIONS *` (RFC 9110 section 9.3.7). */
-function describeServer(): Result {
-  const headers = ["Allow", implementedMethods.join(", ")];
-  return { status: 204, headers, seq: 0 };
-}
+const serverDescription: Result = {
+  status: 204,
+  headers: ["Allow", implementedMethods.join(", ")],
+  seq: 0,
+};
 
 function unknownUrl(path: string, base: string): ApiError {
   const version = /^v\d+(?=\/|$)/.exec(path.slice(base.length))?.[0];

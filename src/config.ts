@@ -241,7 +241,8 @@ export function flagOf({ variable, file }: Setting<unknown>): string {
 export type Flags = ReadonlyMap<string, string>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
-function read<T>(
+/** Reads one setting, without validating the others. */
+export function readSetting<T>(
   setting: Setting<T>,
   flags: Flags,
   environment: Environment,
@@ -276,27 +277,6 @@ export function readText(name: string, file: string): string {
   }
 }
 
-/** Reads the data folder, which all commands need, without validating the other settings. */
-export function readDataDir(flags: Flags, environment: Environment): string {
-  return read(settings.dataDir, flags, environment);
-}
-
-/** Reads the path of the declaration file, which most commands need. */
-export function readCollections(
-  flags: Flags,
-  environment: Environment,
-): string | undefined {
-  return read<string | undefined>(settings.collections, flags, environment);
-}
-
-/** Reads the names of the features that are on, as some of them add commands. */
-export function readFeatures(
-  flags: Flags,
-  environment: Environment,
-): readonly string[] {
-  return read(settings.features, flags, environment);
-}
-
 /**
  * Reads all settings.
  *
@@ -305,7 +285,7 @@ export function readFeatures(
 export function readConfig(flags: Flags, environment: Environment): Config {
   const values = Object.entries(settings).map(([name, setting]) => [
     name,
-    read<unknown>(setting, flags, environment),
+    readSetting<unknown>(setting, flags, environment),
   ]);
   return Object.fromEntries(values);
 }

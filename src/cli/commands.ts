@@ -12,10 +12,9 @@ import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {
   type Flags,
-  readCollections,
   readConfig,
-  readDataDir,
-  readFeatures,
+  readSetting,
+  settings,
   UsageError,
 } from "../config.ts";
 import { CommandError } from "../data-folder.ts";
@@ -87,14 +86,19 @@ async function run(words: readonly string[]): Promise<number> {
     Object.keys(commandFlags),
   );
   const [name = "serve", ...args] = positionals;
-  const dataDir = readDataDir(flags, env);
-  const settings = {
+  const dataDir = readSetting(settings.dataDir, flags, env);
+  const commandSettings = {
     dataDir,
-    loadApi: () => loadApi(readCollections(flags, env)),
+    loadApi: () =>
+      loadApi(
+        readSetting<string | undefined>(settings.collections, flags, env),
+      ),
   };
-  let commands = coreCommands(settings, flags);
+  let commands = coreCommands(commandSettings, flags);
   if (!Object.hasOwn(commands, name)) {
-    const features = await loadFeatures(readFeatures(flags, env));
+    const features = await loadFeatures(
+      readSetting(settings.features, flags, env),
+    );
     commands = Object.assign({}, ...features.map((each) => each.commands));
   }
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
@@ -119,7 +123,7 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
-  return await execute(args, settings) ?? 0;
+  return await execute(args, commandSettings) ?? 0;
 }
 
 function readVersion(): string {

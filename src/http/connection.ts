@@ -86,8 +86,6 @@ export interface ServerState {
   readonly fields: readonly string[];
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
-  /** All that are open, of clients that have sent nothing yet too. */
-  readonly sockets: Set<Socket>;
 }
 
 /** The state of an open connection. */

@@ -98,7 +98,7 @@ const secureFields = [
 async function createServerOf(
   tls: TlsFiles | undefined,
   limits: ServerLimits,
-): Promise<Pick<Listener, "setTls"> & { readonly server: HttpServer }> {
+) {
   const options = {
     IncomingMessage: IncomingRequest,
     ServerResponse: OutgoingResponse,
@@ -137,12 +137,7 @@ export async function listen(
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const fields = tls ? secureFields : commonFields;
-  const state: ServerState = {
-    limits,
-    fields,
-    isStopping: false,
-    sockets: new Set(),
-  };
+  const state: ServerState = { limits, fields, isStopping: false };
   const { server, setTls } = await createServerOf(tls, limits);
   const connections = trackConnections(server, state, tls !== undefined);
   const onRequest = (
@@ -174,7 +169,7 @@ export async function listen(
       server.close();
       // Also those that node:http has given up, such as one with a CONNECT.
       const timer = setTimeout(() => {
-        for (const socket of state.sockets) socket.destroy();
+        for (const { socket } of connections.values()) socket.destroy();
       }, graceMs);
       closeWhenIdle(connections);
       await closed;
@@ -197,8 +192,6 @@ function trackConnections(
     try {
       const client = networkOf(socket.remoteAddress ?? "");
       socket.on("close", slots.take(client, () => socket.destroy()));
-      state.sockets.add(socket);
-      socket.on("close", () => state.sockets.delete(socket));
     } catch {
       socket.destroy();
     }

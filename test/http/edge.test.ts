@@ -416,7 +416,6 @@ describe("a connection", () => {
       limits: defaultLimits,
       fields: [],
       isStopping: false,
-      sockets: new Set<Socket>(),
     };
     const connection = new Connection(socket, server);
     assert.equal(connection.isStalled(0), false);

@@ -12,11 +12,16 @@ import type {
   RequestContext,
   Result,
   RunOnce,
-  StoreResponse,
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
+import type { Response } from "../../http/connection.ts";
 import { ApiError } from "../../http/errors.ts";
-import { type Document, formatTime, type Row } from "../../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Mutation,
+  type Row,
+} from "../../store/store.ts";
 
 const lifetimeMs = 24 * 3_600_000;
 
@@ -42,84 +47,74 @@ interface KeyedRequest {
   /** True if the body can hold a password: then its stored hash must be as hard to reverse as a password's. */
   readonly secret: boolean;
   readonly context: RequestContext;
+  readonly api: Api;
+  /** The keys of the requests that are being executed. */
+  readonly running: Set<string>;
 }
 
-/** Stores responses by the keys of their requests. */
-class StoredResponses {
-  readonly #api: Api;
-  readonly #running = new Set<string>();
-
-  constructor(api: Api) {
-    this.#api = api;
+/**
+ * Executes a request the first time; returns the stored response later.
+ *
+ * @throws {ApiError} 42201 if the first request had another body, 40902 while
+ * it is still being executed
+ */
+function runOnce(
+  request: KeyedRequest,
+  execute: Parameters<RunOnce>[1],
+): ReturnType<RunOnce> {
+  const { key, body, secret, context, api, running } = request;
+  const table = api.store.table(responsesTable.name);
+  const stored = table.find("key", key).find((row) => !isExpired(row, api));
+  if (stored !== undefined) {
+    const isSame = matchesHash(String(stored.document["hash"]), request);
+    return context.afterWaiting(isSame, (isSame) =>
+      // A full disk can have rolled the response back in the meantime.
+      table.get(stored.document.id) === stored
+        ? repeat(stored, isSame)
+        : runOnce(request, execute));
   }
+  if (running.has(key)) throw new ApiError(40902);
+  const hash = secret
+    ? hashPassword(textOf(body), context)
+    : Promise.resolve(digest(body));
+  const result = context.afterWaiting(
+    hash,
+    (hash) => execute((response) => storeResponse(request, hash, response)),
+  );
+  running.add(key);
+  return result.finally(() => running.delete(key));
+}
 
-  /**
-   * Executes a request the first time; returns the stored response later.
-   *
-   * @throws {ApiError} 42201 if the first request had another body, 40902 while
-   * it is still being executed
-   */
-  runOnce(
-    request: KeyedRequest,
-    execute: Parameters<RunOnce>[1],
-  ): ReturnType<RunOnce> {
-    const { key, body, secret, context } = request;
-    const stored = this.#table.find("key", key)
-      .find((row) => !this.#isExpired(row));
-    if (stored !== undefined) {
-      const isSame = matchesHash(String(stored.document["hash"]), request);
-      return context.afterWaiting(isSame, (isSame) =>
-        // A full disk can have rolled the response back in the meantime.
-        this.#table.get(stored.document.id) === stored
-          ? repeat(stored, isSame)
-          : this.runOnce(request, execute));
-    }
-    if (this.#running.has(key)) throw new ApiError(40902);
-    const hash = secret
-      ? hashPassword(textOf(body), context)
-      : Promise.resolve(digest(body));
-    const result = context.afterWaiting(
-      hash,
-      (hash) => execute(this.#storeWith(hash, request)),
-    );
-    this.#running.add(key);
-    return result.finally(() => this.#running.delete(key));
-  }
+function isExpired({ document }: Row, { now }: Api): boolean {
+  return Date.parse(String(document["created_at"])) + lifetimeMs <= now();
+}
 
-  get #table() {
-    return this.#api.store.table(responsesTable.name);
-  }
-
-  #isExpired({ document }: Row): boolean {
-    const createdAt = Date.parse(String(document["created_at"]));
-    return createdAt + lifetimeMs <= this.#api.now();
-  }
-
-  /** Returns a function that stores the response, and deletes old ones. */
-  #storeWith(hash: string, { key, by }: KeyedRequest): StoreResponse {
-    return ({ status, headers, body = null }) => {
-      const table = this.#table;
-      // Two at most for each that is stored: enough that expired ones do not pile up.
-      const old = table.byId.slice(0, 2).filter((row) => this.#isExpired(row));
-      const [oldest] = table.find("by", by);
-      const isFull = table.count("by", by) >= maxResponsesPerUser;
-      if (isFull && oldest && !old.includes(oldest)) old.push(oldest);
-      const response = {
-        id: table.lastId + 1,
-        key,
-        by,
-        hash,
-        status,
-        headers,
-        body,
-        created_at: formatTime(this.#api.now()),
-      };
-      return [
-        ["put", table.name, response],
-        ...old.map((row) => ["del", table.name, row.document.id] as const),
-      ];
-    };
-  }
+/** Returns the mutations that store a response, and delete old ones. */
+function storeResponse(
+  { key, by, api }: KeyedRequest,
+  hash: string,
+  { status, headers, body }: Response,
+): readonly Mutation[] {
+  const table = api.store.table(responsesTable.name);
+  // Two at most for each that is stored: enough that expired ones do not pile up.
+  const old = table.byId.slice(0, 2).filter((row) => isExpired(row, api));
+  const [oldest] = table.find("by", by);
+  const isFull = table.count("by", by) >= maxResponsesPerUser;
+  if (isFull && oldest && !old.includes(oldest)) old.push(oldest);
+  const response = {
+    id: table.lastId + 1,
+    key,
+    by,
+    hash,
+    status,
+    headers,
+    body: body ?? null,
+    created_at: formatTime(api.now()),
+  };
+  return [
+    ["put", table.name, response],
+    ...old.map((row) => ["del", table.name, row.document.id] as const),
+  ];
 }
 
 function digest(body: Uint8Array): string {
@@ -181,7 +176,7 @@ const parameters = [{
 export const feature: Feature = {
   tables: [responsesTable],
   open(api) {
-    const responses = new StoredResponses(api);
+    const running = new Set<string>();
     return {
       extendCreate: (post) => ({
         ...post,
@@ -195,8 +190,8 @@ export const feature: Feature = {
         const key = `${by} ${path} ${sent}`;
         const { records } = operation.resource ?? {};
         const secret = records?.collection.secretName !== undefined;
-        return (body, execute) =>
-          responses.runOnce({ key, by, body, secret, context }, execute);
+        const request = { key, by, secret, context, api, running };
+        return (body, execute) => runOnce({ ...request, body }, execute);
       },
     };
   },
