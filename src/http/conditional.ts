@@ -3,6 +3,8 @@
  * evaluates the preconditions of a request against the current representation.
  */
 
+import type { IncomingRequest } from "./connection.ts";
+
 /**
  * Returns whether a method retrieves a representation: GET, HEAD or QUERY (RFC
  * 9110 section 9.2.1, RFC 10008). Their responses can be cached and revalidated.
@@ -91,16 +93,10 @@ export function formatHttpDate(time: number): string {
   return new Date(time).toUTCString();
 }
 
-type EntityTagField = "if-match" | "if-none-match";
-type DateField = "if-modified-since" | "if-unmodified-since";
-
 /** The parts of a request that preconditions depend on. */
 export interface ConditionalRequest {
   readonly method: string;
-  /** Names in lower case, as in node:http. */
-  readonly headers: {
-    readonly [name in EntityTagField | DateField]?: string | undefined;
-  };
+  readonly headers: IncomingRequest["headers"];
 }
 
 /** Returns whether a request has a field that {@linkcode evaluatePreconditions} evaluates. */
@@ -179,7 +175,7 @@ function listsCurrent(
 
 /** Returns whether the current representation is newer than the date of a field; undefined if either date is missing or invalid. */
 function changedSince(
-  field: DateField,
+  field: "if-modified-since" | "if-unmodified-since",
   { headers }: ConditionalRequest,
   current: Validators | undefined,
 ): boolean | undefined {

@@ -41,15 +41,6 @@ export function parseMediaType(text: string): MediaType | undefined {
   return { type: name, parameters };
 }
 
-/** A media range of an Accept field. */
-interface Range {
-  readonly type: string;
-  readonly parameters: readonly (readonly [name: string, value: string])[];
-  /** How specific it is: of the ranges that match a type, the most specific decides. */
-  readonly precedence: number;
-  readonly weight: number;
-}
-
 /**
  * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1): the
  * most preferred one, or the first of these. The weight of a type is that of the
@@ -79,7 +70,10 @@ export function negotiate<Offer extends string>(
 }
 
 /** Returns whether a range includes a type: every parameter of the range must be one of the type's. All offered text is UTF-8. */
-function matches(range: Range, offer: MediaType | undefined): boolean {
+function matches(
+  range: NonNullable<ReturnType<typeof parseRange>>,
+  offer: MediaType | undefined,
+): boolean {
   const { type = "", parameters } = offer ?? {};
   if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
     return false;
@@ -95,7 +89,8 @@ const maxRanges = 64;
 // RFC 9110 section 12.4.2: 0 to 1 with at most three decimals.
 const weightSyntax = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;
 
-function parseRange(member: string): Range | undefined {
+/** Parses a media range of an Accept field; returns undefined if it is malformed. */
+function parseRange(member: string) {
   const { type = "", parameters } = parseMediaType(member) ?? {};
   const weight = parameters?.get("q") ?? "1";
   if (parameters === undefined || !weightSyntax.test(weight)) return undefined;
@@ -107,6 +102,7 @@ function parseRange(member: string): Range | undefined {
   return {
     type,
     parameters: own,
+    /** How specific it is: of the ranges that match a type, the most specific decides. */
     precedence: kind * 16 + own.length,
     weight: Number(weight),
   };

@@ -16,6 +16,7 @@ import type { LogPosition } from "../../store/file-store.ts";
 import type { Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,
+  type Feed,
   type Reset,
   type Subscriber,
   type Transaction,
@@ -47,133 +48,121 @@ interface Client extends Subscriber {
   seq: number;
 }
 
-/** Sends each client the changes that it may read. */
-class Events {
-  readonly #api: Api;
-  readonly #feed: ChangeFeed;
-  /** The encoded events of each transaction, by role. */
-  readonly #encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
+/** The encoded events of each transaction, by role. */
+const encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
 
-  constructor(api: Api) {
-    this.#api = api;
-    this.#feed = new ChangeFeed(api.store, (error) => {
-      api.log("error", `Cannot read the log: ${errorText(error)}`);
-    });
-  }
-
-  /** Follows the changes after the client's last event, or from now on. */
-  open(context: RequestContext): Result | Promise<Result> {
-    const lastEventId = context.headers["last-event-id"];
-    if (lastEventId === undefined) {
-      return this.#follow(context, this.#api.store.position);
-    }
-    return context.afterWaiting(
-      this.#feed.find(parseSequence(String(lastEventId))),
-      (from) => this.#follow(context, from),
-    );
-  }
-
-  #follow(context: RequestContext, from: LogPosition | undefined): Result {
-    const { caller } = context;
-    if (caller === undefined) throw new Error("Nobody is signed in");
-    const { role, grants } = caller;
-    const isAuthorized = () => {
-      try {
-        return context.reauthenticate()?.role === role;
-      } catch {
-        return false;
-      }
-    };
-    const { seq = -1 } = from ?? {};
-    return {
-      status: 200,
-      // The last one keeps proxies such as nginx from buffering the events.
-      headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
-      body: undefined,
-      type: "text/event-stream",
-      live: (output) =>
-        this.#send(
-          { output, grants, isAuthorized, seq, isEnded: false, wake() {} },
-          from,
-        ),
-      seq: 0, // the feed has only what is durable
-    };
-  }
-
-  async #send(client: Client, from: LogPosition | undefined): Promise<void> {
-    const { output, grants, isAuthorized } = client;
-    output.on("drain", () => client.wake());
-    output.on("close", () => disconnect(client));
-    const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
-    // An id to resume from, even if the connection breaks before any event.
-    output.write(`retry: 1000\n${heartbeatComment(client)}`);
-    let batch: Uint8Array[] = [];
-    let length = 0;
+/** Follows the changes after a position; after a reset, from now on, if that is unknown. */
+function follow(
+  api: Api,
+  feed: ChangeFeed,
+  context: RequestContext,
+  from: LogPosition | undefined,
+): Result {
+  const { caller } = context;
+  if (caller === undefined) throw new Error("Nobody is signed in");
+  const { role, grants } = caller;
+  const isAuthorized = () => {
     try {
-      for await (const item of this.#feed.changes(client, from)) {
-        if (!isAuthorized()) break;
-        const { seq } = item;
-        const bytes = this.#encode(item, grants);
-        if (bytes.length > 0) batch.push(bytes);
-        length += bytes.length;
-        // A write costs far more than the bytes in it.
-        const isBehind = seq < this.#api.store.durableSeq;
-        if (isBehind && length < maxBatchBytes) continue;
-        client.seq = seq;
-        const [first] = batch;
-        if (first) {
-          output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
-        }
-        batch = [];
-        length = 0;
-        // A new change wakes it too.
-        while (output.writableNeedDrain && !client.isEnded) {
-          await new Promise<void>((resolve) => client.wake = resolve);
-        }
-        if (seq === this.#api.store.durableSeq) await delay(flushIntervalMs);
+      return context.reauthenticate()?.role === role;
+    } catch {
+      return false;
+    }
+  };
+  const { seq = -1 } = from ?? {};
+  return {
+    status: 200,
+    // The last one keeps proxies such as nginx from buffering the events.
+    headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
+    type: "text/event-stream",
+    live: (output) => {
+      const state = { seq, isEnded: false, wake() {} };
+      const client: Client = { output, grants, isAuthorized, ...state };
+      return send(api, client, feed.changes(client, from));
+    },
+    seq: 0, // the feed has only what is durable
+  };
+}
+
+async function send(api: Api, client: Client, changes: Feed): Promise<void> {
+  const { output, grants, isAuthorized } = client;
+  output.on("drain", () => client.wake());
+  output.on("close", () => disconnect(client));
+  const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
+  // An id to resume from, even if the connection breaks before any event.
+  output.write(`retry: 1000\n${heartbeatComment(client)}`);
+  let batch: Uint8Array[] = [];
+  let length = 0;
+  try {
+    for await (const item of changes) {
+      if (!isAuthorized()) break;
+      const { seq } = item;
+      const bytes = encode(api, item, grants);
+      if (bytes.length > 0) batch.push(bytes);
+      length += bytes.length;
+      // A write costs far more than the bytes in it.
+      const isBehind = seq < api.store.durableSeq;
+      if (isBehind && length < maxBatchBytes) continue;
+      client.seq = seq;
+      const [first] = batch;
+      if (first) {
+        output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
       }
-    } finally {
-      clearInterval(timer);
-      disconnect(client);
+      batch = [];
+      length = 0;
+      // A new change wakes it too.
+      while (output.writableNeedDrain && !client.isEnded) {
+        await new Promise<void>((resolve) => client.wake = resolve);
+      }
+      if (seq === api.store.durableSeq) await delay(flushIntervalMs);
     }
+  } finally {
+    clearInterval(timer);
+    disconnect(client);
   }
+}
 
-  /** Returns the events of a transaction that a role may read, as bytes that all connections share. */
-  #encode(item: Transaction | Reset, grants: Grants): Uint8Array {
-    if (item.operations === undefined) {
-      return Buffer.from(`id: ${item.seq}\nevent: reset\ndata: {}\n\n`);
-    }
-    const byRole = this.#encoded.get(item) ?? new Map<Grants, Uint8Array>();
-    const cached = byRole.get(grants);
-    if (cached !== undefined) return cached;
-    const events = item.operations.flatMap((operation) =>
-      this.#event(operation, grants) ?? []
-    );
-    // Resuming from any event but the last would miss those after it.
-    const last = events.pop();
-    if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
-    const bytes = Buffer.from(events.join(""));
-    this.#encoded.set(item, byRole.set(grants, bytes));
-    return bytes;
+/** Returns the events of a transaction that a role may read, as bytes that all connections share. */
+function encode(
+  api: Api,
+  item: Transaction | Reset,
+  grants: Grants,
+): Uint8Array {
+  if (item.operations === undefined) {
+    return Buffer.from(`id: ${item.seq}\nevent: reset\ndata: {}\n\n`);
   }
+  const byRole = encoded.get(item) ?? new Map<Grants, Uint8Array>();
+  const cached = byRole.get(grants);
+  if (cached !== undefined) return cached;
+  const events = item.operations.flatMap((operation) =>
+    eventOf(api, operation, grants) ?? []
+  );
+  // Resuming from any event but the last would miss those after it.
+  const last = events.pop();
+  if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
+  const bytes = Buffer.from(events.join(""));
+  encoded.set(item, byRole.set(grants, bytes));
+  return bytes;
+}
 
-  #event(mutation: Mutation, grants: Grants): string | undefined {
-    if (mutation[0] === "rename") return undefined;
-    const [kind, name, target] = mutation;
-    const records = this.#api.served
-      .find(({ collection }) => collection.name === name);
-    if (!records || !mayAccess(grants, records.collection.access.read)) {
-      return undefined;
-    }
-    if (kind === "del") {
-      return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
-    }
-    const { created_at, updated_at = created_at } = target;
-    const change = updated_at === created_at ? "created" : "updated";
-    // JSON has no line breaks except in strings, where they are escaped.
-    const data = records.representation.serialize(target);
-    return `event: ${name}.${change}\ndata: ${data}\n\n`;
+function eventOf(
+  { served }: Api,
+  mutation: Mutation,
+  grants: Grants,
+): string | undefined {
+  if (mutation[0] === "rename") return undefined;
+  const [kind, name, target] = mutation;
+  const records = served.find(({ collection }) => collection.name === name);
+  if (!records || !mayAccess(grants, records.collection.access.read)) {
+    return undefined;
   }
+  if (kind === "del") {
+    return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
+  }
+  const { created_at, updated_at = created_at } = target;
+  const change = updated_at === created_at ? "created" : "updated";
+  // JSON has no line breaks except in strings, where they are escaped.
+  const data = records.representation.serialize(target);
+  return `event: ${name}.${change}\ndata: ${data}\n\n`;
 }
 
 function disconnect(client: Client): void {
@@ -204,7 +193,9 @@ function parseSequence(text: string): number {
 /** Changes of records as server-sent events. */
 export const feature: Feature = {
   open(api) {
-    const events = new Events(api);
+    const feed = new ChangeFeed(api.store, (error) => {
+      api.log("error", `Cannot read the log: ${errorText(error)}`);
+    });
     const path = route({
       GET: {
         summary: "Changes as server-sent events, from now or the last event on",
@@ -217,7 +208,16 @@ export const feature: Feature = {
             200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
           },
         },
-        run: (call) => events.open(call),
+        run: (context) => {
+          const id = context.headers["last-event-id"];
+          if (id === undefined) {
+            return follow(api, feed, context, api.store.position);
+          }
+          return context.afterWaiting(
+            feed.find(parseSequence(String(id))),
+            (from) => follow(api, feed, context, from),
+          );
+        },
       },
     }, { tag: "events" });
     api.add("events", path, "events_url");

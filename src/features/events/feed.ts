@@ -29,6 +29,7 @@ import { names, type StoreFolder } from "../../store/log/folder.ts";
 import {
   checkLine,
   type LogHeader,
+  type LogLine,
   type Mutation,
 } from "../../store/log/format.ts";
 import type { Store } from "../../store/store.ts";
@@ -42,12 +43,6 @@ export interface Transaction {
   /** The position after it. */
   readonly end: LogPosition;
 }
-
-/** Any line of a log. */
-type ParsedLine =
-  | LogHeader
-  | { readonly seq: number; readonly tx: Mutation[] }
-  | { readonly seal: number };
 
 /** The logs up to the end of what is durable. */
 interface DurableLogs {
@@ -216,20 +211,19 @@ async function readTransactions(
     if (!checkLine(line, byte === 0 ? 0 : seed)) {
       throw new Error(`${name} is damaged at byte ${byte}`);
     }
-    const parsed = JSON.parse(line.toString()) as ParsedLine;
-    if ("seal" in parsed) return;
-    const isHeader = "salt" in parsed;
-    if (parsed.seq !== (isHeader ? seq : seq + 1)) {
+    const parsed: LogHeader & LogLine = JSON.parse(line.toString());
+    const { salt, tx, seal } = parsed;
+    if (seal !== undefined) return;
+    if (parsed.seq !== (tx ? seq + 1 : seq)) {
       throw new Error(`${name} does not continue sequence ${seq}`);
     }
-    seq = parsed.seq;
     offset = next;
-    if (isHeader) {
-      seed = crc32(parsed.salt);
+    if (tx === undefined) {
+      seed = crc32(salt);
       return;
     }
-    const end = { generation, seed, offset, seq };
-    found.push({ seq, operations: parsed.tx, bytes: line.length, end });
+    const end = { generation, seed, offset, seq: ++seq };
+    found.push({ seq, operations: tx, bytes: line.length, end });
   };
   while (true) {
     await withLog(logs, generation, async (file, end) => {

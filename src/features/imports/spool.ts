@@ -96,11 +96,6 @@ export async function removeOtherSpools(
   }
 }
 
-/** Removes a spool file, if it exists. */
-export async function removeSpool(store: Store, name: string): Promise<void> {
-  await store.folder.files.remove(pathOf(store, name));
-}
-
 /**
  * Reads lines of a spool file, one chunk of the file at a time.
  *
@@ -119,6 +114,7 @@ export async function* readSpool(
   }
 }
 
-function pathOf({ folder }: Store, name: string): string {
+/** Returns the path of a spool file. */
+export function pathOf({ folder }: Store, name: string): string {
   return join(folder.folder, "spool", `${name}.spool`);
 }

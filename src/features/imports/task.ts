@@ -23,7 +23,7 @@ import {
 } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Progress } from "./batch.ts";
-import { removeSpool } from "./spool.ts";
+import { pathOf } from "./spool.ts";
 
 const rejectedLine = {
   type: "object",
@@ -126,7 +126,8 @@ export async function removeBody(
   context: ImportContext,
   { spool }: Pick<Task, "spool">,
 ): Promise<void> {
-  await removeSpool(context.store, spool)
+  const { store } = context;
+  await store.folder.files.remove(pathOf(store, spool))
     .catch((error) => logFailure(context, error));
 }
 

@@ -11,9 +11,9 @@ import { repairStore } from "../../../src/cli/repair.ts";
 import { readStore } from "../../../src/cli/read.ts";
 import { realFiles, type Store } from "../../../src/store/store.ts";
 import {
+  pathOf,
   readSpool,
   removeOtherSpools,
-  removeSpool,
   writeSpool,
 } from "../../../src/features/imports/spool.ts";
 import { Disk } from "../../torture/disk.ts";
@@ -89,8 +89,8 @@ test("a body is written to a private file and read back by lines, from any line 
     const { mode } = await stat(join(folder, "spool", file));
     assert.equal(mode & 0o777, 0o600);
   }
-  await removeSpool(store, name);
-  await removeSpool(store, name);
+  await store.folder.files.remove(pathOf(store, name));
+  await store.folder.files.remove(pathOf(store, name));
   assert.equal((await spoolFiles(store)).length, 1);
   await assert.rejects(linesOf(store, name), { code: "ENOENT" });
 });
@@ -150,7 +150,7 @@ test("a line that is too long is skipped and reported with its offset, and no ot
           })),
           places,
         );
-        await removeSpool(store, name);
+        await store.folder.files.remove(pathOf(store, name));
       }
     }
   }
