@@ -31,6 +31,10 @@ export const library = declareApi({
         published_on: optional(date()),
         reprinted_on: optional(date()),
       },
+      check: ({ published_on, reprinted_on }) =>
+        published_on && reprinted_on && reprinted_on < published_on
+          ? { reprinted_on: "must not be before published_on" }
+          : undefined,
     }),
   ],
 });

@@ -83,7 +83,10 @@ function buildSeedRecord(records: Records, body: unknown): Document {
   if (records.table.get(id)) {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
-  return records.buildRecord(body, { valuesFromUrl: {}, id });
+  return records.buildRecord(body, {
+    valuesFromUrl: {},
+    serverValues: { id },
+  });
 }
 
 /** Orders collections so that each comes after those it refers to. */

@@ -60,6 +60,7 @@ export const fieldErrorCodes = [
   "reference",
   "unique",
   "read_only",
+  "rule",
 ] as const;
 
 /** An invalid property, as listed in the body of a 422. */

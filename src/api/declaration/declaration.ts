@@ -37,6 +37,10 @@ export interface Declaration {
   readonly unique?: readonly (readonly string[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
   readonly sort?: readonly string[];
+  /** A rule over a whole record, with the defaults of what it lacks: returns a message for each property that is wrong, such as "must not be before published_on". */
+  readonly check?: (
+    record: Readonly<Record<string, Json>>,
+  ) => Readonly<Record<string, string>> | null | undefined | void;
   /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */

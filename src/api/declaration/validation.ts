@@ -5,10 +5,12 @@
 
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
+import { errorText } from "../../store/error.ts";
 import type { Document, Store, Table } from "../../store/store.ts";
 import {
   type Collection,
   type NamedProperty,
+  readValue,
   toIndexKey,
   withArticle,
 } from "./declaration.ts";
@@ -84,6 +86,56 @@ export function validate(
   }
   if (errors.length > 0) throw validationError(errors);
   return values;
+}
+
+/** A `check` that throws or returns no messages: a mistake in the declaration. */
+export class RuleError extends Error {
+  override readonly name = "RuleError";
+  readonly code = "rule";
+
+  constructor(collection: string, cause: unknown) {
+    super(`The check of ${collection} failed: ${errorText(cause)}`);
+    if (cause instanceof Error) this.stack = `${this.message}\n${cause.stack}`;
+  }
+}
+
+/**
+ * Returns the errors of a complete record by the `check` of its collection,
+ * which is given a copy.
+ *
+ * @throws {RuleError}
+ */
+export function checkRules(
+  { check, name: collection, visibleProperties }: Collection,
+  document: Document,
+): FieldError[] {
+  if (check === undefined) return [];
+  const record = Array.from(
+    visibleProperties.values(),
+    (property) => [property.name, readValue(document, property)],
+  );
+  try {
+    const messages: unknown = check(Object.fromEntries(record)) ?? {};
+    if (Object.getPrototypeOf(messages) !== Object.prototype) {
+      Promise.resolve(messages).catch(() => {}); // nobody waits for it
+      throw new Error("it must return an object of messages, or nothing");
+    }
+    return Object.entries(messages as object).map(([field, text]) => {
+      if (visibleProperties.has(field) && typeof text === "string") {
+        const reason = text.replace(/\.$/, "");
+        return { field, code: "rule", message: `"${field}" ${reason}.` };
+      }
+      throw new Error(`it returned no message of a property by "${field}"`);
+    });
+  } catch (error) {
+    throw new RuleError(collection, error);
+  }
+}
+
+/** @throws {ApiError} 42200; {RuleError} */
+export function enforceRules(collection: Collection, document: Document): void {
+  const errors = checkRules(collection, document);
+  if (errors.length > 0) throw validationError(errors);
 }
 
 function validationError(errors: readonly FieldError[]): ApiError {

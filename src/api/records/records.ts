@@ -29,7 +29,11 @@ import {
   withArticle,
 } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
-import { type Body, validate } from "../declaration/validation.ts";
+import {
+  type Body,
+  enforceRules,
+  validate,
+} from "../declaration/validation.ts";
 import { QueryPlanner, type Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
 import type {
@@ -104,27 +108,30 @@ export class Records {
   /**
    * Builds a new record, without storing it.
    *
-   * @throws {ApiError} 42200
+   * @throws {ApiError} 42200; {RuleError}
    */
   buildRecord(
     body: Body,
-    { valuesFromUrl, hashes, id }: {
+    { valuesFromUrl, hashes, serverValues }: {
       readonly valuesFromUrl: Readonly<Record<string, Json>>;
       readonly hashes?: Readonly<Record<string, string>>;
-      /** By default the next one. */
-      readonly id?: number;
+      /** By default the next id, and the current time. */
+      readonly serverValues?: Partial<Document> | undefined;
     },
   ): Document {
     const { collection, table, options: { store } } = this;
     const values = validate(collection, body, { store, table, valuesFromUrl });
     const at = this.timestamp();
-    return {
-      id: id ?? this.nextId(),
+    const document = {
+      id: serverValues?.id ?? this.nextId(),
       ...values,
       ...hashes,
       created_at: at,
       updated_at: at,
+      ...serverValues,
     };
+    enforceRules(collection, document);
+    return document;
   }
 
   /**

@@ -8,7 +8,11 @@ import { hashPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
 import type { Json } from "../declaration/properties.ts";
-import { type Body, validate } from "../declaration/validation.ts";
+import {
+  type Body,
+  enforceRules,
+  validate,
+} from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import {
@@ -111,6 +115,7 @@ export function changeRecord(
       created_at,
       updated_at: records.timestamp(updated_at),
     };
+    enforceRules(collection, next);
     return { row, next, scope };
   };
   return write(records, context, { body, plan });

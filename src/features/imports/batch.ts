@@ -7,7 +7,7 @@
 import { performance } from "node:perf_hooks";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
-import type { Mutation } from "../../store/store.ts";
+import type { Document, Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
 import { type Json, recordId } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -120,12 +120,11 @@ function importLine(
     const body = parseJsonObject(bytes, "line");
     const { lastId } = records.table;
     errors.push(...checkId(body, lastId));
-    const draft = records.buildRecord(body, {
+    const document = records.buildRecord(body, {
       valuesFromUrl: given,
-      id: lastId + 1,
+      serverValues: importedValues(body, now),
     });
-    if (errors.length > 0) return errors;
-    apply(records.putMutation({ ...draft, ...importedFields(body, now) }));
+    if (errors.length === 0) apply(records.putMutation(document));
     return errors;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
@@ -156,10 +155,10 @@ function checkId(body: Body, lastId: number): FieldError[] {
  * Returns the id of a line that was exported, and its times unless they cannot
  * be true. A line without an id is a new record.
  */
-function importedFields(
+function importedValues(
   { id, created_at, updated_at }: Body,
   now: number,
-): Readonly<Record<string, Json>> | undefined {
+): Partial<Document> | undefined {
   if (typeof id !== "number") return undefined;
   const created = parseTime(created_at);
   const updated = parseTime(updated_at);

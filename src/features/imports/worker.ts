@@ -103,7 +103,10 @@ async function runTask(
   } catch (error) {
     if (error instanceof StoreError) throw error;
     logFailure(context, error);
-    const failure = errorCode(error) === "ENOENT"
+    const code = errorCode(error);
+    const failure = code === "rule"
+      ? `The check of ${task.collection} failed.`
+      : code === "ENOENT"
       ? "The request body is no longer on the disk."
       : "The request body cannot be read.";
     await finishTask(context, findTask(context, task.id) ?? task, failure);

@@ -1,0 +1,150 @@
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { declareApi } from "../../src/api/declaration/api.ts";
+import type { Declaration } from "../../src/api/declaration/declaration.ts";
+import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { loadSeed } from "../../src/cli/seed.ts";
+import { library, startLibrary } from "../library.ts";
+import { importLines } from "../lines.ts";
+
+const { collection, string, optional, integer, reference } = vocabulary;
+
+const wrong = {
+  title: "A",
+  published_on: "2020-01-02",
+  reprinted_on: "2020-01-01",
+};
+const message = '"reprinted_on" must not be before published_on.';
+
+test("a check refuses a record that would break it, by whatever request", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  const { send, store, token } = app;
+  const refuse = async (method: string, path: string, json: object) => {
+    const { status, body } = await send(method, path, json);
+    assert.equal(status, 422, `${method} ${path}`);
+    assert.deepEqual(body.errors, [
+      { field: "reprinted_on", code: "rule", message },
+    ]);
+  };
+  await refuse("POST", "books", wrong);
+  assert.equal(store.table("books").lastId, 0);
+  await send("POST", "books", { ...wrong, reprinted_on: null });
+  const patch = { reprinted_on: wrong.reprinted_on };
+  await refuse("PATCH", "books/1", patch);
+  await refuse("PUT", "books/1", wrong);
+  const { status } = await send("PATCH", "books/1", { reprinted_on: null });
+  assert.equal(status, 201);
+  const task = await importLines(app, "/v1/books", {
+    token,
+    raw: `${JSON.stringify(wrong)}\n{"title":"B"}\n`,
+  });
+  assert.deepEqual([task.imported, task.rejected], [1, 1]);
+  assert.equal(task.errors[0].errors[0].message, message);
+  const other = await startLibrary();
+  t.after(() => other.stop());
+  const seed = JSON.stringify({ books: [wrong] });
+  assert.throws(() => loadSeed(other.store, library, seed), {
+    message: `books[0] in the seed: ${message}`,
+  });
+});
+
+/** Starts an API with one collection that has a check, and a log. */
+async function startChecked(
+  t: { after(end: () => unknown): void },
+  check: Declaration["check"],
+) {
+  const logged: string[] = [];
+  const things = collection({
+    name: "things",
+    singular: "thing",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: {
+      name: string({ maxLength: 9 }),
+      count: optional(integer(), 7),
+      part_of_id: optional(reference("things", { as: "parts" })),
+    },
+    ...(check && { check }),
+  });
+  const app = await startLibrary({
+    declaration: declareApi({ collections: [things] }),
+    log: (level, message, fields) => {
+      const more = typeof fields === "function" ? fields() : fields;
+      logged.push(`${level} ${message} ${JSON.stringify(more)}`);
+    },
+  });
+  t.after(() => app.stop());
+  return { ...app, logged };
+}
+
+test("a check sees a copy of the complete record, once all properties pass and something changes", async (t) => {
+  const seen: unknown[] = [];
+  const { send, store } = await startChecked(t, (record) => {
+    seen.push({ ...record });
+    Object.assign(record, { name: "hacked", id: 99 });
+  });
+  await send("POST", "things", { name: "a" });
+  assert.deepEqual(seen, [store.table("things").get(1)?.document]);
+  assert.deepEqual(Object.values(seen[0] ?? {}).slice(0, 4), [1, "a", 7, null]);
+  await send("POST", "things", { name: 1 });
+  await send("PATCH", "things/1", { name: "a" });
+  assert.equal(seen.length, 1);
+  await send("PATCH", "things/1", { count: 8 });
+  const { document } = store.table("things").get(1) ?? {};
+  assert.equal(document?.["name"], "a");
+  assert.deepEqual(seen[1], document);
+});
+
+test("an imported record is checked with its own id and times", async (t) => {
+  const seen: unknown[] = [];
+  const app = await startChecked(t, ({ id, created_at }) => {
+    seen.push([id, created_at]);
+  });
+  const time = "2020-01-01T00:00:00.000Z";
+  const line = { id: 40, name: "a", created_at: time, updated_at: time };
+  const raw = `${JSON.stringify(line)}\n{"name":"b"}\n`;
+  const { token } = app;
+  assert.equal(
+    (await importLines(app, "/v1/things", { token, raw })).imported,
+    2,
+  );
+  assert.deepEqual(seen[0], [40, time]);
+  assert.equal(app.store.table("things").lastId, 41);
+});
+
+test("a message that ends with a full stop has one", async (t) => {
+  const { send } = await startChecked(t, () => ({ name: "is dull." }));
+  const { body } = await send("POST", "things", { name: "a" });
+  assert.equal(body.errors[0].message, '"name" is dull.');
+});
+
+test("a check that fails is an internal error: nothing is stored, and the log says why", async (t) => {
+  const failures: (() => unknown)[] = [
+    () => "wrong",
+    () => false,
+    () => ["name"],
+    () => Promise.reject(new Error("nobody waits")),
+    () => ({ nmae: "is wrong" }),
+    () => ({ name: 7 }),
+    () => {
+      throw new TypeError("my secret mistake");
+    },
+  ];
+  let fail = () => {};
+  const app = await startChecked(t, () => fail());
+  for (const each of failures) {
+    fail = each as typeof fail;
+    app.logged.length = 0;
+    const { status, text } = await app.send("POST", "things", { name: "a" });
+    assert.equal(status, 500, text);
+    assert.doesNotMatch(text, /check|secret|things/);
+    assert.match(app.logged.join(), /The check of things failed: /);
+  }
+  assert.match(app.logged.join(), /TypeError: my secret mistake\\n/);
+  const raw = '{"name":"a"}\n';
+  const { token, store } = app;
+  const task = await importLines(app, "/v1/things", { token, raw });
+  assert.equal(task.status, "failed");
+  assert.equal(task.failure, "The check of things failed.");
+  assert.equal(store.table("things").size, 0);
+});
