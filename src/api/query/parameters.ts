@@ -128,13 +128,17 @@ export interface Filter {
   readonly valueSet?: ReadonlySet<Json>;
 }
 
-/** The parsed parameters of a collection. */
-export interface Query {
-  readonly filters: readonly Filter[];
-  /** The columns of an index that has the rows in their order, ... */
+/** An index to read the records from, in their order. */
+interface SortOrder {
+  /** Its columns, without the id. */
   readonly sort: readonly Column[];
-  /** ... or backwards. */
+  /** True if it is read from its end. */
   readonly isBackwards: boolean;
+}
+
+/** The parsed parameters of a collection. */
+export interface Query extends SortOrder {
+  readonly filters: readonly Filter[];
   readonly offset: number;
   readonly limit: number;
   readonly fields: readonly string[] | undefined;
@@ -153,6 +157,7 @@ export function parseQuery(
   parameters: Parameters,
   defaultFields?: readonly string[],
 ): Query {
+  const { sort, isBackwards } = parseSort(collection, parameters);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (collectionParameters.includes(name)) continue;
@@ -160,7 +165,8 @@ export function parseQuery(
   }
   return {
     filters,
-    ...parseSort(collection, parameters),
+    sort,
+    isBackwards,
     fields: parseFields(collection, parameters) ?? defaultFields,
     ...parsePage(parameters),
     parameters,
@@ -175,19 +181,20 @@ export function parseQuery(
 function parseSort(
   { visibleProperties, sort = [] }: Collection,
   parameters: Parameters,
-): Pick<Query, "sort" | "isBackwards"> {
+): SortOrder {
   const sortby = parameters.get("sortby");
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  if (new Set(names).size < names.length) {
+  const order = parameters.get("order");
+  if (names.length === 0 && order === undefined) return byId;
+  if (names.some((name, at) => names.indexOf(name) < at)) {
     throw invalidValue("sortby", names.join(), "a list without repetitions");
   }
-  const order = parameters.get("order") ?? "asc";
-  const words = parseList("order", order, sortOrders);
+  const words = parseList("order", order ?? "asc", sortOrders);
   if (words.length > 1 && words.length !== names.length) {
     const allowed = 'one word, or one for each property of "sortby"';
-    throw invalidValue("order", order, allowed);
+    throw invalidValue("order", words.join(), allowed);
   }
   const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
   const end = [...names, "id"].indexOf("id"); // no two records share an id
@@ -221,6 +228,8 @@ function parseList(
     `one or more of ${allowed.join(", ")}, separated by commas`,
   );
 }
+
+const byId: SortOrder = { sort: [], isBackwards: false };
 
 export const sortOrders: readonly string[] = ["asc", "desc"];
 export const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
