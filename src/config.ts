@@ -116,9 +116,10 @@ export const settings = {
   },
   log: {
     variable: "LOG",
-    description: `level of the log: ${logLevels.join(", ")}`,
+    description: `level of the JSON log: ${logLevels.join(", ")}`,
     expected: `one of ${logLevels.join(", ")}`,
-    default: "info" as const,
+    default: undefined,
+    defaultText: "info, as text on a terminal",
     parse: (value) => logLevels.find((level) => level === value),
   },
   /** The names of the features that are on. */
@@ -207,11 +208,16 @@ export const settings = {
 } satisfies Record<string, Setting<unknown>>;
 
 /** The values of all settings. */
-export type Config = {
-  readonly [Name in keyof typeof settings]:
-    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
-    | (typeof settings)[Name]["default"];
-};
+export type Config =
+  & {
+    readonly [Name in keyof typeof settings]:
+      | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
+      | (typeof settings)[Name]["default"];
+  }
+  & {
+    /** Where the host comes from, for messages: `--host` or `HOST`. */
+    readonly hostName: string;
+  };
 
 function listOf(
   value: string,
@@ -239,6 +245,13 @@ export function flagOf({ variable, file }: Setting<unknown>): string {
 }
 
 export type Flags = ReadonlyMap<string, string>;
+
+/** Returns the flag or the variable that a value comes from. */
+function sourceOf(setting: Setting<unknown>, flags: Flags): string {
+  const flag = flagOf(setting);
+  return flags.has(flag) ? `--${flag}` : setting.variable;
+}
+
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Reads one setting, without validating the others. */
@@ -250,7 +263,7 @@ export function readSetting<T>(
   const { variable, file, expected, default: defaultValue } = setting;
   const flag = flagOf(setting);
   const isFlag = flags.has(flag);
-  const name = isFlag ? `--${flag}` : variable;
+  const name = sourceOf(setting, flags);
   const text = isFlag ? flags.get(flag) : environment[variable];
   if (!text) return defaultValue;
   const isFile = file === "both" || (file && isFlag);
@@ -287,5 +300,6 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     name,
     readSetting<unknown>(setting, flags, environment),
   ]);
-  return Object.fromEntries(values);
+  const hostName = sourceOf(settings.host, flags);
+  return { ...Object.fromEntries(values), hostName };
 }

@@ -1,6 +1,7 @@
 /**
- * The server's log: one JSON object a line. It names who did what, and holds no
- * secret: neither passwords nor tokens, also where they do not belong.
+ * The server's log: one JSON object a line, or plain text for people. It names
+ * who did what, and holds no secret: neither passwords nor tokens, also where
+ * they do not belong.
  */
 
 import { performance } from "node:perf_hooks";
@@ -15,10 +16,16 @@ export const logLevels = ["silent", "error", "info", "debug"] as const;
 /** How much waits for a reader of the log that is slow, before lines are dropped. */
 const maxWaitingBytes = 1 << 20;
 
-/** Creates a log that writes the messages up to a level, and `print`, which writes any: for what somebody waits for. */
+/**
+ * Creates a log that writes the messages up to a level, and `print`, which
+ * writes any: for what somebody waits for.
+ *
+ * @param isForPeople if true, the lines are plain text
+ */
 export function createLogger(
   maxLevel: (typeof logLevels)[number],
   output: Writable,
+  isForPeople = false,
 ): { readonly log: Logger; readonly print: Logger } {
   const levels = logLevels.slice(0, logLevels.indexOf(maxLevel) + 1);
   let dropped = 0;
@@ -27,9 +34,12 @@ export function createLogger(
       dropped++;
       return;
     }
-    const time = new Date().toISOString();
+    const time = new Date();
     const more = typeof fields === "function" ? fields() : fields;
-    output.write(`${JSON.stringify({ time, level, message, ...more })}\n`);
+    const line = isForPeople
+      ? formatForPeople(time, message, more)
+      : JSON.stringify({ time, level, message, ...more });
+    output.write(`${line}\n`);
   };
   output.on("drain", () => {
     const lines = dropped;
@@ -40,6 +50,17 @@ export function createLogger(
     if (levels.includes(level)) print(level, message, fields);
   };
   return { log, print };
+}
+
+/** Formats a message with its local time. Clients must not control the terminal. */
+function formatForPeople(
+  time: Date,
+  message: string,
+  fields?: LogFields,
+): string {
+  const details = fields ? ` ${JSON.stringify(fields)}` : "";
+  return `${time.toTimeString().slice(0, 8)} ${message}${details}`
+    .replace(/\p{Cc}/gu, "?");
 }
 
 /** The parts of the server that write the log. */

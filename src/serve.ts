@@ -5,7 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import process from "node:process";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
@@ -21,7 +21,7 @@ import {
 import { loadFeatures } from "./features.ts";
 import { listen, type Listener, type TlsFiles } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import { errorText } from "./store/error.ts";
+import { errorCode, errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
 import type { Logger } from "./store/store.ts";
 import { readTls } from "./tls.ts";
@@ -47,7 +47,10 @@ export async function serve(
   // From the start on, as it would end the process.
   process.on("SIGHUP", () => listener && reloadTls(listener, config, log));
   const tls = readTls(config);
-  const { log, print } = createLogger(config.log, process.stdout);
+  const { stdout } = process;
+  const isForPeople = config.log === undefined && stdout.isTTY;
+  const level = config.log ?? "info";
+  const { log, print } = createLogger(level, stdout, isForPeople);
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
   const store = await openDataFolder(config.dataDir, declaration, {
@@ -81,21 +84,27 @@ export async function serve(
     const listening = listener = await open(application, config, tls);
     closing.unshift(() => listening.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
-    const output = { log, print, terminal: process.stdout };
+    const output = { log, print, terminal: stdout };
     await createFirstAdmin(store, { declaration, ...config }, output);
     const stopped = stopSignal();
-    const host = config.host.includes(":") ? `[${config.host}]` : config.host;
-    const url = `${tls ? "https" : "http"}://${host}:${listening.port}`;
-    const { pid, version } = process;
-    print(
-      "info",
-      `listening on ${url} as process ${pid} on Node.js ${version}`,
-    );
+    if (isForPeople) {
+      const folder = resolve(config.dataDir);
+      print("info", `the data is in ${folder}; Ctrl-C stops the server`);
+    }
+    print("info", describeProcess(config, listening.port));
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+/** Returns where the server listens, and what runs it. */
+function describeProcess({ host, tlsCert }: Config, port: number): string {
+  const { pid, version } = process;
+  const scheme = tlsCert === undefined ? "http" : "https";
+  const name = host.includes(":") ? `[${host}]` : host;
+  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
 }
 
 /**
@@ -137,7 +146,7 @@ function reloadTls(listener: Listener, config: Config, log: Logger): void {
 
 async function open(
   application: Application,
-  { host, port }: Config,
+  { host, hostName, port }: Config,
   tls: TlsFiles | undefined,
 ): Promise<Listener> {
   try {
@@ -146,8 +155,17 @@ async function open(
       { host, port, tls },
     );
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : error;
-    const reason = code === "EADDRINUSE" ? "the port is in use" : code;
+    const code = errorCode(error);
+    const noAddress =
+      `${hostName} must name an address of this machine, such as --host 127.0.0.1`;
+    const reasons = new Map([
+      ["EADDRINUSE", "the port is in use: choose another one with --port"],
+      ["EACCES", "only root may open it: choose a --port from 1024 on"],
+      ["EADDRNOTAVAIL", noAddress],
+      ["EAI_AGAIN", noAddress],
+      ["ENOTFOUND", noAddress],
+    ]);
+    const reason = reasons.get(code) ?? errorText(error);
     throw new CommandError(
       `cannot listen on ${host} port ${port}: ${reason}`,
     );

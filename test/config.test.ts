@@ -76,6 +76,9 @@ test("a command line is parsed, and its mistakes are reported", () => {
   assert.deepEqual(parseCommandLine(["-h"], []).positionals, ["help"]);
   const table: readonly [string[], RegExp][] = [
     [["--nope"], /^Unknown option '--nope'$/],
+    [["--prot", "1"], /^Unknown option '--prot': did you mean --port\?$/],
+    [["--dat-adir", "x"], /: did you mean --data-dir\?$/],
+    [["--log-level", "x"], /^Unknown option '--log-level'$/],
     [["-x"], /^Unknown option '-x'$/],
     [["--port"], /'--port <value>' argument missing/],
     [["--port="], /--port must be given once, with a value/],

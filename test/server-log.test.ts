@@ -48,6 +48,27 @@ test("a level includes those before it; what somebody waits for is always printe
   assert.equal(calls, 1);
 });
 
+test("for people the lines are plain text, without control characters", () => {
+  const lines: string[] = [];
+  const output = new Writable({
+    decodeStrings: false,
+    write(line, _encoding, done) {
+      lines.push(line);
+      done();
+    },
+  });
+  const { log } = createLogger("info", output, true);
+  log("info", "created user kim", { id: 7, path: "/\u009b2J" });
+  log("error", "two\nlines \u001b[2J");
+  log("debug", "not shown");
+  assert.equal(lines.length, 2);
+  assert.match(
+    lines[0] ?? "",
+    /^\d\d:\d\d:\d\d created user kim \{"id":7,"path":"\/\?2J"\}\n$/,
+  );
+  assert.match(lines[1] ?? "", /^[\d:]{8} two\?lines \?\[2J\n$/);
+});
+
 test("for a reader that stands still at most a mebibyte waits; the rest is counted", async () => {
   const reader = new SlowReader();
   const { log } = createLogger("debug", reader);

@@ -462,6 +462,10 @@ describe("a token", () => {
           headers: { authorization },
         });
         assertError(answer, 401, 40100, 40102);
+        assert.equal(
+          /There is no token after/.test(answer.text),
+          authorization === "Bearer",
+        );
         assert.match(
           String(answer.headers.get("www-authenticate")),
           /^Bearer realm="zoo-api"/,

@@ -4,7 +4,7 @@
  */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -14,6 +14,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
+import { collectionsFile } from "../collections.ts";
 import {
   command,
   removeFolder,
@@ -273,6 +274,43 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
+  test("on a terminal it prints for people, unless LOG is set", {
+    skip: spawnSync("script", ["--version"]).status !== 0,
+  }, async (t) => {
+    const folder = join(await folderFor(t), "store");
+    const words = [process.execPath, ...command, "--port", "0"]
+      .map((word) => `'${word}'`).join(" ");
+    const startOnTerminal = async (flags: string) => {
+      const child = spawn("script", [
+        "-qec",
+        `timeout --foreground 60 ${words} --data-dir '${folder}' ${flags}`,
+        "/dev/null",
+      ], { cwd: root, env: { ...process.env, COLLECTIONS: collectionsFile } });
+      let output = "";
+      child.stdout.setEncoding("utf8").on("data", (text) => {
+        output += text;
+        // Ctrl-C, as the terminal sends it.
+        if (/listening on .*\r\n/.test(output)) child.stdin.end("\x03");
+      });
+      const [code] = await once(child, "close");
+      assert.equal(code, 0, output);
+      return linesOf(output.replaceAll("\r", ""));
+    };
+    const shown = (await startOnTerminal("")).map((line) =>
+      line.replace(/^\^?C?\d\d:\d\d:\d\d /, "")
+    );
+    assert.equal(shown[0], "created user admin");
+    assert.match(shown[1] ?? "", /^The password of admin is [\w-]{20}$/);
+    assert.equal(
+      shown[2],
+      `the data is in ${folder}; Ctrl-C stops the server`,
+    );
+    assert.match(shown[3] ?? "", /^listening on http:\/\/127\.0\.0\.1:\d+ /);
+    assert.match(shown.at(-1) ?? "", /stopped$/);
+    const [logged = ""] = await startOnTerminal("--log info");
+    assert.match(JSON.parse(logged).message, /^listening on http:/);
+  });
+
   test("LOG=silent prints only where it listens", async (t) => {
     const server = await serverFor(t, { env: { LOG: "silent" } });
     await server.request("GET", "/v1/zoos");
@@ -352,6 +390,7 @@ describe("the command line", { concurrency: 3 }, () => {
     const cases: [string[], string][] = [
       [["--port", `${server.port}`, "--data-dir", free], `${server.port}`],
       [["--port", "0", "--data-dir", server.folder], server.folder],
+      [["--port", `${server.port}`, "--data-dir", free], "with --port"],
     ];
     for (const [args, name] of cases) {
       const result = await lines(["serve", "--log", "silent", ...args], {
@@ -366,6 +405,21 @@ describe("the command line", { concurrency: 3 }, () => {
     const { stdout } = await run(["user", "list", "--data-dir", free]);
     assert.equal(stdout, "");
     assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
+  });
+
+  test("a host that is no address of this machine is named with its source", async (t) => {
+    const folder = join(await folderFor(t), "store");
+    // Addresses for documentation (RFC 5737), and a name that never exists (RFC 2606).
+    const cases: [string[], string][] = [
+      [["--host", "192.0.2.1"], "--host must name an address of this machine"],
+      [[], "HOST must name an address of this machine"],
+    ];
+    for (const [flags, message] of cases) {
+      const args = ["serve", "--port", "0", "--data-dir", folder, ...flags];
+      const result = await lines(args, { env: { HOST: "zoo.invalid" } });
+      assert.equal(result.code, 1, result.lines.join("\n"));
+      assert.ok(result.lines.at(-1)?.includes(message), result.lines.join());
+    }
   });
 
   test("a folder can be used again after kill -9", async (t) => {
