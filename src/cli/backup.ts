@@ -28,11 +28,11 @@ import {
 } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
 import { scanFolder } from "../store/recovery/scan.ts";
-import { retryIfRemoved } from "./read.ts";
+import { readStore, retryIfRemoved } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
- * back.
+ * back. If it fails, nothing is left of the copy.
  *
  * @returns what the copy holds
  * @throws {StoreError} not-empty; damaged if the store, and so its copy, is;
@@ -43,19 +43,34 @@ export async function backupStore(
   to: string,
   files: FileSystem = realFiles,
 ): Promise<{ readonly seq: number; readonly records: number }> {
-  await makeFolder(files, to);
+  const isNew = await makeFolder(files, to);
   if ((await files.list(to)).length > 0) {
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
-  await retryIfRemoved(() => copyFiles(folder, to, files));
-  const copy = await scanFolder(to, { files, tables: [] });
-  const { exists, refusal, seq, tables } = copy;
-  if (refusal !== undefined) throw refusal;
-  if (!exists) {
-    const message = `Cannot back up: there is no store in ${folder}`;
-    throw new StoreError("damaged", message);
+  try {
+    await retryIfRemoved(() => copyFiles(folder, to, files));
+    const options = { files, tables: [] };
+    const { exists, refusal, seq, tables } = await scanFolder(to, options);
+    if (refusal !== undefined) {
+      const original = await readStore(folder, options);
+      throw original.refusal ?? refusal;
+    }
+    if (!exists) {
+      const message = `Cannot back up: there is no store in ${folder}`;
+      throw new StoreError("damaged", message);
+    }
+    return { seq, records: countRecords(tables) };
+  } catch (error) {
+    await removeFiles(to, files).catch(() => {});
+    if (isNew) await files.removeFolder(to).catch(() => {});
+    throw error;
   }
-  return { seq, records: countRecords(tables) };
+}
+
+async function removeFiles(folder: string, files: FileSystem): Promise<void> {
+  for (const name of await files.list(folder)) {
+    await files.remove(join(folder, name));
+  }
 }
 
 async function copyFiles(
@@ -63,9 +78,7 @@ async function copyFiles(
   to: string,
   files: FileSystem,
 ): Promise<void> {
-  for (const name of await files.list(to)) { // of an interrupted attempt
-    await files.remove(join(to, name));
-  }
+  await removeFiles(to, files); // of an interrupted attempt
   const present = await files.list(folder);
   const [base = 0] = snapshotsAmong(present);
   const chosen = [

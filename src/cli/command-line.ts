@@ -12,7 +12,7 @@ import {
 /**
  * Parses a command line into the command with its arguments, and the flags.
  *
- * @param others flags with a value that are not settings
+ * @param others flags that are not settings
  * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
  */
 export function parseCommandLine(
@@ -24,7 +24,8 @@ export function parseCommandLine(
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
     const [text, ...more] = [value].flat();
-    if (typeof text !== "string") positionals.unshift(name); // --help
+    if (text === true && others.includes(name)) flags.set(name, "1");
+    else if (typeof text !== "string") positionals.unshift(name); // --help
     else if (text !== "" && more.length === 0) flags.set(name, text);
     else throw new UsageError(`--${name} must be given once, with a value`);
   }
@@ -38,6 +39,7 @@ function parse(args: readonly string[], names: readonly string[]) {
       args: [...args],
       options: {
         ...Object.fromEntries(names.map((name) => [name, option])),
+        "dry-run": { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean" },
       },

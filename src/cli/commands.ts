@@ -30,7 +30,9 @@ Commands:
   serve                       serve the API until SIGTERM or SIGINT (the default)
   check                       read the whole data folder and report every fault;
                               exit code 0: none, 1: an incomplete last write, 2: damage
-  repair                      make a damaged data folder usable, keeping a copy
+  repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
+                              report the losses; with --dry-run only report them:
+                              exit code 0: nothing to repair, 2: damage
   backup DIR                  copy the store into an empty folder, even while it is served
   user add NAME [--role ROLE] create a user; reads the password from standard input
   user password NAME          change a password, read from standard input
@@ -47,7 +49,7 @@ Settings (a flag overrides its environment variable):
 ${describeSettings()}`;
 
 /** The flags that are not settings, and the command of each. */
-const commandFlags = { role: "user add", user: "log" };
+const commandFlags = { role: "user add", user: "log", "dry-run": "repair" };
 
 const { env } = process;
 let isServing = false;
@@ -67,7 +69,7 @@ function coreCommands(
       process.exit(0);
     }],
     check: [0, () => check(settings)],
-    repair: [0, () => repairCommand(dataDir)],
+    repair: [0, () => repairCommand(settings, flags.has("dry-run"))],
     backup: [1, ([to]) => backupCommand(dataDir, to)],
     user: [2, (args) => userCommand(settings, args, flags.get("role"))],
     export: [1, ([name]) => exportCollection(settings, name)],

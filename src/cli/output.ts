@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import process from "node:process";
+import type { DanglingReference } from "../api/declaration/references.ts";
 import { UsageError } from "../config.ts";
 import type { Fault } from "../store/store.ts";
 
@@ -13,6 +14,33 @@ export async function print(text: string): Promise<void> {
 /** Formats a fault as one line. */
 export function describeFault({ file, byte, line, message }: Fault): string {
   return `${file}, byte ${byte}, line ${line}: ${message}`;
+}
+
+/** The number of entries after which a list ends. */
+const maxListed = 20;
+
+/** Formats a list with the number of its entries, the first ones a line each; "" if there are none. */
+export function describeList(
+  title: string,
+  entries: readonly string[],
+): string {
+  if (entries.length === 0) return "";
+  const listed = entries.slice(0, maxListed);
+  return [`${title}: ${entries.length}`, ...listed].join("\n  ") + "\n";
+}
+
+/** Formats the references that lead nowhere as a list. */
+export function describeReferences(
+  references: Iterable<DanglingReference>,
+): string {
+  return describeList(
+    "references to records that do not exist",
+    Array.from(
+      references,
+      ({ collection, id, property, value }) =>
+        `${collection}/${id}: ${property} ${JSON.stringify(value)}`,
+    ),
+  );
 }
 
 /** Creates the error of a command that names no collection, or an unknown one. */

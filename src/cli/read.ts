@@ -10,6 +10,7 @@ import type {
   Collection,
   RecordChange,
 } from "../api/declaration/declaration.ts";
+import { danglingReferences } from "../api/declaration/references.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { errorCode } from "../store/error.ts";
@@ -23,6 +24,7 @@ import {
 import { realFiles } from "../store/store.ts";
 import {
   describeFault,
+  describeReferences,
   print,
   showProgress,
   unknownCollection,
@@ -61,7 +63,7 @@ export async function retryIfRemoved<Result>(
 
 /**
  * Reads the whole data folder, and prints the size of each collection and every
- * fault. Changes nothing.
+ * fault and reference that leads nowhere. Changes nothing.
  *
  * @returns the exit code: 0 if all is well, 1 if only the last write is torn
  * (the next start repairs that), 2 if there is damage
@@ -69,9 +71,9 @@ export async function retryIfRemoved<Result>(
 export async function check(
   { dataDir, loadApi }: CommandSettings,
 ): Promise<number> {
-  const declared = { tables: tablesOf(await loadApi(), []) };
-  const scan = await readStore(dataDir, declared);
-  const { faults, generation, seq, tables, tornWrite } = scan;
+  const api = await loadApi();
+  const scan = await readStore(dataDir, { tables: tablesOf(api, []) });
+  const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
@@ -83,7 +85,13 @@ export async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  if (faults.length > 0) return 2;
+  const derived = collectionsOf(api).values();
+  // Of a damaged store only a part was read.
+  const dangling = refusal
+    ? ""
+    : describeReferences(danglingReferences(tables, derived));
+  await print(dangling);
+  if (faults.length > 0 || dangling !== "") return 2;
   if (tornWrite) return 1;
   await print("no fault\n");
   return 0;

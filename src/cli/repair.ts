@@ -1,12 +1,22 @@
 /**
  * The command `repair`: makes a damaged store usable again with everything that
- * can still be read. All files are moved as they were into a folder of their
- * own within the data folder, so nothing is thrown away.
+ * can still be read, and says beforehand what is lost. All files are moved as
+ * they were into a folder of their own within the data folder, so nothing is
+ * thrown away.
  */
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { describeFault, print } from "./output.ts";
+import {
+  describeFault,
+  describeList,
+  describeReferences,
+  print,
+} from "./output.ts";
+import type { Collection } from "../api/declaration/declaration.ts";
+import { danglingReferences } from "../api/declaration/references.ts";
+import type { CommandSettings } from "../api/feature.ts";
+import { collectionsOf } from "../api/routes.ts";
 import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
@@ -17,69 +27,63 @@ import {
   makeFolder,
   names,
   randomName,
-  snapshotsAmong,
   type StoreFolder,
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
+import { type Salvage, salvageFolder } from "../store/recovery/salvage.ts";
 import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
+import type { TableDeclaration } from "../store/store.ts";
 
 /** The outcome of a repair. */
 export interface Repair {
   /** Every fault that was found. */
   readonly faults: readonly Fault[];
-  /** The last sequence number that was saved. */
-  readonly seq: number;
-  /** The highest sequence number in any readable line or the marker: those after `seq` are lost. */
-  readonly highest: number;
-  /** Where the old files are now; undefined if there was nothing to repair. */
-  readonly backupFolder: string | undefined;
+  /** Everything that is still readable; undefined if there is nothing to repair. */
+  readonly salvage: Salvage | undefined;
+  /** Where the old files are now, if anything was changed. */
+  readonly backupFolder?: string;
+}
+
+/** How to repair a folder. */
+export interface RepairOptions {
+  readonly files?: FileSystem;
+  /** The tables that exist even if none of their records is readable. */
+  readonly tables?: readonly TableDeclaration[];
+  readonly isDryRun?: boolean;
+  /** Is called before anything is changed. */
+  readonly report?: (repair: Repair) => Promise<void>;
 }
 
 /** Repairs the store in a folder. */
 export async function repairStore(
   folder: string,
-  files: FileSystem = realFiles,
+  { files = realFiles, tables = [], isDryRun, report }: RepairOptions = {},
 ): Promise<Repair> {
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
-    const options = { files, tables: [], isThorough: true };
-    const { faults, refusal, seq } = await scanFolder(folder, options);
-    if (refusal === undefined) {
-      return { faults, seq, highest: seq, backupFolder: undefined };
-    }
-    if (refusal.code === "format") throw refusal;
-    const best = await salvage(folder, files);
-    const backupFolder = await replaceFiles(place, best);
-    const after = await scanFolder(folder, { files, tables: [] });
+    const options = { files, tables: [] };
+    const before = await scanFolder(folder, { ...options, isThorough: true });
+    const { faults, refusal } = before;
+    if (refusal?.code === "format") throw refusal;
+    const salvage = refusal && await salvageFolder(before, tables);
+    await report?.({ faults, salvage });
+    if (salvage === undefined || isDryRun) return { faults, salvage };
+    const backupFolder = await replaceFiles(place, before, salvage);
+    const after = await scanFolder(folder, options);
     if (after.refusal !== undefined) throw after.refusal;
-    const { log, marker } = best;
-    const highest = Math.max(best.seq, log?.highestSeq ?? 0, marker?.seq ?? 0);
-    return { faults, seq: best.seq, highest, backupFolder };
+    return { faults, salvage, backupFolder };
   } finally {
     await release();
   }
 }
 
-/** Reads as far as possible from each snapshot; prefers the highest sequence number, then the fewest faults. */
-async function salvage(folder: string, files: FileSystem): Promise<FolderScan> {
-  const read = (base: number) =>
-    scanFolder(folder, { files, tables: [], salvageFrom: [base] });
-  let best = await read(0);
-  for (const base of snapshotsAmong(best.fileNames)) {
-    const scan = await read(base);
-    const gain = scan.seq - best.seq ||
-      best.faults.length - scan.faults.length;
-    if (gain > 0) best = scan;
-  }
-  return best;
-}
-
 /** Moves the old files away and writes the saved state; returns where they are now. */
 async function replaceFiles(
   place: StoreFolder,
-  { generation, fileNames, seq, storeId, tables }: FolderScan,
+  { generation, fileNames }: FolderScan,
+  { seq, storeId, tables }: Salvage,
 ): Promise<string> {
   const { files, folder } = place;
   const backupFolder = join(folder, `damaged-${place.now()}`);
@@ -111,22 +115,52 @@ async function replaceFiles(
 }
 
 /**
- * Makes a damaged folder usable again, and prints the losses.
+ * Prints what is lost, then makes a damaged folder usable again.
  *
- * @throws {StoreError} in-use, format, damaged where nothing is readable
+ * @returns the exit code: 2 if a dry run finds something to repair, otherwise 0
+ * @throws {StoreError} in-use, format
  */
-export async function repairCommand(folder: string): Promise<void> {
-  const { backupFolder, faults, highest, seq } = await repairStore(folder);
-  if (backupFolder === undefined) {
-    return await print("there was nothing to repair\n");
-  }
-  for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  const lost = highest - seq;
-  await print(
-    `repaired: everything up to sequence ${seq} was saved; ` +
-      (lost > 0
-        ? `${lost} later transactions are lost\n`
-        : "no later transaction was readable\n") +
-      `the original files are in ${backupFolder}\n`,
+export async function repairCommand(
+  { dataDir, loadApi }: CommandSettings,
+  isDryRun: boolean,
+): Promise<number> {
+  const derived = await loadApi().then(
+    (api) => [...collectionsOf(api).values()],
+    () => [], // a repair must be possible without the declaration
   );
+  const report = async ({ faults, salvage }: Repair) => {
+    if (salvage === undefined) return;
+    for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
+    await print(describeLosses(salvage, derived));
+  };
+  const options = { tables: derived, isDryRun, report };
+  const { salvage, backupFolder } = await repairStore(dataDir, options);
+  const outcome = salvage === undefined
+    ? "there was nothing to repair"
+    : isDryRun
+    ? "this is what a repair would lose; nothing was changed"
+    : `repaired; the original files are in ${backupFolder}`;
+  await print(`${outcome}\n`);
+  return isDryRun && salvage !== undefined ? 2 : 0;
+}
+
+/** Lists what is lost, as far as it can be known. */
+function describeLosses(
+  { damagedRecords, lostTransactions, tables }: Salvage,
+  collections: readonly Collection[],
+): string {
+  const lost: string[] = [];
+  const older: string[] = [];
+  const restored: string[] = [];
+  for (const [name, { id, kind, table }] of damagedRecords) {
+    const isThere = tables.get(table)?.get(id) !== undefined;
+    if (isThere && kind === "del") restored.push(name);
+    else if (isThere && kind === "put") older.push(name);
+    else if (!isThere && kind !== "del") lost.push(name);
+  }
+  return `lost transactions: ${lostTransactions}\n` +
+    describeList("lost records", lost) +
+    describeList("records that lost their last change", older) +
+    describeList("records that are back, as their deletion is lost", restored) +
+    describeReferences(danglingReferences(tables, collections));
 }

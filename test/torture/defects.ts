@@ -53,6 +53,7 @@ export function forward(files: FileSystem): FileSystem {
     remove: (path) => files.remove(path),
     list: (folder) => files.list(folder),
     makeFolder: (path) => files.makeFolder(path),
+    removeFolder: (path) => files.removeFolder(path),
     syncFolder: (folder) => files.syncFolder(folder),
     free: (folder) => files.free(folder),
   };

@@ -365,6 +365,10 @@ export class Disk implements FileSystem {
     return Promise.resolve(undefined);
   }
 
+  removeFolder(): Promise<void> {
+    return Promise.resolve();
+  }
+
   syncFolder(): Promise<void> {
     return this.#step("syncFolder", "", () => {
       this.#durable = new Map(this.#entries);

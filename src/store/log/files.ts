@@ -11,6 +11,7 @@ import {
   open,
   readdir,
   rename,
+  rmdir,
   stat,
   statfs,
   unlink,
@@ -48,6 +49,8 @@ export interface FileSystem {
   list(folder: string): Promise<string[]>;
   /** Creates a folder and its parents; returns the first one created. */
   makeFolder(path: string): Promise<string | undefined>;
+  /** Removes an empty folder. */
+  removeFolder(path: string): Promise<void>;
   /** Resolves once the folder's entries are on the disk. */
   syncFolder(folder: string): Promise<void>;
   /** Returns how many bytes may still be written. */
@@ -86,6 +89,7 @@ export const realFiles: FileSystem = {
   remove: (path) => unlink(path).catch(undefinedIfMissing),
   list: (folder) => readdir(folder),
   makeFolder,
+  removeFolder: rmdir,
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
     await handle.sync().finally(() => handle.close());

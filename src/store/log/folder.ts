@@ -58,16 +58,17 @@ export function randomName(place: StoreFolder): string {
   return Buffer.from(place.random(8)).toString("hex");
 }
 
-/** Creates a folder, private to the user, durably. */
+/** Creates a folder, private to the user, durably; returns whether it is new. */
 export async function makeFolder(
   files: FileSystem,
   folder: string,
-): Promise<void> {
+): Promise<boolean> {
   const first = await files.makeFolder(folder);
-  if (first === undefined) return;
+  if (first === undefined) return false;
   for (let each = folder; each.length >= first.length; each = dirname(each)) {
     await files.syncFolder(dirname(each));
   }
+  return true;
 }
 
 /** Creates an empty log under a temporary name. */

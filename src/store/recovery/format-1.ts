@@ -45,7 +45,7 @@ export async function scanFormat1Snapshot(
         else if (text.startsWith("{")) {
           count++;
           const document = JSON.parse(text.replace(/,$/, ""));
-          apply({ of, rows: [document] }, scan.header?.seq ?? 0);
+          apply({ of, rows: [document] }, scan.header?.seq ?? 0, scan);
         } else if (text.endsWith(":[")) of = JSON.parse(text.slice(0, -2));
       } catch {
         scan.addFault(line, "it is not a record");
@@ -53,7 +53,7 @@ export async function scanFormat1Snapshot(
       crc = crc32("\n", crc32(line.bytes, crc));
     }
   }
-  scan.seq = scan.header?.seq ?? 0;
+  scan.seq = scan.highestSeq = scan.header?.seq ?? 0;
   return scan;
 }
 

@@ -85,8 +85,6 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Also checks the files that the state does not need. */
   readonly isThorough?: boolean;
-  /** Reads from this snapshot only, and continues past damage in it. */
-  readonly salvageFrom?: readonly [generation: number];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
 }
@@ -143,7 +141,7 @@ async function readNewestState(
   if (fileNames.includes(names.log(1)) || bases.length === 0) bases.push(0);
   if (options.onTransaction !== undefined) bases.reverse();
   let first: StoreError | undefined;
-  for (const base of options.salvageFrom ?? bases) {
+  for (const base of bases) {
     const refusal = await refusalOf(readState(scan, base));
     if (refusal === undefined) return undefined;
     first ??= refusal;
@@ -203,9 +201,7 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     scan.tornWrite = fault;
   } else {
     scan.faults.push(...log.faults);
-    if (!isSnapshot || scan.options.salvageFrom === undefined) {
-      refuse(scan, fault);
-    }
+    refuse(scan, fault);
   }
   return log;
 }
@@ -246,7 +242,14 @@ async function readFile(
   return log;
 }
 
-function applyTo({ tables, options }: FolderScan, name: string): ApplyLine {
+/** Returns the function that applies the lines of a file to the tables. */
+export function applyTo(
+  { tables, options }: {
+    readonly tables: Tables;
+    readonly options: Pick<FolderScanOptions, "onTransaction">;
+  },
+  name: string,
+): ApplyLine {
   const tableOf = (of: string) => getOrCreateTable(tables, of);
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
@@ -285,9 +288,10 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
   throw new StoreError(
     "damaged",
     `Cannot open ${folder}: ${file} is damaged (${place}: ${message}); the ` +
-      `last good sequence is ${seq}. Nothing was changed. "zoo-api check" ` +
-      `lists all damage; "zoo-api repair" makes the store usable again and ` +
-      "keeps a copy of every file",
+      `last good sequence is ${seq}. Nothing was changed. ` +
+      `"zoo-api repair --dry-run --data-dir ${folder}" tells what a repair ` +
+      `would lose; "zoo-api repair --data-dir ${folder}" makes the store ` +
+      "usable again and keeps a copy of every file",
     { fault },
   );
 }
