@@ -7,6 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { createFirstAdmin, openDataFolder } from "../src/data-folder.ts";
+import { openStore } from "../src/store/store.ts";
 import { sample } from "./collections.ts";
 import {
   command,
@@ -66,13 +67,27 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   const folder = await filled(t);
   await damage(folder, 6);
   const before = await readFile(join(folder, "wal-1.jsonl"));
-  await assert.rejects(start({ folder }), /wal-1\.jsonl.*line 6.*repair/s);
-  assert.deepEqual(await readFile(join(folder, "wal-1.jsonl")), before);
+  await assert.rejects(start({ folder }), (error) => {
+    assert.match(String(error), /wal-1\.jsonl is damaged.*line 6/);
+    for (const words of ["repair --dry-run", "repair"]) {
+      const typed = `"zoo-api ${words} --data-dir ${folder}"`;
+      assert.ok(String(error).includes(typed), String(error));
+    }
+    return true;
+  });
 
+  const dry = await run(["repair", "--dry-run", "--data-dir", folder]);
+  assert.equal(dry.code, 2, dry.stderr);
+  assert.match(dry.stdout, /\nthis is what a repair would lose; nothing was/);
+  assert.deepEqual(await readFile(join(folder, "wal-1.jsonl")), before);
   const repaired = await run(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
   assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
-  assert.match(repaired.stdout, /up to sequence 4 was saved; 3 later/);
+  assert.match(
+    repaired.stdout,
+    /^lost transactions: 1\nlost records: 1\n {2}zoos\/3\nrepaired; the/m,
+  );
+  assert.equal(dry.stdout.split("this")[0], repaired.stdout.split("rep")[0]);
   const [copy = ""] = (await readdir(folder)).filter((name) =>
     name.startsWith("damaged-")
   );
@@ -80,7 +95,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
 
   const server = await start({ folder });
   const zoos = await server.request("GET", "/v1/zoos");
-  assert.equal(zoos.headers.get("x-total-count"), "2");
+  assert.equal(zoos.headers.get("x-total-count"), "4");
   const token = await server.signIn();
   const made = await server.request("POST", "/v1/zoos", { token, json: zoo });
   assert.equal(made.status, 201);
@@ -92,6 +107,39 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
 
   const again = await run(["repair", "--data-dir", folder]);
   assert.equal(again.stdout, "there was nothing to repair\n");
+});
+
+test("a repair and a check list the references that lead nowhere, the first twenty of them", async (t) => {
+  const folder = join(await temporaryFolder(), "store");
+  t.after(() => removeFolder(join(folder, "..")));
+  const tables = [{ name: "zoos" }, { name: "animals" }];
+  const store = await openStore({ folder, tables });
+  await store.commit([["put", "zoos", { id: 1, name: "Artis" }]], 0);
+  await store.commit([["put", "zoos", { id: 2, name: "Aalborg" }]], 0);
+  for (let id = 1; id <= 30; id++) {
+    const zoo_id = id > 25 ? 2 : 1;
+    await store.commit([["put", "animals", { id, zoo_id, name: "Ada" }]], 0);
+  }
+  await store.close();
+  const check = () => run(["check", "--data-dir", folder]);
+  assert.equal((await check()).code, 0);
+  await damage(folder, 2);
+  const repaired = await run(["repair", "--data-dir", folder]);
+  assert.equal(repaired.code, 0, repaired.stderr);
+  const [, first, listed = ""] =
+    /^(references to records that do not exist: 25)\n((?: {2}.*\n)*)/m
+      .exec(repaired.stdout) ?? [];
+  assert.ok(listed.startsWith("  animals/1: zoo_id 1\n"), repaired.stdout);
+  assert.equal(listed.split("\n").length - 1, 20);
+  const after = await check();
+  assert.equal(after.code, 2);
+  assert.ok(after.stdout.endsWith(`${first}\n${listed}`), after.stdout);
+});
+
+test("--dry-run is refused with other commands", async () => {
+  const { code, stderr } = await run(["check", "--dry-run"]);
+  assert.equal(code, 2);
+  assert.match(stderr, /--dry-run is only allowed with repair/);
 });
 
 test("nothing is exported from a damaged folder as if it were complete", async (t) => {

@@ -77,9 +77,14 @@ test("a backup is refused where it would overwrite, and of what is damaged or no
   const bytes = await readFile(log);
   bytes[400] = (bytes[400] ?? 0) ^ 1;
   await writeFile(log, bytes);
-  await assert.rejects(backupStore(from, join(folder, "four")), {
-    code: "damaged",
-  });
+  const message = new RegExp(`^Cannot open ${from}: wal-1\\.jsonl is damaged`);
+  await assert.rejects(backupStore(from, join(folder, "four")), { message });
+  // Nothing is left of what was copied, nor of a folder that was created.
+  const own = join(folder, "own");
+  await mkdir(own);
+  await assert.rejects(backupStore(from, own), { message });
+  assert.deepEqual(await readdir(own), []);
+  assert.deepEqual((await readdir(folder)).sort(), ["own", "store", "two"]);
 });
 
 test("a backup into a folder that holds something is refused", async (t) => {

@@ -112,7 +112,7 @@ test("of a hundred stores with a damaged byte each, a repair loses at most the t
     // Unless the digits of the id are what is damaged.
     else assert.deepEqual(damagedIds(salvage).filter((id) => id <= 40), []);
   }
-  assert.ok(lost > 5, "too few damages were in the last puts");
+  assert.ok(lost > 2, `only ${lost} were in the last puts`);
 });
 
 test("a repair keeps the lines between two damages, and counts what both cost", async (t) => {

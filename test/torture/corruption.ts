@@ -1,11 +1,13 @@
 /**
  * Damages a small store in every way, byte by byte, and opens it: it must come
  * back exactly as it was at some sequence that the damage allows, or be
- * refused with the place of the damage and without a changed byte.
+ * refused with the place of the damage and without a changed byte; and then a
+ * repair must make it usable, with nothing in it that was never written.
  */
 
 import { Buffer } from "node:buffer";
 import { readStore } from "../../src/cli/read.ts";
+import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
@@ -197,6 +199,7 @@ export async function judgeDamage(
     }
     if (disk.contents().size !== files.size) fail("a file was changed");
     if (!isRightPlace(error, specimen, damage)) fail(error.message);
+    if (error.code === "damaged") await judgeRepair(disk, specimen, fail);
     return "refused";
   }
   const { seq } = store;
@@ -214,6 +217,29 @@ export async function judgeDamage(
     bytes === undefined || isEnd(damage, specimen);
   if (reading.faults.length === 0 && !harmless) fail("a check finds no fault");
   return "recovered";
+}
+
+/** Repairs a refused store and throws when it is not usable then, or holds what nobody wrote. */
+async function judgeRepair(
+  disk: Disk,
+  { files, states }: Specimen,
+  fail: (message: string) => never,
+): Promise<void> {
+  const { folder } = disk;
+  const { salvage } = await repairStore(folder, { files: disk, tables });
+  const store = await openStore({ folder, files: disk, tables, limits });
+  for (const { name } of tables) {
+    for (const { document } of store.table(name).rows()) {
+      const text = JSON.stringify(document);
+      const isKnown = states.some((state) => state.includes(text));
+      if (!isKnown) fail(`a repair invents ${text}`);
+    }
+  }
+  const last = states.length - 1;
+  const isMarked = files.has("mark");
+  if (isMarked && store.seq < last) fail(`${store.seq} is used twice`);
+  if ((salvage?.lostTransactions ?? 0) > last + 1) fail("it counts too many");
+  await store.close();
 }
 
 /** The state that the whole lines of a damaged log prove to have been on the disk. */

@@ -20,6 +20,7 @@ import {
   type ApplyLine,
   checkLine,
   crcLength,
+  type LogLine,
   LogScan,
   scanLog,
 } from "../log/format.ts";
@@ -36,8 +37,8 @@ import { applyTo, type FolderScan } from "./scan.ts";
 export interface DamagedRecord {
   readonly table: string;
   readonly id: number;
-  /** The change; in a snapshot there is none. */
-  readonly kind: "put" | "del" | undefined;
+  /** `put` or `del`; undefined if the line is of a snapshot. */
+  readonly kind: string | undefined;
 }
 
 /** Everything that is readable in a damaged folder. */
@@ -59,9 +60,10 @@ export class Salvage {
   }
 
   /** Applies a whole line of a file, unless it is there twice or of another store. */
-  addLine(...[line, seq, log]: Parameters<ApplyLine>): void {
-    this.storeId ||= log.header?.store ?? "";
-    if ((log.header?.store ?? this.storeId) !== this.storeId) return;
+  addLine(line: LogLine, seq: number, scan: LogScan): void {
+    const { header, name } = scan;
+    this.storeId ||= header?.store ?? "";
+    if (header !== undefined && header.store !== this.storeId) return;
     const { of, rows = [], tx = [] } = line;
     if (line.tx !== undefined) {
       if (seq <= this.seq) return;
@@ -69,7 +71,7 @@ export class Salvage {
       this.seq = seq;
       this.damagedLines = 0;
     }
-    applyTo({ tables: this.tables, options: {} }, log.name)(line, seq, log);
+    applyTo({ tables: this.tables, options: {} }, name)(line, seq, scan);
     for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
     for (const [kind, table, target] of tx) {
       const id = kind === "put" ? target.id : target;
@@ -82,10 +84,13 @@ export class Salvage {
     const [, of = ""] = /"of":"(\w+)"/.exec(text) ?? [];
     if (of === "") this.damagedLines++;
     const pattern =
-      /\["(put|del)","(\w+)",(?:\{"id":)?(\d{1,15})[,}\]]|\{"id":(\d{1,15})[,}]/g;
-    for (const [, kind, table = of, key, id = key] of text.matchAll(pattern)) {
-      const record = { table, id: Number(id), kind } as DamagedRecord;
-      this.damagedRecords.set(`${table}/${id}`, record);
+      /(?:\["(put|del)","(\w+)",|(?=\{))(?:\{"id":)?(\d{1,15})(?=[,}\]])/g;
+    for (const [, kind, table = of, id] of text.matchAll(pattern)) {
+      this.damagedRecords.set(`${table}/${id}`, {
+        table,
+        id: Number(id),
+        kind,
+      });
     }
   }
 
@@ -129,6 +134,7 @@ export async function salvageFolder(
     }
   }
   salvage.advanceTo(salvage.seq + salvage.damagedLines);
+  salvage.storeId ||= marker?.store ?? "";
   if (marker?.store === salvage.storeId) salvage.advanceTo(marker.seq);
   for (const [name, { id, table }] of salvage.damagedRecords) {
     const known = tables.get(table);
@@ -146,7 +152,8 @@ async function readFile(
   name: string,
   salvage: Salvage,
 ): Promise<LogScan> {
-  const apply: ApplyLine = (...found) => salvage.addLine(...found);
+  const apply: ApplyLine = (line, seq, scan) =>
+    salvage.addLine(line, seq, scan);
   if (name.endsWith(".json")) return scanFormat1Snapshot(file, name, apply);
   return scanLog(file, name, apply, {
     seed: await findSeed(file),
