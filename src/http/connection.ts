@@ -34,7 +34,9 @@ export const defaultLimits = {
   readTimeoutMs: 30_000,
   /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
-  /** How long that may take. */
+  /** How much of them in a second, in all: their buffers are garbage, and collecting much of it takes all the time of a server with a million records. */
+  maxDroppedBytesPerSecond: 1 << 24,
+  /** How long the rest of a body may take. */
   dropTimeoutMs: 5000,
   /** How often these times are checked. */
   checkIntervalMs: 1000,
@@ -86,6 +88,8 @@ export interface ServerState {
   readonly fields: readonly string[];
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
+  /** How many bodies that nobody reads are being received. */
+  droppedBodies: number;
 }
 
 /** The state of an open connection. */
@@ -223,15 +227,24 @@ function dropBody(
   request: IncomingRequest,
   { socket, isClosing, server }: Connection,
 ): void {
-  const { maxDroppedBytes, dropTimeoutMs } = server.limits;
+  const { maxDroppedBytes, maxDroppedBytesPerSecond, dropTimeoutMs } =
+    server.limits;
   let left = maxDroppedBytes;
+  server.droppedBodies++;
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    if (left < 0) request.pause();
+    if (request.complete) return;
+    request.pause();
+    if (left < 0) return;
+    const seconds = length * server.droppedBodies / maxDroppedBytesPerSecond;
+    setTimeout(() => request.resume(), seconds * 1000).unref();
   });
   const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
   const last = isClosing ? socket : request;
-  last.once("close", () => clearTimeout(timer));
+  last.once("close", () => {
+    server.droppedBodies--;
+    clearTimeout(timer);
+  });
   // node:http calls it after the last response, and would close at once.
   if (isClosing) socket.destroySoon = () => socket.end();
 }

@@ -135,7 +135,12 @@ export async function listen(
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const fields = tls ? secureFields : commonFields;
-  const state: ServerState = { limits, fields, isStopping: false };
+  const state: ServerState = {
+    limits,
+    fields,
+    isStopping: false,
+    droppedBodies: 0,
+  };
   const { server, setTls } = await createServerOf(tls, limits);
   const connections = trackConnections(server, state, tls !== undefined);
   const onRequest = (

@@ -285,6 +285,7 @@ test("the limits of a server are these, unless it is given others", () => {
     keepAliveTimeoutMs: 5000,
     readTimeoutMs: 30_000,
     maxDroppedBytes: 2 ** 20,
+    maxDroppedBytesPerSecond: 2 ** 24,
     dropTimeoutMs: 5000,
     checkIntervalMs: 1000,
   });
@@ -416,6 +417,7 @@ describe("a connection", () => {
       limits: defaultLimits,
       fields: [],
       isStopping: false,
+      droppedBodies: 0,
     };
     const connection = new Connection(socket, server);
     assert.equal(connection.isStalled(0), false);
@@ -468,6 +470,25 @@ describe("a connection", () => {
       await closed; // although the client keeps its side open
       socket.destroy();
     }
+    await listener.close(0);
+  });
+
+  test("is closed if bodies that nobody reads arrive faster than they may in all", async () => {
+    const limits = { dropTimeoutMs: 50, maxDroppedBytesPerSecond: 1 };
+    const listener = await serveResponse({ status: 401, body: "{}" }, limits);
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n",
+    );
+    let received = "";
+    socket.on("data", (bytes: Buffer) => received += bytes);
+    socket.on("error", () => {}); // it is reset
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    await once(socket, "data");
+    socket.write("x".repeat(500_000) + get("/"));
+    await closed;
+    assert.deepEqual(statuses(received), [401]);
+    assert.doesNotMatch(received, /^Connection: close\r$/m);
     await listener.close(0);
   });
 

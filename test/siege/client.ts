@@ -1,12 +1,23 @@
 /** The well-behaved client: a few requests a second, each timed. */
 
 import { Buffer } from "node:buffer";
-import { Agent, request } from "node:http";
+import { Agent, request, type RequestOptions } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { adminPassword } from "../harness.ts";
 
 /** The address that the well-behaved client has for itself. */
-const localAddress = "127.0.0.1";
+const ownAddress = "127.0.0.1";
+
+let signIns = 0;
+
+/**
+ * Returns an address for the next sign-in: few sign in every two seconds, and
+ * one who does is served after those who have asked for less.
+ */
+function nextAddress(): string {
+  const count = ++signIns;
+  return `127.1.${count >> 8}.${count & 255}`;
+}
 
 /** How long the client waits for a response before it gives up. */
 const timeoutMs = 20_000;
@@ -64,7 +75,10 @@ export class Client {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     while (this.#isRunning) {
       const start = performance.now();
-      const isSuccess = await send(agent, this.#port, method, path, body);
+      const isSuccess = await send(
+        { agent, port: this.#port, method, path },
+        body,
+      );
       if (isSuccess) times.milliseconds.push(performance.now() - start);
       else times.failed++;
       await delay(pauseMs);
@@ -74,23 +88,16 @@ export class Client {
 }
 
 /** Sends one request, and returns whether it succeeded. */
-function send(
-  agent: Agent,
-  port: number,
-  ...[method, path, body]: [method: string, path: string, body?: string]
-): Promise<boolean> {
+function send(options: RequestOptions, body?: string): Promise<boolean> {
   const headers = body === undefined ? {} : {
     "content-type": "application/json",
     "content-length": Buffer.byteLength(body),
   };
   return new Promise((resolve) => {
     const outgoing = request({
-      agent,
-      port,
+      ...options,
       host: "127.0.0.1",
-      localAddress,
-      method,
-      path,
+      localAddress: body === undefined ? ownAddress : nextAddress(),
       headers,
       timeout: timeoutMs,
     });
