@@ -1,20 +1,67 @@
 /** Loads the declaration file. */
 
 import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import process from "node:process";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import {
   type ApiDeclaration,
+  type ApiFile,
   type DeclareApi,
   declareApi,
 } from "./api/declaration/api.ts";
+import { findMistakes } from "./api/declaration/mistakes.ts";
 import { vocabulary } from "./api/declaration/vocabulary.ts";
+import { UsageError } from "./config.ts";
+import { errorCode, errorText } from "./store/error.ts";
 
-/** Loads an API from a file, by default from src/collections.ts. */
+/** The sample API. */
+const defaultUrl = new URL("./collections.ts", import.meta.url);
+
+/**
+ * Loads an API from a file, by default from src/collections.ts.
+ *
+ * @throws {UsageError} with a line for each mistake in the file
+ */
 export async function loadApi(
   file: string | undefined,
 ): Promise<ApiDeclaration> {
-  const module: { readonly default: DeclareApi } = file === undefined
-    ? await import("./collections.ts")
-    : await import(pathToFileURL(resolve(file)).href);
-  return declareApi(module.default(vocabulary));
+  const url = file === undefined ? defaultUrl : pathToFileURL(resolve(file));
+  const name = file ?? "src/collections.ts";
+  let mistakes: readonly string[];
+  try {
+    const module = file === undefined
+      ? await import("./collections.ts")
+      : await import(url.href);
+    const api = callDefault(module);
+    mistakes = findMistakes(api);
+    if (mistakes.length === 0) return declareApi(api);
+  } catch (error) {
+    throw new UsageError(`${name}${explain(error, fileURLToPath(url))}`);
+  }
+  throw new UsageError(
+    mistakes.map((mistake) => `${name}: ${mistake}`).join("\n"),
+  );
+}
+
+function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
+  if (typeof module.default !== "function") {
+    throw new UsageError("its default export must be a function");
+  }
+  const api = module.default(vocabulary);
+  if (!(api instanceof Promise)) return api;
+  api.catch(() => {}); // it is reported as what it is
+  throw new UsageError("its function must not be async");
+}
+
+/** Returns why a file cannot be loaded, after its line if that is known. */
+function explain(error: unknown, path: string): string {
+  const { stack = "" } = error instanceof Error ? error : {};
+  const line = Number.parseInt(stack.split(`${path}:`)[1] ?? "");
+  const isTypeScript = errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION" &&
+    path.endsWith("ts");
+  const text = isTypeScript
+    ? `is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later`
+    : errorText(error).replace(/ imported from .*/s, "");
+  const place = Number.isNaN(line) ? "" : `:${line}`;
+  return `${place}: ${text.replaceAll(/\s+/g, " ")}`;
 }

@@ -151,6 +151,7 @@ try {
   const isExpected = error instanceof UsageError ||
     error instanceof CommandError || errorCode(error) !== "";
   if (!isExpected) throw error;
-  process.stderr.write(`zoo-api: ${errorText(error)}\n`);
+  const lines = errorText(error).split("\n");
+  process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
   process.exitCode = error instanceof UsageError ? 2 : 1;
 }

@@ -27,57 +27,6 @@ function declaration(
   return { name, singular: "thing", access, properties };
 }
 
-test("a declaration that contradicts itself or another is rejected with a message that names it", () => {
-  const name = string({ maxLength: 9 });
-  const table: readonly [readonly Declaration[], RegExp][] = [
-    [[declaration("Things")], /"Things"/],
-    [[declaration("7things")], /"7things"/],
-    [[declaration("users")], /"users"/],
-    [[declaration("events")], /"events"/],
-    [[declaration("things"), declaration("things")], /"things"/],
-    [[declaration("things", { id: name })], /"id" of things/],
-    [[declaration("things", { limit: name })], /"limit" of things/],
-    [[declaration("things", { home_url: name })], /"home_url" of things/],
-    [[declaration("things", { "a:b": name })], /"a:b" of things/],
-    [[declaration("things", { __proto: name })], /"__proto" of things/],
-    [[declaration("things", { zoo_id: reference("zoos") })], /"zoo_id" of/],
-    [[declaration("things", { thing_id: reference("things") })], /"thing_id"/],
-    [[{ ...declaration("things", { name }), unique: [["name", "x"]] }], /"x"/],
-    [
-      [declaration("zoos"), declaration("things", { zoo: reference("zoos") })],
-      /"zoo" of things/,
-    ],
-    [
-      [
-        declaration("zoos"),
-        declaration("things", { zoo_id: reference("zoos", { as: "a b" }) }),
-      ],
-      /"zoo_id" of things/,
-    ],
-    [
-      [
-        declaration("zoos"),
-        declaration("things", {
-          zoo_id: reference("zoos"),
-          old_zoo_id: reference("zoos"),
-        }),
-      ],
-      /zoos: two references would both be "things_url"/,
-    ],
-  ];
-  for (const [declarations, message] of table) {
-    assert.throws(() => deriveCollections(declarations), { message });
-  }
-});
-
-test("two references with the same URL property are rejected", () => {
-  const declarations = [
-    declaration("bee", { hive_id: reference("hive") }),
-    declaration("hive", { bee_id: reference("bee") }),
-  ];
-  assert.throws(() => deriveCollections(declarations), /both be "\w+_url"/);
-});
-
 test("references lead both ways, and two to one collection by two names", () => {
   const derived = deriveCollections([
     ...collections,

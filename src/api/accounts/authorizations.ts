@@ -9,7 +9,6 @@ import { verifyPassword } from "../../auth/passwords.ts";
 import { type Document, formatTime, type Store } from "../../store/store.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 import {
-  collection,
   type Declaration,
   deriveCollection,
 } from "../declaration/declaration.ts";
@@ -42,14 +41,14 @@ const properties = {
 };
 
 export function authorizations({ lowest }: Roles): Declaration {
-  return collection({
+  return {
     name: "authorizations",
     singular: "authorization",
     access: { read: lowest, write: "anyone", delete: lowest },
     immutable: true,
     owner: "user_id",
     properties,
-  });
+  };
 }
 
 const lifetime = integer({ minimum: 60, maximum: 30 * 24 * hour });

@@ -7,7 +7,6 @@ import type { Roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import {
-  collection,
   type Declaration,
   type RecordChange,
 } from "../declaration/declaration.ts";
@@ -23,7 +22,7 @@ import {
 export const password = writeOnly(string({ minLength: 10, maxLength: 128 }));
 
 export function users({ names, lowest, highest }: Roles): Declaration {
-  return collection({
+  return {
     name: "users",
     singular: "user",
     access: { read: highest, write: highest, delete: highest },
@@ -41,7 +40,7 @@ export function users({ names, lowest, highest }: Roles): Declaration {
       role: optional(choice(...names), lowest),
       password,
     },
-  });
+  };
 }
 
 /** Keeps the last user of the highest role; ends all authorizations of a user who has a new password. */

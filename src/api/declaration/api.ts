@@ -1,7 +1,7 @@
 /** An API as a user declares it. */
 
 import { Roles } from "../../auth/access.ts";
-import type { Declaration } from "./declaration.ts";
+import type { CollectionDeclaration, Declaration } from "./declaration.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 /** What the function in a declaration file returns. */
@@ -10,7 +10,7 @@ export interface ApiFile {
   readonly title?: string;
   /** In ascending order; the last one manages users. */
   readonly roles?: readonly string[];
-  readonly collections: readonly Declaration[];
+  readonly collections: readonly CollectionDeclaration[];
 }
 
 /** The default export of a declaration file. */
@@ -23,7 +23,7 @@ export interface ApiDeclaration {
   readonly collections: readonly Declaration[];
 }
 
-const defaultRoles = ["viewer", "keeper", "admin"];
+export const defaultRoles = ["viewer", "keeper", "admin"];
 
 /** Completes what a declaration file returns. */
 export function declareApi(

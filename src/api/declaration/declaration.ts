@@ -1,8 +1,7 @@
 /**
  * Derives collections from their declarations: the properties that a client
  * sees, the names that a body may have, the references between collections. This
- * is done once, at startup: every request needs the result, none changes it,
- * and a contradictory declaration prevents startup, not just a request.
+ * is done once, at startup: every request needs the result, and none changes it.
  */
 
 import type { Access } from "../../auth/access.ts";
@@ -20,8 +19,21 @@ import {
   timestamp,
 } from "./properties.ts";
 
+/** The properties of a collection, by their names. */
+export type Properties = Readonly<Record<string, Property>>;
+
+/** The values of a record with these properties. */
+export type RecordOf<Declared extends Properties> = {
+  readonly [Name in keyof Declared | "id" | "created_at" | "updated_at"]:
+    Declared[Name] extends Property<infer Value> ? Value
+      : Name extends "id" ? number
+      : string;
+};
+
 /** A collection as a user declares it. */
-export interface Declaration {
+export interface CollectionDeclaration<
+  Declared extends Properties = Properties,
+> {
   /** A plural noun in lower case: the segment in URLs. */
   readonly name: string;
   /** The same in the singular, for messages. */
@@ -32,15 +44,23 @@ export interface Declaration {
     readonly write: Access;
     readonly delete: Access;
   };
-  readonly properties: Readonly<Record<string, Property>>;
+  readonly properties: Declared;
   /** Groups of properties: no two records may share all values of a group, ignoring case. Records with a null among them may. */
-  readonly unique?: readonly (readonly string[])[];
+  readonly unique?: readonly (readonly (keyof Declared & string)[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
-  readonly sort?: readonly string[];
+  readonly sort?: readonly (keyof RecordOf<Declared> & string)[];
   /** A rule over a whole record, with the defaults of what it lacks: returns a message for each property that is wrong, such as "must not be before published_on". */
   readonly check?: (
-    record: Readonly<Record<string, Json>>,
-  ) => Readonly<Record<string, string>> | null | undefined | void;
+    record: RecordOf<Declared>,
+  ) =>
+    | { readonly [Name in keyof Declared]?: string | undefined }
+    | null
+    | undefined
+    | void;
+}
+
+/** A collection as the server serves it. */
+export interface Declaration extends CollectionDeclaration {
   /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
@@ -63,7 +83,12 @@ export interface RecordChange {
 }
 
 /** Declares a collection. */
-export function collection(declaration: Declaration): Declaration {
+export function collection<Declared extends Properties>(
+  declaration: CollectionDeclaration<Declared>,
+): CollectionDeclaration;
+export function collection(
+  declaration: CollectionDeclaration,
+): CollectionDeclaration {
   return declaration;
 }
 
@@ -115,20 +140,8 @@ export interface Collection extends Omit<Declaration, "properties"> {
   readonly children: Reference[];
 }
 
-const wordForm = /^[a-z][a-z0-9_]*$/;
-
-/** Segments of `v1/` that the server itself uses. */
-const reservedCollectionNames = [
-  "authorizations",
-  "user",
-  "users",
-  "tasks",
-  "events",
-  "openapi.json",
-];
-
 /** Properties that the server adds to every record, besides the URLs. */
-const serverProperties = ["id", "created_at", "updated_at", "link"];
+export const serverProperties = ["id", "created_at", "updated_at", "link"];
 
 /** The query parameters of a collection that are not filters. */
 export const collectionParameters = [
@@ -141,36 +154,14 @@ export const collectionParameters = [
   "fields",
 ];
 
-/** The server's properties, and the query parameters that would hide a filter of the same name. */
-const reservedPropertyNames = [
-  ...serverProperties,
-  ...collectionParameters,
-  "cascade",
-];
-
-/**
- * Derives the collections of all declarations.
- *
- * @throws {Error} if a declaration contradicts itself, another one or the
- * names that the server uses; the message names collection and property
- */
+/** Derives the collections of all declarations, in which there are no mistakes. */
 export function deriveCollections(
   declarations: readonly Declaration[],
   builtIn: readonly Declaration[] = [],
 ): Map<string, Collection> {
   const collections = new Map<string, Collection>();
   for (const declaration of [...declarations, ...builtIn]) {
-    const { name } = declaration;
-    const isReserved = reservedCollectionNames.includes(name) &&
-      !builtIn.includes(declaration);
-    if (!wordForm.test(name) || isReserved || collections.has(name)) {
-      throw new Error(
-        `Cannot declare the collection "${name}": its name must be unique, consist of lower-case letters, digits and underscores, and be none of ${
-          reservedCollectionNames.join(", ")
-        }`,
-      );
-    }
-    collections.set(name, deriveCollection(declaration));
+    collections.set(declaration.name, deriveCollection(declaration));
   }
   for (const source of collections.values()) {
     linkReferences(source, collections);
@@ -178,28 +169,12 @@ export function deriveCollections(
   return collections;
 }
 
-/**
- * Derives one collection, without its references.
- *
- * @throws {Error} if the name of a property is malformed or reserved
- */
+/** Derives one collection, without its references. */
 export function deriveCollection(declaration: Declaration): Collection {
   const { name: collection } = declaration;
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): NamedProperty => ({ ...property, name }),
   );
-  for (const { name } of properties) {
-    if (
-      !wordForm.test(name) || name.endsWith("url") ||
-      reservedPropertyNames.includes(name)
-    ) {
-      throw new Error(
-        `Cannot declare the property "${name}" of ${collection}: its name must consist of lower-case letters, digits and underscores, not end in "url", and be none of ${
-          reservedPropertyNames.join(", ")
-        }`,
-      );
-    }
-  }
   const serverTime = readOnly(timestamp());
   const visibleProperties: NamedProperty[] = [
     { ...recordId(), name: "id" },
@@ -207,15 +182,6 @@ export function deriveCollection(declaration: Declaration): Collection {
     { ...serverTime, name: "created_at" },
     ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
   ];
-  const { sort = [], unique = [] } = declaration;
-  const unknown = [...sort, ...unique.flat()].find((name) =>
-    visibleProperties.every((property) => property.name !== name)
-  );
-  if (unknown !== undefined) {
-    throw new Error(
-      `Cannot declare ${collection}: it has no property "${unknown}"`,
-    );
-  }
   return {
     ...declaration,
     properties,
@@ -239,19 +205,11 @@ function linkReferences(
   source: Collection,
   collections: ReadonlyMap<string, Collection>,
 ): void {
-  for (const { name, references, nullable, as } of source.properties) {
-    if (references === undefined) continue;
+  for (const { name, references = "", nullable, as } of source.properties) {
     const target = collections.get(references);
+    if (target === undefined) continue;
     const isRequired = !nullable;
     const segment = as ?? source.name;
-    if (
-      target === undefined || !name.endsWith("_id") ||
-      !wordForm.test(segment) || (target === source && isRequired)
-    ) {
-      throw new Error(
-        `Cannot declare the property "${name}" of ${source.name}: a reference must have a name that ends in "_id" and name a declared collection; one to its own collection must be optional`,
-      );
-    }
     const reference = { source, property: name, isRequired, target, segment };
     source.parents.push(reference);
     target.children.push(reference);
@@ -275,14 +233,8 @@ function linkReferences(
 const idUrl = { property: "id", after: "", nullable: false };
 
 function addUrlProperty(collection: Collection, added: UrlProperty): void {
-  const { name } = added;
-  if (collection.urlProperties.some((each) => each.name === name)) {
-    throw new Error(
-      `Cannot declare ${collection.name}: two references would both be "${name}"; a reference can have another name by { as: "…" }`,
-    );
-  }
   collection.urlProperties.push(added);
-  collection.acceptedNames.add(name);
+  collection.acceptedNames.add(added.name);
 }
 
 /** Returns a noun with its indefinite article. */

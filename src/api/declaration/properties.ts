@@ -34,8 +34,8 @@ type NumberOptions = {
   readonly [bound in "minimum" | "exclusiveMinimum" | "maximum"]?: number;
 };
 
-/** One property of a collection. */
-export interface Property {
+/** One property of a collection, and the type of its values. */
+export interface Property<Value extends Json = Json> {
   readonly kind:
     | "string"
     | "number"
@@ -51,7 +51,7 @@ export interface Property {
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
   /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
-  readonly parse: (text: string) => Json | undefined;
+  readonly parse: (text: string) => Value | undefined;
   readonly required: boolean;
   readonly nullable: boolean;
   /** The value of an optional property that is left out. */
@@ -64,6 +64,8 @@ export interface Property {
   readonly as?: string | undefined;
   /** If true, only the server sets it. */
   readonly readOnly: boolean;
+  /** What is wrong with its declaration, one sentence each. */
+  readonly mistakes?: readonly string[];
 }
 
 /** A property that every body must have, before it is known what kind it is. */
@@ -77,6 +79,14 @@ const required = {
 };
 
 /** Makes a property optional. Its default is `defaultValue`; without one it is null, and null is allowed. */
+export function optional<Value extends Json>(
+  of: Property<Value>,
+  defaultValue?: null,
+): Property<Value | null>;
+export function optional<Value extends Json>(
+  of: Property<Value>,
+  defaultValue: NoInfer<Value>,
+): Property<Value>;
 export function optional(of: Property, defaultValue: Json = null): Property {
   const nullable = defaultValue === null;
   return {
@@ -101,7 +111,9 @@ function allowNull({ type = "string", enum: values }: JsonSchema): JsonSchema {
 }
 
 /** Allows no two records of the collection to have the same value, ignoring case. */
-export function unique(of: Property): Property {
+export function unique<Value extends Json>(
+  of: Property<Value>,
+): Property<Value> {
   return { ...of, unique: true };
 }
 
@@ -121,7 +133,7 @@ const notBlank =
   "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /** A string that is well-formed, without control characters, and not blank. */
-export function string(options: StringOptions): Property {
+export function string(options: StringOptions): Property<string> {
   const { minLength = 1, maxLength, pattern, description } = options;
   return {
     ...required,
@@ -140,7 +152,7 @@ export function string(options: StringOptions): Property {
 }
 
 /** Any string at all, for values that are compared but never stored. */
-export function anyString(): Property {
+export function anyString(): Property<string> {
   return {
     ...required,
     kind: "string",
@@ -152,7 +164,9 @@ export function anyString(): Property {
 }
 
 /** One of a fixed set of strings. */
-export function choice(...values: readonly string[]): Property {
+export function choice<Value extends string>(
+  ...values: readonly Value[]
+): Property<Value> {
   const parse = (text: string) => values.find((value) => value === text);
   return {
     ...required,
@@ -164,7 +178,7 @@ export function choice(...values: readonly string[]): Property {
   };
 }
 
-export function number(options: NumberOptions = {}): Property {
+export function number(options: NumberOptions = {}): Property<number> {
   return {
     ...required,
     kind: "number",
@@ -176,7 +190,7 @@ export function number(options: NumberOptions = {}): Property {
 }
 
 /** An integer that a double holds exactly: between -(2^53-1) and 2^53-1. */
-export function integer(options: NumberOptions = {}): Property {
+export function integer(options: NumberOptions = {}): Property<number> {
   const { maximum = Number.MAX_SAFE_INTEGER } = options;
   const bounds = { ...options, maximum };
   return {
@@ -192,7 +206,7 @@ export function integer(options: NumberOptions = {}): Property {
 export function reference(
   collection: string,
   { as }: Pick<Property, "as"> = {},
-): Property {
+): Property<number> {
   return {
     ...integer({ minimum: 1 }),
     expected: `the id of one of the ${collection}`,
@@ -206,7 +220,7 @@ export function recordId(): Property {
   return readOnly({ ...integer({ minimum: 1 }), expected: "an id" });
 }
 
-export function boolean(): Property {
+export function boolean(): Property<boolean> {
   return {
     ...required,
     kind: "boolean",
@@ -219,7 +233,7 @@ export function boolean(): Property {
 }
 
 /** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
-export function date(): Property {
+export function date(): Property<string> {
   return point("date", {
     expected: "a calendar date as YYYY-MM-DD",
     format: "date",
@@ -228,7 +242,7 @@ export function date(): Property {
 }
 
 /** A point in time (RFC 3339 section 5.6, date-time). A parameter is normalized to UTC with milliseconds, so that text order is time order. */
-export function timestamp(): Property {
+export function timestamp(): Property<string> {
   return point("timestamp", {
     expected: "a timestamp such as 2026-01-31T12:00:00Z",
     format: "date-time",
@@ -239,10 +253,10 @@ export function timestamp(): Property {
 /** A point on the calendar or in time. */
 function point(
   kind: "date" | "timestamp",
-  { expected, format, parse }: Pick<Property, "expected" | "parse"> & {
+  { expected, format, parse }: Pick<Property<string>, "expected" | "parse"> & {
     readonly format: string;
   },
-): Property {
+): Property<string> {
   const reason = `is not a valid ${kind}`;
   return {
     ...required,
@@ -255,7 +269,7 @@ function point(
 }
 
 /** An http or https URL of at most 2,000 characters. */
-export function url(): Property {
+export function url(): Property<string> {
   return formatted("http(s) URL", {
     format: "uri",
     maxLength: 2000,
@@ -265,7 +279,7 @@ export function url(): Property {
 }
 
 /** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
-export function email(): Property {
+export function email(): Property<string> {
   return formatted("e-mail address", {
     format: "email",
     maxLength: 254,
@@ -280,7 +294,7 @@ function formatted(
     readonly maxLength: number;
     readonly isValid: (text: string) => boolean;
   },
-): Property {
+): Property<string> {
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
   return {

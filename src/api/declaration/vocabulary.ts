@@ -1,5 +1,10 @@
-/** The vocabulary that a declaration file is handed: see src/collections.ts. */
+/**
+ * The vocabulary that a declaration file is handed: see src/collections.ts. Its
+ * words never throw: what they return carries the mistakes in their arguments,
+ * so that all mistakes of a file are reported at once.
+ */
 
+import { isObject } from "../../http/json.ts";
 import { collection } from "./declaration.ts";
 import {
   boolean,
@@ -9,14 +14,25 @@ import {
   integer,
   number,
   optional,
+  type Property,
   reference,
   string,
   timestamp,
   unique,
   url,
 } from "./properties.ts";
+import {
+  listOf,
+  mistakesIn,
+  oneOf,
+  phrase,
+  rule,
+  type Shape,
+  show,
+  word,
+} from "./shape.ts";
 
-export const vocabulary = {
+const words = {
   collection,
   string,
   number,
@@ -33,4 +49,119 @@ export const vocabulary = {
 };
 
 /** The functions that a declaration file is handed. */
-export type Vocabulary = typeof vocabulary;
+export type Vocabulary = typeof words;
+
+const maxInteger = Number.MAX_SAFE_INTEGER;
+
+/** The words, and for every other name a function that reports it. */
+export const vocabulary: Vocabulary = new Proxy(words, {
+  get: (_, name) => typeof name === "string" ? wordOf(name) : undefined,
+});
+
+/** Returns a word. It carries a mistake itself, for where it is not called. */
+function wordOf(name: string) {
+  const isWord = Object.hasOwn(words, name);
+  const mistake = isWord
+    ? `${name} is not called: it must be ${name}(…)`
+    : `${name} is not a word of the vocabulary: it must be ${
+      oneOf(Object.keys(words), name)
+    }`;
+  return Object.assign((...args: unknown[]) => {
+    const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
+    return mistakes.length === 0
+      ? Reflect.apply(Reflect.get(words, name), undefined, args)
+      : { ...boolean(), mistakes };
+  }, { mistakes: [mistake] });
+}
+
+/** Returns what is wrong with the arguments of a word. */
+function mistakesInCall(
+  name: string,
+  args: readonly unknown[],
+): readonly string[] {
+  const [first, second] = args;
+  switch (name) {
+    case "collection":
+      return [];
+    case "choice":
+      return mistakesIn(name, { values: args }, { values: listOf(phrase) });
+    case "unique":
+      return mistakesInProperty(first);
+    case "optional":
+      return mistakesInOptional(first, second);
+    case "reference":
+      return mistakesIn(
+        name,
+        { collection: first, ...Object(second) },
+        { collection: word, as: word },
+        ["collection"],
+      );
+  }
+  const required = name === "string" ? ["maxLength"] : [];
+  return mistakesIn(name, first ?? {}, shapeOf(name, Object(first)), required);
+}
+
+/** Returns the shape of a word's options. A lower limit must fit the upper one. */
+function shapeOf(
+  name: string,
+  { maxLength = maxInteger, maximum = maxInteger }: {
+    readonly [limit: string]: number;
+  },
+): Shape {
+  const limit = name === "integer" ? integer : number;
+  switch (name) {
+    case "string":
+      return {
+        minLength: integer({ minimum: 0, maximum: maxLength }),
+        maxLength: integer({ minimum: 1 }),
+        // Other flags would change what the pattern means in JSON Schema.
+        pattern: rule(
+          "a regular expression without flags but u",
+          (value) => value instanceof RegExp && /^u?$/.test(value.flags),
+        ),
+        description: phrase,
+      };
+    case "number":
+    case "integer":
+      return {
+        minimum: limit({ maximum }),
+        exclusiveMinimum: rule(
+          `a number below ${maximum}`,
+          (value) => Number.isFinite(value) && Number(value) < maximum,
+        ),
+        maximum: limit(),
+      };
+  }
+  return {};
+}
+
+function mistakesInOptional(
+  of: unknown,
+  value: unknown = null,
+): readonly string[] {
+  const mistakes = mistakesInProperty(of);
+  if (mistakes.length > 0 || !isProperty(of)) return mistakes;
+  if (!of.required) return ["optional(…) is used twice: it must be used once"];
+  if (value === null) return [];
+  const allowed = of.references
+    ? rule("left out, as there may be no such record", () => false)
+    : of;
+  return mistakesIn("optional", { default: value }, { default: allowed });
+}
+
+/** Returns the mistakes in the call that returned a value; undefined if there were none. */
+export function carriedMistakes(value: unknown): readonly string[] | undefined {
+  const { mistakes } = Object(value);
+  return Array.isArray(mistakes) ? mistakes : undefined;
+}
+
+/** Returns the mistakes that a property carries, or that it is none. */
+export function mistakesInProperty(value: unknown): readonly string[] {
+  const carried = carriedMistakes(value);
+  if (carried || isProperty(value)) return carried ?? [];
+  return [`${show(value)} is not a property: it must be one such as date()`];
+}
+
+function isProperty(value: unknown): value is Property {
+  return isObject(value) && "schema" in value;
+}

@@ -8,10 +8,7 @@ import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
 import type { Roles } from "../../auth/access.ts";
-import {
-  collection,
-  type Declaration,
-} from "../../api/declaration/declaration.ts";
+import { type Declaration } from "../../api/declaration/declaration.ts";
 import {
   array,
   choice,
@@ -45,13 +42,13 @@ const properties = {
 };
 
 export function tasks({ lowest, highest }: Roles): Declaration {
-  return collection({
+  return {
     name: "tasks",
     singular: "task",
     access: { read: lowest, write: highest, delete: lowest },
     owner: "user_id",
     properties,
-  });
+  };
 }
 
 /** Tasks without their errors: those of 250 tasks would take 30 MB. */

@@ -1,0 +1,356 @@
+/** Mistakes in a declaration file: all at once, each with its place and what is allowed. */
+
+import { strict as assert } from "node:assert";
+import { describe, test } from "node:test";
+import { findMistakes } from "../../src/api/declaration/mistakes.ts";
+import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+
+// Declarations as plain JavaScript may have them, which no type describes.
+// deno-lint-ignore no-explicit-any
+type Anything = any;
+const words: Anything = vocabulary;
+const {
+  boolean,
+  choice,
+  collection,
+  date,
+  email,
+  integer,
+  number,
+  optional,
+  reference,
+  string,
+  table,
+  text,
+  timestamp,
+  unique,
+  url,
+} = words;
+
+const access = { read: "anyone", write: "keeper", delete: "admin" };
+
+/** Declares a collection with these properties; other options override its own. */
+function declare(name: string, properties: object, options: object = {}) {
+  const singular = `one of ${name}`;
+  return collection({ name, singular, access, properties, ...options });
+}
+
+function mistakesOf(...collections: readonly unknown[]): readonly string[] {
+  return findMistakes({ collections } as Anything);
+}
+
+/** The mistakes in one property of a collection. */
+function mistakesIn(property: unknown, name = "pages"): readonly string[] {
+  return mistakesOf(declare("books", { [name]: property }));
+}
+
+test("a declaration without mistakes has none", () => {
+  const authors = declare("authors", {
+    name: string({ maxLength: 9 }),
+    born_on: optional(date()),
+    mentor_id: optional(reference("authors", { as: "pupils" })),
+  });
+  const books = declare("books", {
+    author_id: reference("authors"),
+    translator_id: optional(reference("authors", { as: "translations" })),
+    isbn: unique(
+      optional(string({ maxLength: 13, minLength: 13, pattern: /^\d+$/u })),
+    ),
+    genre: optional(choice("novel", "poetry"), "novel"),
+    pages: integer({ minimum: 1, maximum: 1 }),
+    price: number({ exclusiveMinimum: 0, maximum: 0.5 }),
+    is_lent: unique(boolean()),
+    at: timestamp(),
+    email: email(),
+    home: url(),
+  }, {
+    unique: [["author_id", "pages"], ["isbn"]],
+    sort: ["genre", "id", "created_at"],
+    check: () => undefined,
+  });
+  const api = { title: "Ünï", roles: ["keeper", "admin"] };
+  assert.deepEqual(
+    findMistakes({ ...api, collections: [authors, books] }),
+    [],
+  );
+});
+
+const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
+  "an unknown word": [
+    text(),
+    /^text is not a word .*one of collection, string/,
+  ],
+  "a misspelled word": [words.strin(), /\(did you mean string\?\)$/],
+  "an unknown word around a property": [words.maybe(date()), /^maybe is not a/],
+  "a word that is not called": [
+    string,
+    /^string is not called: .* string\(…\)/,
+  ],
+  "a word that is not called in another": [
+    optional(email),
+    /^email is not called/,
+  ],
+  "no property": [5, /^5 is not a property: it must be one such as date\(\)$/],
+  "undefined": [undefined, /^undefined is not a property/],
+  "an object": [{ type: "string" }, /^\{ type: 'string' \} is not a property/],
+  "a property within no property": [unique(7), /^7 is not a property/],
+  "an unknown option": [
+    string({ maxLength: 9, maxlength: 9 }),
+    /^maxlength is not an option of string: .*\(did you mean maxLength\?\)$/,
+  ],
+  "an option of a word without any": [
+    date({ minimum: 1 }),
+    /^minimum is not an option of date: it must be left out$/,
+  ],
+  "a number for options": [integer(5), /^integer has 5: .* object of options$/],
+  "no maxLength": [string({}), /^maxLength is missing: .* integer from 1/],
+  "maxLength zero": [string({ maxLength: 0 }), /^maxLength is 0: it must be/],
+  "maxLength as text": [string({ maxLength: "9" }), /^maxLength is "9": it/],
+  "a fraction as minLength": [
+    string({ minLength: 0.5, maxLength: 9 }),
+    /^minLength is 0.5: it must be an integer from 0 up to 9$/,
+  ],
+  "minLength above maxLength": [
+    string({ minLength: 5, maxLength: 2 }),
+    /^minLength is 5: it must be an integer from 0 up to 2$/,
+  ],
+  "a pattern as text": [
+    string({ maxLength: 9, pattern: "^a" }),
+    /^pattern is "\^a": it must be a regular expression/,
+  ],
+  "a pattern with state": [
+    string({ maxLength: 9, pattern: /a/g }),
+    /^pattern is \/a\/g: it must be a regular expression without flags but u$/,
+  ],
+  "a pattern that JSON Schema cannot say": [
+    string({ maxLength: 9, pattern: /a/i }),
+    /^pattern is \/a\/i: /,
+  ],
+  "an empty description": [
+    string({ maxLength: 9, description: "" }),
+    /^description is "": it must be a string/,
+  ],
+  "minimum above maximum": [
+    integer({ minimum: 5, maximum: 2 }),
+    /^minimum is 5: it must be an integer up to 2$/,
+  ],
+  "exclusiveMinimum that is maximum": [
+    number({ exclusiveMinimum: 5, maximum: 5 }),
+    /^exclusiveMinimum is 5: it must be a number below 5$/,
+  ],
+  "a fraction as bound of an integer": [
+    integer({ minimum: 1.5 }),
+    /^minimum is 1.5: it must be an integer/,
+  ],
+  "a bound that is not a number": [number({ maximum: NaN }), /^maximum is NaN/],
+  "an empty choice": [choice(), /^values is \[\]: .* list of different values/],
+  "a choice twice": [choice("a", "a"), /^values is \[ 'a', 'a' \]: it must be/],
+  "a choice of numbers": [choice(1, 2), /^values is \[ 1, 2 \]: .* a string/],
+  "a default that is refused": [
+    optional(string({ maxLength: 3 }), "too long"),
+    /^default is "too long": it must be a string of 1 to 3 characters$/,
+  ],
+  "a default that is no choice": [
+    optional(choice("a", "b"), "c"),
+    /^default is "c": it must be one of "a", "b"$/,
+  ],
+  "the default of a wrong property": [
+    optional(string({}), "x"),
+    /^maxLength is missing/,
+  ],
+  "optional twice": [
+    optional(optional(date())),
+    /^optional\(…\) is used twice/,
+  ],
+  "the vocabulary": [words, /is not a property/],
+};
+
+describe("one line reports a property that is declared as", () => {
+  for (const [title, [property, message]] of Object.entries(properties)) {
+    test(title, () => {
+      const [line = "", ...others] = mistakesIn(property);
+      assert.deepEqual(others, []);
+      assert.match(line, /^books\.pages: /);
+      assert.match(line.slice("books.pages: ".length), message);
+      assert.doesNotMatch(line, /\n/);
+    });
+  }
+});
+
+test("each property that cannot have its name is reported", () => {
+  const names = ["Title", "home_url", "page", "id", "constructor", "a b", "7"];
+  for (const name of [...names, "cascade", "link", "_a"]) {
+    const [line = "", ...others] = mistakesIn(date(), name);
+    assert.deepEqual(others, []);
+    const start = `books.${name}: name is ${JSON.stringify(name)}: it must be `;
+    assert.ok(line.startsWith(start), line);
+  }
+});
+
+const plain = declare("authors", {});
+
+const collections: Readonly<
+  Record<string, readonly [readonly unknown[], readonly RegExp[]]>
+> = {
+  "no collection": [[], [/^collections is \[\]: .* one or more collections$/]],
+  "an unknown word for a collection": [[table({})], [
+    /^collections\[0\]: table is not a word/,
+  ]],
+  "a collection that is not called": [[plain, collection], [
+    /^collections\[1\]: collection is not called/,
+  ]],
+  "a collection without options": [[collection(), collection("x"), null], [
+    /^collections\[0\]: collection has undefined: .* object of options$/,
+    /^collections\[1\]: collection has "x": /,
+    /^collections\[2\]: collection has null: /,
+  ]],
+  "a collection without anything": [[collection({})], [
+    /^collections\[0\]: name is missing: .* none of answers, authorizations/,
+    /^collections\[0\]: singular is missing: /,
+    /^collections\[0\]: access is missing: it must be an object$/,
+    /^collections\[0\]: properties is missing: it must be an object$/,
+  ]],
+  "malformed and reserved names": [
+    ["Books", "7books", "users", "events", "answers", "constructor"].map((
+      name,
+    ) => declare(name, {}, { singular: name.toLowerCase().slice(0, -1) + "e" }))
+      .toSpliced(1, 1),
+    [
+      /^Books: name is "Books": /,
+      /^users: name is "users": /,
+      /^events: name is "events": /,
+      /^answers: name is "answers": /,
+      /^constructor: name is "constructor": /,
+    ],
+  ],
+  "a name and a singular twice": [[plain, plain], [
+    /^authors: name is "authors": it must be .*, authors$/,
+    /^authors: singular is "one of authors": it must be a noun/,
+  ]],
+  "unknown options": [
+    [declare("books", {}, { immutable: true, propertys: {} })],
+    [
+      /^books: immutable is not an option of collection: it must be one of name/,
+      /^books: propertys is not an option of collection/,
+    ],
+  ],
+  "access of unknown roles": [
+    [declare("books", {}, { access: { read: "anybody", write: "keeper" } })],
+    [
+      /^books\.access: read is "anybody": .* one of "anyone", "viewer", "keeper", "admin"$/,
+      /^books\.access: delete is missing: it must be one of "anyone"/,
+    ],
+  ],
+  "access by an unknown name": [
+    [declare("books", {}, { access: { ...access, remove: "admin" } })],
+    [/^books\.access: remove is not an option of access: .* read, write, delete$/],
+  ],
+  "private records that anyone may read": [
+    [declare("books", {}, { private: true })],
+    [/^books\.access: read is "anyone": it must be one of "viewer", /],
+  ],
+  "groups and orders of unknown properties": [
+    [declare("books", { a: date() }, {
+      unique: [["a", "x"]],
+      sort: ["y"],
+      check: 5,
+      private: 1,
+    })],
+    [
+      /^books: unique is \[ \[ 'a', 'x' \] \]: .* each one of "a"$/,
+      /^books: sort is \[ 'y' \]: .* each one of "a", "id", "created_at"/,
+      /^books: private is 1: it must be true or false$/,
+      /^books: check is 5: it must be a function$/,
+      /^books\.access: read is "anyone"/,
+    ],
+  ],
+  "a reference to an unknown collection": [
+    [plain, declare("books", { author_id: reference("author") })],
+    [/^books\.author_id: author is not a collection: .*mean authors\?\)$/],
+  ],
+  "a reference without a name for it": [
+    [
+      plain,
+      declare("books", {
+        a_id: reference(),
+        b_id: reference("authors", { as: "B" }),
+      }),
+    ],
+    [/^books\.a_id: collection is missing/, /^books\.b_id: as is "B": it must/],
+  ],
+  "a reference with a wrong name": [
+    [plain, declare("books", { author: reference("authors") })],
+    [/^books\.author: the name of a reference must end in "_id"$/],
+  ],
+  "a reference with a default": [
+    [plain, declare("books", { author_id: optional(reference("authors"), 7) })],
+    [/^books\.author_id: default is 7: it must be left out/],
+  ],
+  "required references in circles": [
+    [
+      declare("a", { a_id: reference("a"), b_id: reference("b") }),
+      declare("b", { c_id: reference("c") }),
+      declare("c", { a_id: reference("a", { as: "others" }) }),
+      declare("d", { a_id: reference("a"), d_id: optional(reference("d")) }),
+    ],
+    [
+      /^a\.a_id: required references lead from a back to a: .* optional/,
+      /^a\.b_id: required references lead from b back to a: /,
+      /^a: two references give it the property a_url: /,
+      /^b\.c_id: required references lead from c back to b: /,
+      /^c\.a_id: required references lead from a back to c: /,
+      /^d: two references give it the property d_url: /,
+    ],
+  ],
+  "two references that share a name": [
+    [
+      plain,
+      declare("books", {
+        author_id: reference("authors"),
+        translator_id: reference("authors"),
+      }),
+    ],
+    [/^authors: two references give it the property books_url: .*\{ as: "…" \}/],
+  ],
+};
+
+describe("every mistake is reported in", () => {
+  for (const [title, [declared, messages]] of Object.entries(collections)) {
+    test(title, () => {
+      const lines = mistakesOf(...declared);
+      assert.equal(lines.length, messages.length, lines.join("\n"));
+      for (const [index, message] of messages.entries()) {
+        assert.match(lines[index] ?? "", message);
+      }
+    });
+  }
+});
+
+test("wrong titles and roles are reported, and access is not compared with them", () => {
+  const odd = declare("books", {}, { access: { ...access, write: "boss" } });
+  for (const title of ["", 5, "a\nb", "x".repeat(101)]) {
+    const lines = findMistakes({ title, collections: [plain] } as Anything);
+    assert.match(
+      lines.join("\n"),
+      /^the API|^title is .*: it must be a string/,
+    );
+  }
+  for (const roles of [[], ["a", "a"], ["A"], ["anyone"], "admin", [1]]) {
+    const lines = findMistakes({ roles, collections: [odd] } as Anything);
+    assert.equal(lines.length, 1, lines.join("\n"));
+    assert.match(
+      lines[0] ?? "",
+      /^roles is .*: it must be a list of different/,
+    );
+  }
+  const others = findMistakes({ name: "x", collections: [plain] } as Anything);
+  assert.deepEqual(others, [
+    "name is not an option of the API: it must be one of title, roles, collections",
+  ]);
+  for (const returned of [undefined, null, 5, []]) {
+    assert.match(
+      findMistakes(returned as Anything).join("\n"),
+      /^the API has .*: it must have an object of options$/,
+    );
+  }
+});
