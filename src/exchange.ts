@@ -45,15 +45,15 @@ export class Exchange implements RequestContext {
   // Set by the steps that find them.
   url = "";
   ids: readonly number[] = [];
-  route: Route | undefined = undefined;
-  operation: Operation | undefined = undefined;
-  caller: Caller | undefined = undefined;
+  route: Route | undefined;
+  operation: Operation | undefined;
+  caller: Caller | undefined;
   asNdjson = false;
-  body: Uint8Array | undefined = undefined;
-  storeResponse: StoreResponse | undefined = undefined;
-  auditEvent: AuditEvent | undefined = undefined;
+  body: Uint8Array | undefined;
+  storeResponse: StoreResponse | undefined;
+  auditEvent: AuditEvent | undefined;
   /** The quota of its client, if requests are limited. */
-  quota: Quota | undefined = undefined;
+  quota: Quota | undefined;
 
   constructor(
     request: IncomingRequest,

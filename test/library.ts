@@ -56,7 +56,9 @@ export interface Library extends Running {
 export async function startLibrary(
   options: Parameters<typeof startApplication>[0] = {},
 ): Promise<Library> {
-  const running = await startApplication({ declaration: library, ...options });
+  const running = await startApplication(
+    options.declarations ? options : { declaration: library, ...options },
+  );
   const send: Library["send"] = (
     method,
     path,

@@ -29,7 +29,8 @@ import {
 import type { Scope } from "./query/planner.ts";
 import { listRecords, readRecord } from "./records/reading.ts";
 import { isNotModified, type Records } from "./records/records.ts";
-import { changeRecord, createRecord, deleteRecord } from "./records/writing.ts";
+import { deleteRecord } from "./records/deleting.ts";
+import { changeRecord, createRecord } from "./records/writing.ts";
 import type {
   RequestContext,
   ResolveScope,

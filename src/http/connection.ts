@@ -53,9 +53,9 @@ export const jsonType = "application/json; charset=utf-8";
 /** A request. */
 export class IncomingRequest extends IncomingMessage {
   /** Why the rest of its body cannot be read. */
-  bodyError: Error | undefined = undefined;
+  bodyError: Error | undefined;
   /** Called when `bodyError` is set; undefined if nobody reads the body. */
-  onBodyError: ((error: Error) => void) | undefined = undefined;
+  onBodyError: ((error: Error) => void) | undefined;
 
   /** True if it has content, possibly of unknown length (RFC 9112 section 6.3). */
   get hasContent(): boolean {
@@ -76,7 +76,7 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   /** Set before the request is handled. */
   declare connectionState: Connection;
   /** Its content while it waits for {@linkcode sendWaiting}. */
-  content: string | undefined = undefined;
+  content: string | undefined;
   /** True if it lasts until the connection closes. */
   isLive = false;
 }
@@ -97,7 +97,7 @@ export class Connection {
   readonly socket: Socket;
   readonly server: ServerState;
   /** The response to the latest request. */
-  response: OutgoingResponse | undefined = undefined;
+  response: OutgoingResponse | undefined;
   /** How many requests wait for the response to an earlier one. */
   waiting = 0;
   /** True if it closes after the response that is sent next. */

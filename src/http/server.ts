@@ -35,8 +35,6 @@ import {
   unsupportedCoding,
 } from "./errors.ts";
 
-type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
-
 type Connections = Map<Duplex, Connection>;
 
 /** A function that responds to a request. */
@@ -186,7 +184,7 @@ export async function listen(
 
 /** Keeps the state of each connection, up to the most connections, and rejects what is not a request. */
 function trackConnections(
-  server: HttpServer,
+  server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
   state: ServerState,
   isSecure: boolean,
 ): Connections {
@@ -340,9 +338,8 @@ function sendRawError(
 ): void {
   if (!socket.writable) return; // the response before it was the last
   const body = errorBody(error);
-  const common = Array.from(
-    { length: fields.length / 2 },
-    (_, index) => `${fields[2 * index]}: ${fields[2 * index + 1]}\r\n`,
+  const common = fields.map((text, index) =>
+    index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );
   socket.on("error", () => socket.destroy());
   socket.resume(); // closed with unread bytes, it would be reset

@@ -1,10 +1,15 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { collection } from "../../src/api/declaration/declaration.ts";
-import { reference, string } from "../../src/api/declaration/properties.ts";
+import {
+  optional,
+  reference,
+  string,
+} from "../../src/api/declaration/properties.ts";
 import type { Mutation } from "../../src/store/store.ts";
 import { startApplication } from "../application.ts";
 import { adminPassword } from "../harness.ts";
+import { startLibrary } from "../library.ts";
 
 const shelves = collection({
   name: "shelves",
@@ -149,5 +154,234 @@ test("a collection that has assigned the highest possible id refuses new records
     assert.equal(app.store.table("shelves").size, 1);
   } finally {
     await app.stop();
+  }
+});
+
+test("a cascade empties the optional references to what it deletes, in the same transaction", async (t) => {
+  const app = await startLibrary({ now: () => 1e12 });
+  t.after(() => app.stop());
+  const { send, store } = app;
+  await send("POST", "authors", { name: "Ada" });
+  await send("POST", "authors", { name: "Bob" });
+  await send("POST", "books", { title: "A", author_id: 1, translator_id: 1 });
+  await send("POST", "books", { title: "B", author_id: 2, translator_id: 1 });
+  await send("POST", "books", { title: "C", sequel_of_id: 1 });
+  const refused = await send("DELETE", "authors/1");
+  assert.equal(
+    refused.body.error,
+    "The author 1 still has 1 book and 2 books (translations): delete or change them first, or use ?cascade=true.",
+  );
+  const { seq } = store;
+  const before = await send("GET", "books/1");
+  const deleted = await send("DELETE", "authors/1?cascade=true");
+  assert.equal(deleted.status, 204);
+  assert.equal(store.seq, seq + 1, "one transaction");
+  const after = await send("GET", "books/1");
+  const { updated_at } = after.body;
+  assert.deepEqual(after.body, {
+    ...before.body,
+    author_id: null,
+    author_url: null,
+    translator_id: null,
+    translator_url: null,
+    updated_at,
+  });
+  assert.ok(updated_at > before.body.updated_at);
+  assert.notEqual(after.headers.get("etag"), before.headers.get("etag"));
+  const { body: other } = await send("GET", "books/2");
+  assert.deepEqual([other.author_id, other.translator_id], [2, null]);
+  assert.equal((await send("GET", "books?author_id=null")).body.length, 2);
+});
+
+test("a record that only refers to itself can be deleted, one of a circle by a cascade", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  const { send, store } = app;
+  await send("POST", "books", { title: "A" });
+  await send("PATCH", "books/1", { sequel_of_id: 1 });
+  await send("POST", "books/1/sequels", { title: "B" });
+  const refused = await send("DELETE", "books/1");
+  assert.match(refused.body.error, /still has 1 book \(sequels\): /);
+  await send("PATCH", "books/2", { sequel_of_id: 2 });
+  assert.equal((await send("DELETE", "books/1")).status, 204);
+  await send("POST", "books/2/sequels", { title: "C" });
+  await send("PATCH", "books/2", { sequel_of_id: 3 });
+  assert.equal((await send("DELETE", "books/2?cascade=true")).status, 204);
+  assert.equal(store.table("books").get(3)?.document["sequel_of_id"], null);
+});
+
+test("a cascade that empties a reference requires write access, and keeps to the rules of that record", async (t) => {
+  const parts = collection({
+    name: "parts",
+    singular: "part",
+    access: { read: "anyone", write: "admin", delete: "keeper" },
+    properties: {
+      shelf_id: optional(reference("shelves")),
+      note: optional(string({ maxLength: 9 })),
+    },
+    check: ({ shelf_id, note }) =>
+      shelf_id === null && note === null
+        ? { note: "must be there without a shelf" }
+        : undefined,
+  });
+  const app = await startLibrary({ declarations: [shelves, parts] });
+  t.after(() => app.stop());
+  const { send, store } = app;
+  const keeper = await app.join("kim", "keeper");
+  await send("POST", "shelves", { name: "a" });
+  await send("POST", "parts", { shelf_id: 1 });
+  const { seq } = store;
+  const path = "shelves/1?cascade=true";
+  const forbidden = await send("DELETE", path, undefined, keeper);
+  assert.equal(forbidden.status, 403);
+  assert.equal(
+    forbidden.body.errorMsg,
+    "Deleting the shelf would also change parts, which requires the role admin.",
+  );
+  const broken = await send("DELETE", path);
+  assert.equal(broken.status, 409);
+  assert.equal(
+    broken.body.error,
+    'Deleting the shelf would break a rule of the part 1: "note" must be there without a shelf.',
+  );
+  assert.equal(store.seq, seq);
+  await send("PATCH", "parts/1", { note: "x" });
+  assert.equal((await send("DELETE", path)).status, 204);
+  assert.equal(store.table("parts").get(1)?.document["shelf_id"], null);
+});
+
+test("records that a cascade changes count towards its limit, each once", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  const { send, store } = app;
+  await send("POST", "authors", { name: "Ada" });
+  const book = (id: number): Mutation => [
+    "put",
+    "books",
+    { id, author_id: 1, translator_id: 1, sequel_of_id: id },
+  ];
+  store.apply(Array.from({ length: 2001 }, (_, index) => book(index + 1)), 0);
+  const path = "authors/1?cascade=true";
+  const refused = await send("DELETE", path);
+  assert.equal(refused.status, 409);
+  assert.match(refused.body.error, /delete or change more than 2000 records/);
+  await send("DELETE", "books/2001");
+  assert.equal((await send("DELETE", path)).status, 204);
+  assert.equal(store.table("books").count("author_id", 1), 0);
+  assert.equal(store.table("books").size, 2000);
+});
+
+/** A record of the graphs below: its references are ids of the same or the other kind. */
+type Node = { id: number } & Record<string, number | null>;
+type Graph = Record<"as" | "bs" | "cs", Map<number, Node>>;
+
+const nodes = { read: "anyone", write: "keeper", delete: "keeper" };
+const graphReferences = {
+  as: { peer_id: ["as", "peers"], b_id: ["bs", "owners"] },
+  bs: { a_id: ["as"], twin_id: ["bs", "twins"] },
+  cs: { a_id: ["as"], b_id: ["bs"], other_a_id: ["as", "others"] },
+} as const;
+/** The references that are not optional. */
+const required = ["bs a_id", "cs b_id"];
+const graphDeclarations = Object.entries(graphReferences).map(
+  ([name, references]) =>
+    collection({
+      name,
+      singular: name.slice(0, 1),
+      access: nodes,
+      properties: Object.fromEntries(
+        Object.entries(references).map(([property, [target, as]]) => {
+          const of = reference(target, { as });
+          const isRequired = required.includes(`${name} ${property}`);
+          return [property, isRequired ? of : optional(of)];
+        }),
+      ),
+    }),
+);
+
+/** Deletes as simply as can be: until nothing leads to what is gone. */
+function deleteNaively(graph: Graph, kind: keyof Graph, id: number): void {
+  graph[kind].delete(id);
+  for (const name of ["as", "bs", "cs"] as const) {
+    for (const node of [...graph[name].values()]) {
+      for (
+        const [property, [target]] of Object.entries(graphReferences[name])
+      ) {
+        if (!graph[name].has(node.id)) break;
+        const to = node[property] ?? null;
+        if (to === null || graph[target as keyof Graph].has(to)) continue;
+        if (!required.includes(`${name} ${property}`)) continue;
+        deleteNaively(graph, name, node.id);
+      }
+    }
+  }
+}
+
+test("after a cascade in any graph no reference leads nowhere, and nothing else has changed", async (t) => {
+  let state = 7;
+  const random = (below: number) => {
+    state = state * 48271 % 2147483647;
+    return state % below;
+  };
+  const app = await startLibrary({ declarations: graphDeclarations });
+  t.after(() => app.stop());
+  const { send, store } = app;
+  const kinds = ["as", "bs", "cs"] as const;
+  for (let round = 0; round < 60; round++) {
+    const first = round * 100;
+    const count = 2 + random(8);
+    const pick = (isRequired: boolean) =>
+      isRequired || random(3) > 0 ? first + 1 + random(count) : null;
+    const puts = kinds.flatMap((name) =>
+      Array.from({ length: count }, (_, index): Mutation => {
+        const values = Object.keys(graphReferences[name]).map((property) => [
+          property,
+          pick(required.includes(`${name} ${property}`)),
+        ]);
+        const at = "2026-01-01T00:00:00.000Z";
+        const times = { created_at: at, updated_at: at };
+        const id = first + index + 1;
+        return ["put", name, { id, ...Object.fromEntries(values), ...times }];
+      })
+    );
+    store.apply(puts, 0);
+    const read = () =>
+      new Map(kinds.map((name) => [
+        name,
+        new Map(
+          store.table(name).rows().map((
+            { document },
+          ) => [document.id, document]),
+        ),
+      ]));
+    const before = read();
+    const kind = kinds[random(2)] ?? "as";
+    const id = first + 1 + random(count);
+    const expected = Object.fromEntries(
+      kinds.map((name) => [name, new Map(before.get(name))]),
+    ) as unknown as Graph;
+    deleteNaively(expected, kind, id);
+    const { status } = await send("DELETE", `${kind}/${id}?cascade=true`);
+    assert.equal(status, 204);
+    const after = read();
+    for (const name of kinds) {
+      const rows = after.get(name) ?? new Map();
+      assert.deepEqual([...rows.keys()], [...expected[name].keys()]);
+      for (const [id, document] of rows) {
+        const old = before.get(name)?.get(id);
+        const emptied = { ...old };
+        for (
+          const [property, [target]] of Object.entries(graphReferences[name])
+        ) {
+          const to = Number(old?.[property] ?? 0);
+          const isGone = to > 0 && !expected[target as keyof Graph].has(to);
+          if (isGone) emptied[property] = null;
+        }
+        const isSame = JSON.stringify(emptied) === JSON.stringify(old);
+        if (!isSame) emptied["updated_at"] = document["updated_at"];
+        assert.deepEqual(document, emptied, `${name} ${id}, round ${round}`);
+        assert.equal(document["updated_at"] !== old?.["updated_at"], !isSame);
+      }
+    }
   }
 });

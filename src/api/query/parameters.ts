@@ -191,22 +191,28 @@ function parseSort(
   if (names.some((name, at) => names.indexOf(name) < at)) {
     throw invalidValue("sortby", names.join(), "a list without repetitions");
   }
-  const words = parseList("order", order ?? "asc", sortOrders);
+  const words = order === undefined
+    ? ["asc"]
+    : parseList("order", order, sortOrders);
   if (words.length > 1 && words.length !== names.length) {
     const allowed = 'one word, or one for each property of "sortby"';
     throw invalidValue("order", words.join(), allowed);
   }
   const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
-  const end = [...names, "id"].indexOf("id"); // no two records share an id
+  const idAt = names.indexOf("id");
+  const end = idAt < 0 ? names.length : idAt; // no two records share an id
   const isBackwards = isDescending(end);
-  const columns = names.slice(0, end)
-    .flatMap((name) => visibleProperties.get(name) ?? [])
-    .map(({ name, default: defaultValue, nullable }, at): Column => ({
+  const columns: Column[] = [];
+  for (const name of names.slice(0, end)) {
+    const { default: defaultValue = null, nullable = false } =
+      visibleProperties.get(name) ?? {};
+    columns.push({
       name,
       default: defaultValue,
-      descending: isDescending(at) !== isBackwards,
+      descending: isDescending(columns.length) !== isBackwards,
       nullsFirst: nullable && isBackwards,
-    }));
+    });
+  }
   return { sort: columns, isBackwards };
 }
 

@@ -1,12 +1,10 @@
 /**
- * POST, PUT, PATCH and DELETE. A change is planned without effect, then
- * committed in one transaction with all that follows from it.
+ * POST, PUT and PATCH. A change is planned without effect, then committed in one
+ * transaction with all that follows from it.
  */
 
-import { mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import { ApiError } from "../../http/errors.ts";
-import type { Document, Mutation, Row } from "../../store/store.ts";
+import type { Document, Row } from "../../store/store.ts";
 import type { Json } from "../declaration/properties.ts";
 import {
   type Body,
@@ -21,9 +19,6 @@ import {
   isNotModified,
   type Records,
 } from "./records.ts";
-
-/** The most records that one request deletes: other requests wait for some 10 ms. */
-const maxCascade = 2000;
 
 type Hashes = Readonly<Record<string, string>>;
 
@@ -179,104 +174,4 @@ function commitWrite(
     ...records.sideEffects(change),
   ];
   return records.commit(context, { mutations, response, change });
-}
-
-/**
- * Deletes a record; with `cascade` also all records that refer to it, directly
- * or through others, in one transaction.
- *
- * @throws {ApiError} 40401, 41200, 42800; 40900 if others refer to it; 40300
- * if the caller may not delete those
- */
-export function deleteRecord(
-  records: Records,
-  context: RequestContext,
-  cascade: boolean,
-): Result {
-  const scope = context.resolveScope?.(context);
-  const { document: previous } = findForChange(records, context, scope);
-  const { id } = previous;
-  if (!cascade) checkUnreferenced(records, id);
-  const deleted: readonly Mutation[] = cascade
-    ? deleteWithDependents(records, context, id)
-    : [["del", records.collection.name, id]];
-  const change = { previous, next: undefined };
-  const mutations = [...deleted, ...records.sideEffects(change)];
-  const response = { status: 204, headers: [] };
-  return records.commit(context, { mutations, response, change });
-}
-
-/**
- * Checks that no record refers to one. Counts them from the index: collecting
- * them could take long.
- *
- * @throws {ApiError} 40900
- */
-function checkUnreferenced(
-  { collection, options: { store } }: Records,
-  id: number,
-): void {
-  const counts: string[] = [];
-  for (const { source, property } of collection.children) {
-    const count = store.table(source.name).count(property, id);
-    if (count === 0) continue;
-    counts.push(`${count} ${count === 1 ? source.singular : source.name}`);
-  }
-  if (counts.length === 0) return;
-  throw new ApiError(
-    40900,
-    `The ${collection.singular} ${id} still has ${
-      counts.join(" and ")
-    }: delete them first, or all together with ?cascade=true.`,
-  );
-}
-
-/**
- * Returns the mutations that delete a record and all that refer to it, directly
- * or through others.
- *
- * @throws {ApiError} 40300; 40900 if there are too many
- */
-function deleteWithDependents(
-  { collection, options: { store } }: Records,
-  { caller }: RequestContext,
-  id: number,
-): Mutation[] {
-  let count = 0;
-  const found = new Map([[collection, new Set([id])]]);
-  const queue = [{ of: collection, id }];
-  for (const { of, id } of queue) { // grows while it is read
-    for (const { source, property } of of.children) {
-      const table = store.table(source.name);
-      const more = table.count(property, id);
-      if (more === 0) continue;
-      count += more;
-      if (count > maxCascade) {
-        throw new ApiError(
-          40900,
-          `Deleting the ${collection.singular} would also delete more than ${maxCascade} records: delete some of them first.`,
-        );
-      }
-      const { name, access, children } = source;
-      if (!mayAccess(caller?.grants, access.delete)) {
-        throw new ApiError(
-          40300,
-          `Deleting the ${collection.singular} would also delete ${name}, which requires the role ${access.delete}.`,
-        );
-      }
-      const ids = found.get(source) ?? new Set();
-      found.set(source, ids);
-      const rows = table.find(property, id);
-      for (const { document: { id } } of rows) {
-        if (ids.has(id)) continue;
-        ids.add(id);
-        if (children.length > 0) queue.push({ of: source, id });
-      }
-    }
-  }
-  // The newest first: an index removes its last rows faster than its first.
-  return Array.from(found)
-    .flatMap(([{ name }, ids]) =>
-      Array.from(ids, (id): Mutation => ["del", name, id])
-    ).reverse();
 }

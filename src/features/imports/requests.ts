@@ -5,7 +5,8 @@
 
 import { Slots } from "../../admission.ts";
 import type { Records } from "../../api/records/records.ts";
-import { deleteRecord, prepareCreate } from "../../api/records/writing.ts";
+import { deleteRecord } from "../../api/records/deleting.ts";
+import { prepareCreate } from "../../api/records/writing.ts";
 import type {
   RequestContext,
   Result,

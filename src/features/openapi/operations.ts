@@ -181,6 +181,6 @@ const kinds: Readonly<
 
 const cascade = parameter(
   "cascade",
-  "Whether to also delete the records that refer to it",
+  "Whether to also delete the records that require it, and empty the other references to it",
   { type: "boolean", default: false },
 );

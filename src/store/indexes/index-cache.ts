@@ -182,12 +182,22 @@ export class IndexCache {
       return building.catch(() => this.getOrBuild(columns, requester));
     }
     const outdated = this.#cached.get(name);
+    const index = outdated ?? new MaintainedIndex(
+      this.#table,
+      new BPlusTree(columns),
+      () => this.#drop(name),
+    );
     const result = outdated === undefined
-      ? this.#build(columns, requester)
+      ? builds.run(requester, {
+        cost: this.#table.size,
+        // While this waited, another client's may have been built.
+        start: () => this.#cached.has(name) ? [] : index.build(this.all().rows),
+        finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
+      })
       : catchUps.run(requester, {
-        cost: outdated.pendingCost,
-        start: () => outdated.catchUp(),
-        finish: () => outdated.tree,
+        cost: index.pendingCost,
+        start: () => index.catchUp(),
+        finish: () => index.tree,
       });
     if (!(result instanceof Promise)) return result;
     const promise = result.finally(() => this.#building.delete(key));
@@ -237,25 +247,6 @@ export class IndexCache {
       cost: count,
       start: () => index.build(rows),
       finish: () => use(tree),
-    });
-  }
-
-  #build(
-    columns: readonly Column[],
-    requester: Requester,
-  ): SortedIndex | Promise<SortedIndex> {
-    const name = nameOf(columns);
-    const index = new MaintainedIndex(
-      this.#table,
-      new BPlusTree(columns),
-      () => this.#drop(name),
-    );
-    const { count, rows } = this.all();
-    return builds.run(requester, {
-      cost: count,
-      // While this waited, another client's may have been built.
-      start: () => this.#cached.has(name) ? [] : index.build(rows),
-      finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
     });
   }
 

@@ -25,9 +25,9 @@ export class Row {
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
   /** Where the API caches the record's JSON text; the store does not use it. */
-  text: string | undefined = undefined;
+  text: string | undefined;
   /** Likewise for the record's ETag and Last-Modified fields. */
-  validators: readonly string[] | undefined = undefined;
+  validators: readonly string[] | undefined;
 
   constructor(document: Document, seq: number) {
     this.document = document;
