@@ -8,7 +8,10 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { WriteStream } from "node:tty";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
-import type { Declaration } from "./api/declaration/declaration.ts";
+import {
+  type Declaration,
+  deriveCollection,
+} from "./api/declaration/declaration.ts";
 import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
@@ -100,17 +103,16 @@ async function refuseSharedFolder(folder: string): Promise<void> {
   );
 }
 
-/** Returns the records of a collection, by its name or its declaration, with the rules that hold over HTTP. */
+/** Returns the records of a collection, by its name or by a declaration without references, with the rules that hold over HTTP. */
 export function recordsOf(
   store: Store,
   declaration: ApiDeclaration,
   of: string | Declaration,
 ): Records {
-  const added = typeof of === "string" ? [] : [of];
-  const name = typeof of === "string" ? of : of.name;
-  const collection = collectionsOf(declaration, [{ collections: () => added }])
-    .get(name);
-  if (collection === undefined) throw new Error(`No collection ${name}`);
+  const collection = typeof of === "string"
+    ? collectionsOf(declaration).get(of)
+    : deriveCollection(of);
+  if (collection === undefined) throw new Error(`No collection ${of}`);
   const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
   return new Records(collection, options);
 }

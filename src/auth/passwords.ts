@@ -76,6 +76,16 @@ export async function verifyPassword(
   return timingSafeEqual(key, expected) && stored !== undefined;
 }
 
+/** Returns whether a text has the form of a hash, and costs no more to verify than one of ours. */
+export function isPasswordHash(text: string): boolean {
+  const [, N = 0, r = 0, p = 0] =
+    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
+      ?.map(Number) ?? [];
+  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
+  return isPowerOfTwo && r > 0 && p > 0 &&
+    N <= parameters.N && r <= parameters.r && p <= parameters.p;
+}
+
 function formatHash(salt: Buffer, key: Buffer): string {
   const { N, r, p } = parameters;
   const parts = [salt, key].map((bytes) => bytes.toString("base64url"));

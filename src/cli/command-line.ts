@@ -40,6 +40,7 @@ function parse(args: readonly string[], names: readonly string[]) {
       options: {
         ...Object.fromEntries(names.map((name) => [name, option])),
         "dry-run": { type: "boolean" },
+        "with-hashes": { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean" },
       },

@@ -38,18 +38,26 @@ Commands:
   user password NAME          change a password, read from standard input
   user list                   print id, name, role and time of creation
   export COLLECTION           print all records as JSON lines
+  export users --with-hashes  the same with the hashes of the passwords: redirect them
+                              only into a private file, after umask 077
   log [COLLECTION[/ID]] [--user NAME]
                               print who changed what and when, as far back as the
                               folder holds logs
   import COLLECTION FILE      create records from JSON lines (- is standard input);
-                              exit code 0: all were created, 1: some were rejected
+                              exit code 0: all were created, 1: some were rejected;
+                              users: what export users --with-hashes has printed
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):
 ${describeSettings()}`;
 
 /** The flags that are not settings, and the command of each. */
-const commandFlags = { role: "user add", user: "log", "dry-run": "repair" };
+const commandFlags = {
+  role: "user add",
+  user: "log",
+  "dry-run": "repair",
+  "with-hashes": "export users",
+};
 
 const { env } = process;
 let isServing = false;
@@ -72,7 +80,10 @@ function coreCommands(
     repair: [0, () => repairCommand(settings, flags.has("dry-run"))],
     backup: [1, ([to]) => backupCommand(dataDir, to)],
     user: [2, (args) => userCommand(settings, args, flags.get("role"))],
-    export: [1, ([name]) => exportCollection(settings, name)],
+    export: [
+      1,
+      ([name]) => exportCollection(settings, name, flags.has("with-hashes")),
+    ],
     log: [1, ([target]) => {
       return logCommand(settings, { target, user: flags.get("user") });
     }],

@@ -6,9 +6,11 @@
 
 import process from "node:process";
 import type { CommandSettings } from "../api/feature.ts";
-import type {
-  Collection,
-  RecordChange,
+import { usersWithHashes } from "../api/accounts/users.ts";
+import {
+  type Collection,
+  deriveCollection,
+  type RecordChange,
 } from "../api/declaration/declaration.ts";
 import { danglingReferences } from "../api/declaration/references.ts";
 import { Representation } from "../api/representation.ts";
@@ -101,15 +103,21 @@ export async function check(
  * Prints the records of a collection as JSON lines, without the properties that
  * hold URLs or secrets.
  *
+ * @param withHashes if true, the collection is users, and the hashes of their
+ * passwords are printed
  * @throws {UsageError} on an unknown collection
  */
 export async function exportCollection(
   { dataDir, loadApi }: CommandSettings,
   name: string | undefined,
+  withHashes: boolean,
 ): Promise<void> {
-  const derived = collectionsOf(await loadApi());
+  const declaration = await loadApi();
+  const derived = collectionsOf(declaration);
   derived.delete("authorizations");
-  const collection = derived.get(name ?? "");
+  const collection = withHashes
+    ? deriveCollection(usersWithHashes(declaration.roles))
+    : derived.get(name ?? "");
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }

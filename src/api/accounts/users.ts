@@ -4,6 +4,7 @@
  */
 
 import type { Roles } from "../../auth/access.ts";
+import { isPasswordHash } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import {
@@ -11,8 +12,10 @@ import {
   type RecordChange,
 } from "../declaration/declaration.ts";
 import {
+  anyString,
   choice,
   optional,
+  type Property,
   string,
   unique,
   writeOnly,
@@ -41,6 +44,20 @@ export function users({ names, lowest, highest }: Roles): Declaration {
       password,
     },
   };
+}
+
+/** Users with the hashes of their passwords instead of the passwords: only the command line exports and imports these. */
+export function usersWithHashes(roles: Roles): Declaration {
+  const { properties, ...others } = users(roles);
+  const hash: Property = {
+    ...anyString(),
+    expected: "a hash as export users --with-hashes prints it",
+    check: (value) =>
+      typeof value === "string" && isPasswordHash(value)
+        ? undefined
+        : { code: "format", reason: "is not the hash of a password" },
+  };
+  return { ...others, properties: { ...properties, password: hash } };
 }
 
 /** Keeps the last user of the highest role; ends all authorizations of a user who has a new password. */

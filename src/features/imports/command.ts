@@ -3,6 +3,7 @@
 import { createReadStream } from "node:fs";
 import process from "node:process";
 import type { Roles } from "../../auth/access.ts";
+import { usersWithHashes } from "../../api/accounts/users.ts";
 import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
@@ -21,7 +22,8 @@ import { createWorker } from "./worker.ts";
 
 /**
  * Runs `import COLLECTION FILE`: imports one JSON object a line, as POST would.
- * If the process ends early, the next start of the server resumes the import.
+ * If the process ends early, the next start of the server resumes the import,
+ * unless it is one of users: hashes are accepted only here, never over HTTP.
  *
  * @returns the exit code: 0 if all lines were imported, 1 if some were rejected
  * @throws {UsageError} on an unknown collection, or without a file
@@ -31,7 +33,9 @@ export async function importCommand(
   { dataDir, loadApi }: CommandSettings,
 ): Promise<number> {
   const declaration = await loadApi();
-  const names = declaration.collections.map(({ name }) => name);
+  const { roles } = declaration;
+  const names = declaration.collections.map(({ name }) => name)
+    .concat("users");
   if (name === undefined || !names.includes(name)) {
     throw unknownCollection("import", name, names);
   }
@@ -42,11 +46,16 @@ export async function importCommand(
   const tables = tablesOf(declaration, [{ collections }]);
   const store = await openDataFolder(dataDir, declaration, { log, tables });
   try {
-    const { roles } = declaration;
     const records = recordsOf(store, declaration, tasks(roles));
+    const target = (name: string) =>
+      recordsOf(
+        store,
+        declaration,
+        name === "users" ? usersWithHashes(roles) : name,
+      );
     // Any collection: it also resumes the imports that a server left.
     const importable = (name: string) =>
-      names.includes(name) ? recordsOf(store, declaration, name) : undefined;
+      names.includes(name) ? target(name) : undefined;
     const context = {
       declaration,
       store,
@@ -55,8 +64,7 @@ export async function importCommand(
       now: Date.now,
       log,
     };
-    const target = recordsOf(store, declaration, name);
-    return await report(await importFile(context, file, target));
+    return await report(await importFile(context, file, target(name)));
   } finally {
     await store.close();
   }

@@ -69,7 +69,11 @@ test("import creates records from a file or standard input, and export prints th
 test("import reports unusable arguments in one line", async () => {
   const wrong: [string[], number, RegExp][] = [
     [["import"], 2, /name a collection: one of zoos, animals, employees/],
-    [["import", "users", "-"], 2, /unknown collection "users"/],
+    [
+      ["import", "authorizations", "-"],
+      2,
+      /unknown collection "authorizations"/,
+    ],
     [["import", "zoos"], 2, /name a file/],
     [["import", "zoos", "a", "b"], 2, /unexpected argument "b"/],
     [["import", "zoos", join(own, "none")], 1, /cannot read .*none: ENOENT/],
