@@ -74,8 +74,10 @@ export function patchSchema(
   const { singular, properties } = collection;
   const schemas = propertySchemas(collection);
   for (const property of properties) {
-    const { name } = property;
-    const description = describeProperty(property);
+    const { name, expected, default: defaultValue } = property;
+    const description = property.required || property.readOnly
+      ? expected
+      : `${expected}; by default ${JSON.stringify(defaultValue)}`;
     if (only?.includes(name) === false) delete schemas[name];
     else schemas[name] = { ...schemas[name], description };
   }
@@ -101,15 +103,6 @@ export function createSchema(
     allOf: [patchSchema(collection)],
     required: names.filter((name) => !without.includes(name)),
   };
-}
-
-/** Describes the accepted values of a property, and its default. */
-function describeProperty(
-  { expected, required, readOnly, default: defaultValue }: NamedProperty,
-): string {
-  return required || readOnly
-    ? expected
-    : `${expected}; by default ${JSON.stringify(defaultValue)}`;
 }
 
 /** Returns the schemas of all properties, without defaults: a client could take them for what PATCH fills in. */
