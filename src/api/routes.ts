@@ -6,7 +6,12 @@
 
 import { hashing } from "../auth/passwords.ts";
 import { Router } from "../http/router.ts";
-import type { Document, Store, TableDeclaration } from "../store/store.ts";
+import type {
+  Document,
+  Json,
+  Store,
+  TableDeclaration,
+} from "../store/store.ts";
 import {
   authorizations,
   isPast,
@@ -53,8 +58,10 @@ function indexesOf(
   { properties, visibleProperties, unique = [], owner, indexed = [] }:
     Collection,
 ): NonNullable<TableDeclaration["indexes"]> {
-  const read = (document: Document, name: string) =>
-    document[name] ?? visibleProperties.get(name)?.default ?? null;
+  const read = (document: Document, of: string | readonly string[]): Json =>
+    typeof of === "string"
+      ? document[of] ?? visibleProperties.get(of)?.default ?? null
+      : of.map((name) => read(document, name));
   const names = properties
     .filter(({ unique, references }) => unique || references)
     .map(({ name }) => name)
@@ -62,12 +69,7 @@ function indexesOf(
   return Object.fromEntries(
     [...names, ...unique].map((of) => [
       String(of),
-      (document: Document) =>
-        toIndexKey(
-          typeof of === "string"
-            ? read(document, of)
-            : of.map((name) => read(document, name)),
-        ),
+      (document: Document) => toIndexKey(read(document, of)),
     ]),
   );
 }

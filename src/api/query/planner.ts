@@ -5,10 +5,10 @@
  *    record, which is then tested against the other conditions.
  * 2. Index range scan. If the only other conditions are bounds of the first
  *    sort property, a sorted index on (properties with equality, sort
- *    properties, id) has all matching rows side by side. Their number is a difference of
- *    ranks, a page is a slice from a rank. The index is built on demand, see
- *    store/indexes/index-cache.ts; while a scan is cheaper (a small zoo in a
- *    large table), the rows are scanned instead.
+ *    properties, id) has all matching rows side by side. Their number is a
+ *    difference of ranks, a page is a slice from a rank. The index is built on
+ *    demand, see store/indexes/index-cache.ts; while a scan is cheaper (a small
+ *    zoo in a large table), the rows are scanned instead.
  * 3. Scan and sort. Any other condition is tested row by row: on the rows that
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.

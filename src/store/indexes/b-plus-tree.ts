@@ -53,29 +53,24 @@ export function rowsOf(
   to = index.size,
   isBackwards = false,
 ): Iterable<Row> {
-  const frozen = index.freeze();
-  return isBackwards
-    ? readBackwards(frozen, from, to)
-    : readForwards(frozen, from, to);
+  return readSlices(index.freeze(), from, to, isBackwards);
 }
 
-function* readForwards(
+function* readSlices(
   index: SortedIndex,
   from: number,
   to: number,
+  isBackwards: boolean,
 ): Generator<Row> {
-  for (; from < to; from += rowsPerStep) {
-    yield* index.slice(from, Math.min(from + rowsPerStep, to));
-  }
-}
-
-function* readBackwards(
-  index: SortedIndex,
-  from: number,
-  to: number,
-): Generator<Row> {
-  for (; from < to; to -= rowsPerStep) {
-    yield* index.slice(Math.max(to - rowsPerStep, from), to).reverse();
+  while (from < to) {
+    const step = Math.min(rowsPerStep, to - from);
+    if (isBackwards) {
+      to -= step;
+      yield* index.slice(to, to + step).reverse();
+    } else {
+      from += step;
+      yield* index.slice(from - step, from);
+    }
   }
 }
 
