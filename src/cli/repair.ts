@@ -162,5 +162,7 @@ function describeLosses(
     describeList("lost records", lost) +
     describeList("records that lost their last change", older) +
     describeList("records that are back, as their deletion is lost", restored) +
-    describeReferences(danglingReferences(tables, collections));
+    (collections.length > 0
+      ? describeReferences(danglingReferences(tables, collections))
+      : "references were not checked: the declaration cannot be loaded\n");
 }

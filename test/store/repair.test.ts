@@ -47,6 +47,21 @@ async function openedIds(t: TestContext, folder: string): Promise<number[]> {
   return ids;
 }
 
+/** The machine's files, but some of them cannot be read. */
+const failing = (bad: RegExp): FileSystem => ({
+  ...realFiles,
+  async open(path, how) {
+    const file = await realFiles.open(path, how);
+    if (how === "read" && bad.test(path)) {
+      file.read = () =>
+        Promise.reject(
+          Object.assign(new Error("EIO: i/o error, read"), { code: "EIO" }),
+        );
+    }
+    return file;
+  },
+});
+
 test("a repair keeps each whole line, also after the damage, and every old file", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 6);
@@ -119,14 +134,45 @@ test("a repair keeps the lines between two damages, and counts what both cost", 
   const folder = await folderFor(t);
   await fill(folder, 9);
   await damage(join(folder, "wal-1.jsonl"), "Zoo 3");
-  await damage(join(folder, "wal-1.jsonl"), '"put","zoos",{"id":9,');
+  await damage(join(folder, "wal-1.jsonl"), "Zoo 9");
   await rm(join(folder, "mark")); // that tells of the ninth
   const { salvage } = await repairStore(folder);
   assert.equal(salvage?.lostTransactions, 2);
-  assert.deepEqual(damagedIds(salvage), [3]);
-  assert.deepEqual(await openedIds(t, folder), [1, 2, 4, 5, 6, 7, 8]);
-  // A sequence number that may have been used is not used again.
-  assert.equal((await openFor(t, folder)).seq, 9);
+  assert.deepEqual(damagedIds(salvage), [3, 9]);
+  const store = await openFor(t, folder);
+  const ids = Array.from(store.table("zoos").rows(), (row) => row.document.id);
+  assert.deepEqual(ids, [1, 2, 4, 5, 6, 7, 8]);
+  // Neither the number of the transaction nor the id is used again, and
+  // nobody is told that the collection is as it was.
+  const { lastId, lastSeq } = store.table("zoos");
+  assert.deepEqual([store.seq, lastId, lastSeq], [9, 9, 9]);
+});
+
+test("a repair takes nothing from the log of another store", async (t) => {
+  const folder = await folderFor(t);
+  const [own, other] = [join(folder, "own"), join(folder, "other")];
+  await fill(own, 3);
+  await fill(other, 8);
+  await cp(join(other, "wal-1.jsonl"), join(own, "wal-2.jsonl"));
+  const { salvage } = await repairStore(own);
+  assert.equal(salvage?.lostTransactions, 0);
+  assert.deepEqual(await openedIds(t, own), [1, 2, 3]);
+});
+
+test("a repair goes on after a log that the disk cannot read", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 2);
+  for (const id of [3, 4]) {
+    const store = await openFor(t, folder);
+    await store.checkpoint();
+    await store.commit([["put", "zoos", { id, name: `Zoo ${id}` }]], 0);
+    await store.close();
+  }
+  await damage(join(folder, "snapshot-3.jsonl"), '"rows"');
+  const files = failing(/wal-2/);
+  const { salvage } = await repairStore(folder, { files });
+  assert.equal(salvage?.lostTransactions, 1);
+  assert.deepEqual(await openedIds(t, folder), [1, 2, 4]);
 });
 
 test("a damaged header costs no transaction, wherever it is damaged", async (t) => {
@@ -383,19 +429,6 @@ test("a snapshot that cannot be read is passed over, a log that cannot be is ref
   await store.checkpoint();
   await store.commit([["put", "zoos", { id: 6, name: "Zoo 6" }]], 0);
   await store.close();
-  const failing = (bad: RegExp): FileSystem => ({
-    ...realFiles,
-    async open(path, how) {
-      const file = await realFiles.open(path, how);
-      if (how === "read" && bad.test(path)) {
-        file.read = () =>
-          Promise.reject(
-            Object.assign(new Error("EIO: i/o error, read"), { code: "EIO" }),
-          );
-      }
-      return file;
-    },
-  });
   const log = failing(/wal-2/);
   await assert.rejects(openStore({ folder, tables, files: log }), {
     code: "damaged",

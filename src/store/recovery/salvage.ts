@@ -59,11 +59,15 @@ export class Salvage {
     this.tables = createTables(declared);
   }
 
-  /** Applies a whole line of a file, unless it is there twice or of another store. */
-  addLine(line: LogLine, seq: number, scan: LogScan): void {
-    const { header, name } = scan;
+  /** Returns whether a file is of this store, as far as its header shows. */
+  owns({ header }: LogScan): boolean {
     this.storeId ||= header?.store ?? "";
-    if (header !== undefined && header.store !== this.storeId) return;
+    return header === undefined || header.store === this.storeId;
+  }
+
+  /** Applies a whole line, unless it is there twice or of another store. */
+  addLine(line: LogLine, seq: number, scan: LogScan): void {
+    if (!this.owns(scan)) return;
     const { of, rows = [], tx = [] } = line;
     if (line.tx !== undefined) {
       if (seq <= this.seq) return;
@@ -71,7 +75,7 @@ export class Salvage {
       this.seq = seq;
       this.damagedLines = 0;
     }
-    applyTo({ tables: this.tables, options: {} }, name)(line, seq, scan);
+    applyTo({ tables: this.tables, options: {} }, scan.name)(line, seq, scan);
     for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
     for (const [kind, table, target] of tx) {
       const id = kind === "put" ? target.id : target;
@@ -113,11 +117,12 @@ export async function salvageFolder(
   const whole = fileNames.filter((name) =>
     !faults.some(({ file }) => file === name)
   );
-  const chain: string[] = [];
+  const candidates: string[] = [];
   for (let at = snapshotsAmong(whole)[0] ?? 0; at <= generation; at++) {
-    chain.push(`snapshot-${at}.json`, names.snapshot(at), names.log(at));
+    candidates.push(`snapshot-${at}.json`, names.snapshot(at), names.log(at));
   }
-  for (const name of chain.filter((name) => fileNames.includes(name))) {
+  const chain = candidates.filter((name) => fileNames.includes(name));
+  for (const name of chain) {
     const path = join(folder, name);
     const log = await withFile(
       options.files,
@@ -127,8 +132,10 @@ export async function salvageFolder(
       if (error instanceof StoreError) throw error; // of a newer version
       return new LogScan(name); // the disk cannot read on
     });
-    if (name.startsWith("wal-")) salvage.advanceTo(log.highestSeq);
-    else salvage.seq = Math.max(salvage.seq, log.highestSeq);
+    if (!salvage.owns(log)) continue;
+    const isBase = name === chain[0] && name.startsWith("snapshot-");
+    if (isBase) salvage.seq = log.highestSeq;
+    else salvage.advanceTo(log.highestSeq);
     for (const [each, last] of Object.entries(log.header?.last ?? {})) {
       getOrCreateTable(tables, each).advanceCounters(...last);
     }
