@@ -173,8 +173,11 @@ test("a group of properties is unique together, whatever writes them", async (t)
   );
 });
 
-test("a unique boolean is held to", async (t) => {
-  const lamps = declaration("lamps", { is_main: unique(optional(boolean())) });
+test("a unique boolean is held to, and found, also as a group of one", async (t) => {
+  const lamps = {
+    ...declaration("lamps", { is_main: unique(optional(boolean())) }),
+    unique: [["is_main"]],
+  };
   const app = await startApplication({ declarations: [lamps] });
   t.after(() => app.stop());
   const { token } = app;
@@ -185,6 +188,8 @@ test("a unique boolean is held to", async (t) => {
     statuses.push(response.status);
   }
   assert.deepEqual(statuses, [201, 201, 201, 201, 422, 422]);
+  const { body } = await app.request("GET", "/v1/lamps?is_main=false&id:gt=1");
+  assert.deepEqual(body.map(({ id }: { id: number }) => id), [2]);
 });
 
 test("a stored property that is no longer declared survives every change", async (t) => {

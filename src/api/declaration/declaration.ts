@@ -265,7 +265,8 @@ export function toIndexKey(value: Json | undefined): string | number | null {
   if (typeof value === "string") return caseFold(value);
   if (Array.isArray(value)) {
     const keys = value.map(toIndexKey);
-    return keys.includes(null) ? null : JSON.stringify(keys);
+    if (keys.includes(null)) return null;
+    return keys.length > 1 ? JSON.stringify(keys) : keys[0] ?? null;
   }
   const isIndexed = typeof value === "number" || typeof value === "boolean";
   return isIndexed ? Number(value) : null;

@@ -188,8 +188,9 @@ function parseSort(
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
   const order = parameters.get("order");
   if (names.length === 0 && order === undefined) return byId;
-  if (names.some((name, at) => names.indexOf(name) < at)) {
-    throw invalidValue("sortby", names.join(), "a list without repetitions");
+  const isRepeated = (name: string, at: number) => names.indexOf(name) < at;
+  if (sortby !== undefined && names.some(isRepeated)) {
+    throw invalidValue("sortby", sortby, "a list without repetitions");
   }
   const words = order === undefined
     ? ["asc"]
