@@ -72,7 +72,7 @@ export const settings = {
     default: "data/store",
     parse: (value) => value,
   },
-  /** Loaded by api/declaration/api.ts. */
+  /** Loaded by load-api.ts. */
   collections: {
     variable: "COLLECTIONS",
     description:

@@ -41,6 +41,7 @@ function parse(args: readonly string[], names: readonly string[]) {
         ...Object.fromEntries(names.map((name) => [name, option])),
         "dry-run": { type: "boolean" },
         "with-hashes": { type: "boolean" },
+        sample: { type: "boolean" },
         help: { type: "boolean", short: "h" },
         version: { type: "boolean" },
       },

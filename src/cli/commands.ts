@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
+import { fileURLToPath } from "node:url";
 import { loadApi } from "../load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
 import { backupCommand } from "./backup.ts";
@@ -27,7 +28,9 @@ const help = `zoo-api: a REST API on a durable store
 Usage: zoo-api [COMMAND] [FLAGS]
 
 Commands:
-  serve                       serve the API until SIGTERM or SIGINT (the default)
+  serve [--sample]            serve the API until SIGTERM or SIGINT (the default);
+                              --sample: the sample API with its sample records,
+                              unless there are other collections or a seed
   check                       read the whole data folder and report every fault;
                               exit code 0: none, 1: an incomplete last write, 2: damage
   repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
@@ -57,6 +60,7 @@ const commandFlags = {
   user: "log",
   "dry-run": "repair",
   "with-hashes": "export users",
+  sample: "serve",
 };
 
 const { env } = process;
@@ -71,7 +75,7 @@ function coreCommands(
   return {
     serve: [0, async () => {
       isServing = true;
-      const config = readConfig(flags, env);
+      const config = readConfig(withSample(flags), env);
       await serve(config, await loadApi());
       // A signal that comes while Node.js itself shuts down would kill the process.
       process.exit(0);
@@ -90,6 +94,17 @@ function coreCommands(
     help: [0, () => print(help)],
     version: [0, () => print(`${readVersion()}\n`)],
   };
+}
+
+/** Returns the flags, with the sample records as the seed if they are asked for and fit. */
+function withSample(flags: Flags): Flags {
+  const names = ["seed", "collections"];
+  const isOther = names.some((name) =>
+    flags.has(name) || env[name.toUpperCase()]
+  );
+  if (!flags.has("sample") || isOther) return flags;
+  const file = new URL("../../data/seed.json", import.meta.url);
+  return new Map([...flags, ["seed", fileURLToPath(file)]]);
 }
 
 /** Runs a command line and returns the exit code. */

@@ -89,17 +89,22 @@ function buildSeedRecord(records: Records, body: unknown): Document {
   });
 }
 
-/** Orders collections so that each comes after those it refers to. */
+/** Orders collections so that each comes after those it refers to; if that is impossible, after those it must refer to. */
 function parentsFirst(collections: ReadonlyMap<string, Records>): Records[] {
+  const left = new Map(collections);
+  const isWaiting = ({ collection }: Records, isOptionalToo: boolean) =>
+    collection.parents.some(({ target, isRequired }) =>
+      (isRequired || isOptionalToo) && target.name !== collection.name &&
+      left.has(target.name)
+    );
   const ordered: Records[] = [];
-  const visited = new Set<string>();
-  const visit = (name: string) => {
-    const records = collections.get(name);
-    if (records === undefined || visited.has(name)) return;
-    visited.add(name);
-    for (const { target } of records.collection.parents) visit(target.name);
-    ordered.push(records);
-  };
-  for (const name of collections.keys()) visit(name);
+  while (left.size > 0) {
+    const waiting = [...left.values()];
+    const next = waiting.find((each) => !isWaiting(each, true)) ??
+      waiting.find((each) => !isWaiting(each, false));
+    if (next === undefined) break; // never: no circle of required references
+    left.delete(next.collection.name);
+    ordered.push(next);
+  }
   return ordered;
 }

@@ -2,6 +2,7 @@ import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
 import { sample } from "../collections.ts";
@@ -14,18 +15,21 @@ after(() => removeFolder(folder));
 let stores = 0;
 
 /** Loads a seed into a new store, and returns the ids of its records by collection. */
-async function load(text: string): Promise<Record<string, number[]>> {
+async function load(
+  text: string,
+  declaration = sample,
+): Promise<Record<string, number[]>> {
   const store = await openStore({
     folder: join(folder, String(++stores)),
-    tables: tablesOf(sample, []),
+    tables: tablesOf(declaration, []),
   });
   try {
     const all = new Map(
-      sample.collections
-        .map(({ name }) => [name, recordsOf(store, sample, name)]),
+      declaration.collections
+        .map(({ name }) => [name, recordsOf(store, declaration, name)]),
     );
     try {
-      await store.durable(loadSeed(store, sample, text).seq);
+      await store.durable(loadSeed(store, declaration, text).seq);
     } catch (error) {
       assert.equal(store.seq, 0);
       for (const { table } of all.values()) {
@@ -104,4 +108,57 @@ test("an error names the record and the property, and nothing is stored", async 
     await assert.rejects(loadJson(seed), { message });
   }
   await assert.rejects(load("{"), { code: 40001 });
+});
+
+test("records that refer to each other are loaded in whatever order they are declared", async () => {
+  const { collection, reference, optional } = vocabulary;
+  const access = { read: "anyone", write: "keeper", delete: "keeper" };
+  const books = collection({
+    name: "books",
+    singular: "book",
+    access,
+    properties: {
+      author_id: reference("authors"),
+      sequel_of_id: optional(reference("books", { as: "sequels" })),
+      shelf_id: optional(reference("shelves")),
+    },
+  });
+  const authors = collection({
+    name: "authors",
+    singular: "author",
+    access,
+    properties: { best_id: optional(reference("books", { as: "fans" })) },
+  });
+  const shelves = collection({
+    name: "shelves",
+    singular: "shelf",
+    access,
+    properties: {},
+  });
+  const seed = {
+    books: [{ author_id: 1, shelf_id: 1 }, { author_id: 1, sequel_of_id: 1 }],
+    authors: [{}],
+    shelves: [{}],
+  };
+  const orders = [[books, authors, shelves], [shelves, authors, books]];
+  for (const collections of orders) {
+    const ids = await load(JSON.stringify(seed), { ...sample, collections });
+    assert.deepEqual(ids, { books: [1, 2], authors: [1], shelves: [1] });
+  }
+  // A record can only refer to those before it.
+  const later = { ...seed, authors: [{ best_id: 1 }] };
+  await assert.rejects(
+    load(JSON.stringify(later), { ...sample, collections: [books, authors] }),
+    { message: /^the seed has "shelves", which is not a collection/ },
+  );
+  await assert.rejects(
+    load(JSON.stringify(later), {
+      ...sample,
+      collections: [books, authors, shelves],
+    }),
+    {
+      message:
+        /^authors\[0\] in the seed: "best_id" is 1, which does not exist/,
+    },
+  );
 });

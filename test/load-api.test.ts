@@ -1,0 +1,305 @@
+/** The declaration file: where it is found, how it is loaded, and how its mistakes are reported. */
+
+import { strict as assert } from "node:assert";
+import { execFileSync } from "node:child_process";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join, relative } from "node:path";
+import process from "node:process";
+import { after, before, test, type TestContext } from "node:test";
+import { loadApi } from "../src/load-api.ts";
+import {
+  command,
+  notInNode,
+  removeFolder,
+  root,
+  run,
+  start,
+  type StartOptions,
+  stripsTypes,
+  temporaryFolder,
+} from "./harness.ts";
+
+let folder: string;
+before(async () => {
+  folder = await temporaryFolder();
+});
+after(() => removeFolder(folder));
+
+/** Writes a file and returns its path. */
+async function write(name: string, text: string): Promise<string> {
+  const file = join(folder, name);
+  await writeFile(file, text);
+  return file;
+}
+
+const books = `{
+    name: "books",
+    singular: "book",
+    access: { read: "anyone", write: "keeper", delete: "admin" },
+    properties: { title: string({ maxLength: 100 }) },
+  }`;
+const valid = `export default ({ collection, string }) => ({
+  collections: [collection(${books})],
+});
+`;
+
+test("a file is loaded wherever it is, and what it leaves out has a default", async () => {
+  const file = await write("books.mjs", valid);
+  for (const name of [file, relative(process.cwd(), file)]) {
+    const { title, roles, collections } = await loadApi(name);
+    assert.equal(title, "API");
+    assert.deepEqual(roles.names, ["viewer", "keeper", "admin"]);
+    assert.deepEqual(collections.map(({ name }) => name), ["books"]);
+  }
+  const common = await write(
+    "books.cjs",
+    valid.replace(/^.*?\(/, "module.exports = ("),
+  );
+  assert.equal((await loadApi(common)).collections.length, 1);
+  assert.equal((await loadApi(undefined)).title, "zoo-api");
+});
+
+const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
+  "throws.mjs": [
+    "export default () => {\n  throw new Error('two\\nlines');\n};",
+    /^:2: two lines$/,
+  ],
+  "top.mjs": ["\n\nundeclared();", /^:3: undeclared is not defined$/],
+  "string.mjs": ["throw 'text';", /^: text$/],
+  "syntax.mjs": ["export default (;", /^: Unexpected token ';'$/],
+  "nothing.mjs": ["export const api = 1;", /^: its default export must be a f/],
+  "object.mjs": ["export default {};", /^: its default export must be a func/],
+  "async.mjs": [
+    "export default async () => { throw new Error('unseen'); };",
+    /^: its function must not be async$/,
+  ],
+  "empty.mjs": [
+    "export default () => {};",
+    /^: the API has undefined: it must/,
+  ],
+  "import.mjs": [
+    'import "./missing.mjs"; export default () => ({});',
+    /^: Cannot find module '.*missing\.mjs'$/,
+  ],
+  "text.json": ["{}", /^: /],
+};
+
+for (const [name, [text, message]] of Object.entries(unloadable)) {
+  test(`${name} is reported in one line`, async () => {
+    const file = await write(name, text);
+    await assert.rejects(loadApi(file), (error: Error) => {
+      assert.equal(error.name, "UsageError");
+      assert.ok(error.message.startsWith(file), error.message);
+      assert.match(error.message.slice(file.length), message);
+      return true;
+    });
+  });
+}
+
+test("a file that is missing is reported in one line", async () => {
+  const file = join(folder, "missing.mjs");
+  const message = `${file}: Cannot find module '${file}'`;
+  await assert.rejects(loadApi(file), { name: "UsageError", message });
+});
+
+test("every command that needs the file ends with 2 and a line for each mistake", async () => {
+  const wrong = valid.replace("100", "0").replace('"keeper"', '"clerk"');
+  await write("wrong.mjs", wrong);
+  const dataDir = join(folder, "none");
+  await mkdir(dataDir, { mode: 0o700 });
+  for (
+    const words of [
+      ["serve"],
+      ["check"],
+      ["export", "books"],
+      [
+        "import",
+        "books",
+        "-",
+      ],
+      ["user", "add", "kim"],
+      ["log"],
+    ]
+  ) {
+    const { code, stdout, stderr } = await run(
+      [...words, "--collections", "wrong.mjs", "--data-dir", dataDir],
+      { cwd: folder, input: "a long enough one\n" },
+    );
+    assert.equal(stdout, "");
+    assert.equal(
+      stderr,
+      `zoo-api: wrong.mjs: books.access: write is "clerk": it must be one of "anyone", "viewer", "keeper", "admin"
+zoo-api: wrong.mjs: books.title: maxLength is 0: it must be an integer from 1 up to 2^53-1
+`,
+      words.join(" "),
+    );
+    assert.equal(code, 2);
+  }
+});
+
+const isBuilt = command.at(-1)?.endsWith(".js");
+
+test("a Node.js that does not run TypeScript says so", {
+  skip: stripsTypes || !isBuilt || notInNode,
+}, async () => {
+  const file = await write("books.ts", valid);
+  const { code, stderr } = await run(["check", "--collections", file]);
+  assert.equal(
+    stderr,
+    `zoo-api: ${file}: is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later\n`,
+  );
+  assert.equal(code, 2);
+});
+
+/** Starts a server with the flag --sample, and returns how many records a collection has. */
+async function countSample(
+  t: TestContext,
+  name: string,
+  options: StartOptions,
+): Promise<string | null> {
+  const args = ["--sample", ...options.args ?? []];
+  const server = await start({ ...options, args });
+  t.after(() => server.stop());
+  const response = await server.request("GET", `/v1/${name}`);
+  assert.equal(response.status, 200, response.text);
+  return response.headers.get("x-total-count");
+}
+
+test("sample records are loaded for the sample API only", async (t) => {
+  const own = await write("own.mjs", valid);
+  const seed = await write("seed.json", '{"books":[{"title":"Emma"}]}');
+  const env = { COLLECTIONS: "" };
+  // The sample records are beside the source.
+  const main = join(root, "src/main.ts");
+  assert.equal(await countSample(t, "zoos", { env, main }), "16");
+  assert.equal(
+    await countSample(t, "books", { env, args: ["--collections", own] }),
+    "0",
+  );
+  const other = { env: { COLLECTIONS: own, SEED: seed } };
+  assert.equal(await countSample(t, "books", other), "1");
+  const zoos = { zoos: [{ name: "Artis", city: "Amsterdam", country: "NL" }] };
+  assert.equal(await countSample(t, "zoos", { env, seed: zoos }), "1");
+});
+
+test("a seed for other collections is refused, by a message that names those that are declared", async () => {
+  const file = await write("own.mjs", valid);
+  const { code, stderr } = await run([
+    "--collections",
+    file,
+    "--seed",
+    join(root, "data/seed.json"),
+    "--data-dir",
+    join(folder, "refused"),
+  ]);
+  assert.equal(code, 1);
+  assert.equal(
+    stderr,
+    'zoo-api: the seed has "zoos", which is not a collection; allowed: books\n',
+  );
+});
+
+test("an editor finds what is wrong in a declaration", async () => {
+  const own = join(folder, "types");
+  await mkdir(own);
+  const source = join(root, "src/api/declaration");
+  const { compilerOptions } = JSON.parse(
+    await readFile(join(root, "tsconfig.json"), "utf8"),
+  );
+  await writeFile(
+    join(own, "tsconfig.json"),
+    JSON.stringify({
+      compilerOptions: {
+        ...compilerOptions,
+        allowJs: true,
+        checkJs: true,
+        typeRoots: [join(root, "node_modules/@types")],
+      },
+      include: ["."],
+    }),
+  );
+  const typeScript = `export default (
+  { collection, string, choice, date, optional, integer, unique, reference }:
+    import("${source}/vocabulary.ts").Vocabulary,
+) => ({
+  title: "Library",
+  collections: [collection({
+    name: "books",
+    singular: "book",
+    access: { read: "anyone", write: "keeper", delete: "admin" },
+    properties: {
+      author_id: optional(reference("authors", { as: "works" })),
+      isbn: unique(string({ maxLength: 13 })),
+      genre: optional(choice("novel", "poetry"), "novel"),
+      pages: integer({ minimum: 1 }),
+      published_on: date(),
+      reprinted_on: optional(date()),
+    },
+    unique: [["isbn", "genre"]],
+    sort: ["genre", "created_at"],
+    check: (book) => {
+      const id: number = book.id + book.pages;
+      const genre: "novel" | "poetry" = book.genre;
+      const author: number | null = book.author_id;
+      const at: string = book.created_at + genre + author + id;
+      return book.reprinted_on !== null && book.reprinted_on < book.published_on
+        ? { reprinted_on: "must not be before published_on" + at }
+        : undefined;
+    },
+  })],
+}) satisfies import("${source}/api.ts").ApiFile;
+`;
+  const javaScript = `/** @type {import("${source}/api.ts").DeclareApi} */
+export default ({ collection, date, optional }) => ({
+  collections: [collection({
+    name: "loans",
+    singular: "loan",
+    access: { read: "viewer", write: "keeper", delete: "admin" },
+    properties: { due_on: optional(date()) },
+    check: ({ due_on }) => due_on?.startsWith("2026") ? { due_on: "x" } : null,
+  })],
+});
+`;
+  await writeFile(join(own, "right.ts"), typeScript);
+  await writeFile(join(own, "right.js"), javaScript);
+  const mistakes: readonly (readonly [string, string])[] = [
+    ["maxLength: 13", "maxlength: 13"],
+    ["maxLength: 13", 'maxLength: "13"'],
+    ['as: "works"', "is: 1"],
+    ['), "novel"', '), "drama"'],
+    ["minimum: 1", "min: 1"],
+    ['"isbn", "genre"', '"isbn", "shelf"'],
+    ['"genre", "created_at"', '"shelf"'],
+    ['singular: "book"', 'plural: "books"'],
+    ["book.pages", "book.shelf"],
+    ["book.reprinted_on !== null && ", ""],
+    ['"novel" | "poetry" = ', '"novel" = '],
+    ["number | null", "number"],
+    ['? { reprinted_on: "', '? { shelf: "'],
+    ["pages: integer({ minimum: 1 })", "pages: integer"],
+    ["unique(string({ maxLength: 13 }))", "text()"],
+  ];
+  for (const [index, [right, wrong]] of mistakes.entries()) {
+    assert.ok(typeScript.includes(right), right);
+    const text = typeScript.replace(right, wrong);
+    await writeFile(join(own, `wrong-${index}.ts`), text);
+  }
+  await writeFile(
+    join(own, "wrong.js"),
+    javaScript.replace("due_on?.", "due_on."),
+  );
+  let output = "";
+  const compiler = join(root, "node_modules/typescript/bin/tsc");
+  try {
+    execFileSync(process.execPath, [compiler, "-p", own], { encoding: "utf8" });
+  } catch (error) {
+    output = String(Object(error).stdout);
+  }
+  const files = [...output.matchAll(/^(?:.*\/)?([\w-]+\.[jt]s)\(/gm)]
+    .map(([, file]) => file);
+  assert.deepEqual(
+    [...new Set(files)].toSorted(),
+    [...mistakes.map((_, index) => `wrong-${index}.ts`), "wrong.js"].toSorted(),
+    output,
+  );
+});
