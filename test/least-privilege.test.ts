@@ -89,7 +89,8 @@ async function startLocked(
     folder: dataDir,
     isNew: true,
     // A secret of its own, in the data folder; no coverage, which is elsewhere.
-    env: { JWT_SECRET: "", NODE_V8_COVERAGE: "", ...env },
+    // The compiled sample API, as the collections of the tests cannot be read.
+    env: { JWT_SECRET: "", NODE_V8_COVERAGE: "", COLLECTIONS: "", ...env },
   });
 }
 
@@ -127,8 +128,13 @@ describe("the script start:locked", () => {
     assert.equal(mode & 0o777, 0o700);
   });
 
-  test("lets the server read itself, the data and the certificate", () => {
-    const env = { DATA_DIR: "its store", TLS_CERT: "a.crt", TLS_KEY: "a.key" };
+  test("lets the server read itself, the data, the certificate and the declaration", () => {
+    const env = {
+      DATA_DIR: "its store",
+      TLS_CERT: "a.crt",
+      TLS_KEY: "a.key",
+      COLLECTIONS: "an api.mjs",
+    };
     const words = expandScript(env, app);
     const program = words.indexOf("build/main.js");
     assert.deepEqual(words.slice(program), ["build/main.js", "serve"]);
@@ -143,6 +149,7 @@ describe("the script start:locked", () => {
       "--allow-fs-read=data",
       "--allow-fs-read=a.crt",
       "--allow-fs-read=a.key",
+      "--allow-fs-read=an api.mjs",
       "--allow-fs-read=its store",
       "--allow-fs-write=its store",
     ]);
@@ -175,6 +182,27 @@ describe("under Node's permission model", { skip: notInNode }, () => {
       thread: "ERR_ACCESS_DENIED",
       own: "allowed",
     });
+  });
+
+  test("a declaration elsewhere is served", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const file = join(folder, "books.mjs");
+    await writeFile(
+      file,
+      `export default ({ collection }) => ({
+        collections: [collection({
+          name: "books",
+          singular: "book",
+          access: { read: "anyone", write: "keeper", delete: "admin" },
+          properties: {},
+        })],
+      });`,
+    );
+    const env = { COLLECTIONS: file };
+    const server = await startLocked(join(folder, "books"), [], env);
+    t.after(() => server.stop());
+    assert.equal((await server.request("GET", "/v1/books")).text, "[]");
   });
 
   test("records, imports, the secret and the lock survive a kill", {
@@ -354,7 +382,12 @@ describe("the unit for systemd in the README", { skip: notInNode }, () => {
       args: words.slice(program + 1),
       folder: dataDir,
       isNew: true,
-      env: { ADMIN_PASSWORD: "", JWT_SECRET: "", NODE_V8_COVERAGE: "" },
+      env: {
+        ADMIN_PASSWORD: "",
+        JWT_SECRET: "",
+        NODE_V8_COVERAGE: "",
+        COLLECTIONS: "",
+      },
     });
     t.after(() => server.stop());
     assert.ok(await server.signIn("admin", "correct horse of systemd"));
