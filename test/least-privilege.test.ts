@@ -200,7 +200,7 @@ describe("under Node's permission model", { skip: notInNode }, () => {
       });`,
     );
     const env = { COLLECTIONS: file };
-    const server = await startLocked(join(folder, "books"), [], env);
+    const server = await startLocked(join(folder, "library"), [], env);
     t.after(() => server.stop());
     assert.equal((await server.request("GET", "/v1/books")).text, "[]");
   });
