@@ -16,6 +16,7 @@ import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
+import { localOperator } from "./auth/access.ts";
 import { ApiError } from "./http/errors.ts";
 import {
   readFolderMode,
@@ -43,12 +44,12 @@ export class CommandError extends Error {
 export const operator: RequestContext = {
   client: "",
   ids: [],
-  caller: undefined,
+  caller: localOperator,
   url: "",
   method: "",
   asNdjson: false,
   headers: {},
-  reauthenticate: () => undefined,
+  reauthenticate: () => localOperator,
   afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},
   acquireSlot: () => {},

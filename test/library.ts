@@ -3,7 +3,7 @@
 import { declareApi } from "../src/api/declaration/api.ts";
 import { vocabulary } from "../src/api/declaration/vocabulary.ts";
 import { type Running, startApplication } from "./application.ts";
-import { adminPassword, type Answer } from "./harness.ts";
+import { type Answer, storedAdmin } from "./harness.ts";
 
 const { collection, string, date, reference, optional } = vocabulary;
 
@@ -70,7 +70,9 @@ export async function startLibrary(
       ...(json !== undefined && { json }),
     });
   const join: Library["join"] = async (username, role = "member") => {
-    await send("POST", "users", { username, role, password: adminPassword });
+    const { lastId } = running.store.table("users");
+    const user = { ...storedAdmin, id: lastId + 1, username, role };
+    await running.store.commit([["put", "users", user]], 0);
     return await running.signIn(username);
   };
   return { ...running, send, join };

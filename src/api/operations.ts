@@ -129,7 +129,7 @@ export interface Resource {
   /** The collection without the properties that only a single record shows, if there are any. */
   readonly listed?: Collection;
   /** Limits them; all of the collection by default. */
-  readonly scope?: ResolveScope;
+  readonly scope?: ResolveScope | undefined;
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
 }
@@ -226,8 +226,7 @@ export function ownedByCaller(
   where?: (document: Document) => boolean,
 ): ResolveScope {
   return ({ caller }): Scope => ({
-    property,
-    value: caller?.id ?? 0,
+    conditions: [{ property, value: caller?.id ?? 0 }],
     where,
   });
 }

@@ -4,9 +4,9 @@
  */
 
 import type { Slots } from "../admission.ts";
+import type { Actor } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Mutation } from "../store/store.ts";
-import type { Caller } from "./accounts/authentication.ts";
 import type { Scope } from "./query/planner.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
@@ -38,8 +38,8 @@ export interface RequestContext {
   readonly url: string;
   /** The ids in the path. */
   readonly ids: readonly number[];
-  /** The signed-in user, with the role that it has now. */
-  caller: Caller | undefined;
+  /** The signed-in user, with the rights that it has now. */
+  caller: Actor | undefined;
   /** True if a collection is requested as NDJSON: all of it, unless the query asks for a page. */
   readonly asNdjson: boolean;
   /** Undefined where the URL stands for all records of its collection. */
@@ -51,7 +51,7 @@ export interface RequestContext {
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /** Returns the caller as of now; throws an ApiError if access was lost. */
-  reauthenticate(): Caller | undefined;
+  reauthenticate(): Actor | undefined;
   /**
    * Waits for a promise, and resumes if the caller still has access: every wait
    * of an operation goes through this, before anything is changed or shown.

@@ -23,6 +23,7 @@ import { users } from "./accounts/users.ts";
 import {
   type Collection,
   deriveCollections,
+  ownerProperty,
   toIndexKey,
 } from "./declaration/declaration.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
@@ -79,11 +80,15 @@ export function collectionsOf(
   { roles, collections }: ApiDeclaration,
   features: readonly Pick<Feature, "collections">[] = [],
 ): Map<string, Collection> {
+  const owned = { owner: ownerProperty.name, overseer: roles.highest };
+  const declared = collections.map((each) =>
+    each.private ? { ...each, ...owned } : each
+  );
   const builtIn = [users, authorizations].map((declare) => declare(roles));
   const added = features.flatMap((feature) =>
     feature.collections?.(roles) ?? []
   );
-  return deriveCollections(collections, [...builtIn, ...added]);
+  return deriveCollections(declared, [...builtIn, ...added]);
 }
 
 /** Builds all routes, and opens the features. */
@@ -135,10 +140,10 @@ function addCollection(
     add(`${path}/:id`, resourceRoute(resource, recordMethods(resource)));
   };
   const { name, parents } = records.collection;
-  addBoth(name, { records }, `${name}_url`);
+  addBoth(name, { records, scope: records.scope() }, `${name}_url`);
   for (const parent of parents) {
     const { target, segment } = parent;
-    const scope = records.within(parent);
+    const scope = records.scope(parent);
     addBoth(`${target.name}/:id/${segment}`, { records, parent, scope });
   }
 }

@@ -7,7 +7,17 @@
 export type Access = string;
 
 /** The names of the roles whose rights somebody has. */
-export type Grants = ReadonlySet<string>;
+export type Grants = Pick<ReadonlySet<string>, "has">;
+
+/** Somebody who reads or writes records. */
+export interface Actor {
+  /** The id of the user; 0 for the operator. */
+  readonly id: number;
+  readonly grants: Grants;
+}
+
+/** The operator at the command line, who is no user and has all rights. */
+export const localOperator: Actor = { id: 0, grants: { has: () => true } };
 
 /** The roles of an API. */
 export class Roles {

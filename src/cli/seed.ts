@@ -6,6 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
+import { localOperator } from "../auth/access.ts";
 import { CommandError, commitOrExplain, recordsOf } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
@@ -84,6 +85,7 @@ function buildSeedRecord(records: Records, body: unknown): Document {
     throw new ApiError(42200, `"id" ${id} is already in use.`);
   }
   return records.buildRecord(body, {
+    caller: localOperator,
     valuesFromUrl: {},
     serverValues: { id },
   });

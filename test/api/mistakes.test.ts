@@ -249,6 +249,16 @@ const collections: Readonly<
     [declare("books", {}, { private: true })],
     [/^books\.access: read is "anyone": it must be one of "viewer", /],
   ],
+  "private records with an owner of their own": [
+    [
+      declare("books", { owner_id: date() }, {
+        access: { ...access, read: "viewer" },
+        private: true,
+      }),
+      declare("pets", { owner_id: optional(reference("books")) }),
+    ],
+    [/^books\.owner_id: name is "owner_id": .*none of id, .*, owner_id/],
+  ],
   "groups and orders of unknown properties": [
     [declare("books", { a: date() }, {
       unique: [["a", "x"]],

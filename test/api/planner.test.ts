@@ -471,7 +471,7 @@ function queriesOf(count: number, zooOf: (id: number) => number) {
   const planner = new QueryPlanner(table);
   const select = (parameters: string) =>
     planner.select(parseQuery(animals, parseParameters(parameters)), {
-      scope: { property: "zoo_id", value: 1 },
+      scope: { conditions: [{ property: "zoo_id", value: 1 }] },
       use: ({ rows, total }: Page) => ({
         total,
         ids: Array.from(rows, ({ document: { id } }) => id),

@@ -2,6 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
+import type { FieldError } from "../../src/http/errors.ts";
 import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
 import { library, startLibrary } from "../library.ts";
@@ -112,10 +113,14 @@ test("an imported record is checked with its own id and times", async (t) => {
   assert.equal(app.store.table("things").lastId, 41);
 });
 
-test("a message that ends with a full stop has one", async (t) => {
-  const { send } = await startChecked(t, () => ({ name: "is dull." }));
+test("a message that ends with a full stop has one, and undefined is none", async (t) => {
+  const { send } = await startChecked(
+    t,
+    () => ({ name: "is dull.", count: undefined }),
+  );
   const { body } = await send("POST", "things", { name: "a" });
-  assert.equal(body.errors[0].message, '"name" is dull.');
+  const messages = body.errors.map((each: FieldError) => each.message);
+  assert.deepEqual(messages, ['"name" is dull.']);
 });
 
 test("a check that fails is an internal error: nothing is stored, and the log says why", async (t) => {

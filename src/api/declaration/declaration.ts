@@ -4,7 +4,7 @@
  * is done once, at startup: every request needs the result, and none changes it.
  */
 
-import type { Access } from "../../auth/access.ts";
+import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
 import {
   caseFold,
   type Document,
@@ -12,7 +12,9 @@ import {
   type Store,
 } from "../../store/store.ts";
 import {
+  integer,
   type Json,
+  optional,
   type Property,
   readOnly,
   recordId,
@@ -57,6 +59,8 @@ export interface CollectionDeclaration<
     | null
     | undefined
     | void;
+  /** True if each user has their own records, which only the highest role sees too; the property `owner_id` says whose they are. */
+  readonly private?: boolean;
 }
 
 /** A collection as the server serves it. */
@@ -64,7 +68,9 @@ export interface Declaration extends CollectionDeclaration {
   /** Set for records that are created and deleted but never changed; they have no `updated_at`. */
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
-  readonly owner?: string;
+  readonly owner?: string | undefined;
+  /** The role that has the records of all users; by default nobody. */
+  readonly overseer?: Access | undefined;
   /** Properties that rules look up, besides the unique ones and the references. */
   readonly indexed?: readonly string[];
   /** Set if the log reports each change, with these properties of the record. */
@@ -93,7 +99,11 @@ export function collection(
 }
 
 /** A property with its name. */
-export type NamedProperty = Property & { readonly name: string };
+export type NamedProperty = Property & {
+  readonly name: string;
+  /** The collection that it refers to. */
+  target?: Collection;
+};
 
 /** One property of a collection that refers to another collection. */
 export interface Reference {
@@ -179,6 +189,7 @@ export function deriveCollection(declaration: Declaration): Collection {
   const visibleProperties: NamedProperty[] = [
     { ...recordId(), name: "id" },
     ...properties.filter(({ kind }) => kind !== "secret"),
+    ...(declaration.private ? [ownerProperty] : []),
     { ...serverTime, name: "created_at" },
     ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
   ];
@@ -193,6 +204,7 @@ export function deriveCollection(declaration: Declaration): Collection {
     acceptedNames: new Set([
       ...properties.map(({ name }) => name),
       ...serverProperties,
+      ...(declaration.private ? [ownerProperty.name] : []),
       "url",
     ]),
     parents: [],
@@ -205,12 +217,14 @@ function linkReferences(
   source: Collection,
   collections: ReadonlyMap<string, Collection>,
 ): void {
-  for (const { name, references = "", nullable, as } of source.properties) {
+  for (const each of source.properties) {
+    const { name, references = "", nullable, as } = each;
     const target = collections.get(references);
     if (target === undefined) continue;
     const isRequired = !nullable;
     const segment = as ?? source.name;
     const reference = { source, property: name, isRequired, target, segment };
+    each.target = target;
     source.parents.push(reference);
     target.children.push(reference);
     addUrlProperty(source, {
@@ -229,12 +243,38 @@ function linkReferences(
   }
 }
 
+/** The property of private records with the id of the user who created them. */
+export const ownerProperty: NamedProperty = {
+  ...readOnly(optional(integer({ minimum: 1 }))),
+  references: "users", // the planner takes it for indexed, as it is
+  name: "owner_id",
+};
+
 /** The URL property of a record's own id. */
 const idUrl = { property: "id", after: "", nullable: false };
 
 function addUrlProperty(collection: Collection, added: UrlProperty): void {
   collection.urlProperties.push(added);
   collection.acceptedNames.add(added.name);
+}
+
+/** Returns whether somebody sees all records of a collection. */
+export function seesAll(
+  { owner, overseer }: Collection,
+  actor: Actor | undefined,
+): boolean {
+  return owner === undefined ||
+    (overseer !== undefined && mayAccess(actor?.grants, overseer));
+}
+
+/** Returns whether somebody sees a record of a collection. */
+export function isVisible(
+  collection: Collection,
+  document: Document,
+  actor: Actor | undefined,
+): boolean {
+  return seesAll(collection, actor) ||
+    document[String(collection.owner)] === actor?.id;
 }
 
 /** Returns a noun with its indefinite article. */

@@ -11,6 +11,7 @@ import {
   type CollectionDeclaration,
   collectionParameters,
   deriveCollections,
+  ownerProperty,
   serverProperties,
 } from "./declaration.ts";
 import { boolean, choice, string } from "./properties.ts";
@@ -38,14 +39,18 @@ const reservedCollectionNames = [
 ];
 
 /** The server's properties, the query parameters that would hide a filter of the same name, and what every object has. */
-const propertyName = wordBut(
-  [...serverProperties, ...collectionParameters, "cascade", "constructor"],
-  string({
-    maxLength: 100,
-    pattern: /^(?!.*url$)[a-z][a-z0-9_]*$/,
-    description: `${word.expected}, not ending in "url"`,
-  }),
-);
+const reservedPropertyNames = [
+  ...serverProperties,
+  ...collectionParameters,
+  "cascade",
+  "constructor",
+];
+
+const propertyName = string({
+  maxLength: 100,
+  pattern: /^(?!.*url$)[a-z][a-z0-9_]*$/,
+  description: `${word.expected}, not ending in "url"`,
+});
 
 const noun = string({
   maxLength: 100,
@@ -99,6 +104,10 @@ function mistakesInCollection(
   const shape = collectionShape(names, declared);
   const anyone = isPrivate ? [] : ["anyone"];
   const level = roles ? choice(...anyone, ...roles) : phrase;
+  const reserved = isPrivate
+    ? [...reservedPropertyNames, ownerProperty.name]
+    : reservedPropertyNames;
+  const nameShape = { name: wordBut(reserved, propertyName) };
   const accessShape = { read: level, write: level, delete: level };
   return [
     ...at(place, mistakesIn("collection", declaration, shape, requiredOptions)),
@@ -110,7 +119,7 @@ function mistakesInCollection(
       : []),
     ...names.flatMap((name) =>
       at(`${place}.${name}`, [
-        ...mistakesIn("property", { name }, { name: propertyName }),
+        ...mistakesIn("property", { name }, nameShape),
         ...mistakesInProperty(properties[name]),
       ])
     ),

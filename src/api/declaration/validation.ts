@@ -3,12 +3,14 @@
  * reported at once; the values returned are those of declared properties only.
  */
 
+import type { Actor } from "../../auth/access.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { errorText } from "../../store/error.ts";
 import type { Document, Store, Table } from "../../store/store.ts";
 import {
   type Collection,
+  isVisible,
   type NamedProperty,
   readValue,
   toIndexKey,
@@ -24,6 +26,8 @@ export interface ValidationContext {
   readonly store: Store;
   /** The records of the collection. */
   readonly table: Table;
+  /** The records that somebody does not see do not exist for them. */
+  readonly caller?: Actor | undefined;
   /** The record before the change; undefined for a new one. */
   readonly previous?: Document;
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
@@ -120,7 +124,8 @@ export function checkRules(
       Promise.resolve(messages).catch(() => {}); // nobody waits for it
       throw new Error("it must return an object of messages, or nothing");
     }
-    return Object.entries(messages as object).map(([field, text]) => {
+    return Object.entries(messages as object).flatMap(([field, text]) => {
+      if (text === undefined) return [];
       if (visibleProperties.has(field) && typeof text === "string") {
         const reason = text.replace(/\.$/, "");
         return { field, code: "rule", message: `"${field}" ${reason}.` };
@@ -220,14 +225,14 @@ function validateValue(
 function valueError(
   property: NamedProperty,
   value: unknown,
-  { store }: ValidationContext,
+  { store, caller }: ValidationContext,
 ): FieldError | undefined {
-  const { references } = property;
+  const { target } = property;
   const failure = property.check(value);
   if (failure) return expectationError(property, failure.code, failure.reason);
-  if (!references || store.table(references).get(Number(value))) {
-    return undefined;
-  }
+  if (target === undefined) return undefined;
+  const row = store.table(target.name).get(Number(value));
+  if (row && isVisible(target, row.document, caller)) return undefined;
   const reason = `is ${value}, which does not exist`;
   return expectationError(property, "reference", reason);
 }

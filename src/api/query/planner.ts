@@ -37,9 +37,11 @@ import { type Filter, matches, type Query } from "./parameters.ts";
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
 export interface Scope {
-  /** A property with an index, and the value that it must have. */
-  readonly property: string;
-  readonly value: number;
+  /** Properties with an index, and the values that they must have. */
+  readonly conditions: readonly {
+    readonly property: string;
+    readonly value: number;
+  }[];
   /** A further condition. */
   readonly where?: ((document: Document) => boolean) | undefined;
   /** The sequence number of the record in the URL, such as the zoo. */
@@ -102,7 +104,7 @@ export class QueryPlanner {
     const where = scope?.where;
     const filters = scope === undefined
       ? query.filters
-      : [filterOf(scope), ...query.filters];
+      : [...scope.conditions.map(filterOf), ...query.filters];
     const rangeScan = where === undefined
       ? rangeScanOf(filters, query)
       : undefined;
@@ -193,8 +195,10 @@ function equalitiesOf(filters: readonly Filter[]): Filter[] {
   return filters.filter(({ operator }) => operator === "eq");
 }
 
-/** Returns the condition of a scope, but for its `where`, as a filter. */
-function filterOf({ property: name, value }: Scope): Filter {
+/** Returns a condition of a scope as a filter. */
+function filterOf(
+  { property: name, value }: Scope["conditions"][number],
+): Filter {
   const property = { name, default: null, unique: false, references: "" };
   return { property, operator: "eq", value };
 }

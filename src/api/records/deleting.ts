@@ -6,7 +6,12 @@
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Store } from "../../store/store.ts";
-import type { Collection, RecordChange } from "../declaration/declaration.ts";
+import {
+  type Collection,
+  isVisible,
+  type RecordChange,
+  seesAll,
+} from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { findForChange, type Records } from "./records.ts";
@@ -37,7 +42,7 @@ export function deleteRecord(
   if (cascade) {
     followReferences(records, changes, previous.id);
     checkChanges(records, context, changes);
-  } else checkUnreferenced(records, previous);
+  } else checkUnreferenced(records, context, previous);
   const mutations = mutationsOf(changes, store);
   const response = { status: 204, headers: [] };
   return records.commit(context, { mutations, response, change });
@@ -51,6 +56,7 @@ export function deleteRecord(
  */
 function checkUnreferenced(
   { collection, options: { store } }: Records,
+  { caller }: RequestContext,
   document: Document,
 ): void {
   const { id } = document;
@@ -60,7 +66,10 @@ function checkUnreferenced(
     const count = store.table(source.name).count(property, id) - Number(isOwn);
     if (count === 0) continue;
     const by = segment === source.name ? "" : ` (${segment})`;
-    counts.push(`${count} ${count === 1 ? source.singular : source.name}${by}`);
+    // How many others have is theirs to know.
+    const shown = seesAll(source, caller) ? `${count} ` : "";
+    const noun = shown && count === 1 ? source.singular : source.name;
+    counts.push(shown + noun + by);
   }
   if (counts.length === 0) return;
   throw new ApiError(
@@ -126,15 +135,19 @@ function checkChanges(
   changes: Changes,
 ): void {
   for (const [collection, ofCollection] of changes) {
-    const { access, name } = collection;
-    for (const { next } of ofCollection.values()) {
-      const role = next ? access.write : access.delete;
+    const { access, name, overseer } = collection;
+    for (const { previous, next } of ofCollection.values()) {
+      const isSeen = previous && isVisible(collection, previous, caller);
+      const change = next ? "write" : "delete";
+      const role = isSeen ? access[change] : overseer ?? "";
       if (!mayAccess(caller?.grants, role)) {
         throw new ApiError(
           40300,
           `Deleting the ${singular} would also ${
             next ? "change" : "delete"
-          } ${name}, which requires the role ${role}.`,
+          } ${name}${
+            isSeen ? "" : " of other users"
+          }, which requires the role ${role}.`,
         );
       }
       const [error] = next ? checkRules(collection, next) : [];

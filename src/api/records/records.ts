@@ -11,6 +11,7 @@ import {
   isConditional,
   isReadMethod,
 } from "../../http/conditional.ts";
+import type { Actor } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Response } from "../../http/connection.ts";
 import {
@@ -24,8 +25,10 @@ import {
 } from "../../store/store.ts";
 import {
   type Collection,
+  isVisible,
   type RecordChange,
   type Reference,
+  seesAll,
   withArticle,
 } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
@@ -70,20 +73,41 @@ export class Records {
     this.planner = new QueryPlanner(this.table);
   }
 
-  /** Returns the scope of the records that refer to the one in the path: `/zoos/7/animals`. */
-  within({ target, property, segment }: Reference): ResolveScope {
+  /**
+   * Returns how to find the records that a URL stands for: those that the caller
+   * sees, and with a reference those that refer to the record in the path, as in
+   * `/zoos/7/animals`. Undefined if that is all of them.
+   */
+  scope(parent?: Reference): ResolveScope | undefined {
+    const { collection } = this;
+    const { owner } = collection;
+    const within = parent &&
+      ((context: RequestContext) => this.#within(parent, context));
+    if (owner === undefined) return within;
+    return (context) => {
+      const scope = within?.(context);
+      if (seesAll(collection, context.caller)) return scope;
+      const own = { property: owner, value: context.caller?.id ?? 0 };
+      return { ...scope, conditions: [...scope?.conditions ?? [], own] };
+    };
+  }
+
+  /** Returns the scope of the records that refer to the one in the path. */
+  #within(
+    { target, property, segment }: Reference,
+    context: RequestContext,
+  ): Scope {
     const { store, prefix } = this.options;
-    const table = store.table(target.name);
-    return ({ method, ids: [id = 0] }) => {
-      const row = table.get(id);
-      if (row === undefined) throw this.#notFound(method, target, id);
-      return {
-        property,
-        value: id,
-        seq: row.seq,
-        name: ` in the ${target.singular} ${id}`,
-        url: `${prefix}${target.name}/${id}/${segment}`,
-      };
+    const { ids: [id = 0], caller } = context;
+    const row = store.table(target.name).get(id);
+    if (row === undefined || !isVisible(target, row.document, caller)) {
+      throw this.#notFound(context, target, id);
+    }
+    return {
+      conditions: [{ property, value: id }],
+      seq: row.seq,
+      name: ` in the ${target.singular} ${id}`,
+      url: `${prefix}${target.name}/${id}/${segment}`,
     };
   }
 
@@ -93,16 +117,18 @@ export class Records {
    *
    * @throws {ApiError} 40401, 41000
    */
-  find({ method, ids }: RequestContext, scope: Scope | undefined): Row {
-    const of = this.collection;
-    const { property, value, where, name = "" } = scope ?? {};
-    const id = ids.at(-1) ?? value ?? 0;
+  find(context: RequestContext, scope: Scope | undefined): Row {
+    const id = context.ids.at(-1) ?? scope?.conditions[0]?.value ?? 0;
     const row = this.table.get(id);
-    if (row && property && row.document[property] !== value) {
-      throw new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
-    }
-    if (row && where?.(row.document) !== false) return row;
-    throw this.#notFound(method, of, id);
+    const isElsewhere = row !== undefined && scope !== undefined &&
+      scope.conditions.some(({ property, value }) =>
+        row.document[property] !== value
+      );
+    const isThere = row !== undefined && !isElsewhere &&
+      scope?.where?.(row.document) !== false;
+    if (isThere) return row;
+    const name = scope?.name;
+    throw this.#notFound(context, this.collection, id, { name, isElsewhere });
   }
 
   /**
@@ -112,7 +138,9 @@ export class Records {
    */
   buildRecord(
     body: Body,
-    { valuesFromUrl, hashes, serverValues }: {
+    { caller, valuesFromUrl, hashes, serverValues }: {
+      /** The user who creates it. */
+      readonly caller: Actor | undefined;
       readonly valuesFromUrl: Readonly<Record<string, Json>>;
       readonly hashes?: Readonly<Record<string, string>>;
       /** By default the next id, and the current time. */
@@ -120,12 +148,14 @@ export class Records {
     },
   ): Document {
     const { collection, table, options: { store } } = this;
-    const values = validate(collection, body, { store, table, valuesFromUrl });
+    const context = { store, table, caller, valuesFromUrl };
+    const values = validate(collection, body, context);
     const at = this.timestamp();
     const document = {
       id: serverValues?.id ?? this.nextId(),
       ...values,
       ...hashes,
+      ...(collection.private && { owner_id: caller?.id || null }),
       created_at: at,
       updated_at: at,
       ...serverValues,
@@ -200,12 +230,24 @@ export class Records {
     return { ...response, seq };
   }
 
-  /** Returns a 410 if a record is read that once existed, otherwise a 404. */
-  #notFound(method: string, of: Collection, id: number): ApiError {
+  /**
+   * Returns a 410 if a record is read that once existed, otherwise a 404: always
+   * that of private records, whether they exist or not.
+   */
+  #notFound(
+    { method, caller }: RequestContext,
+    of: Collection,
+    id: number,
+    { name = "", isElsewhere = false }: {
+      readonly name?: string | undefined;
+      readonly isElsewhere?: boolean;
+    } = {},
+  ): ApiError {
     const { lastId } = this.options.store.table(of.name);
-    return isReadMethod(method) && id <= lastId
+    const isHidden = isElsewhere || (of.private && !seesAll(of, caller));
+    return isReadMethod(method) && id <= lastId && !isHidden
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
-      : new ApiError(40401, `There is no ${of.singular} ${id}.`);
+      : new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
   }
 }
 
@@ -237,12 +279,18 @@ export function collectionValidators(
   scope: Scope | undefined,
 ): readonly string[] {
   const state = `${processStartTag}-${table.lastSeq.toString(36)}`;
-  const { property = "", value = "", where } = scope ?? {};
-  // Records can expire without a new sequence number.
-  const live = where && table.find(property, value)
-    .filter(({ document }) => where(document));
-  const part = scope === undefined ? "" : `-${value}-${live?.length ?? ""}`;
+  const part = scope === undefined ? "" : stateOf(table, scope);
   return ["ETag", `W/"${state}${part}${asNdjson ? "-lines" : ""}"`];
+}
+
+/** Returns the part of an ETag that tells a scope from others. */
+function stateOf(table: Table, { conditions, where }: Scope): string {
+  const [first] = conditions;
+  // Records can expire without a new sequence number.
+  const live = first && where && table.find(first.property, first.value)
+    .filter(({ document }) => where(document));
+  const values = conditions.map(({ value }) => value).join(".");
+  return `-${values}-${live?.length ?? ""}`;
 }
 
 /**
@@ -281,7 +329,8 @@ export function findForChange(
   const { collection, options, representation } = records;
   const row = records.find(context, scope);
   // Signing out and canceling cannot overwrite anybody's change.
-  const isStrict = options.requireIfMatch && collection.owner === undefined;
+  const canOverwrite = collection.private || collection.owner === undefined;
+  const isStrict = options.requireIfMatch && canOverwrite;
   if (isStrict && !hasPrecondition(context)) throw new ApiError(42800);
   isNotModified(context, () => representation.validators(row));
   return row;

@@ -44,7 +44,8 @@ export function createRecord(
   const plan = (hashes: Hashes) => {
     const scope = context.resolveScope?.(context);
     const valuesFromUrl = prepareCreate(records, context, scope);
-    const next = records.buildRecord(body, { valuesFromUrl, hashes });
+    const { caller } = context;
+    const next = records.buildRecord(body, { caller, valuesFromUrl, hashes });
     return { row: undefined, next, scope };
   };
   return write(records, context, { body, plan });
@@ -90,6 +91,7 @@ export function changeRecord(
       ...validate(collection, body, {
         store: options.store,
         table,
+        caller: context.caller,
         previous,
         partial,
         locked,
@@ -118,7 +120,9 @@ export function changeRecord(
 
 /** Returns the values that a scope gives: the zoo of `/zoos/7/animals`. */
 function valuesFromUrl(scope: Scope | undefined): Record<string, Json> {
-  return scope === undefined ? {} : { [scope.property]: scope.value };
+  return scope === undefined ? {} : Object.fromEntries(
+    scope.conditions.map(({ property, value }) => [property, value]),
+  );
 }
 
 /**

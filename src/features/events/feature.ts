@@ -10,10 +10,11 @@
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Grants, mayAccess } from "../../auth/access.ts";
+import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
+import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/file-store.ts";
-import type { Mutation } from "../../store/store.ts";
+import type { Json, Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,
   type Feed,
@@ -41,29 +42,40 @@ const flushIntervalMs = 50;
 /** A client that follows the changes. */
 interface Client extends Subscriber {
   readonly output: Writable;
-  readonly grants: Grants;
+  readonly reader: Actor;
   /** Returns whether it is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
   /** The last sequence number that it was sent or may not see; -1 if it is unknown. */
   seq: number;
 }
 
+/** The API, and what its log does not say. */
+interface Source extends Api {
+  /** The owners of private records that were deleted last, by {@linkcode keyOf}. */
+  readonly owners: ReadonlyMap<string, Json>;
+}
+
+/** The most owners of deleted records that are remembered. */
+const maxOwners = 10_000;
+
+/** Encoded events by the id of the user; by 0 if all users with the same role are sent the same. */
+type ByUser = Map<number, Uint8Array>;
+
 /** The encoded events of each transaction, by role. */
-const encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
+const encoded = new WeakMap<Transaction, Map<Grants, ByUser>>();
 
 /** Follows the changes after a position; after a reset, from now on, if that is unknown. */
 function follow(
-  api: Api,
+  source: Source,
   feed: ChangeFeed,
   context: RequestContext,
   from: LogPosition | undefined,
 ): Result {
-  const { caller } = context;
-  if (caller === undefined) throw new Error("Nobody is signed in");
-  const { role, grants } = caller;
+  const { caller: reader } = context;
+  if (reader === undefined) throw new Error("Nobody is signed in");
   const isAuthorized = () => {
     try {
-      return context.reauthenticate()?.role === role;
+      return context.reauthenticate()?.grants === reader.grants;
     } catch {
       return false;
     }
@@ -76,15 +88,19 @@ function follow(
     type: "text/event-stream",
     live: (output) => {
       const state = { seq, isEnded: false, wake() {} };
-      const client: Client = { output, grants, isAuthorized, ...state };
-      return send(api, client, feed.changes(client, from));
+      const client: Client = { output, reader, isAuthorized, ...state };
+      return send(source, client, feed.changes(client, from));
     },
     seq: 0, // the feed has only what is durable
   };
 }
 
-async function send(api: Api, client: Client, changes: Feed): Promise<void> {
-  const { output, grants, isAuthorized } = client;
+async function send(
+  source: Source,
+  client: Client,
+  changes: Feed,
+): Promise<void> {
+  const { output, reader, isAuthorized } = client;
   output.on("drain", () => client.wake());
   output.on("close", () => disconnect(client));
   const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
@@ -96,11 +112,11 @@ async function send(api: Api, client: Client, changes: Feed): Promise<void> {
     for await (const item of changes) {
       if (!isAuthorized()) break;
       const { seq } = item;
-      const bytes = encode(api, item, grants);
+      const bytes = encode(source, item, reader);
       if (bytes.length > 0) batch.push(bytes);
       length += bytes.length;
       // A write costs far more than the bytes in it.
-      const isBehind = seq < api.store.durableSeq;
+      const isBehind = seq < source.store.durableSeq;
       if (isBehind && length < maxBatchBytes) continue;
       client.seq = seq;
       const [first] = batch;
@@ -113,7 +129,7 @@ async function send(api: Api, client: Client, changes: Feed): Promise<void> {
       while (output.writableNeedDrain && !client.isEnded) {
         await new Promise<void>((resolve) => client.wake = resolve);
       }
-      if (seq === api.store.durableSeq) await delay(flushIntervalMs);
+      if (seq === source.store.durableSeq) await delay(flushIntervalMs);
     }
   } finally {
     clearInterval(timer);
@@ -121,39 +137,65 @@ async function send(api: Api, client: Client, changes: Feed): Promise<void> {
   }
 }
 
-/** Returns the events of a transaction that a role may read, as bytes that all connections share. */
+/** Returns the events of a transaction that somebody may read, as bytes that all connections share. */
 function encode(
-  api: Api,
+  source: Source,
   item: Transaction | Reset,
-  grants: Grants,
+  reader: Actor,
 ): Uint8Array {
-  if (item.operations === undefined) {
-    return Buffer.from(`id: ${item.seq}\nevent: reset\ndata: {}\n\n`);
-  }
-  const byRole = encoded.get(item) ?? new Map<Grants, Uint8Array>();
-  const cached = byRole.get(grants);
+  if (item.operations === undefined) return Buffer.from(resetOf(item));
+  const { id, grants } = reader;
+  const byRole = encoded.get(item) ?? new Map<Grants, ByUser>();
+  const byUser: ByUser = byRole.get(grants) ?? new Map();
+  const cached = byUser.get(0) ?? byUser.get(id);
   if (cached !== undefined) return cached;
-  const events = item.operations.flatMap((operation) =>
-    eventOf(api, operation, grants) ?? []
+  const bytes = Buffer.from(textOf(source, item, reader));
+  const isPrivate = item.operations.some(([, name]) =>
+    source.collections.get(name)?.private
   );
-  // Resuming from any event but the last would miss those after it.
-  const last = events.pop();
-  if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
-  const bytes = Buffer.from(events.join(""));
-  encoded.set(item, byRole.set(grants, bytes));
+  encoded.set(item, byRole.set(grants, byUser.set(isPrivate ? id : 0, bytes)));
   return bytes;
 }
 
+function resetOf({ seq }: Pick<Reset, "seq">): string {
+  return `id: ${seq}\nevent: reset\ndata: {}\n\n`;
+}
+
+function textOf(
+  source: Source,
+  item: Transaction,
+  reader: Actor,
+): string {
+  const events: string[] = [];
+  for (const operation of item.operations) {
+    const event = eventOf(source, operation, reader);
+    if (event === undefined) return resetOf(item);
+    if (event !== "") events.push(event);
+  }
+  // Resuming from any event but the last would miss those after it.
+  const last = events.pop();
+  if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
+  return events.join("");
+}
+
+/** Returns an event, "" if the reader may not see it, undefined if that is unknown. */
 function eventOf(
-  { served }: Api,
+  { served, owners }: Source,
   mutation: Mutation,
-  grants: Grants,
+  reader: Actor,
 ): string | undefined {
-  if (mutation[0] === "rename") return undefined;
+  if (mutation[0] === "rename") return "";
   const [kind, name, target] = mutation;
   const records = served.find(({ collection }) => collection.name === name);
-  if (!records || !mayAccess(grants, records.collection.access.read)) {
-    return undefined;
+  if (!records || !mayAccess(reader.grants, records.collection.access.read)) {
+    return "";
+  }
+  if (!seesAll(records.collection, reader)) {
+    const owner = kind === "del"
+      ? owners.get(keyOf(name, target))
+      : target[ownerProperty.name];
+    if (owner === undefined) return undefined;
+    if (owner !== reader.id) return "";
   }
   if (kind === "del") {
     return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
@@ -163,6 +205,28 @@ function eventOf(
   // JSON has no line breaks except in strings, where they are escaped.
   const data = records.representation.serialize(target);
   return `event: ${name}.${change}\ndata: ${data}\n\n`;
+}
+
+/** Remembers who had the private records that are deleted: the log does not say it. */
+function followDeletions({ served }: Api): Source["owners"] {
+  const owners = new Map<string, Json>();
+  for (const { collection, table } of served) {
+    if (!collection.private) continue;
+    table.listeners.add({
+      onChange(before, after) {
+        if (before === undefined || after !== undefined) return;
+        const { id, [ownerProperty.name]: owner = null } = before.document;
+        owners.set(keyOf(table.name, id), owner);
+        const [oldest = ""] = owners.keys();
+        if (owners.size > maxOwners) owners.delete(oldest);
+      },
+    });
+  }
+  return owners;
+}
+
+function keyOf(collection: string, id: number): string {
+  return `${collection}/${id}`;
 }
 
 function disconnect(client: Client): void {
@@ -196,6 +260,7 @@ export const feature: Feature = {
     const feed = new ChangeFeed(api.store, (error) => {
       api.log("error", `Cannot read the log: ${errorText(error)}`);
     });
+    const source = { ...api, owners: followDeletions(api) };
     const path = route({
       GET: {
         summary: "Changes as server-sent events, from now or the last event on",
@@ -211,11 +276,11 @@ export const feature: Feature = {
         run: (context) => {
           const id = context.headers["last-event-id"];
           if (id === undefined) {
-            return follow(api, feed, context, api.store.position);
+            return follow(source, feed, context, api.store.position);
           }
           return context.afterWaiting(
             feed.find(parseSequence(String(id))),
-            (from) => follow(api, feed, context, from),
+            (from) => follow(source, feed, context, from),
           );
         },
       },

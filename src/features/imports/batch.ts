@@ -5,6 +5,7 @@
  */
 
 import { performance } from "node:perf_hooks";
+import type { Actor } from "../../auth/access.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation } from "../../store/store.ts";
@@ -35,6 +36,8 @@ export interface Progress {
 /** Where the records of an import go. */
 interface Target {
   readonly records: Records;
+  /** The user who sent them. */
+  readonly caller: Actor | undefined;
   /** The values that the URL gives to each record. */
   readonly given: Readonly<Record<string, Json>>;
   /** Milliseconds since 1970. */
@@ -113,7 +116,7 @@ function isBlank(byte: number): boolean {
 /** Applies the record of a line; returns the errors if it is invalid. */
 function importLine(
   bytes: Uint8Array,
-  { records, given, now, apply }: Target,
+  { records, caller, given, now, apply }: Target,
 ): readonly FieldError[] {
   const errors: FieldError[] = [];
   try {
@@ -121,6 +124,7 @@ function importLine(
     const { lastId } = records.table;
     errors.push(...checkId(body, lastId));
     const document = records.buildRecord(body, {
+      caller,
       valuesFromUrl: given,
       serverValues: importedValues(body, now),
     });

@@ -4,11 +4,9 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import type { RequestContext } from "../../api/request-context.ts";
 import { ndjsonType } from "../../api/representation.ts";
 import {
   collectionMethods,
-  ownedByCaller,
   recordMethods,
   resourceRoute,
 } from "../../api/operations.ts";
@@ -29,12 +27,10 @@ export const feature: Feature = {
       declared.has(name) ? api.records(name) : undefined;
     const records = api.records("tasks");
     const worker = createWorker({ ...api, records, importable });
-    const ownTasks = ownedByCaller("user_id");
     const view = {
       records,
       listed: deriveCollection(listedTasks(roles)),
-      scope: (call: RequestContext) =>
-        call.caller?.role === roles.highest ? undefined : ownTasks(call),
+      scope: records.scope(),
     };
     const { GET, QUERY } = collectionMethods(view);
     const summary = `Your tasks; all tasks with the role ${roles.highest}`;

@@ -47,6 +47,7 @@ export function tasks({ lowest, highest }: Roles): Declaration {
     singular: "task",
     access: { read: lowest, write: highest, delete: lowest },
     owner: "user_id",
+    overseer: highest,
     properties,
   };
 }

@@ -11,7 +11,7 @@
 
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
-import { mayAccess } from "../../auth/access.ts";
+import { type Actor, localOperator, mayAccess } from "../../auth/access.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
@@ -135,7 +135,8 @@ async function importLines(
       }
       const seq = store.transact(user_id, (apply) => {
         const { imported } = current;
-        const target = { records, given, apply, now: now() };
+        const caller = senderOf(context, current);
+        const target = { records, caller, given, apply, now: now() };
         const progress = importBatch(lines, { progress: current, ...target });
         current = { ...current, ...progress, status: "running" };
         const isDue = performance.now() > savedAt + saveIntervalMs;
@@ -150,24 +151,32 @@ async function importLines(
   await finishTask(context, current, abortReason(context, current, records));
 }
 
+/** Returns the user who sent the body of a task, with the rights that they have now. */
+function senderOf(
+  { store, declaration: { roles } }: ImportContext,
+  { user_id: id }: Task,
+): Actor | undefined {
+  if (id === 0) return localOperator;
+  const user = store.table("users").get(id)?.document;
+  const grants = roles.grantsOf(user?.["role"]);
+  return grants && { id, grants };
+}
+
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
-  { store, declaration: { roles } }: ImportContext,
-  { user_id, collection, rejected }: Task,
+  context: ImportContext,
+  task: Task,
   records: Records | undefined,
 ): string | null {
+  const { collection, rejected } = task;
   if (rejected >= maxRejectedLines) {
     return `It was stopped at ${maxRejectedLines} rejected lines.`;
   }
   if (records === undefined) {
     return `The collection "${collection}" no longer exists.`;
   }
-  if (user_id === 0) return null; // from the command line
-  const user = store.table("users").get(user_id)?.document;
-  return mayAccess(
-      roles.grantsOf(user?.["role"]),
-      records.collection.access.write,
-    )
+  const { write } = records.collection.access;
+  return mayAccess(senderOf(context, task)?.grants, write)
     ? null
     : "The user no longer has the right to write.";
 }

@@ -131,11 +131,16 @@ function describeOperation(
 ): JsonSchema {
   const { method, access, summary, ignoresCredentials } = operation;
   const isPublic = access === "anyone" || operation.publicFromLoopback;
+  const { private: isPrivate, overseer } =
+    operation.resource?.records.collection ?? {};
+  const role = `Requires the role ${access}.`;
+  const whose =
+    ` Each user has their own records; only the role ${overseer} has those of all.`;
   const bearer = { bearer: [] };
   return {
     operationId: components.operationId(nameOperation(operation)),
     summary: method === "HEAD" ? `${summary}: header fields only` : summary,
-    ...(!isPublic && { description: `Requires the role ${access}.` }),
+    ...(!isPublic && { description: role + (isPrivate ? whose : "") }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
     parameters: components.parameters(describeParameters(operation)),
     ...describeRequestBody(operation, components),
