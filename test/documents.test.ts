@@ -27,7 +27,9 @@ const guides = [guide, storeGuide, testGuide];
 /** The text of each document by its path. */
 const texts = new Map(
   await Promise.all(
-    ["README.md", ...guides].map(async (path): Promise<[string, string]> => [
+    ["README.md", "data/README.md", ...guides].map(async (
+      path,
+    ): Promise<[string, string]> => [
       path,
       await readFile(join(root, path), "utf8"),
     ]),

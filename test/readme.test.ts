@@ -5,8 +5,8 @@
  */
 
 import { strict as assert } from "node:assert";
-import { spawn } from "node:child_process";
-import { cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
@@ -14,8 +14,15 @@ import { users } from "../src/api/accounts/users.ts";
 import { collections, sample } from "./collections.ts";
 import { featureNames } from "../src/features.ts";
 import {
+  type Block,
+  blocksIn,
+  hasStatuses,
+  responsesTo,
+  shell,
+  withoutNpm,
+} from "./commands.ts";
+import {
   adminPassword,
-  command,
   removeFolder,
   request,
   root,
@@ -31,26 +38,10 @@ const major = Number(process.versions.node.split(".")[0]);
 
 const readme = await readFile(join(root, "README.md"), "utf8");
 
-/** A fenced block. */
-interface Block {
-  /** The heading of level two above it. */
-  readonly section: string;
-  readonly language: string;
-  readonly text: string;
-}
-
-const blocks = readme.split(/^## /m).flatMap((text): Block[] => {
-  const [section = ""] = text.split("\n", 1);
-  return Array.from(
-    text.matchAll(/^```(\w*)\n([^]*?)^```$/gm),
-    ([, language = "", text = ""]) => ({ section, language, text }),
-  );
-});
+const blocks = blocksIn(readme);
 
 /** The blocks of commands whose comments state a status: one script. */
-const tour = blocks.filter(({ language, text }) =>
-  language === "sh" && /^curl -i/m.test(text.replaceAll(/^.*\| *$|^ +/gm, ""))
-);
+const tour = blocks.filter(hasStatuses);
 
 /** The blocks of commands that tests have run. */
 const done = new Set<Block>(tour);
@@ -74,55 +65,6 @@ function commandsWith(text: string): string {
   assert.ok(block !== undefined && others.length === 0, text);
   done.add(block);
   return block.text;
-}
-
-interface ShellOptions {
-  readonly env?: Readonly<Record<string, string>>;
-  readonly input?: string;
-  /** Stops the script once its output matches; then only the match is returned. */
-  readonly until?: RegExp;
-}
-
-/**
- * Returns a script whose commands start without npm, which takes longer than
- * they do. That npm starts them is shown where one starts a server.
- */
-function withoutNpm(script: string): string {
-  const words = [process.execPath, ...command].map((word) => `'${word}'`);
-  return script.replaceAll(/npm run (?:-s )?zoo-api --/g, words.join(" "));
-}
-
-/** Runs a script, and returns its output, including error output. */
-async function shell(
-  script: string,
-  { env, input = "", until }: ShellOptions = {},
-): Promise<string> {
-  const child = spawn("timeout", ["600", "bash", "-c", script], {
-    cwd: root,
-    env: { ...process.env, NODE_V8_COVERAGE: "", ...env },
-    stdio: "pipe",
-  });
-  let output = "";
-  const collect = (text: string) => {
-    output += text;
-    // Ends the whole process group of the script.
-    if (until?.test(output)) child.kill();
-  };
-  child.stdout.setEncoding("utf8").on("data", collect);
-  child.stderr.setEncoding("utf8").on("data", collect);
-  child.stdin.on("error", () => {}); // it may read nothing
-  child.stdin.end(input);
-  const code = await new Promise((resolve, reject) => {
-    child.once("error", reject);
-    child.once("close", resolve);
-  });
-  if (until === undefined) {
-    assert.equal(code, 0, output);
-    return output;
-  }
-  const [found = ""] = until.exec(output) ?? [];
-  assert.notEqual(found, "", output);
-  return found;
 }
 
 async function folderOf(t: TestContext): Promise<string> {
@@ -160,41 +102,46 @@ test("is short", () => {
   assert.ok(words < maxWords, `${words} words`);
 });
 
+const hasZsh = spawnSync("zsh", ["--version"]).status === 0;
+
 test("each command of the tour has the status that its comment states", async (t) => {
-  const server = await startSample(t);
-  // Each comment becomes a line of output that separates the responses.
-  const separator = "=====";
+  await takeTour(await startSample(t), false);
+});
+
+test("the tour can be pasted into zsh", {
+  skip: hasZsh ? false : "zsh is not installed",
+}, async (t) => {
+  await takeTour(await startSample(t), true);
+});
+
+/** Runs the tour in bash, or in zsh as if it was typed, with its comments. */
+async function takeTour(server: Server, inZsh: boolean): Promise<void> {
   let count = 0;
   const bodies = new Map<number, unknown>();
   const script = blocks.map((block) => {
     if (block.language === "json") bodies.set(count, JSON.parse(block.text));
     if (!tour.includes(block)) return "";
-    const expected = block.text.match(/^# \d{3}: /gm) ?? [];
-    assert.equal(expected.length, block.text.match(/curl -i/g)?.length);
-    count += expected.length;
+    count += block.text.match(/^# \d{3}: /gm)?.length ?? 0;
     return block.text;
   }).join("\n")
     .replaceAll("http://localhost:3000", server.origin)
-    .replace(/^# (\d{3}): .*$/gm, `\nprintf '\\n${separator}$1\\n'`)
-    .replace(/^curl.*tasks\/1/gm, (command) => `${untilTaskEnds}\n${command}`)
-    .replaceAll("curl -i", "curl -is");
-  const output = await shell(script, {
-    env: { ADMIN_PASSWORD: adminPassword },
-  });
-  const responses = output.split(`\n${separator}`).slice(1);
-  assert.equal(responses.length, count);
+    .replace(/^curl.*tasks\/1/gm, (command) => `${untilTaskEnds}\n${command}`);
+  const env = { ADMIN_PASSWORD: adminPassword };
+  const [, option = ""] = /In zsh run `setopt (\w+)`/.exec(readme) ?? [];
+  const zsh = ["zsh", "-f", "-o", "nopromptsp", "-o", option, "-i", "-s"];
+  const responses = await responsesTo(
+    script,
+    inZsh ? { program: zsh, env: { ...env, PS1: "", PS2: "" } } : { env },
+  );
   for (const [index, response] of responses.entries()) {
-    const [, expected, status] =
-      /^(\d{3})\nHTTP\/1\.1 (\d{3}) /.exec(response) ??
-        [];
-    assert.ok(expected !== undefined && status === expected, response);
+    assert.doesNotMatch(response, /zsh: /);
     const shown = bodies.get(index + 1);
     if (shown === undefined) continue;
     const body = JSON.parse(response.slice(response.indexOf("\r\n\r\n")));
     assert.deepEqual(body, fillIn(shown, body));
   }
-  assert.equal(bodies.size, 3);
-});
+  assert.equal(bodies.size, 4);
+}
 
 const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
   grep -q '"status":"succeeded"'; do sleep 0.05; done`;
@@ -317,39 +264,16 @@ test("the commands of a stopped server change its data folder", async (t) => {
   assert.ok(await again.signIn("kim", "another long one"));
 });
 
-test("a backup is made, old ones are deleted, and one is restored", async (t) => {
-  const folder = await folderOf(t);
-  const backups = join(folder, "backups");
-  const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-0300`);
-  for (const name of old) await mkdir(join(backups, name), { recursive: true });
-  const server = await startSample(t, join(folder, "store"));
-  const env = { DATA_DIR: server.folder };
-  const [, line = ""] = /`[\d* ]+(cd [^`]*sh backup\.sh)`/.exec(readme) ?? [];
-  await writeFile(
-    join(folder, "backup.sh"),
-    withoutNpm(commandsWith("-- backup")).replaceAll("backups/", `${backups}/`),
-  );
-  await shell(
-    line
-      .replace("/opt/zoo-api", ".")
-      .replace(/DATA_DIR=\S+/, `DATA_DIR='${server.folder}'`)
-      .replace("backup.sh", `'${folder}/backup.sh'`),
-  );
-  const names = (await readdir(backups)).toSorted();
-  assert.deepEqual(names.slice(0, -1), old.slice(1));
-
-  await server.end();
+test("a backup is made of a running server", async (t) => {
+  const server = await startSample(t);
+  const to = join(await folderOf(t), "backup");
   const output = await shell(
-    withoutNpm(commandsWith("store.old"))
-      .replaceAll("data/store", `'${folder}'/store`)
-      .replaceAll(/backups\/\S+/g, `'${backups}'/${names.at(-1)}`),
+    withoutNpm(commandsWith("-- backup")).replace(/backups\/\S+/, `'${to}'`),
+    { env: { DATA_DIR: server.folder } },
   );
-  assert.match(output, /^no fault$/m);
-  const { stdout } = await run(["check"], { env });
+  assert.match(output, /^copied \d+ records .* and read them back$/m);
+  const { stdout } = await run(["check", "--data-dir", to]);
   assert.match(stdout, /^animals: 250 records/m);
-  // The permission bits of the restored folder are accepted.
-  const again = await start({ folder: server.folder });
-  t.after(() => again.stop());
 });
 
 test("a new secret ends all sign-ins", async (t) => {

@@ -1,0 +1,209 @@
+/**
+ * The operator's guide, data/README.md, is accurate: every command in it is run,
+ * on a server of the test in place of the service. readme.test.ts does the same
+ * for the README.
+ */
+
+import { strict as assert } from "node:assert";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { after, before, test } from "node:test";
+import { collectionsFile } from "./collections.ts";
+import {
+  type Block,
+  blocksIn,
+  hasStatuses,
+  responsesTo,
+  shell,
+} from "./commands.ts";
+import {
+  adminPassword,
+  command,
+  lacks,
+  removeFolder,
+  root,
+  type Server,
+  start,
+  temporaryFolder,
+} from "./harness.ts";
+
+const guide = await readFile(join(root, "data/README.md"), "utf8");
+const blocks = blocksIn(guide);
+const done = new Set<Block>();
+
+let folder: string;
+let server: Server;
+before(async () => {
+  folder = await temporaryFolder();
+  server = await start({
+    args: ["--seed", join(root, "data/seed.json")],
+    folder: join(folder, "store"),
+  });
+});
+after(async () => {
+  await server.stop();
+  await removeFolder(folder);
+});
+
+/** Replaces the places and programs of the service by those of the test. */
+function adapt(script: string): string {
+  const words = [process.execPath, ...command].map((word) => `'${word}'`);
+  return script
+    .replaceAll("node build/main.js", words.join(" "))
+    .replaceAll("/var/lib/zoo-api-backups", join(folder, "backups"))
+    .replaceAll("/var/lib/zoo-api", join(folder, "store"))
+    .replaceAll("/opt/zoo-api/backup.sh", join(folder, "backup.sh"))
+    .replaceAll("/opt/zoo-api", root)
+    .replace(/^systemctl .*$/gm, "")
+    .replace("chown -R zoo-api", 'chown -R "$(id -u)"')
+    .replaceAll("http://localhost:3000", server.origin);
+}
+
+/** Returns the only block that has a text, to be run in the test's places. */
+function blockWith(text: string): string {
+  const [block, ...others] = blocks.filter((each) => each.text.includes(text));
+  assert.ok(block !== undefined && others.length === 0, text);
+  done.add(block);
+  return adapt(block.text);
+}
+
+const env = { COLLECTIONS: collectionsFile, ADMIN_PASSWORD: adminPassword };
+const settings = () =>
+  `${blockWith("export DATA_DIR=/var/lib/zoo-api\numask")}
+cd '${folder}'
+`;
+
+/** Runs blocks after the first one, which says where they are run. */
+function runBlocks(script: string, input = ""): Promise<string> {
+  return shell(`set -e\n${settings()}${script}`, { env, input });
+}
+
+/** Returns the names of the backups. */
+async function backups(): Promise<string[]> {
+  return (await readdir(join(folder, "backups"))).toSorted();
+}
+
+/** Returns the command of the line for cron, which the unit has too. */
+function backupCommand(): string {
+  const [, line = ""] = /^0 3 \* \* \* zoo-api (.*)$/m.exec(guide) ?? [];
+  assert.ok(guide.includes(`\nExecStart=${line}\n`), line);
+  return adapt(line);
+}
+
+test("an administrator manages users while the server runs", async () => {
+  const block = blocks.find(hasStatuses);
+  assert.ok(block);
+  done.add(block);
+  const responses = await responsesTo(adapt(block.text), { env });
+  assert.equal(responses.length, 5);
+  assert.match(responses[1] ?? "", /\[\{"id":2,"username":"robin"/);
+});
+
+test("the script makes a backup, and deletes the oldest ones only then", async () => {
+  const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-030000`);
+  for (const name of [...old, "2001-01-30-030000.part"]) {
+    await mkdir(join(folder, "backups", name), { recursive: true });
+  }
+  await writeFile(join(folder, "backup.sh"), blockWith("#!/bin/sh"));
+  const output = await shell(backupCommand(), { env });
+  assert.match(output, /^no fault$/m);
+  const names = await backups();
+  assert.deepEqual(names.slice(0, -1), old.slice(1));
+  assert.match(names.at(-1) ?? "", /^20\d\d-\d\d-\d\d-\d{6}$/);
+  const { mode } = await stat(join(folder, "backups", names.at(-1) ?? ""));
+  assert.equal(mode & 0o777, 0o700);
+});
+
+test("a backup that fails ends the script, and deletes nothing", async () => {
+  const before = await backups();
+  const broken = (await readFile(join(folder, "backup.sh"), "utf8"))
+    .replace(join(folder, "store"), join(folder, "missing"));
+  await writeFile(join(folder, "broken.sh"), broken);
+  const failing = backupCommand().replace("backup.sh", "broken.sh");
+  const output = await shell(`! ${failing}`, { env });
+  assert.match(output, /ENOENT.*missing/);
+  const names = (await backups()).filter((name) => !name.endsWith(".part"));
+  assert.deepEqual(names, before);
+});
+
+test("systemd accepts the units", {
+  skip: spawnSync("systemd-analyze", ["--version"]).status === 0
+    ? false
+    : "systemd-analyze is not installed",
+}, async () => {
+  const files: string[] = [];
+  for (const block of blocks) {
+    if (block.language !== "ini") continue;
+    const kind = block.text.includes("[Timer]") ? "timer" : "service";
+    const file = join(folder, `zoo-api-backup.${kind}`);
+    assert.ok(guide.includes(`/zoo-api-backup.${kind}\``));
+    await writeFile(file, block.text);
+    files.push(file);
+  }
+  assert.equal(files.length, 2);
+  const { status, stdout, stderr } = spawnSync(
+    "systemd-analyze",
+    ["verify", "--man=no", ...files],
+    { encoding: "utf8" },
+  );
+  assert.equal(stdout + stderr, "");
+  assert.equal(status, 0);
+});
+
+test("a drill opens the newest backup beside the server", async () => {
+  const reserved = createServer().listen(0, "127.0.0.1");
+  await once(reserved, "listening");
+  const { port } = reserved.address() as AddressInfo;
+  reserved.close();
+  const drill = blockWith("DRILL=").replaceAll("3999", String(port));
+  const output = await runBlocks(drill);
+  assert.match(output, /^animals: 250 records/m);
+  assert.match(output, /"status":"ok"/);
+});
+
+test("records and users move to another data folder", {
+  skip: lacks("imports"),
+}, async (t) => {
+  const token = await server.signIn();
+  const json = { username: "kim", password: "a long enough one" };
+  const { status } = await server.request("POST", "/v1/users", { token, json });
+  assert.equal(status, 201);
+  await runBlocks(blockWith("export users --with-hashes"));
+  const { mode } = await stat(join(folder, "users.jsonl"));
+  assert.equal(mode & 0o777, 0o600);
+  const moved = join(folder, "moved");
+  const output = await runBlocks(
+    `export DATA_DIR='${moved}'\n${blockWith("import $NAME")}`,
+  );
+  assert.match(output, /^imported 2 users, rejected 0$/m);
+  assert.match(output, /^imported 250 animals, rejected 0$/m);
+  const other = await start({ folder: moved });
+  t.after(() => other.stop());
+  assert.ok(await other.signIn("kim", "a long enough one"));
+});
+
+test("a stopped server is restored, and gets a new password of its admin", async (t) => {
+  const token = await server.signIn();
+  await server.request("DELETE", "/v1/animals/7", { token });
+  await server.end();
+  await runBlocks(blockWith("zoo-api.old"));
+  const output = await runBlocks(
+    blockWith("user password admin"),
+    "another long one\n",
+  );
+  assert.match(output, /^1\tadmin\tadmin\t/m);
+  const again = await start({ folder: server.folder });
+  t.after(() => again.stop());
+  assert.ok(await again.signIn("admin", "another long one"));
+  const { status } = await again.request("GET", "/v1/animals/7");
+  assert.equal(status, 200);
+});
+
+test("every block of commands is run", () => {
+  const all = blocks.filter(({ language }) => language === "sh");
+  assert.deepEqual(all.filter((block) => !done.has(block)), []);
+});
