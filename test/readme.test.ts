@@ -11,6 +11,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
 import { users } from "../src/api/accounts/users.ts";
+import { vocabulary } from "../src/api/declaration/vocabulary.ts";
 import { collections, sample } from "./collections.ts";
 import { featureNames } from "../src/features.ts";
 import {
@@ -24,7 +25,6 @@ import {
 import {
   adminPassword,
   removeFolder,
-  request,
   root,
   run,
   type Server,
@@ -45,6 +45,9 @@ const tour = blocks.filter(hasStatuses);
 
 /** The blocks of commands that tests have run. */
 const done = new Set<Block>(tour);
+
+/** The declaration file of "Your own collections". */
+const library = blocks.find(({ language }) => language === "js")?.text ?? "";
 
 /** Returns the commands of a section that are not part of the tour, to be run. */
 function commandsIn(section: string): string[] {
@@ -149,6 +152,7 @@ const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
 describe("each command that starts a server starts one", () => {
   const commands = [
     ...commandsIn("Start").join("").matchAll(/^[^#\n].*$/gm),
+    ...commandsIn("Your own collections").join("").matchAll(/^.+$/gm),
     ...commandsWith("start:locked").matchAll(/^.*$/gm),
     ...readme.matchAll(/(?<=`)[A-Z]+=[^`]* npm start(?=`)/g),
   ].map(([command]) => command)
@@ -162,6 +166,7 @@ describe("each command that starts a server starts one", () => {
       const folder = await folderOf(t);
       // What is compiled is a module because of the package that it is in.
       await cp(join(root, "package.json"), join(folder, "package.json"));
+      await writeFile(join(folder, "library.js"), library);
       const output = await shell(
         command
           .replace("npm run build", `$& -- --outDir '${folder}/build'`)
@@ -171,6 +176,7 @@ describe("each command that starts a server starts one", () => {
             `npm run --prefix '${folder}' start:locked`,
           )
           .replace("data/mine", `'${folder}/store'`)
+          .replace("library.js", `'${folder}/library.js'`)
           .replace("4000", "0"),
         {
           env: { PORT: "0", DATA_DIR: join(folder, "store") },
@@ -194,7 +200,7 @@ describe("each command that starts a server starts one", () => {
       assert.match(await readFile(password_file, "utf8"), /^[\w-]{20}\n$/);
     });
   }
-  assert.equal(commands.length, 7);
+  assert.equal(commands.length, 8);
 });
 
 test("changes can be followed as it shows", async (t) => {
@@ -369,111 +375,50 @@ test("its settings, defaults and features are those that help names", async () =
   assert.deepEqual(names, featureNames);
 });
 
-test("the fourth collection is served, checked, filtered and linked like the others", async (t) => {
-  const folder = await folderOf(t);
-  await cp(join(root, "src"), join(folder, "src"), { recursive: true });
-  await cp(join(root, "package.json"), join(folder, "package.json"));
-  const declaration = blocks.find(({ language }) => language === "ts")?.text;
-  assert.ok(declaration !== undefined && declaration.split("\n").length < 16);
-  const file = join(folder, "src/collections.ts");
-  const before = await readFile(file, "utf8");
-  const served = before.replace(/ {2}\],\n\}\);\n$/, `${declaration}$&`);
-  assert.notEqual(served, before);
-  await writeFile(file, served);
-  await tryVisits(join(folder, "src/main.ts"));
-});
-async function tryVisits(main: string): Promise<void> {
-  const server = await start({
-    main,
-    args: ["--seed", join(root, "data/seed.json")],
-    env: { COLLECTIONS: "" },
-  });
-  try {
-    const token = await server.signIn();
-    const { body: home } = await server.request("GET", "/");
-    assert.equal(home.visits_url, "/v1/visits");
-
-    const anonymous = await server.request("GET", home.visits_url);
-    assert.equal(anonymous.status, 401);
-
-    const made = await server.request("POST", "/v1/animals/3/visits", {
-      token,
-      json: { reason: "illness", visited_on: "2026-05-01", invoice: "A-1" },
-    });
-    assert.equal(made.status, 201, made.text);
-    const { created_at, updated_at, link, ...visit } = made.body;
-    assert.equal(created_at, updated_at);
-    assert.equal(link.href, "/v1/animals/3/visits");
-    assert.deepEqual(visit, {
-      id: 1,
-      animal_id: 3,
-      reason: "illness",
-      visited_on: "2026-05-01",
-      cost: 0,
-      invoice: "A-1",
-      url: "/v1/visits/1",
-      animal_url: "/v1/animals/3",
-    });
-
-    const wrong = await server.request("POST", "/v1/visits", {
-      token,
-      json: {
-        animal_id: 9999,
-        reason: "boredom",
-        visited_on: "2026-02-30",
-        cost: -1,
-        invoice: "a-1",
-        vet: "Ada",
-      },
-    });
-    const codes = wrong.body.errors.map((
-      { field, code }: { field: string; code: string },
-    ) => `${field} ${code}`);
-    assert.deepEqual(codes.sort(), [
-      "animal_id reference",
-      "cost range",
-      "invoice unique",
-      "reason enum",
-      "vet unknown",
-      "visited_on format",
-    ]);
-
-    const found = await server.request(
-      "GET",
-      "/v1/visits?reason=illness&cost:lte=0&visited_on:gt=2026-01-01&sortby=visited_on",
-      { token },
-    );
-    assert.equal(found.headers.get("x-total-count"), "1");
-    const none = await server.request("GET", "/v1/animals/3/visits?cost:gt=0", {
-      token,
-    });
-    assert.equal(none.text, "[]");
-
-    const { body: animal } = await server.request("GET", "/v1/animals/3");
-    assert.equal(animal.visits_url, "/v1/animals/3/visits");
-    const options = await server.request("OPTIONS", "/v1/visits/1", { token });
-    assert.deepEqual(options.body.writable, [
-      "animal_id",
-      "reason",
-      "visited_on",
-      "cost",
-      "invoice",
-    ]);
-    assert.equal(options.body.schema.properties.cost.default, 0);
-
-    const kept = await server.request("DELETE", "/v1/animals/3", { token });
-    assert.equal(kept.status, 409);
-    assert.match(kept.body.error, /1 visit\b/);
-    const zoo = new URL(animal.zoo_url, server.origin);
-    const all = await request("DELETE", `${zoo}?cascade=true`, { token });
-    assert.equal(all.status, 204);
-    const gone = await server.request("GET", "/v1/visits/1", { token });
-    assert.equal(
-      gone.status,
-      410,
-      "a cascade reaches the visits of a zoo's animals",
-    );
-  } finally {
-    await server.stop();
+test("each word of the vocabulary is in the table of properties", () => {
+  for (const word of Object.keys(vocabulary)) {
+    const isShown = new RegExp(`^\\|.*\`${word}\\(`, "m").test(readme);
+    assert.ok(isShown || word === "collection", word);
   }
-}
+});
+
+test("the library is served, checked, sorted and linked as it says", async (t) => {
+  assert.ok(library.split("\n").length < 24);
+  const file = join(await folderOf(t), "library.mjs");
+  await writeFile(file, library);
+  const server = await start({ args: ["--collections", file] });
+  t.after(() => server.stop());
+  const token = await server.signIn();
+  const send = (method: string, path: string, json?: unknown) =>
+    server.request(method, path, { token, json });
+  const { body: home } = await send("GET", "/");
+  assert.equal(home.books_url, "/v1/books");
+  for (
+    const json of [
+      { title: "Dune", isbn: "1" },
+      { title: "Children of Dune", isbn: "2", sequel_of_id: 1 },
+    ]
+  ) assert.equal((await send("POST", "/v1/books", json)).status, 201);
+  const titlesOf = async (path: string) => {
+    const { body } = await send("GET", path);
+    return body.map(({ title }: { title: string }) => title);
+  };
+  assert.deepEqual(await titlesOf("/v1/books"), ["Children of Dune", "Dune"]);
+  const { body: dune } = await send("GET", "/v1/books/1");
+  assert.equal(dune.sequel_of_id, null);
+  assert.equal(dune.sequels_url, "/v1/books/1/sequels");
+  assert.deepEqual(await titlesOf(dune.sequels_url), ["Children of Dune"]);
+  const wrong = await send("PATCH", "/v1/books/1", {
+    sequel_of_id: 1,
+    isbn: "2",
+  });
+  assert.deepEqual(
+    wrong.body.errors.map(({ field }: { field: string }) => field),
+    ["isbn"],
+  );
+  const itself = await send("PATCH", "/v1/books/1", { sequel_of_id: 1 });
+  assert.match(itself.text, /must be another book/);
+  const { body: { schema } } = await send("OPTIONS", "/v1/users");
+  const { properties: { role } } = schema.items ?? schema;
+  assert.deepEqual(role.enum, ["member", "librarian", "admin"]);
+});
