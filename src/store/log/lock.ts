@@ -132,7 +132,7 @@ class FolderLock {
         living.push(name);
       } else {
         const message = `Cannot open ${folder}: another process, such ` +
-          "as a running server, is using it";
+          "as a running server, is using it: stop it first";
         throw new StoreError("in-use", message);
       }
     }

@@ -92,7 +92,10 @@ test("import refuses a folder that a server is using", async () => {
   try {
     const result = await command(["import", "zoos", "-"], toLines([zoo]));
     assert.equal(result.code, 1);
-    assert.match(result.stderr, /in use|another process/i);
+    assert.match(
+      result.stderr,
+      /another process.* is using it: stop it first$/m,
+    );
   } finally {
     await server.stop();
   }
