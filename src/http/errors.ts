@@ -25,7 +25,7 @@ export const errorMessages = {
   40600: "The requested format is not available.",
   40800: "The request took too long to arrive.",
   40900: "Other records still refer to this record.",
-  40901: "The last admin cannot be removed.",
+  40901: "The last user with the highest role cannot be removed.",
   40902: "A request with this Idempotency-Key is still in progress.",
   41000: "The record has been permanently deleted.",
   41200: "A precondition failed; nothing was changed.",

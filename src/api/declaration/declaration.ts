@@ -274,7 +274,7 @@ export function isVisible(
   actor: Actor | undefined,
 ): boolean {
   return seesAll(collection, actor) ||
-    document[String(collection.owner)] === actor?.id;
+    document[String(collection.owner)] === (actor?.id ?? 0);
 }
 
 /** Returns a noun with its indefinite article. */

@@ -118,17 +118,17 @@ export class Records {
    * @throws {ApiError} 40401, 41000
    */
   find(context: RequestContext, scope: Scope | undefined): Row {
+    const { collection, table } = this;
     const id = context.ids.at(-1) ?? scope?.conditions[0]?.value ?? 0;
-    const row = this.table.get(id);
-    const isElsewhere = row !== undefined && scope !== undefined &&
-      scope.conditions.some(({ property, value }) =>
-        row.document[property] !== value
-      );
-    const isThere = row !== undefined && !isElsewhere &&
-      scope?.where?.(row.document) !== false;
-    if (isThere) return row;
-    const name = scope?.name;
-    throw this.#notFound(context, this.collection, id, { name, isElsewhere });
+    const row = table.get(id);
+    if (row === undefined || scope?.where?.(row.document) === false) {
+      throw this.#notFound(context, collection, id, scope?.name);
+    }
+    const isElsewhere = scope?.conditions.some(({ property, value }) =>
+      row.document[property] !== value
+    );
+    if (isElsewhere) throw noSuchRecord(collection, id, scope?.name);
+    return row;
   }
 
   /**
@@ -238,17 +238,23 @@ export class Records {
     { method, caller }: RequestContext,
     of: Collection,
     id: number,
-    { name = "", isElsewhere = false }: {
-      readonly name?: string | undefined;
-      readonly isElsewhere?: boolean;
-    } = {},
+    where?: string,
   ): ApiError {
     const { lastId } = this.options.store.table(of.name);
-    const isHidden = isElsewhere || (of.private && !seesAll(of, caller));
+    const isHidden = of.private && !seesAll(of, caller);
     return isReadMethod(method) && id <= lastId && !isHidden
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
-      : new ApiError(40401, `There is no ${of.singular} ${id}${name}.`);
+      : noSuchRecord(of, id, where);
   }
+}
+
+/** @param where describes the scope in which there is none */
+function noSuchRecord(
+  { singular }: Collection,
+  id: number,
+  where = "",
+): ApiError {
+  return new ApiError(40401, `There is no ${singular} ${id}${where}.`);
 }
 
 /** Describes a change by the names of the changed properties; their values could be secrets. */

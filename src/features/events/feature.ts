@@ -51,18 +51,15 @@ interface Client extends Subscriber {
 
 /** The API, and what its log does not say. */
 interface Source extends Api {
-  /** The owners of private records that were deleted last, by {@linkcode keyOf}. */
+  /** The owners of private records that were deleted last, by URLs such as `notes/7`. */
   readonly owners: ReadonlyMap<string, Json>;
 }
 
 /** The most owners of deleted records that are remembered. */
 const maxOwners = 10_000;
 
-/** Encoded events by the id of the user; by 0 if all users with the same role are sent the same. */
-type ByUser = Map<number, Uint8Array>;
-
-/** The encoded events of each transaction, by role. */
-const encoded = new WeakMap<Transaction, Map<Grants, ByUser>>();
+/** The encoded events of each transaction without private records, by role. */
+const encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
 
 /** Follows the changes after a position; after a reset, from now on, if that is unknown. */
 function follow(
@@ -144,16 +141,14 @@ function encode(
   reader: Actor,
 ): Uint8Array {
   if (item.operations === undefined) return Buffer.from(resetOf(item));
-  const { id, grants } = reader;
-  const byRole = encoded.get(item) ?? new Map<Grants, ByUser>();
-  const byUser: ByUser = byRole.get(grants) ?? new Map();
-  const cached = byUser.get(0) ?? byUser.get(id);
+  const byRole = encoded.get(item) ?? new Map<Grants, Uint8Array>();
+  const cached = byRole.get(reader.grants);
   if (cached !== undefined) return cached;
   const bytes = Buffer.from(textOf(source, item, reader));
   const isPrivate = item.operations.some(([, name]) =>
     source.collections.get(name)?.private
   );
-  encoded.set(item, byRole.set(grants, byUser.set(isPrivate ? id : 0, bytes)));
+  if (!isPrivate) encoded.set(item, byRole.set(reader.grants, bytes));
   return bytes;
 }
 
@@ -192,8 +187,8 @@ function eventOf(
   }
   if (!seesAll(records.collection, reader)) {
     const owner = kind === "del"
-      ? owners.get(keyOf(name, target))
-      : target[ownerProperty.name];
+      ? owners.get(`${name}/${target}`)
+      : target[ownerProperty.name] ?? null;
     if (owner === undefined) return undefined;
     if (owner !== reader.id) return "";
   }
@@ -216,17 +211,13 @@ function followDeletions({ served }: Api): Source["owners"] {
       onChange(before, after) {
         if (before === undefined || after !== undefined) return;
         const { id, [ownerProperty.name]: owner = null } = before.document;
-        owners.set(keyOf(table.name, id), owner);
+        owners.set(`${table.name}/${id}`, owner);
         const [oldest = ""] = owners.keys();
         if (owners.size > maxOwners) owners.delete(oldest);
       },
     });
   }
   return owners;
-}
-
-function keyOf(collection: string, id: number): string {
-  return `${collection}/${id}`;
 }
 
 function disconnect(client: Client): void {
