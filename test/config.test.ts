@@ -78,7 +78,7 @@ test("a command line is parsed, and its mistakes are reported", () => {
     [["--nope"], /^Unknown option '--nope'$/],
     [["--prot", "1"], /^Unknown option '--prot': did you mean --port\?$/],
     [["--dat-adir", "x"], /: did you mean --data-dir\?$/],
-    [["--log-level", "x"], /^Unknown option '--log-level'$/],
+    [["--admin-password", "x"], /: did you mean --admin-password-file\?$/],
     [["-x"], /^Unknown option '-x'$/],
     [["--port"], /'--port <value>' argument missing/],
     [["--port="], /--port must be given once, with a value/],

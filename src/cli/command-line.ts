@@ -52,20 +52,18 @@ function parse(args: readonly string[], names: readonly string[]) {
     const message = error.message.replace(/\.?\sTo specify.*/s, "")
       .replaceAll("\n", " ");
     const [, unknown] = /^Unknown option '--(.*)'$/.exec(message) ?? [];
-    const meant = unknown && names.find((name) => isSimilar(name, unknown, 2));
+    const meant = unknown &&
+      names.find((name) =>
+        name.startsWith(unknown) || sortLetters(name) === sortLetters(unknown)
+      );
     const hint = meant ? `: did you mean --${meant}?` : "";
     throw new UsageError(message + hint);
   }
 }
 
-/** Returns whether a few edits of single letters turn one word into another. */
-function isSimilar(one: string, other: string, maxEdits: number): boolean {
-  if (one === other || maxEdits < 1) return one === other;
-  const [rest, otherRest] = [one.slice(1), other.slice(1)];
-  if (one[0] === other[0]) return isSimilar(rest, otherRest, maxEdits);
-  return isSimilar(rest, other, maxEdits - 1) ||
-    isSimilar(one, otherRest, maxEdits - 1) ||
-    isSimilar(rest, otherRest, maxEdits - 1);
+/** Returns the letters of a word in the order of the alphabet. */
+function sortLetters(word: string): string {
+  return [...word].sort().join("");
 }
 
 /** Returns all settings as lines of `help`. */
