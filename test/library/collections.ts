@@ -50,5 +50,12 @@ export default (
           ? { reprinted_on: "must not be before published_on" }
           : undefined,
     }),
+    collection({
+      name: "notes",
+      singular: "note",
+      private: true,
+      access: { read: "member", write: "member", delete: "member" },
+      properties: { text: string({ maxLength: 1000 }) },
+    }),
   ],
 });
