@@ -11,7 +11,7 @@ import { existsSync, rmSync } from "node:fs";
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { extname, join } from "node:path";
 import process from "node:process";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
@@ -300,7 +300,11 @@ export async function start(options: StartOptions = {}): Promise<Server> {
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: {
         ...cleanEnvironment(),
-        COLLECTIONS: collectionsFile,
+        // Node.js 20 runs no TypeScript without tsx: then the sample API itself.
+        COLLECTIONS:
+          extname(options.main ?? projectMain) === extname(collectionsFile)
+            ? collectionsFile
+            : "",
         ADMIN_PASSWORD: adminPassword,
         JWT_SECRET: jwtSecret,
         ...(startedServers++ > 0 && { NODE_V8_COVERAGE: "" }),
