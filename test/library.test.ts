@@ -216,6 +216,32 @@ describe("a library", () => {
     assert.equal(body.author_url, null);
   });
 
+  test("keeps the notes of each user to them and the highest role", async () => {
+    const note = { text: "return Kassandra" };
+    const { status, body } = await send("POST", "/v1/notes", {
+      token: member,
+      json: note,
+    });
+    assert.equal(status, 201);
+    assert.equal(body.owner_id, 3);
+    for (const [token, count] of [[member, "1"], [librarian, "0"]] as const) {
+      const { headers } = await send("GET", "/v1/notes", { token });
+      assert.equal(headers.get("x-total-count"), count);
+    }
+    const { url } = body;
+    const json = { text: "mine" };
+    for (const method of ["GET", "PATCH", "DELETE"]) {
+      const options = { token: librarian, ...(method === "PATCH" && { json }) };
+      assert.equal((await send(method, url, options)).status, 404);
+    }
+    const seen = await send("GET", url, { token: admin });
+    assert.equal(seen.body.text, note.text);
+    const changed = await send("PATCH", url, { token: member, json });
+    assert.equal(changed.status, 201);
+    assert.equal(changed.body.owner_id, 3);
+    assert.equal((await send("GET", "/v1/notes")).status, 401);
+  });
+
   test(
     "imports books by the same rules",
     { skip: lacks("imports") },
