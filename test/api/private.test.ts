@@ -2,7 +2,10 @@ import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { parseQuery } from "../../src/api/query/parameters.ts";
+import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
+import { operator, recordsOf } from "../../src/data-folder.ts";
 import type { Answer } from "../harness.ts";
 import { lacks } from "../harness.ts";
 import { startLibrary } from "../library.ts";
@@ -342,6 +345,61 @@ describe("private records", () => {
       all.cut();
     },
   );
+
+  test("of all users are not shown to somebody who lost the highest role while waiting", async (t) => {
+    const { store } = await startNotes(t);
+    const records = recordsOf(store, declaration, "notes");
+    const { roles } = declaration;
+    const actor = (role: string) => {
+      const grants = roles.grantsOf(role);
+      assert.ok(grants);
+      return { id: 1, grants };
+    };
+    const scope = records.scope();
+    const contextOf = (asNdjson: boolean) => {
+      const context = {
+        ...operator,
+        method: "GET",
+        asNdjson,
+        caller: actor("admin"),
+        resolveScope: scope,
+        afterWaiting: async <T, R>(
+          promise: Promise<T>,
+          resume: (value: T) => R | Promise<R>,
+        ) => {
+          const value = await promise;
+          context.caller = context.reauthenticate();
+          return await resume(value);
+        },
+        reauthenticate: () => actor("editor"),
+      };
+      return context;
+    };
+    // So many that a search for them waits.
+    const notes = Array.from(
+      { length: 20_000 },
+      (_, index) => ["put", "notes", { id: index + 3, text: "of" }] as const,
+    );
+    store.apply(notes, 0);
+    const search = new Map([["text:contains", "of"]]);
+    const query = parseQuery(records.collection, search);
+    const refused = { code: 40300 };
+    await assert.rejects(
+      async () => await listRecords(records, contextOf(false), query),
+      refused,
+    );
+    const all = parseQuery(records.collection, new Map());
+    const read = async (roleNow: string) => {
+      const context = contextOf(true);
+      const { stream } = await listRecords(records, context, all);
+      context.reauthenticate = () => actor(roleNow);
+      let text = "";
+      for await (const part of stream?.() ?? []) text += part;
+      return fromLines(text).length;
+    };
+    await assert.rejects(() => read("editor"), refused);
+    assert.equal(await read("admin"), 20_002);
+  });
 
   test("say in the OpenAPI document that each user has their own", {
     skip: lacks("openapi"),

@@ -1,6 +1,9 @@
 /** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
 
 import { Slots } from "../../admission.ts";
+import type { Actor } from "../../auth/access.ts";
+import { ApiError } from "../../http/errors.ts";
+import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import type { Page } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
@@ -33,7 +36,7 @@ export function listRecords(
   query: Query,
 ): Result | Promise<Result> {
   const { table, representation, planner } = records;
-  const { url, asNdjson, resolveScope } = context;
+  const { caller, url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
   const validators = () => collectionValidators(records, context, scope);
@@ -56,7 +59,11 @@ export function listRecords(
       body: asNdjson ? undefined : representation.toJsonArray(rows, fields),
       type: asNdjson ? ndjsonType : undefined,
       stream: asNdjson
-        ? () => whileAllowed(context, representation.toNdjson(rows, fields))
+        ? () =>
+          whileAllowed(
+            representation.toNdjson(rows, fields),
+            () => checkSight(records, caller, context.reauthenticate()),
+          )
         : undefined,
       seq: currentSeq(),
     };
@@ -67,19 +74,32 @@ export function listRecords(
     requester: context,
   });
   return result instanceof Promise
-    ? context.afterWaiting(result, (result) => result)
+    ? context.afterWaiting(result, (result) => {
+      checkSight(records, caller, context.caller);
+      return result;
+    })
     : result;
 }
 
 /** Yields the parts of an export; throws once its caller may no longer have them. */
 async function* whileAllowed(
-  context: RequestContext,
   parts: AsyncIterable<string>,
+  check: () => void,
 ): AsyncGenerator<string> {
   for await (const part of parts) {
-    context.reauthenticate();
+    check();
     yield part;
   }
+}
+
+/** Throws if somebody who saw the private records of all users no longer does. */
+function checkSight(
+  { collection }: Records,
+  before: Actor | undefined,
+  after: Actor | undefined,
+): void {
+  const isLost = seesAll(collection, before) && !seesAll(collection, after);
+  if (isLost) throw new ApiError(40300);
 }
 
 /**
