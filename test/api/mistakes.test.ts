@@ -270,9 +270,13 @@ const collections: Readonly<
       /^books: unique is \[ \[ 'a', 'x' \] \]: .* each one of "a"$/,
       /^books: sort is \[ 'y' \]: .* each one of "a", "id", "created_at"/,
       /^books: private is 1: it must be true or false$/,
-      /^books: check is 5: it must be a function$/,
+      /^books: check is 5: it must be a function that is not async$/,
       /^books\.access: read is "anyone"/,
     ],
+  ],
+  "a check that is async": [
+    [declare("books", {}, { check: async () => {} })],
+    [/^books: check is \[AsyncFunction: check\]: it must be a function that/],
   ],
   "a reference to an unknown collection": [
     [plain, declare("books", { author_id: reference("author") })],

@@ -150,7 +150,10 @@ function collectionShape(
     unique: listOf(listOf(choice(...names))),
     sort: listOf(sortable),
     private: boolean(),
-    check: rule("a function", (value) => typeof value === "function"),
+    check: rule(
+      "a function that is not async",
+      (value) => Object.prototype.toString.call(value) === "[object Function]",
+    ),
   };
 }
 

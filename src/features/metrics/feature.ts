@@ -158,7 +158,7 @@ function histogramSamples(
 }
 
 function format(families: Families, title: string): string {
-  const prefix = title.toLowerCase().replace(/[^a-z0-9]+/g, "_");
+  const prefix = title.toLowerCase().replace(/^(?=\d)|[^a-z0-9]+/g, "_");
   let text = "";
   for (const [key, [help, value]] of Object.entries(families)) {
     const isStandard = /^(?:process|nodejs)_/.test(key);

@@ -2,6 +2,7 @@ import { strict as assert } from "node:assert";
 import { get } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
+import { sample as zoos } from "../../collections.ts";
 import { adminPassword } from "../../harness.ts";
 
 /** The value of one sample; undefined where there is none. */
@@ -120,6 +121,23 @@ describe("the metrics", () => {
       assert.equal(await askRaw(running.port, "host", host), 200, host);
     }
   });
+});
+
+test("the names of the metrics begin with the title, and never with a digit", async (t) => {
+  for (
+    const [title, prefix] of [["Library API", "library_api"], ["2nd", "_2nd"]]
+  ) {
+    const declaration = { ...zoos, title: title ?? "" };
+    const running = await startApplication({
+      declaration,
+      hasLocalMetrics: true,
+    });
+    t.after(() => running.stop());
+    const { text } = await running.request("GET", "/metrics");
+    const [name = ""] = /^[a-z0-9_]+(?=_http_requests_total\{)/m.exec(text) ??
+      [];
+    assert.equal(name, prefix);
+  }
 });
 
 test("without METRICS=local the metrics are for admins only", async (t) => {
