@@ -23,7 +23,6 @@ import {
 import {
   adminPassword,
   command,
-  lacks,
   removeFolder,
   root,
   type Server,
@@ -165,9 +164,17 @@ test("a drill opens the newest backup beside the server", async () => {
   assert.match(output, /"status":"ok"/);
 });
 
-test("records and users move to another data folder", {
-  skip: lacks("imports"),
-}, async (t) => {
+test("the table of files names those that a server has", async () => {
+  const names = await readdir(server.folder);
+  assert.ok(names.length > 4, names.join());
+  for (const name of names) {
+    const shown = name.replace(/\d+(?=\.jsonl$)/, "7")
+      .replace(/^lock-\w+/, "lock-…");
+    assert.match(guide, new RegExp(`^\\|.*\`${shown}\``, "m"));
+  }
+});
+
+test("records and users move to another data folder", async (t) => {
   const token = await server.signIn();
   const json = { username: "kim", password: "a long enough one" };
   const { status } = await server.request("POST", "/v1/users", { token, json });
