@@ -132,6 +132,52 @@ test(
   },
 );
 
+test("a declaration that is mounted beside the build is served", {
+  skip: skip || major >= 26 && "this Node.js forbids fsync there",
+}, async () => {
+  const [, ...flags] = words("ENTRYPOINT");
+  const data = join(folder, "library");
+  await mkdir(data, { mode: 0o700 });
+  await writeFile(
+    join(folder, "app/library.ts"),
+    `export default ({ collection }: { collection: Function }) => ({
+      collections: [collection({
+        name: "books",
+        singular: "book",
+        access: { read: "anyone", write: "keeper", delete: "admin" },
+        properties: {},
+      })],
+    });`,
+  );
+  const args = [...flags, ...words("CMD", "")].map((word) =>
+    word.replace(/=\/(app|run\/secrets)$/, `=${folder}/$1`)
+      .replace(/=\/data$/, `=${data}`)
+  );
+  if (major >= 25) args.unshift("--allow-net");
+  const child = spawn(process.execPath, args, {
+    cwd: join(folder, "app"),
+    env: { PORT: "0", DATA_DIR: data, COLLECTIONS: "library.ts" },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const closed = once(child, "close");
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text) => output += text);
+  try {
+    while (!/listening on \S+:(\d+)/.test(output)) {
+      await Promise.race([
+        once(child.stdout, "data"),
+        closed.then(() => assert.fail(output)),
+      ]);
+    }
+    const [, port = ""] = /listening on \S+:(\d+)/.exec(output) ?? [];
+    const books = `http://127.0.0.1:${port}/v1/books`;
+    assert.equal((await request("GET", books)).text, "[]");
+  } finally {
+    child.kill("SIGKILL");
+    await closed;
+  }
+});
+
 const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
 
 test("the health check asks a server over TLS too", {
