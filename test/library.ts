@@ -77,3 +77,57 @@ export async function startLibrary(
   };
   return { ...running, send, join };
 }
+
+const forMembers = { read: "member", write: "member", delete: "member" };
+
+/** Notes that each user has of their own, in books that all have together. */
+export const notes = declareApi({
+  title: "Notes",
+  roles: ["member", "editor", "admin"],
+  collections: [
+    collection({
+      name: "books",
+      singular: "book",
+      access: { ...forMembers, read: "anyone" },
+      properties: { title: name },
+    }),
+    collection({
+      name: "notes",
+      singular: "note",
+      private: true,
+      access: forMembers,
+      properties: {
+        book_id: reference("books"),
+        draft_of_id: optional(reference("notes", { as: "drafts" })),
+        text: name,
+      },
+      check: ({ text }) => text === "bad" ? { text: "must not be bad" } : null,
+    }),
+    collection({
+      name: "quotes",
+      singular: "quote",
+      access: forMembers,
+      properties: { note_id: reference("notes"), place: name },
+    }),
+    collection({
+      name: "marks",
+      singular: "mark",
+      private: true,
+      access: forMembers,
+      properties: { book_id: optional(reference("books")) },
+    }),
+  ],
+});
+
+/** Starts these with a book, and one note of Ada and one of Bob in it. */
+export async function startNotes(t: { after(end: () => unknown): void }) {
+  const app = await startLibrary({ declaration: notes });
+  t.after(() => app.stop());
+  const { send } = app;
+  const ada = await app.join("ada");
+  const bob = await app.join("bob");
+  await send("POST", "books", { title: "A" });
+  await send("POST", "notes", { book_id: 1, text: "of Ada" }, ada);
+  await send("POST", "books/1/notes", { text: "of Bob" }, bob);
+  return { ...app, ada, bob };
+}

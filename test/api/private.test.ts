@@ -1,72 +1,13 @@
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
-import { declareApi } from "../../src/api/declaration/api.ts";
-import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
 import { operator, recordsOf } from "../../src/data-folder.ts";
 import type { Answer } from "../harness.ts";
 import { lacks } from "../harness.ts";
-import { startLibrary } from "../library.ts";
+import { notes as declaration, startNotes } from "../library.ts";
 import { fetchLines, fromLines, importLines } from "../lines.ts";
-import { follow } from "../features/events/follower.ts";
-
-const { collection, string, optional, reference } = vocabulary;
-
-const access = { read: "member", write: "member", delete: "member" };
-const text = string({ maxLength: 20 });
-
-const declaration = declareApi({
-  title: "Notes",
-  roles: ["member", "editor", "admin"],
-  collections: [
-    collection({
-      name: "books",
-      singular: "book",
-      access: { ...access, read: "anyone" },
-      properties: { title: text },
-    }),
-    collection({
-      name: "notes",
-      singular: "note",
-      private: true,
-      access,
-      properties: {
-        book_id: reference("books"),
-        draft_of_id: optional(reference("notes", { as: "drafts" })),
-        text,
-      },
-      check: ({ text }) => text === "bad" ? { text: "must not be bad" } : null,
-    }),
-    collection({
-      name: "quotes",
-      singular: "quote",
-      access,
-      properties: { note_id: reference("notes"), place: text },
-    }),
-    collection({
-      name: "marks",
-      singular: "mark",
-      private: true,
-      access,
-      properties: { book_id: optional(reference("books")) },
-    }),
-  ],
-});
-
-/** Starts the API with a book, and one note of Ada and one of Bob in it. */
-async function startNotes(t: { after(end: () => unknown): void }) {
-  const app = await startLibrary({ declaration });
-  t.after(() => app.stop());
-  const { send } = app;
-  const ada = await app.join("ada");
-  const bob = await app.join("bob");
-  await send("POST", "books", { title: "A" });
-  await send("POST", "notes", { book_id: 1, text: "of Ada" }, ada);
-  await send("POST", "books/1/notes", { text: "of Bob" }, bob);
-  return { ...app, ada, bob };
-}
 
 const ids = ({ body }: Answer) => body.map(({ id }: { id: number }) => id);
 
@@ -263,86 +204,6 @@ describe("private records", () => {
         headers: { "content-type": "application/x-ndjson" },
       });
       assert.equal(refused.status, 404);
-    },
-  );
-
-  test("are sent in events to their owner and the highest role alone", {
-    skip: lacks("events"),
-  }, async (t) => {
-    const { send, port, ada, bob, token } = await startNotes(t);
-    const streams = await Promise.all(
-      [ada, bob, token].map((each) => follow(port, each)),
-    );
-    await send("PATCH", "notes/1", { text: "new" }, ada);
-    await send("DELETE", "notes/2");
-    await send("DELETE", "notes/1", undefined, ada);
-    await send("POST", "books", { title: "the end" });
-    const seen = [];
-    for (const stream of streams) {
-      const events: unknown[] = [];
-      while (events.at(-1) !== "books.created 2") {
-        const { type, data } = await stream.next();
-        events.push(`${type} ${data.id}`);
-      }
-      seen.push(events);
-      stream.cut();
-    }
-    assert.deepEqual(seen, [
-      ["notes.updated 1", "notes.deleted 1", "books.created 2"],
-      ["notes.deleted 2", "books.created 2"],
-      [
-        "notes.updated 1",
-        "notes.deleted 2",
-        "notes.deleted 1",
-        "books.created 2",
-      ],
-    ]);
-  });
-
-  test(
-    "are not sent from memory to a user who had the highest role before",
-    { skip: lacks("events") },
-    async (t) => {
-      const { send, join, port, bob, token, store } = await startNotes(t);
-      const other = await follow(port, token); // events stay in memory for it
-      const zoe = await join("zoe", "admin");
-      const last = String(store.seq);
-      const stream = await follow(port, zoe);
-      await send("PATCH", "notes/2", { text: "new" }, bob);
-      assert.equal((await stream.next()).type, "notes.updated");
-      await send("PATCH", "users/4", { role: "member" });
-      await stream.closed;
-      await send("POST", "books", { title: "the end" });
-      const again = await follow(port, zoe, last);
-      assert.equal((await again.next()).type, "books.created");
-      again.cut();
-      other.cut();
-    },
-  );
-
-  test(
-    "that were deleted long ago reset the events of those who may have had them",
-    { skip: lacks("events") },
-    async (t) => {
-      const { send, port, ada, token, store } = await startNotes(t);
-      const last = String(store.seq);
-      await send("DELETE", "notes/1", undefined, ada);
-      const marks = Array.from({ length: 10_000 }, (_, index) => index + 1);
-      store.apply(
-        marks.map((id) => ["put", "marks", { id, owner_id: 3 }] as const),
-        0,
-      );
-      store.apply(marks.map((id) => ["del", "marks", id] as const), 0);
-      await send("POST", "books", { title: "the end" });
-      const [own, all] = [
-        await follow(port, ada, last),
-        await follow(port, token, last),
-      ];
-      assert.equal((await own.next()).type, "reset");
-      assert.equal((await own.next()).type, "books.created");
-      assert.equal((await all.next()).type, "notes.deleted");
-      own.cut();
-      all.cut();
     },
   );
 
