@@ -1,6 +1,6 @@
 /**
  * Compares an object of a declaration file with the options that it may have.
- * The file may be plain JavaScript, so that anything can be anywhere.
+ * The file may be plain JavaScript, so any value can be anywhere.
  */
 
 import { inspect } from "node:util";
@@ -29,7 +29,7 @@ export function wordBut(taken: readonly string[], of: Rule = word): Rule {
 
 export const phrase = string({ maxLength: 1000 });
 
-/** Returns a rule for what no property describes. */
+/** Returns a rule for values that no property describes. */
 export function rule(
   expected: string,
   isAllowed: (value: unknown) => boolean,
@@ -50,7 +50,7 @@ export function listOf(member: Rule): Rule {
   );
 }
 
-/** Returns what is wrong with the options of something, a sentence for each. */
+/** Returns the mistakes in the options of something, a sentence for each. */
 export function mistakesIn(
   owner: string,
   options: unknown,
