@@ -1,6 +1,6 @@
 /** Loads the declaration file. */
 
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import {
@@ -56,7 +56,7 @@ function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
 /** Returns why a file cannot be loaded, after its line if that is known. */
 function explain(error: unknown, path: string): string {
   const { stack = "" } = error instanceof Error ? error : {};
-  const line = Number.parseInt(stack.split(`${path}:`)[1] ?? "");
+  const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
   const isTypeScript = errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION" &&
     path.endsWith("ts");
   const text = isTypeScript

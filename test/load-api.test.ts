@@ -96,6 +96,13 @@ for (const [name, [text, message]] of Object.entries(unloadable)) {
   });
 }
 
+test("the line of a mistake is known also below a folder with a space", async () => {
+  await mkdir(join(folder, "my own"));
+  const file = await write("my own/api.mjs", "\n\nundeclared();");
+  const message = `${file}:3: undeclared is not defined`;
+  await assert.rejects(loadApi(file), { message });
+});
+
 test("a file that is missing is reported in one line", async () => {
   const file = join(folder, "missing.mjs");
   const message = `${file}: Cannot find module '${file}'`;
