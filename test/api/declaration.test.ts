@@ -101,6 +101,7 @@ test("a filter sees the default of a reference that an older record lacks", asyn
     const at = "2026-01-01T00:00:00.000Z";
     const times = { created_at: at, updated_at: at };
     await app.store.commit([
+      ["put", "authors", { id: 7, ...times }],
       ["put", "books", { id: 1, ...times }],
       ["put", "books", { id: 2, author_id: 7, ...times }],
       ["put", "books", { id: 3, author_id: 8, ...times }],
@@ -111,6 +112,8 @@ test("a filter sees the default of a reference that an older record lacks", asyn
       const { body } = await app.request("GET", `/v1/books?${query}`);
       assert.deepEqual(body.map(({ id }: { id: number }) => id), [1, 2], query);
     }
+    const one = await app.request("GET", "/v1/authors/7/books/1");
+    assert.deepEqual([one.status, one.body.author_url], [200, "/v1/authors/7"]);
   } finally {
     await app.stop();
   }

@@ -160,7 +160,7 @@ function checkChanges(
   }
 }
 
-/** Returns the mutations of all changes, so that no reference leads nowhere in between. */
+/** Returns the mutations of all changes: those of records that stay come first. */
 function mutationsOf(changes: Changes, store: Store): Mutation[] {
   const puts: Mutation[] = [];
   const deletes: Mutation[] = [];
