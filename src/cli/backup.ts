@@ -1,42 +1,37 @@
 /**
- * The command `backup`: copies a store so that the copy can be opened in its
+ * The command `backup`: writes a copy of a store that can be opened in its
  * place. It reads only the files, without the lock, while a server may be
- * writing them: the newest snapshot and the logs since, up to the last complete
- * line, are a state that a power cut at this moment could have left, and so a
- * good one. Spools are left out, because they would make the copy as large as
- * the imports in progress; a task whose spool is missing is reported as failed.
+ * writing them, and writes what it has read as a snapshot and an empty log.
+ * Spools are left out, because they would make the copy as large as the imports
+ * in progress; a task whose spool is missing is reported as failed.
  */
 
-import { dirname, join } from "node:path";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
 import { UsageError } from "../config.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
-  copyBytes,
   type FileSystem,
-  type OpenFile,
-  readLines,
+  readSmallFile,
   realFiles,
-  withFile,
+  writeAll,
   writeAtomically,
 } from "../store/log/files.ts";
-import {
-  generationOf,
-  makeFolder,
-  names,
-  snapshotsAmong,
-} from "../store/log/folder.ts";
+import { createLog, makeFolder } from "../store/log/folder.ts";
+import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords } from "../store/memory/table.ts";
-import { scanFolder } from "../store/recovery/scan.ts";
-import { readStore, retryIfRemoved } from "./read.ts";
+import { writeMeta } from "../store/recovery/reopen.ts";
+import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
+import { retryIfRemoved } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
  * back. If it fails, nothing is left of the copy.
  *
  * @returns what the copy holds
- * @throws {StoreError} not-empty; damaged if the store, and so its copy, is;
- * Error of the file system
+ * @throws {StoreError} not-empty; damaged if the store is; Error of the file
+ * system
  */
 export async function backupStore(
   folder: string,
@@ -47,68 +42,42 @@ export async function backupStore(
   if ((await files.list(to)).length > 0) {
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
+  const read = async (folder: string) => {
+    const scan = await scanFolder(folder, { files, tables: [] });
+    if (scan.refusal !== undefined) throw scan.refusal;
+    return scan;
+  };
   try {
-    await retryIfRemoved(() => copyFiles(folder, to, files));
-    const options = { files, tables: [] };
-    const { exists, refusal, seq, tables } = await scanFolder(to, options);
-    if (refusal !== undefined) {
-      const original = await readStore(folder, options);
-      throw original.refusal ?? refusal;
-    }
-    if (!exists) {
-      const message = `Cannot back up: there is no store in ${folder}`;
-      throw new StoreError("damaged", message);
-    }
+    await writeCopy(await retryIfRemoved(() => read(folder)), to);
+    const { seq, tables } = await read(to);
     return { seq, records: countRecords(tables) };
   } catch (error) {
-    await removeFiles(to, files).catch(() => {});
+    for (const name of await files.list(to)) await files.remove(join(to, name));
     if (isNew) await files.removeFolder(to).catch(() => {});
     throw error;
   }
 }
 
-async function removeFiles(folder: string, files: FileSystem): Promise<void> {
-  for (const name of await files.list(folder)) {
-    await files.remove(join(folder, name));
-  }
-}
-
-async function copyFiles(
-  folder: string,
+/** Writes the store that was read, and the secret, so that tokens stay valid. */
+async function writeCopy(
+  { exists, folder, generation, options, seq, storeId, tables }: FolderScan,
   to: string,
-  files: FileSystem,
 ): Promise<void> {
-  await removeFiles(to, files); // of an interrupted attempt
-  const present = await files.list(folder);
-  const [base = 0] = snapshotsAmong(present);
-  const chosen = [
-    ...present.filter((name) => (generationOf(name) ?? -1) >= base),
-    // The secret, so that tokens stay valid; meta.json last: now it is a store.
-    ...["secret", names.meta].filter((name) => present.includes(name)),
-  ];
-  for (const name of chosen) {
-    await withFile(files, join(folder, name), async (from) => {
-      // Bytes after the last complete line of a log may be a write in progress.
-      const end = name.startsWith("wal-")
-        ? await completeBytes(from)
-        : (await from.stat()).size;
-      await writeAtomically(
-        files,
-        join(to, name),
-        (copy) => copyBytes(from, copy, { start: 0, end }),
-      );
-    });
+  if (!exists) {
+    const message = `Cannot back up: there is no store in ${folder}`;
+    throw new StoreError("damaged", message);
   }
-  await files.syncFolder(dirname(to));
-}
-
-/** Returns where the last complete line ends. */
-async function completeBytes(file: OpenFile): Promise<number> {
-  let end = 0;
-  for await (const lines of readLines(file)) {
-    for (const line of lines) if (line.hasNewline) end = line.end;
+  const { files } = options;
+  const place = { folder: to, files, random: randomBytes, now: Date.now };
+  const start = { store: storeId, generation: generation + 1, seq };
+  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
+  await createLog(place, start);
+  const secret = await readSmallFile(files, folder, "secret");
+  if (secret !== undefined) {
+    const path = join(to, "secret");
+    await writeAtomically(files, path, (file) => writeAll(file, secret, 0));
   }
-  return end;
+  await writeMeta(place);
 }
 
 /**

@@ -13,11 +13,11 @@ import {
   describeReferences,
   print,
 } from "./output.ts";
+import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { Collection } from "../api/declaration/declaration.ts";
 import { danglingReferences } from "../api/declaration/references.ts";
 import type { CommandSettings } from "../api/feature.ts";
 import { collectionsOf } from "../api/routes.ts";
-import type { Fault } from "../store/error.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
@@ -31,19 +31,8 @@ import {
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
-import { type Salvage, salvageFolder } from "../store/recovery/salvage.ts";
 import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
-
-/** The outcome of a repair. */
-export interface Repair {
-  /** Every fault that was found. */
-  readonly faults: readonly Fault[];
-  /** Everything that is still readable; undefined if there is nothing to repair. */
-  readonly salvage: Salvage | undefined;
-  /** Where the old files are now, if anything was changed. */
-  readonly backupFolder?: string;
-}
 
 /** How to repair a folder. */
 export interface RepairOptions {
@@ -52,28 +41,33 @@ export interface RepairOptions {
   readonly tables?: readonly TableDeclaration[];
   readonly isDryRun?: boolean;
   /** Is called before anything is changed. */
-  readonly report?: (repair: Repair) => Promise<void>;
+  readonly report?: (salvage: Salvage) => Promise<void>;
 }
 
-/** Repairs the store in a folder. */
+/**
+ * Repairs the store in a folder.
+ *
+ * @returns everything that is still readable, if there was something to
+ * repair; and where the old files are now, if anything was changed
+ */
 export async function repairStore(
   folder: string,
   { files = realFiles, tables = [], isDryRun, report }: RepairOptions = {},
-): Promise<Repair> {
+): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
-    const options = { files, tables: [] };
-    const before = await scanFolder(folder, { ...options, isThorough: true });
-    const { faults, refusal } = before;
-    if (refusal?.code === "format") throw refusal;
-    const salvage = refusal && await salvageFolder(before, tables);
-    await report?.({ faults, salvage });
-    if (salvage === undefined || isDryRun) return { faults, salvage };
+    const options = { files, tables: [], isThorough: true };
+    const before = await scanFolder(folder, options);
+    if (before.refusal === undefined) return {};
+    if (before.refusal.code === "format") throw before.refusal;
+    const salvage = await salvageFolder(before, tables);
+    await report?.(salvage);
+    if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
-    const after = await scanFolder(folder, options);
-    if (after.refusal !== undefined) throw after.refusal;
-    return { faults, salvage, backupFolder };
+    const { refusal } = await scanFolder(folder, options);
+    if (refusal !== undefined) throw refusal;
+    return { salvage, backupFolder };
   } finally {
     await release();
   }
@@ -88,8 +82,8 @@ async function replaceFiles(
   const { files, folder } = place;
   const backupFolder = join(folder, `damaged-${place.now()}`);
   await makeFolder(files, backupFolder);
-  const moveAll = async (moved: readonly string[]) => {
-    for (const name of moved) {
+  const move = async (isMoved: (name: string) => boolean) => {
+    for (const name of fileNames.filter(isMoved)) {
       await files.rename(join(folder, name), join(backupFolder, name));
     }
     await files.syncFolder(backupFolder);
@@ -97,7 +91,7 @@ async function replaceFiles(
   };
   // First: without it the folder is refused, so that after an interruption no
   // start overlooks the damage, and a repair can begin again.
-  await moveAll(fileNames.filter((name) => name === names.meta));
+  await move((name) => name === names.meta);
   const start = {
     store: storeId || randomName(place),
     generation: generation + 1,
@@ -105,11 +99,7 @@ async function replaceFiles(
   };
   await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
   await createLog(place, start);
-  await moveAll(
-    fileNames.filter((name) =>
-      generationOf(name) !== undefined || name === "mark"
-    ),
-  );
+  await move((name) => generationOf(name) !== undefined || name === "mark");
   await writeMeta(place);
   return backupFolder;
 }
@@ -128,11 +118,7 @@ export async function repairCommand(
     (api) => [...collectionsOf(api).values()],
     () => [], // a repair must be possible without the declaration
   );
-  const report = async ({ faults, salvage }: Repair) => {
-    if (salvage === undefined) return;
-    for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-    await print(describeLosses(salvage, derived));
-  };
+  const report = (salvage: Salvage) => print(describeLosses(salvage, derived));
   const options = { tables: derived, isDryRun, report };
   const { salvage, backupFolder } = await repairStore(dataDir, options);
   const outcome = salvage === undefined
@@ -144,24 +130,22 @@ export async function repairCommand(
   return isDryRun && salvage !== undefined ? 2 : 0;
 }
 
-/** Lists what is lost, as far as it can be known. */
+/** Lists what is damaged and, as far as it can be known, what is lost. */
 function describeLosses(
-  { damagedRecords, lostTransactions, tables }: Salvage,
+  { damagedRecords, faults, lostTransactions, tables }: Salvage,
   collections: readonly Collection[],
 ): string {
-  const lost: string[] = [];
-  const older: string[] = [];
-  const restored: string[] = [];
-  for (const [name, { id, kind, table }] of damagedRecords) {
-    const isThere = tables.get(table)?.get(id) !== undefined;
-    if (isThere && kind === "del") restored.push(name);
-    else if (isThere && kind === "put") older.push(name);
-    else if (!isThere && kind !== "del") lost.push(name);
-  }
-  return `lost transactions: ${lostTransactions}\n` +
-    describeList("lost records", lost) +
-    describeList("records that lost their last change", older) +
-    describeList("records that are back, as their deletion is lost", restored) +
+  const isThere = (name: string) => {
+    const [table = "", id] = name.split("/");
+    return tables.get(table)?.get(Number(id)) !== undefined;
+  };
+  const records = [...damagedRecords];
+  const title =
+    "records as before their last change or deletion, which is lost";
+  return faults.map((each) => `fault: ${describeFault(each)}\n`).join("") +
+    `lost transactions: ${lostTransactions}\n` +
+    describeList("lost records", records.filter((each) => !isThere(each))) +
+    describeList(title, records.filter(isThere)) +
     (collections.length > 0
       ? describeReferences(danglingReferences(tables, collections))
       : "references were not checked: the declaration cannot be loaded\n");

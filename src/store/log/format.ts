@@ -174,7 +174,7 @@ export class LogScan {
 }
 
 /** Receives the good lines of a log, in order, with their sequence number. */
-export type ApplyLine = (line: LogLine, seq: number, scan: LogScan) => void;
+export type ApplyLine = (line: LogLine, seq: number) => void;
 
 /** A line after the header: a transaction, some records, or the seal. */
 export interface LogLine {
@@ -193,33 +193,22 @@ export interface LogLine {
   readonly seal?: number;
 }
 
-/** How a repair reads a log: it applies every line whose checksum matches, also after damage. */
-export interface SalvageOptions {
-  readonly onDamage: (line: Buffer) => void;
-  /** The seed of the checksums, if the header is damaged. */
-  readonly seed: number | undefined;
-}
-
 /** Reads a log, applies its good part, and checks every line of it. */
 export async function scanLog(
   file: OpenFile,
   name: string,
   apply: ApplyLine,
-  salvage?: SalvageOptions,
 ): Promise<LogScan> {
   const scan = new LogScan(name);
-  scan.seed = salvage?.seed ?? 0;
   for await (const lines of readLines(file)) {
     for (const line of lines) {
       scan.size = line.end;
       if (line.line === 1) readHeader(scan, line);
-      else if ((scan.header ?? salvage) === undefined) continue; // no salt
-      else if (checkLine(line.bytes, scan.seed)) {
-        readLine(scan, line, apply, salvage !== undefined);
-      } else {
+      else if (scan.header === undefined) continue; // no salt
+      else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
+      else {
         const isTorn = !line.hasNewline || holdsLostSector(line, scan.end);
         scan.addFault(line, "its checksum does not match", isTorn);
-        salvage?.onDamage(line.bytes);
       }
     }
   }
@@ -241,17 +230,11 @@ function readHeader(scan: LogScan, line: Line): void {
 }
 
 /** Reads a line whose checksum matches. */
-function readLine(
-  scan: LogScan,
-  line: Line,
-  apply: ApplyLine,
-  isSalvage: boolean,
-): void {
+function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
   const parsed = JSON.parse(line.bytes.toString()) as LogLine;
   const { seq, seal, tx, rows, parts = 0 } = parsed;
   if (rows !== undefined) {
-    // Records after a bad line are applied too: a repair saves them.
-    if (!scan.isSealed) apply(parsed, scan.seq, scan);
+    if (!scan.isSealed) apply(parsed, scan.seq);
     const isNext = parts === ++scan.parts && !scan.isSealed;
     if (!isNext) scan.addFault(line, `it is not part ${scan.parts}`);
     return;
@@ -263,8 +246,8 @@ function readLine(
   const expected = tx === undefined ? scan.seq : scan.seq + 1;
   const isNext = last === expected && parts === scan.parts && !scan.isSealed;
   const isGood = isNext && scan.faults.length === 0;
-  if (tx !== undefined && (isGood || isSalvage)) apply(parsed, last, scan);
   if (isGood) {
+    if (tx !== undefined) apply(parsed, last);
     scan.isSealed = tx === undefined;
     scan.seq = last;
     scan.end = scan.size;

@@ -45,7 +45,7 @@ export async function scanFormat1Snapshot(
         else if (text.startsWith("{")) {
           count++;
           const document = JSON.parse(text.replace(/,$/, ""));
-          apply({ of, rows: [document] }, scan.header?.seq ?? 0, scan);
+          apply({ of, rows: [document] }, scan.header?.seq ?? 0);
         } else if (text.endsWith(":[")) of = JSON.parse(text.slice(0, -2));
       } catch {
         scan.addFault(line, "it is not a record");

@@ -1,0 +1,197 @@
+/**
+ * Reads everything in a damaged folder that is still readable, for a repair:
+ * every line whose own checksum matches, also those after a damaged line.
+ * Changes nothing.
+ *
+ * That is possible because a mutation holds a whole document or an id, so a
+ * later line can be applied without the one before it. The state begins with
+ * the newest snapshot without a fault; of a damaged one after it the readable
+ * lines are added to what the logs before it say. So each record is as its last
+ * readable line says. The text of a damaged line usually still shows which
+ * records it was about.
+ */
+
+import type { Buffer } from "node:buffer";
+import { join } from "node:path";
+import { crc32 } from "node:zlib";
+import { type Fault, StoreError } from "../store/error.ts";
+import { type OpenFile, readLines, withFile } from "../store/log/files.ts";
+import { generationOf, snapshotsAmong } from "../store/log/folder.ts";
+import {
+  checkFormat,
+  checkLine,
+  crcLength,
+  type LogHeader,
+  type LogLine,
+} from "../store/log/format.ts";
+import {
+  createTables,
+  getOrCreateTable,
+  type TableDeclaration,
+  type Tables,
+} from "../store/memory/table.ts";
+import { scanFormat1Snapshot } from "../store/recovery/format-1.ts";
+import { applyTo, type FolderScan } from "../store/recovery/scan.ts";
+
+/** Everything that is readable in a damaged folder. */
+export class Salvage {
+  readonly faults: readonly Fault[];
+  readonly tables: Tables;
+  /** The store's id; "" if no header is readable. */
+  storeId = "";
+  /** The highest sequence number that anything shows to have been used. */
+  seq = 0;
+  /** The number of transactions whose lines, or whose results in a snapshot, are readable. */
+  savedTransactions = 0;
+  /** The damaged lines of transactions since the last whole one. */
+  damagedTransactions = 0;
+  /** The records that damaged lines show, such as `zoos/4`, unless a later line puts or deletes them. */
+  readonly damagedRecords = new Set<string>();
+
+  constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
+    this.faults = faults;
+    this.tables = createTables(declared);
+  }
+
+  /** The number of transactions that are missing, at most. */
+  get lostTransactions(): number {
+    return this.seq - this.savedTransactions;
+  }
+
+  /** Reads a log or snapshot. */
+  async readFile(file: OpenFile, name: string): Promise<void> {
+    if (name.endsWith(".json")) {
+      const apply = (line: LogLine) => this.#addLine(line, name);
+      const { header } = await scanFormat1Snapshot(file, name, apply);
+      if (header !== undefined) this.#addHeader(header, name);
+      return;
+    }
+    const seed = await findSeed(file);
+    for await (const lines of readLines(file)) {
+      for (const { bytes, line } of lines) {
+        const text = bytes.toString();
+        const isHeader = line === 1;
+        if (!checkLine(bytes, isHeader ? 0 : seed)) this.#addDamagedLine(text);
+        else if (!isHeader) this.#addLine(JSON.parse(text), name);
+        else if (!this.#addHeader(JSON.parse(text), name)) return;
+      }
+    }
+  }
+
+  /** Adds what a header says; returns false if its file is of another store or generation. */
+  #addHeader(header: LogHeader, name: string): boolean {
+    const { format, generation, last = {}, seq, store } = header;
+    checkFormat(name, format);
+    this.storeId ||= store;
+    if (store !== this.storeId || generation !== generationOf(name)) {
+      return false;
+    }
+    if (name.startsWith("snapshot-")) this.savedTransactions ||= seq;
+    this.seq = seq;
+    this.damagedTransactions = 0;
+    for (const [each, counters] of Object.entries(last)) {
+      getOrCreateTable(this.tables, each).advanceCounters(...counters);
+    }
+    return true;
+  }
+
+  /** Applies a whole line, unless it is there twice. */
+  #addLine(line: LogLine, name: string): void {
+    const { of, rows = [], seq = 0, tx } = line;
+    if (tx !== undefined) {
+      if (seq <= this.seq) return;
+      this.seq = seq;
+      this.savedTransactions++;
+      this.damagedTransactions = 0;
+    }
+    applyTo({ tables: this.tables, options: {} }, name)(line, seq);
+    for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
+    for (const [kind, table, target] of tx ?? []) {
+      const id = kind === "put" ? target.id : target;
+      this.damagedRecords.delete(`${table}/${id}`);
+    }
+  }
+
+  /** Notes the records that a damaged line shows. No string of a document looks like one, as its quotes are escaped. */
+  #addDamagedLine(text: string): void {
+    if (text.includes('"tx":')) this.damagedTransactions++;
+    const [, of = ""] = /"of":"(\w+)"/.exec(text) ?? [];
+    const pattern =
+      /(?:\["(put|del)","(\w+)",|(?=\{))(?:\{"id":)?(\d{1,15})(?=[,}\]])/g;
+    for (const [, kind, table = of, id] of text.matchAll(pattern)) {
+      const isThere = this.tables.get(table)?.get(Number(id)) !== undefined;
+      // Nothing is lost with the deletion of a record that is not there, or
+      // with a record of a snapshot that the logs before it have.
+      const isLoss = kind === "put" || isThere === (kind === "del");
+      if (isLoss) this.damagedRecords.add(`${table}/${id}`);
+    }
+  }
+}
+
+/** Reads a damaged folder; `declared` are tables that exist even if none of their records is readable. */
+export async function salvageFolder(
+  { faults, fileNames, folder, generation, marker, options }: FolderScan,
+  declared: readonly TableDeclaration[],
+): Promise<Salvage> {
+  const salvage = new Salvage(faults, declared);
+  const isWhole = (name: string) => !faults.some(({ file }) => file === name);
+  const [base = 0] = snapshotsAmong(fileNames.filter(isWhole));
+  for (let at = base; at <= generation; at++) {
+    const names = fileNames.filter((name) => generationOf(name) === at);
+    // In this order the snapshot comes before the log.
+    for (const name of names.sort()) {
+      await withFile(
+        options.files,
+        join(folder, name),
+        (file) => salvage.readFile(file, name),
+      ).catch((error) => {
+        if (error instanceof StoreError) throw error; // of a newer version
+        // Else the disk cannot read on: the other files can still be saved.
+      });
+    }
+  }
+  const { damagedRecords, damagedTransactions, tables } = salvage;
+  salvage.storeId ||= marker?.store ?? "";
+  const marked = marker?.store === salvage.storeId ? marker.seq : 0;
+  salvage.seq = Math.max(salvage.seq + damagedTransactions, marked);
+  for (const name of damagedRecords) {
+    const [table = "", id] = name.split("/");
+    const known = tables.get(table);
+    if (known === undefined) damagedRecords.delete(name);
+    else known.advanceCounters(Number(id), 0); // no id is used twice
+  }
+  for (const table of tables.values()) {
+    table.advanceCounters(0, salvage.seq); // no validator stays current
+  }
+  return salvage;
+}
+
+/**
+ * Returns the seed of the checksums of a log: the first one that two of its
+ * lines agree on. The header does so by its salt; without it, because it is
+ * damaged, two others do.
+ */
+async function findSeed(file: OpenFile): Promise<number> {
+  const seeds = new Set<number>();
+  for await (const lines of readLines(file)) {
+    for (const { bytes, line } of lines) {
+      const [, salt = ""] = /"salt":"(\w+)"/.exec(bytes.toString()) ?? [];
+      const seed = line === 1 ? crc32(salt) : seedOf(bytes);
+      if (seeds.has(seed) && checkLine(bytes, seed)) return seed;
+      seeds.add(seed);
+    }
+  }
+  return 0;
+}
+
+/** Computes the CRC-32 of a line backwards, to the seed that it started from. */
+function seedOf(line: Buffer): number {
+  let crc = ~Number(`0x${line.toString("latin1", 8, 16)}`);
+  for (const byte of line.subarray(crcLength).toReversed()) {
+    for (let bit = 0; bit < 8; bit++) {
+      crc = crc < 0 ? (crc ^ 0xedb88320) << 1 | 1 : crc << 1;
+    }
+    crc ^= byte;
+  }
+  return ~crc >>> 0;
+}
