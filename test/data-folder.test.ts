@@ -114,11 +114,14 @@ test("a repair and a check list the references that lead nowhere, the first twen
   t.after(() => removeFolder(join(folder, "..")));
   const tables = [{ name: "zoos" }, { name: "animals" }];
   const store = await openStore({ folder, tables });
-  await store.commit([["put", "zoos", { id: 1, name: "Artis" }]], 0);
-  await store.commit([["put", "zoos", { id: 2, name: "Aalborg" }]], 0);
+  const place = { city: "Amsterdam", country: "NL" };
+  for (const id of [1, 2]) {
+    await store.commit([["put", "zoos", { id, name: "Artis", ...place }]], 0);
+  }
   for (let id = 1; id <= 30; id++) {
     const zoo_id = id > 25 ? 2 : 1;
-    await store.commit([["put", "animals", { id, zoo_id, name: "Ada" }]], 0);
+    const ada = { id, zoo_id, name: "Ada", animal_type_id: 1 };
+    await store.commit([["put", "animals", ada]], 0);
   }
   await store.close();
   const check = () => run(["check", "--data-dir", folder]);

@@ -13,9 +13,12 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import process from "node:process";
+import { followDeclaration } from "../src/api/declaration/evolution.ts";
+import { tablesOf } from "../src/api/routes.ts";
+import { storedCollections } from "../src/data-folder.ts";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
-import { collectionsFile } from "./collections.ts";
+import { collectionsFile, sample } from "./collections.ts";
 import { checkDocumented, forgetDocument } from "./replay.ts";
 import { root } from "./root.ts";
 
@@ -53,8 +56,13 @@ async function createTemplate(): Promise<string> {
   const own = await temporaryFolder();
   process.once("exit", () => rmSync(own, { recursive: true, force: true }));
   const folder = join(own, "store");
-  const store = await openStore({ folder, tables: [{ name: "users" }] });
-  await store.commit([["put", "users", storedAdmin]], 0);
+  const store = await openStore({ folder, tables: tablesOf(sample, []) });
+  const seq = store.transact(0, (apply) => {
+    apply(["put", "users", storedAdmin]);
+    const collections = storedCollections(sample);
+    followDeclaration(collections, { store, apply, onDifference() {} });
+  });
+  await store.durable(seq);
   await store.close();
   return folder;
 }

@@ -27,6 +27,7 @@ import {
   toIndexKey,
 } from "./declaration/declaration.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
+import { declarationTable } from "./declaration/evolution.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import {
   collectionMethods,
@@ -51,7 +52,8 @@ export function tablesOf(
     collections,
     (each) => ({ name: each.name, indexes: indexesOf(each) }),
   );
-  return [...tables, ...features.flatMap(({ tables = [] }) => tables)];
+  const others = features.flatMap(({ tables = [] }) => tables);
+  return [...tables, { name: declarationTable }, ...others];
 }
 
 /** Returns the hash indexes of a collection: of the properties that are looked up, and of each group that is unique together. */

@@ -8,6 +8,7 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import { declarationTable } from "../api/declaration/evolution.ts";
 import { UsageError } from "../config.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
@@ -50,7 +51,8 @@ export async function backupStore(
   try {
     await writeCopy(await retryIfRemoved(() => read(folder)), to);
     const { seq, tables } = await read(to);
-    return { seq, records: countRecords(tables) };
+    const remembered = tables.get(declarationTable)?.size ?? 0;
+    return { seq, records: countRecords(tables) - remembered };
   } catch (error) {
     for (const name of await files.list(to)) await files.remove(join(to, name));
     if (isNew) await files.removeFolder(to).catch(() => {});

@@ -9,6 +9,7 @@ import { backupCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { print } from "./output.ts";
 import { check, exportCollection, logCommand } from "./read.ts";
+import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import {
@@ -49,6 +50,7 @@ Commands:
   import COLLECTION FILE      create records from JSON lines (- is standard input);
                               exit code 0: all were created, 1: some were rejected;
                               users: what export users --with-hashes has printed
+  prune COLLECTION[.PROPERTY] delete data for good that are stored but not declared
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):
@@ -84,6 +86,7 @@ function coreCommands(
     repair: [0, () => repairCommand(settings, flags.has("dry-run"))],
     backup: [1, ([to]) => backupCommand(dataDir, to)],
     user: [2, (args) => userCommand(settings, args, flags.get("role"))],
+    prune: [1, ([target]) => pruneCommand(settings, target)],
     export: [
       1,
       ([name]) => exportCollection(settings, name, flags.has("with-hashes")),

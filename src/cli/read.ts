@@ -13,17 +13,28 @@ import {
   type RecordChange,
 } from "../api/declaration/declaration.ts";
 import { danglingReferences } from "../api/declaration/references.ts";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
+import {
+  declarationTable,
+  followDeclaration,
+} from "../api/declaration/evolution.ts";
+import { reservedCollectionNames } from "../api/declaration/mistakes.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
+import { describeMisfit, storedCollections } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
-import type { Tables } from "../store/memory/table.ts";
+import {
+  applyMutation,
+  getOrCreateTable,
+  type Tables,
+} from "../store/memory/table.ts";
 import {
   type FolderScan,
   type FolderScanOptions,
   scanFolder,
 } from "../store/recovery/scan.ts";
-import { realFiles } from "../store/store.ts";
+import { realFiles, type Table } from "../store/store.ts";
 import {
   describeFault,
   describeReferences,
@@ -77,6 +88,7 @@ export async function check(
   const scan = await readStore(dataDir, { tables: tablesOf(api, []) });
   const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
+    if (name === declarationTable) continue;
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
   await print(`log: generation ${generation}, sequence ${seq}\n`);
@@ -94,9 +106,65 @@ export async function check(
     : describeReferences(danglingReferences(tables, derived));
   await print(dangling);
   if (faults.length > 0 || dangling !== "") return 2;
+  const misfits = await reportDeclared(tables, api);
+  if (misfits > 0) return 2;
   if (tornWrite) return 1;
   await print("no fault\n");
   return 0;
+}
+
+/** Returns how many records each undeclared collection has, and how many values each undeclared property. */
+export function findHidden(
+  tables: ReadonlyMap<string, Table>,
+  declaration: ApiDeclaration,
+): Map<string, number> {
+  const found = new Map<string, number>();
+  const collections = storedCollections(declaration);
+  const known = collections.map(({ name }) => name)
+    .concat(reservedCollectionNames, declarationTable);
+  for (const { name, size } of tables.values()) {
+    if (size > 0 && !known.includes(name)) found.set(name, size);
+  }
+  for (
+    const { name, owner = "id", properties, visibleProperties } of collections
+  ) {
+    const names = properties.map(({ name }) => name);
+    const declared = new Set([owner, ...names, ...visibleProperties.keys()]);
+    for (const { document } of tables.get(name)?.rows() ?? []) {
+      for (const property in document) {
+        const key = `${name}.${property}`;
+        if (!declared.has(property)) found.set(key, (found.get(key) ?? 0) + 1);
+      }
+    }
+  }
+  return found;
+}
+
+/** Describes hidden data as a list. */
+export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
+  return Array.from(hidden, ([name, count]) => {
+    const noun = name.includes(".") ? "value" : "record";
+    return `${name} (${count} ${noun}${count === 1 ? "" : "s"})`;
+  });
+}
+
+/** Prints which records do not fit the declaration, and what is stored but not declared; returns the number of the former. */
+async function reportDeclared(
+  tables: Tables,
+  api: ApiDeclaration,
+): Promise<number> {
+  const table = (name: string) => getOrCreateTable(tables, name);
+  const misfits = followDeclaration(storedCollections(api), {
+    store: { tables, table },
+    apply: (mutation) => void applyMutation(mutation, 0, table),
+    onDifference: () => {},
+    isThorough: true,
+  });
+  for (const misfit of misfits) await print(`${describeMisfit(misfit)}\n`);
+  for (const each of describeHidden(findHidden(tables, api))) {
+    await print(`hidden: ${each}\n`);
+  }
+  return misfits.length;
 }
 
 /**

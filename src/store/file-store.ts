@@ -22,6 +22,7 @@ import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import {
   applyMutation,
+  getOrCreateTable,
   rollBack,
   type Table,
   type Tables,
@@ -230,14 +231,17 @@ export class Store {
     const seq = this.seq + 1;
     const operations: Mutation[] = [];
     const undo: Undo[] = [];
-    const tableOf = (name: string) => findTable(tables, name);
+    const find = (name: string) => findTable(tables, name);
+    const findAny = (name: string) => getOrCreateTable(tables, name);
     let puts = 0;
     let text = "";
     let bytes = 0;
     try {
       run((operation) => {
-        if (operation[0] === "put") puts++;
+        const [kind] = operation;
+        if (kind === "put") puts++;
         operations.push(operation);
+        const tableOf = kind === "rename" ? findAny : find;
         const undone = applyMutation(operation, seq, tableOf);
         if (undone !== undefined) undo.push(undone);
       });

@@ -61,6 +61,8 @@ export interface CollectionDeclaration<
     | void;
   /** True if each user has their own records, which only the highest role sees too; the property `owner_id` says whose they are. */
   readonly private?: boolean;
+  /** Its name in earlier declarations. */
+  readonly renamed?: string;
 }
 
 /** A collection as the server serves it. */

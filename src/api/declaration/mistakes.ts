@@ -28,7 +28,7 @@ import {
 import { carriedMistakes, mistakesInProperty } from "./vocabulary.ts";
 
 /** Segments of `v1/` and tables that the server itself uses, and what every object has. */
-const reservedCollectionNames = [
+export const reservedCollectionNames = [
   "answers",
   "authorizations",
   "constructor",
@@ -107,7 +107,10 @@ function mistakesInCollection(
   const reserved = isPrivate
     ? [...reservedPropertyNames, ownerProperty.name]
     : reservedPropertyNames;
-  const nameShape = { name: wordBut(reserved, propertyName) };
+  const nameShape = {
+    name: wordBut(reserved, propertyName),
+    renamed: wordBut(names),
+  };
   const accessShape = { read: level, write: level, delete: level };
   return [
     ...at(place, mistakesIn("collection", declaration, shape, requiredOptions)),
@@ -117,12 +120,12 @@ function mistakesInCollection(
         mistakesIn("access", access, accessShape, Object.keys(accessShape)),
       )
       : []),
-    ...names.flatMap((name) =>
-      at(`${place}.${name}`, [
-        ...mistakesIn("property", { name }, nameShape),
-        ...mistakesInProperty(properties[name]),
-      ])
-    ),
+    ...names.flatMap((name) => {
+      const own = mistakesInProperty(properties[name]);
+      const { renamed } = own.length > 0 ? {} : properties[name];
+      const named = mistakesIn("property", { name, renamed }, nameShape);
+      return at(`${place}.${name}`, [...named, ...own]);
+    }),
   ];
 }
 
@@ -150,6 +153,7 @@ function collectionShape(
     unique: listOf(listOf(choice(...names))),
     sort: listOf(sortable),
     private: boolean(),
+    renamed: word,
     check: rule(
       "a function that is not async",
       (value) => Object.prototype.toString.call(value) === "[object Function]",

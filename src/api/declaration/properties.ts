@@ -28,8 +28,14 @@ export type { Json };
 /** A JSON Schema 2020-12 fragment. */
 export type JsonSchema = { readonly [keyword: string]: Json };
 
+/** An option of every property, which only vocabulary.ts reads. */
+export interface Former {
+  /** Its name in earlier declarations. */
+  readonly renamed?: string;
+}
+
 /** One property of a collection, and the type of its values. */
-export interface Property<Value extends Json = Json> {
+export interface Property<Value extends Json = Json> extends Former {
   readonly kind:
     | "string"
     | "number"
@@ -123,7 +129,7 @@ const notBlank =
   "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 /** A string that is well-formed, without control characters, and not blank. */
-export function string(options: StringOptions): Property<string> {
+export function string(options: Former & StringOptions): Property<string> {
   const { minLength = 1, maxLength, pattern, description } = options;
   return {
     ...required,
@@ -155,8 +161,12 @@ export function anyString(): Property<string> {
 
 /** One of a fixed set of strings. */
 export function choice<Value extends string>(
-  ...values: readonly Value[]
-): Property<Value> {
+  ...values: readonly Value[] | readonly [...Value[], Former]
+): Property<Value>;
+export function choice(
+  ...all: readonly (string | Former)[]
+): Property<string> {
+  const values = all.filter((each) => typeof each === "string");
   const parse = (text: string) => values.find((value) => value === text);
   return {
     ...required,
@@ -168,7 +178,7 @@ export function choice<Value extends string>(
   };
 }
 
-export function number(options: NumberOptions = {}): Property<number> {
+export function number(options: Former & NumberOptions = {}): Property<number> {
   return {
     ...required,
     kind: "number",
@@ -180,7 +190,9 @@ export function number(options: NumberOptions = {}): Property<number> {
 }
 
 /** An integer that a double holds exactly: between -(2^53-1) and 2^53-1. */
-export function integer(options: NumberOptions = {}): Property<number> {
+export function integer(
+  options: Former & NumberOptions = {},
+): Property<number> {
   const { maximum = Number.MAX_SAFE_INTEGER } = options;
   const bounds = { ...options, maximum };
   return {
@@ -195,7 +207,7 @@ export function integer(options: NumberOptions = {}): Property<number> {
 /** The id of a record of another collection. The property's name must end in `_id`: `zoo_id` gives the record a `zoo_url`. */
 export function reference(
   collection: string,
-  { as }: Pick<Property, "as"> = {},
+  { as }: Former & Pick<Property, "as"> = {},
 ): Property<number> {
   return {
     ...integer({ minimum: 1 }),

@@ -23,7 +23,7 @@ export type Body = Readonly<Record<string, unknown>>;
 
 /** The change that a body describes, and what it is validated against. */
 export interface ValidationContext {
-  readonly store: Store;
+  readonly store: Pick<Store, "table">;
   /** The records of the collection. */
   readonly table: Table;
   /** The records that somebody does not see do not exist for them. */
@@ -70,24 +70,13 @@ export function validate(
     const error = value === undefined
       ? expectationError(property, "required", "is missing")
       : sent === undefined && previous !== undefined
-      // A stored value stays even if it is older than the declaration and would
-      // fail its checks now: otherwise no other property could be changed.
+      // A stored value was validated by the declaration: see evolution.ts.
       ? undefined
       : validateValue(property, value, context);
     if (error) errors.push(error);
     else values[name] = value as Json; // as it passed its checks
   }
-  for (const names of collection.unique ?? []) {
-    const group = names.map((name) => values[name] ?? null); // null if invalid
-    if (!isDuplicate(names.join(), group, context)) continue;
-    errors.push({
-      field: names[0] ?? "",
-      code: "unique",
-      message: `Another ${collection.singular} has the same "${
-        names.join('" and "')
-      }": together they must be unique.`,
-    });
-  }
+  errors.push(...duplicateGroups(collection, values, context));
   if (errors.length > 0) throw validationError(errors);
   return values;
 }
@@ -141,6 +130,40 @@ export function checkRules(
 export function enforceRules(collection: Collection, document: Document): void {
   const errors = checkRules(collection, document);
   if (errors.length > 0) throw validationError(errors);
+}
+
+/** Returns why a stored record does not fit the properties and groups of a collection. */
+export function validateStored(
+  collection: Collection,
+  document: Document,
+  store: Pick<Store, "table">,
+): FieldError[] {
+  const { name, properties, unique = [], visibleProperties } = collection;
+  const errors = checkRules(collection, document);
+  const context = {
+    store,
+    table: store.table(name),
+    previous: document,
+    valuesFromUrl: {},
+  };
+  for (const property of properties) {
+    const value = readValue(document, property);
+    const error = value === null && property.required
+      ? expectationError(property, "required", "is missing")
+      : property.kind === "secret" // stored as a hash
+      ? undefined
+      : validateValue(property, value, context);
+    if (error) errors.push(error);
+  }
+  if (unique.length === 0) return errors;
+  const values = Array.from(
+    visibleProperties.values(),
+    (property) => [property.name, readValue(document, property)],
+  );
+  return [
+    ...errors,
+    ...duplicateGroups(collection, Object.fromEntries(values), context),
+  ];
 }
 
 function validationError(errors: readonly FieldError[]): ApiError {
@@ -246,6 +269,24 @@ function isDuplicate(
   const key = toIndexKey(value);
   return key !== null &&
     table.find(name, key).some(({ document: { id } }) => id !== previous?.id);
+}
+
+/** Returns an error for each group of valid values that another record has too. */
+function duplicateGroups(
+  { singular, unique = [] }: Collection,
+  values: Readonly<Record<string, Json>>,
+  context: ValidationContext,
+): FieldError[] {
+  return unique.filter((names) => {
+    const group = names.map((name) => values[name] ?? null); // null if invalid
+    return isDuplicate(names.join(), group, context);
+  }).map((names) => ({
+    field: names[0] ?? "",
+    code: "unique",
+    message: `Another ${singular} has the same "${
+      names.join('" and "')
+    }": together they must be unique.`,
+  }));
 }
 
 function expectationError(

@@ -11,6 +11,7 @@ import {
   choice,
   date,
   email,
+  type Former,
   integer,
   number,
   optional,
@@ -49,8 +50,13 @@ const words = {
 };
 
 /** The functions that a declaration file is handed. */
-export type Vocabulary = typeof words;
-
+export type Vocabulary =
+  & typeof words
+  & {
+    readonly [
+      Name in "boolean" | "date" | "timestamp" | "email" | "url"
+    ]: (options: Former) => ReturnType<(typeof words)[Name]>;
+  };
 const maxInteger = Number.MAX_SAFE_INTEGER;
 
 /** The words, and for every other name a function that reports it. */
@@ -66,12 +72,33 @@ function wordOf(name: string) {
     : `${name} is not a word of the vocabulary: it must be ${
       oneOf(Object.keys(words), name)
     }`;
-  return Object.assign((...args: unknown[]) => {
-    const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
-    return mistakes.length === 0
-      ? Reflect.apply(Reflect.get(words, name), undefined, args)
-      : { ...boolean(), mistakes };
+  return Object.assign((...given: unknown[]) => {
+    const [args, former] = name === "collection"
+      ? [given, {}]
+      : separateFormer(given);
+    const mistakes = isWord
+      ? [
+        ...mistakesInCall(name, args),
+        ...mistakesIn(name, former, { renamed: word }),
+      ]
+      : [mistake];
+    if (mistakes.length > 0) return { ...boolean(), mistakes };
+    const made = Reflect.apply(Reflect.get(words, name), undefined, args);
+    return "renamed" in former ? Object.assign(Object(made), former) : made;
   }, { mistakes: [mistake] });
+}
+
+/** Separates the option `renamed` from the arguments of a word. */
+function separateFormer(
+  args: readonly unknown[],
+): readonly [args: readonly unknown[], former: object] {
+  const last = args.at(-1);
+  if (!isObject(last) || isProperty(last) || !("renamed" in last)) {
+    return [args, {}];
+  }
+  const { renamed, ...options } = last;
+  const others = Object.keys(options).length > 0 ? [options] : [];
+  return [[...args.slice(0, -1), ...others], { renamed }];
 }
 
 /** Returns what is wrong with the arguments of a word. */

@@ -24,6 +24,7 @@ import {
 } from "./feed.ts";
 
 import type { RequestContext, Result } from "../../api/request-context.ts";
+import { declarationTable } from "../../api/declaration/evolution.ts";
 import { noParameters, route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
@@ -269,8 +270,12 @@ export const feature: Feature = {
           if (id === undefined) {
             return follow(source, feed, context, api.store.position);
           }
+          const seq = parseSequence(String(id));
+          // Records before the last change of the declaration may not fit it.
+          const { lastSeq } = api.store.table(declarationTable);
+          const isOutdated = seq < lastSeq && lastSeq > 1;
           return context.afterWaiting(
-            feed.find(parseSequence(String(id))),
+            feed.find(isOutdated ? -1 : seq),
             (from) => follow(source, feed, context, from),
           );
         },

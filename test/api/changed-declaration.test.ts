@@ -1,0 +1,267 @@
+/** A changed declaration, as an operator meets it: through the command line and a real server. */
+
+import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import {
+  removeFolder,
+  run,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+
+/** What all declarations of these tests share. */
+const header = `
+const access = { read: "anyone", write: "keeper", delete: "keeper" };
+export default ({ collection, string, integer, number, boolean, date, choice, reference, optional, unique }) => ({
+  title: "Library", collections: [`;
+
+const books = (properties: string, options = "") =>
+  `collection({ name: "books", singular: "book", access, ${options} properties: { ${properties} } }),`;
+
+const loans =
+  'collection({ name: "loans", singular: "loan", access, properties: { book_id: reference("books"), to: string({ maxLength: 20 }) } }),';
+
+/** The first declaration. */
+const first = {
+  title: "title: string({ maxLength: 20 }),",
+  genre: 'genre: choice("novel", "science"),',
+  pages: "pages: optional(integer({ minimum: 1 })),",
+  price: "price: optional(number()),",
+};
+const all = Object.values(first).join(" ");
+
+/** A data folder, and a declaration file that is written anew for each start. */
+async function library(t: TestContext) {
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  const file = join(own, "library.mjs");
+  const folder = join(own, "store");
+  const env = { COLLECTIONS: file, DATA_DIR: folder };
+  const declare = (...collections: string[]) =>
+    writeFile(file, `${header}${collections.join("\n")}] });`);
+  let server: Server | undefined;
+  t.after(() => server?.stop());
+  return {
+    folder,
+    declare,
+    /** Starts the server with some collections. */
+    async serve(...collections: string[]): Promise<Server> {
+      await declare(...collections);
+      return server = await start({ folder, env, isNew: true });
+    },
+    /** Starts it, expects a refusal, and returns what it says. */
+    async refused(...collections: string[]): Promise<string> {
+      await declare(...collections);
+      const { code, stderr, stdout } = await run(["serve", "--port", "0"], {
+        env,
+      });
+      assert.equal(code, 1, stdout + stderr);
+      return stderr;
+    },
+    command: (...args: string[]) => run(args, { env }),
+  };
+}
+
+async function post(server: Server, path: string, json: object) {
+  const token = await server.signIn();
+  const { status, text } = await server.request("POST", path, { token, json });
+  assert.equal(status, 201, text);
+}
+
+const records = [
+  { title: "Faust", genre: "novel", pages: 304, price: 9.5 },
+  { title: "Cosmos", genre: "science", pages: 304 },
+  { title: "Emma", genre: "novel", price: 7 },
+];
+
+test("a declaration that stored records do not fit is refused, one line for each property, and nothing changes", async (t) => {
+  const { serve, refused, command, declare } = await library(t);
+  let server = await serve(books(all), loans);
+  for (const each of records) await post(server, "/v1/books", each);
+  await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
+  const shown = await server.request("GET", "/v1/books");
+  assert.equal(await server.end(), 0);
+
+  const text = await refused(books(`
+    name: string({ maxLength: 20 }), genre: choice("novel", "poetry"),
+    pages: unique(string({ maxLength: 2 })), shelf: string({ maxLength: 9 }),`));
+  const lines = text.trim().split("\n");
+  assert.equal(lines.length, 5, text);
+  assert.match(lines[0] ?? "", /nothing was changed/);
+  const expected = [
+    /^zoo-api: books\.name: 3 records do not fit \(id 1, 2, 3\): "name" is missing.*renamed/m,
+    /^zoo-api: books\.genre: 1 record does not fit \(id 2\): "genre" is not allowed: it must be one of "novel", "poetry"\. You can .*zoo-api prune books\.genre/m,
+    /^zoo-api: books\.pages: 3 records do not fit \(id 1, 2, 3\): "pages" is a number: /m,
+    /^zoo-api: books\.shelf: 3 records do not fit/m,
+  ];
+  for (const line of expected) assert.match(text, line);
+  // The same is found beforehand, without a start.
+  const checked = await command("check");
+  assert.equal(checked.code, 2);
+  assert.match(checked.stdout, /^books\.shelf: 3 records do not fit/m);
+  assert.match(checked.stdout, /^hidden: loans \(1 record\)$/m);
+
+  server = await serve(books(all), loans);
+  assert.doesNotMatch(server.output(), /declared|changed|new/);
+  const again = await server.request("GET", "/v1/books");
+  assert.deepEqual(again.body, shown.body);
+  assert.equal(await server.end(), 0);
+  await declare(books(all), loans);
+  const sound = await command("check");
+  assert.equal(sound.code, 0, sound.stdout);
+  assert.doesNotMatch(sound.stdout, /hidden|_declaration/);
+});
+
+test("renamed, hidden and new properties keep every value, through every write and back", async (t) => {
+  const { serve, command } = await library(t);
+  let server = await serve(books(all), loans);
+  for (const each of records) await post(server, "/v1/books", each);
+  await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
+  assert.equal(await server.end(), 0);
+
+  const changed = `name: string({ maxLength: 40, renamed: "title" }),
+    genre: choice("novel", "science", "poetry"),
+    length: optional(integer({ minimum: 1, renamed: "pages" })),
+    shelf: optional(string({ maxLength: 9 }), "A1"), is_new: optional(boolean()),`;
+  server = await serve(
+    books(changed, 'unique: [["name", "shelf"]],'),
+    loans.replace('"loans"', '"rentals"').replace(
+      "access,",
+      'access, renamed: "loans",',
+    ),
+  );
+  for (
+    const line of [
+      "rentals was loans",
+      "books.name was books.title",
+      "books.length was books.pages",
+      "books.genre has changed",
+      "books.shelf is new",
+      "books.price is no longer declared: its data stay stored, hidden",
+    ]
+  ) {
+    assert.ok(server.output().includes(`"${line}"`), line);
+  }
+  const token = await server.signIn();
+  const patch = { is_new: true };
+  const patched = await server.request("PATCH", "/v1/books/1", {
+    token,
+    json: patch,
+  });
+  assert.equal(patched.status, 201, patched.text);
+  const put = { name: "Kosmos", genre: "science" };
+  const replaced = await server.request("PUT", "/v1/books/2", {
+    token,
+    json: put,
+  });
+  assert.equal(replaced.status, 201, replaced.text);
+  const { body } = await server.request("GET", "/v1/books?sortby=id");
+  assert.deepEqual(
+    body.map((
+      { name, length, shelf, price }: Record<string, unknown>,
+    ) => [name, length, shelf, price]),
+    [
+      ["Faust", 304, "A1", undefined],
+      ["Kosmos", null, "A1", undefined],
+      ["Emma", null, "A1", undefined],
+    ],
+  );
+  const { body: rental } = await server.request("GET", "/v1/rentals/1");
+  assert.match(rental.book_url, /\/v1\/books\/2$/);
+  assert.equal((await server.request("GET", "/v1/loans/1")).status, 404);
+  await post(server, "/v1/rentals", { book_id: 1, to: "Bob" });
+  // Whoever followed the changes before begins anew.
+  const events = await fetch(`${server.origin}/v1/events`, {
+    headers: { authorization: `Bearer ${token}`, "last-event-id": "1" },
+  });
+  const reader = events.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let stream = "";
+  while (!/event: /.test(stream)) stream += (await reader?.read())?.value ?? "";
+  assert.match(stream, /event: reset/);
+  await reader?.cancel();
+  const log = await command("log", "books");
+  assert.match(log.stdout, / - renamed books\.title to name$/m);
+  assert.doesNotMatch(log.stdout, /loans/);
+  const exported = await command("export", "books");
+  assert.doesNotMatch(exported.stdout, /price|title/);
+  const metrics = await server.request("GET", "/metrics", { token });
+  assert.doesNotMatch(metrics.text, /_declaration/);
+  assert.equal(await server.end(), 0);
+
+  // Back, without any hint.
+  server = await serve(books(all), loans);
+  const back = await server.request("GET", "/v1/books?sortby=id");
+  assert.deepEqual(
+    back.body.map((
+      { title, pages, price }: Record<string, unknown>,
+    ) => [title, pages, price]),
+    [["Faust", 304, 9.5], ["Kosmos", null, null], ["Emma", null, 7]],
+  );
+  const loan = await server.request("GET", "/v1/loans/2");
+  assert.equal(loan.body.to, "Bob");
+  await post(server, "/v1/loans", { book_id: 1, to: "Eve" });
+  assert.equal((await server.request("GET", "/v1/loans/3")).status, 200);
+});
+
+test("a name with hidden data is exchanged with them, and references that lead nowhere are refused", async (t) => {
+  const { serve, refused } = await library(t);
+  const text = (name: string, renamed = "") =>
+    `${name}: optional(string({ maxLength: 20 ${renamed} })),`;
+  let server = await serve(books(text("one") + text("two")), loans);
+  await post(server, "/v1/books", { one: "1", two: "2" });
+  await post(server, "/v1/books", { one: "3" });
+  await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
+  await server.end();
+  server = await serve(books(text("one")));
+  const token = await server.signIn();
+  const gone = await server.request("DELETE", "/v1/books/2", { token });
+  assert.equal(gone.status, 204, gone.text);
+  await server.end();
+  server = await serve(books(text("two", ', renamed: "one"')));
+  const shown = await server.request("GET", "/v1/books/1");
+  assert.equal(shown.body.two, "1");
+  await server.end();
+  const dangling = await refused(books(text("two")), loans);
+  assert.match(
+    dangling,
+    /loans\.book_id: 1 record does not fit \(id 1\): "book_id" is 2, which does not exist/,
+  );
+  const rule = await refused(books(
+    text("two"),
+    'check: ({ two }) => two === "1" ? { two: "must not be 1" } : undefined,',
+  ));
+  assert.match(rule, /books\.two: 1 record .*"two" must not be 1\./);
+  server = await serve(books(text("one") + text("two")));
+  const back = await server.request("GET", "/v1/books/1");
+  // "two" was declared all the time: what is hidden is now "one".
+  assert.deepEqual([back.body.one, back.body.two], ["2", "1"]);
+});
+
+test("prune deletes hidden data for good, and nothing that is declared", async (t) => {
+  const { serve, declare, command } = await library(t);
+  const server = await serve(books(all), loans);
+  for (const each of records) await post(server, "/v1/books", each);
+  await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
+  await server.end();
+  await declare(books(all.replace(first.price, "")));
+  const listed = /Hidden: loans \(1 record\), books\.price \(3 values\)$/m;
+  for (const target of [["books"], ["books.title"], ["no.such"], []]) {
+    const { code, stderr } = await command("prune", ...target);
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, listed);
+  }
+  const { stdout } = await command("prune", "books.price");
+  assert.equal(stdout, "deleted books.price (3 values) for good\n");
+  const rest = await command("prune", "loans");
+  assert.equal(rest.stdout, "deleted loans (1 record) for good\n");
+  assert.match((await command("prune", "loans")).stderr, /Hidden: nothing$/m);
+  // What was pruned is new: it is not taken for valid.
+  await declare(books(all.replace("optional(number())", "number()")), loans);
+  const checked = await command("check");
+  assert.equal(checked.code, 2);
+  assert.match(checked.stdout, /^books\.price: 3 records do not fit/m);
+  assert.match(checked.stdout, /^loans: 0 records, highest id 1$/m);
+});
