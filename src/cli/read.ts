@@ -4,7 +4,6 @@
  * writing it.
  */
 
-import process from "node:process";
 import type { CommandSettings } from "../api/feature.ts";
 import { usersWithHashes } from "../api/accounts/users.ts";
 import {
@@ -39,7 +38,6 @@ import {
   describeFault,
   describeReferences,
   print,
-  showProgress,
   unknownCollection,
 } from "./output.ts";
 
@@ -192,16 +190,7 @@ export async function exportCollection(
   const tables = await readUndamagedTables(dataDir);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
-  let done = 0;
-  // A terminal that shows the records has no room for a progress bar.
-  const endProgress = process.stdout.isTTY
-    ? () => {}
-    : showProgress(() => done / rows.length);
-  for await (const text of representation.toNdjson(rows)) {
-    await print(text);
-    done += text.split("\n").length - 1;
-  }
-  endProgress();
+  for await (const text of representation.toNdjson(rows)) await print(text);
 }
 
 /**
@@ -235,16 +224,8 @@ export async function logCommand(
     if (user !== undefined && user !== author) return;
     let text = "";
     for (const mutation of tx) {
-      if (mutation[0] === "rename") {
-        const [, of, from, to] = mutation;
-        if (![undefined, of, to ?? from].includes(target)) continue;
-        const what = to === undefined
-          ? `${of} to ${from}`
-          : `${of}.${from} to ${to}`;
-        text += `${at} ${author} renamed ${what}\n`;
-        continue;
-      }
       const [kind, of, value] = mutation;
+      if (kind === "rename") continue; // by a change of the declaration
       const collection = derived.get(of);
       const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;

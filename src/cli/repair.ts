@@ -40,8 +40,6 @@ export interface RepairOptions {
   /** The tables that exist even if none of their records is readable. */
   readonly tables?: readonly TableDeclaration[];
   readonly isDryRun?: boolean;
-  /** Is called before anything is changed. */
-  readonly report?: (salvage: Salvage) => Promise<void>;
 }
 
 /**
@@ -49,10 +47,11 @@ export interface RepairOptions {
  *
  * @returns everything that is still readable, if there was something to
  * repair; and where the old files are now, if anything was changed
+ * @throws {StoreError} in-use, format
  */
 export async function repairStore(
   folder: string,
-  { files = realFiles, tables = [], isDryRun, report }: RepairOptions = {},
+  { files = realFiles, tables = [], isDryRun }: RepairOptions = {},
 ): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
@@ -62,7 +61,6 @@ export async function repairStore(
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
     const salvage = await salvageFolder(before, tables);
-    await report?.(salvage);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
     const { refusal } = await scanFolder(folder, options);
@@ -118,16 +116,23 @@ export async function repairCommand(
     (api) => [...collectionsOf(api).values()],
     () => [], // a repair must be possible without the declaration
   );
-  const report = (salvage: Salvage) => print(describeLosses(salvage, derived));
-  const options = { tables: derived, isDryRun, report };
-  const { salvage, backupFolder } = await repairStore(dataDir, options);
-  const outcome = salvage === undefined
-    ? "there was nothing to repair"
-    : isDryRun
-    ? "this is what a repair would lose; nothing was changed"
-    : `repaired; the original files are in ${backupFolder}`;
-  await print(`${outcome}\n`);
-  return isDryRun && salvage !== undefined ? 2 : 0;
+  const options = { tables: derived };
+  const { salvage } = await repairStore(dataDir, {
+    ...options,
+    isDryRun: true,
+  });
+  if (salvage === undefined) {
+    await print("there was nothing to repair\n");
+    return 0;
+  }
+  await print(describeLosses(salvage, derived));
+  if (isDryRun) {
+    await print("this is what a repair would lose; nothing was changed\n");
+    return 2;
+  }
+  const { backupFolder } = await repairStore(dataDir, options);
+  await print(`repaired; the original files are in ${backupFolder}\n`);
+  return 0;
 }
 
 /** Lists what is damaged and, as far as it can be known, what is lost. */

@@ -20,7 +20,6 @@ import { generationOf, snapshotsAmong } from "../store/log/folder.ts";
 import {
   checkFormat,
   checkLine,
-  crcLength,
   type LogHeader,
   type LogLine,
 } from "../store/log/format.ts";
@@ -66,14 +65,14 @@ export class Salvage {
       if (header !== undefined) this.#addHeader(header, name);
       return;
     }
-    const seed = await findSeed(file);
+    let seed: number | undefined = 0;
     for await (const lines of readLines(file)) {
       for (const { bytes, line } of lines) {
-        const text = bytes.toString();
-        const isHeader = line === 1;
-        if (!checkLine(bytes, isHeader ? 0 : seed)) this.#addDamagedLine(text);
-        else if (!isHeader) this.#addLine(JSON.parse(text), name);
-        else if (!this.#addHeader(JSON.parse(text), name)) return;
+        const parsed = parseLine(bytes, seed);
+        if (parsed === undefined) this.#addDamagedLine(bytes.toString());
+        else if (line > 1) this.#addLine(parsed, name);
+        else if (!this.#addHeader(parsed, name)) return;
+        if (line === 1) seed = parsed && crc32(parsed.salt);
       }
     }
   }
@@ -167,31 +166,18 @@ export async function salvageFolder(
 }
 
 /**
- * Returns the seed of the checksums of a log: the first one that two of its
- * lines agree on. The header does so by its salt; without it, because it is
- * damaged, two others do.
+ * Parses a line that is as it was written; returns undefined for any other.
+ * Without the header of a log its seed is unknown: then nothing but a second
+ * fault could make a complete line wrong, so it is believed without a checksum.
  */
-async function findSeed(file: OpenFile): Promise<number> {
-  const seeds = new Set<number>();
-  for await (const lines of readLines(file)) {
-    for (const { bytes, line } of lines) {
-      const [, salt = ""] = /"salt":"(\w+)"/.exec(bytes.toString()) ?? [];
-      const seed = line === 1 ? crc32(salt) : seedOf(bytes);
-      if (seeds.has(seed) && checkLine(bytes, seed)) return seed;
-      seeds.add(seed);
-    }
+function parseLine(
+  bytes: Buffer,
+  seed: number | undefined,
+): LogHeader & LogLine | undefined {
+  if (seed !== undefined && !checkLine(bytes, seed)) return undefined;
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
   }
-  return 0;
-}
-
-/** Computes the CRC-32 of a line backwards, to the seed that it started from. */
-function seedOf(line: Buffer): number {
-  let crc = ~Number(`0x${line.toString("latin1", 8, 16)}`);
-  for (const byte of line.subarray(crcLength).toReversed()) {
-    for (let bit = 0; bit < 8; bit++) {
-      crc = crc < 0 ? (crc ^ 0xedb88320) << 1 | 1 : crc << 1;
-    }
-    crc ^= byte;
-  }
-  return ~crc >>> 0;
 }

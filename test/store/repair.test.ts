@@ -194,6 +194,20 @@ test("a damaged header costs no transaction, wherever it is damaged", async (t) 
   }
 });
 
+test("a lost first sector costs only the lines that began in it", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 9);
+  const path = join(folder, "wal-1.jsonl");
+  const bytes = await readFile(path);
+  const whole = bytes.toString("latin1", bytes.indexOf(10, 512) + 1);
+  await writeFile(path, bytes.fill(0, 0, 512));
+  const { salvage } = await repairStore(folder);
+  const count = whole.split("\n").length - 1;
+  assert.equal(salvage?.lostTransactions, 9 - count);
+  const ids = Array.from({ length: count }, (_, at) => 10 - count + at);
+  assert.deepEqual(await openedIds(t, folder), ids);
+});
+
 test("a damaged seal costs no transaction, a missing log those that only it had", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);

@@ -186,34 +186,26 @@ function parseSort(
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  const order = parameters.get("order");
-  if (names.length === 0 && order === undefined) return byId;
-  const isRepeated = (name: string, at: number) => names.indexOf(name) < at;
-  if (sortby !== undefined && names.some(isRepeated)) {
+  if (names.length === 0 && !parameters.has("order")) return byId;
+  if (sortby !== undefined && new Set(names).size < names.length) {
     throw invalidValue("sortby", sortby, "a list without repetitions");
   }
-  const words = order === undefined
-    ? ["asc"]
-    : parseList("order", order, sortOrders);
+  const order = parameters.get("order") ?? "asc";
+  const words = parseList("order", order, sortOrders);
   if (words.length > 1 && words.length !== names.length) {
     const allowed = 'one word, or one for each property of "sortby"';
-    throw invalidValue("order", words.join(), allowed);
+    throw invalidValue("order", order, allowed);
   }
   const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
-  const idAt = names.indexOf("id");
-  const end = idAt < 0 ? names.length : idAt; // no two records share an id
+  const end = [...names, "id"].indexOf("id"); // no two records share an id
   const isBackwards = isDescending(end);
-  const columns: Column[] = [];
-  for (const name of names.slice(0, end)) {
-    const { default: defaultValue = null, nullable = false } =
+  const columns = names.slice(0, end).map((name, at): Column => {
+    const { default: value = null, nullable = false } =
       visibleProperties.get(name) ?? {};
-    columns.push({
-      name,
-      default: defaultValue,
-      descending: isDescending(columns.length) !== isBackwards,
-      nullsFirst: nullable && isBackwards,
-    });
-  }
+    const descending = isDescending(at) !== isBackwards;
+    const nullsFirst = nullable && isBackwards;
+    return { name, default: value, descending, nullsFirst };
+  });
   return { sort: columns, isBackwards };
 }
 
