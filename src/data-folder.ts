@@ -75,16 +75,22 @@ export async function openDataFolder(
   const store = await openUnchanged(folder, declaration, options);
   try {
     const { log = () => {} } = options;
+    let isRenamed = false;
     const follow = (apply: (mutation: Mutation) => void) => {
       const misfits = followDeclaration(storedCollections(declaration), {
         store,
-        apply,
+        apply(mutation) {
+          isRenamed ||= mutation[0] === "rename";
+          apply(mutation);
+        },
         onDifference: (text) => log("info", text),
       });
       if (misfits.length > 0) throw misfitError(misfits);
     };
     const seq = store.transact(0, follow, { allowWhenFull: true });
     await store.durable(seq);
+    // Otherwise every start would repeat the renaming, until the log is long.
+    if (isRenamed) store.checkpoint().catch(() => {});
   } catch (error) {
     await store.close();
     throw error;
