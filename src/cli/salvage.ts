@@ -103,7 +103,7 @@ export class Salvage {
       this.savedTransactions++;
       this.damagedTransactions = 0;
     }
-    applyTo({ tables: this.tables, options: {} }, name)(line, seq);
+    applyTo(this.tables, name)(line, seq);
     for (const { id } of rows) this.damagedRecords.delete(`${of}/${id}`);
     for (const [kind, table, target] of tx ?? []) {
       const id = kind === "put" ? target.id : target;

@@ -231,8 +231,6 @@ export class Store {
     const seq = this.seq + 1;
     const operations: Mutation[] = [];
     const undo: Undo[] = [];
-    const find = (name: string) => findTable(tables, name);
-    const findAny = (name: string) => getOrCreateTable(tables, name);
     let puts = 0;
     let text = "";
     let bytes = 0;
@@ -241,7 +239,8 @@ export class Store {
         const [kind] = operation;
         if (kind === "put") puts++;
         operations.push(operation);
-        const tableOf = kind === "rename" ? findAny : find;
+        const find = kind === "rename" ? getOrCreateTable : findTable;
+        const tableOf = (name: string) => find(tables, name);
         const undone = applyMutation(operation, seq, tableOf);
         if (undone !== undefined) undo.push(undone);
       });
@@ -271,10 +270,7 @@ export class Store {
     return this.durable(seq) ?? Promise.resolve();
   }
 
-  /**
-   * Returns undefined if all up to `seq` is durable, else a promise of that. Call
-   * it in the same turn as the read; after `disk-full`, read the record again.
-   */
+  /** Returns undefined if all up to `seq` is durable, else a promise of that. Call it in the same turn as the read; after `disk-full`, read the record again. */
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
     return new Promise((resolve, reject) => {

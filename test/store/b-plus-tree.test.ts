@@ -245,23 +245,18 @@ test("a partial index leaves out and removes rows that do not match", () => {
   assert.equal(index.size, 0);
 });
 
-test("values of different types have one order, with null last", () => {
-  const values = [
-    false,
-    true,
-    -1,
-    0,
-    2.5,
-    "",
-    "a",
-    "\uFFFD",
-    "\u{1F993}",
-    null,
+test("values have one order, with null last", () => {
+  const orders = [
+    [false, true, null],
+    [-1, 0, 2.5, null],
+    ["", "a", "\uFFFD", "\u{1F993}", null],
   ];
-  for (const [at, value] of values.entries()) {
-    for (const [place, other] of values.entries()) {
-      const order = Math.sign(compareValues(value, other));
-      assert.equal(order, Math.sign(at - place), `${value} and ${other}`);
+  for (const values of orders) {
+    for (const [at, value] of values.entries()) {
+      for (const [place, other] of values.entries()) {
+        const order = Math.sign(compareValues(value, other));
+        assert.equal(order, Math.sign(at - place), `${value} and ${other}`);
+      }
     }
   }
 });

@@ -122,24 +122,13 @@ export function caseFold(text: string): string {
   return text.toLowerCase().replaceAll("\u03c2", "\u03c3");
 }
 
-/**
- * Compares two values; returns a number below 0, 0 or above 0. Values of
- * different types, which meet only if a declaration was changed, have an order
- * too, because a tree needs one.
- */
+/** Compares two values of one type, or null, which comes last; returns a number below 0, 0 or above 0. */
 export function compareValues(a: Json, b: Json): number {
   if (typeof a === "string" && typeof b === "string") {
     return compareCodePoints(a, b);
   }
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  const order = typeRank(a) - typeRank(b);
-  return order === 0 && typeof a === "boolean" ? Number(a) - Number(b) : order;
-}
-
-const types: readonly string[] = ["boolean", "number", "string", "object"];
-
-function typeRank(value: Json): number {
-  return value === null ? types.length : types.indexOf(typeof value);
+  if (a === null || b === null) return Number(a === null) - Number(b === null);
+  return Number(a) - Number(b);
 }
 
 /** Compares strings by code point. JavaScript's own operators compare UTF-16 units, which puts U+10000 before U+FFFD. */

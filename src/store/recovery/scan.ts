@@ -176,7 +176,8 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
 
 /** Reads a snapshot or log into the tables, by the rules at the head of this file. */
 async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
-  const log = await readFile(scan, name, applyTo(scan, name));
+  const { options: { onTransaction }, tables } = scan;
+  const log = await readFile(scan, name, applyTo(tables, name, onTransaction));
   const { header, faults: [fault] } = log;
   const isSnapshot = name.startsWith("snapshot-");
   scan.storeId ||= header?.store ?? "";
@@ -244,19 +245,15 @@ async function readFile(
 
 /** Returns the function that applies the lines of a file to the tables. */
 export function applyTo(
-  { tables, options }: {
-    readonly tables: Tables;
-    readonly options: Pick<FolderScanOptions, "onTransaction">;
-  },
+  tables: Tables,
   name: string,
+  onTransaction?: FolderScanOptions["onTransaction"],
 ): ApplyLine {
   const tableOf = (of: string) => getOrCreateTable(tables, of);
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
-    if (tx !== undefined) options.onTransaction?.(line, tables);
-    for (const document of rows) {
-      getOrCreateTable(tables, of).load(document, seq);
-    }
+    if (tx !== undefined) onTransaction?.(line, tables);
+    for (const document of rows) tableOf(of).load(document, seq);
     for (const mutation of tx ?? []) {
       const undo = applyMutation(mutation, seq, tableOf);
       if (undo === undefined) {
