@@ -1,6 +1,6 @@
 /** A library, for the tests of what the sample API does not have: references of every kind, rules, records of each user's own. */
 
-import { declareApi } from "../src/api/declaration/api.ts";
+import { type ApiDeclaration, declareApi } from "../src/api/declaration/api.ts";
 import { vocabulary } from "../src/api/declaration/vocabulary.ts";
 import { type Running, startApplication } from "./application.ts";
 import { type Answer, storedAdmin } from "./harness.ts";
@@ -119,9 +119,12 @@ export const notes = declareApi({
   ],
 });
 
-/** Starts these with a book, and one note of Ada and one of Bob in it. */
-export async function startNotes(t: { after(end: () => unknown): void }) {
-  const app = await startLibrary({ declaration: notes });
+/** Starts these, or a variant, with a book, and one note of Ada and one of Bob in it. */
+export async function startNotes(
+  t: { after(end: () => unknown): void },
+  vary = (declaration: ApiDeclaration) => declaration,
+) {
+  const app = await startLibrary({ declaration: vary(notes) });
   t.after(() => app.stop());
   const { send } = app;
   const ada = await app.join("ada");

@@ -98,7 +98,7 @@ function queueTask(
     failure: null,
     created_at: at,
     updated_at: at,
-    user_id: call.caller?.id ?? 0,
+    user_id: call.caller?.id ?? null,
     byte: 0,
     line: 0,
     ...task,

@@ -64,8 +64,8 @@ export interface Task extends Document, Progress {
   readonly status: "queued" | "running" | "succeeded" | "failed";
   /** Why it failed. */
   readonly failure: string | null;
-  /** The user who sent the body; 0 is the command line. */
-  readonly user_id: number;
+  /** The user who sent the body; 0 is the command line, null somebody who was not signed in. */
+  readonly user_id: number | null;
   /** The name of the spool file with the body. */
   readonly spool: string;
   /** The values that the URL gives to each record: `{"zoo_id":7}`. */

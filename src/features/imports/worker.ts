@@ -38,7 +38,7 @@ export function createWorker(context: ImportContext) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<void> | undefined;
-  let lastUser = 0;
+  let lastUser: Task["user_id"] = 0;
 
   async function run(): Promise<void> {
     try {
@@ -133,7 +133,7 @@ async function importLines(
       if (records === undefined || failure !== null) {
         return await finishTask(context, current, failure);
       }
-      const seq = store.transact(user_id, (apply) => {
+      const seq = store.transact(user_id ?? 0, (apply) => {
         const { imported } = current;
         const caller = senderOf(context, current);
         const target = { records, caller, given, apply, now: now() };
@@ -151,12 +151,13 @@ async function importLines(
   await finishTask(context, current, abortReason(context, current, records));
 }
 
-/** Returns the user who sent the body of a task, with the rights that they have now. */
+/** Returns the user who sent the body of a task, with the rights that they have now; undefined if they have none. */
 function senderOf(
   { store, declaration: { roles } }: ImportContext,
   { user_id: id }: Task,
 ): Actor | undefined {
   if (id === 0) return localOperator;
+  if (id === null) return undefined;
   const user = store.table("users").get(id)?.document;
   const grants = roles.grantsOf(user?.["role"]);
   return grants && { id, grants };
@@ -191,7 +192,7 @@ async function finishTask(
   if (!isStored(context, task)) return;
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
-  await store.commit([records.putMutation(finished)], task.user_id);
+  await store.commit([records.putMutation(finished)], task.user_id ?? 0);
   await removeBody(context, task);
 }
 

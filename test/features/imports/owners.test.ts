@@ -5,10 +5,13 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { declareApi } from "../../../src/api/declaration/api.ts";
+import { vocabulary } from "../../../src/api/declaration/vocabulary.ts";
 import { startApplication } from "../../application.ts";
 import type { Mutation } from "../../../src/store/store.ts";
 import { adminPassword } from "../../harness.ts";
-import { lines } from "../../lines.ts";
+import { startNotes } from "../../library.ts";
+import { ended, lines, sendLines, taskWhen } from "../../lines.ts";
 
 test("two users have different validators of their tasks", async (t) => {
   const app = await startApplication();
@@ -108,4 +111,41 @@ test("at most sixteen bodies are received at a time", async (t) => {
   }
   for (const socket of sockets) socket.destroy();
   assert.equal((await post()).status, 202);
+});
+
+test("somebody who is not signed in imports with the rights of anyone, while anyone has them", async (t) => {
+  const { collection, reference } = vocabulary;
+  const access = { read: "anyone", write: "anyone", delete: "admin" };
+  const quotes = collection({
+    name: "quotes",
+    singular: "quote",
+    access,
+    properties: {
+      book_id: reference("books"),
+      note_id: vocabulary.optional(reference("notes")),
+    },
+  });
+  const app = await startNotes(t, (notes) =>
+    declareApi({
+      roles: notes.roles.names,
+      collections: notes.collections.map((each) =>
+        each.name === "quotes" ? quotes : each
+      ),
+    }));
+  const { store, token } = app;
+  const run = async () => {
+    const raw = '{"book_id":1}\n{"book_id":1,"note_id":1}\n';
+    const { status, body } = await sendLines(app, "/v1/quotes", { raw });
+    assert.equal(status, 202);
+    return await taskWhen(app, { url: body.url, token, until: ended });
+  };
+  const { imported, rejected, errors } = await run();
+  assert.deepEqual([imported, rejected, errors[0].line], [1, 1, 2]);
+  assert.match(errors[0].errors[0].message, /is 1, which does not exist/);
+  store.table("tasks").listeners.add({
+    onChange: () => access.write = "member",
+  });
+  const { failure } = await run();
+  assert.equal(failure, "The user no longer has the right to write.");
+  assert.equal(store.table("quotes").size, 1);
 });
