@@ -4,12 +4,16 @@
  * Each client has a cursor into the log and continues when its connection has
  * sent what was written before, so a slow client costs no memory, and one that
  * does not read at all is disconnected. The events of a transaction are encoded
- * once for all clients of the same role.
+ * once for all clients of the same role, but for those who own private records
+ * among them.
  */
 
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
-import { setTimeout as delay } from "node:timers/promises";
+import {
+  setImmediate as nextTick,
+  setTimeout as delay,
+} from "node:timers/promises";
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
 import { errorText } from "../../store/error.ts";
@@ -54,13 +58,22 @@ interface Client extends Subscriber {
 interface Source extends Api {
   /** The owners of private records that were deleted last, by URLs such as `notes/7`. */
   readonly owners: ReadonlyMap<string, Json>;
+  /** Resolves in the event loop's next turn that no other client waits for. */
+  readonly nextTurn: () => Promise<void>;
 }
 
 /** The most owners of deleted records that are remembered. */
 const maxOwners = 10_000;
 
-/** The encoded events of each transaction without private records, by role. */
-const encoded = new WeakMap<Transaction, Map<Grants, Uint8Array>>();
+/** The events of a transaction. */
+interface EncodedEvents {
+  /** The owners of private records among them; undefined if one is unknown. */
+  readonly owners: ReadonlySet<Json | undefined>;
+  /** Their bytes by role, then by the id of an owner; 0 for all others. */
+  readonly byRole: Map<Grants, Map<number, Uint8Array>>;
+}
+
+const encoded = new WeakMap<Transaction, EncodedEvents>();
 
 /** Follows the changes after a position; after a reset, from now on, if that is unknown. */
 function follow(
@@ -108,6 +121,9 @@ async function send(
   let length = 0;
   try {
     for await (const item of changes) {
+      if (item.operations && item.bytes > maxBatchBytes) {
+        await source.nextTurn();
+      }
       if (!isAuthorized()) break;
       const { seq } = item;
       const bytes = encode(source, item, reader);
@@ -142,15 +158,33 @@ function encode(
   reader: Actor,
 ): Uint8Array {
   if (item.operations === undefined) return Buffer.from(resetOf(item));
-  const byRole = encoded.get(item) ?? new Map<Grants, Uint8Array>();
-  const cached = byRole.get(reader.grants);
+  let events = encoded.get(item);
+  if (events === undefined) {
+    events = { owners: ownersOf(source, item), byRole: new Map() };
+    encoded.set(item, events);
+  }
+  const { owners, byRole } = events;
+  const byOwner = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
+  const owner = owners.has(reader.id) ? reader.id : 0;
+  const cached = byOwner.get(owner);
   if (cached !== undefined) return cached;
   const bytes = Buffer.from(textOf(source, item, reader));
-  const isPrivate = item.operations.some(([, name]) =>
-    source.collections.get(name)?.private
-  );
-  if (!isPrivate) encoded.set(item, byRole.set(reader.grants, bytes));
+  byRole.set(reader.grants, byOwner.set(owner, bytes));
   return bytes;
+}
+
+/** Returns the owners of the private records in a transaction. */
+function ownersOf(
+  { collections, owners }: Source,
+  { operations }: Transaction,
+): EncodedEvents["owners"] {
+  const found = new Set<Json | undefined>();
+  for (const operation of operations) {
+    if (operation[0] === "rename") continue;
+    if (!collections.get(operation[1])?.private) continue;
+    found.add(ownerOf(owners, operation));
+  }
+  return found;
 }
 
 function resetOf({ seq }: Pick<Reset, "seq">): string {
@@ -187,9 +221,7 @@ function eventOf(
     return "";
   }
   if (!seesAll(records.collection, reader)) {
-    const owner = kind === "del"
-      ? owners.get(`${name}/${target}`)
-      : target[ownerProperty.name] ?? null;
+    const owner = ownerOf(owners, mutation);
     if (owner === undefined) return undefined;
     if (owner !== reader.id) return "";
   }
@@ -201,6 +233,16 @@ function eventOf(
   // JSON has no line breaks except in strings, where they are escaped.
   const data = records.representation.serialize(target);
   return `event: ${name}.${change}\ndata: ${data}\n\n`;
+}
+
+/** Returns the owner of the private record that is changed; undefined if that is unknown. */
+function ownerOf(
+  owners: Source["owners"],
+  [kind, name, target]: Exclude<Mutation, readonly ["rename", ...unknown[]]>,
+): Json | undefined {
+  return kind === "del"
+    ? owners.get(`${name}/${target}`)
+    : target[ownerProperty.name] ?? null;
 }
 
 /** Remembers who had the private records that are deleted: the log does not say it. */
@@ -252,7 +294,9 @@ export const feature: Feature = {
     const feed = new ChangeFeed(api.store, (error) => {
       api.log("error", `Cannot read the log: ${errorText(error)}`);
     });
-    const source = { ...api, owners: followDeletions(api) };
+    let lastTurn = Promise.resolve();
+    const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
+    const source = { ...api, owners: followDeletions(api), nextTurn };
     const path = route({
       GET: {
         summary: "Changes as server-sent events, from now or the last event on",

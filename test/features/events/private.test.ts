@@ -2,7 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
-import { startNotes } from "../../library.ts";
+import { declareApi } from "../../../src/api/declaration/api.ts";
+import { notes, startNotes } from "../../library.ts";
 import { follow } from "./follower.ts";
 
 describe("private records", () => {
@@ -79,6 +80,98 @@ describe("private records", () => {
       assert.equal((await all.next()).type, "notes.deleted");
       own.cut();
       all.cut();
+    },
+  );
+
+  test(
+    "are encoded once for all connections of a user, and for one in a turn of the event loop",
+    async (t) => {
+      const { port, ada, bob, token, store } = await startNotes(t);
+      const ids = Array.from({ length: 1000 }, (_, index) => index + 3);
+      store.apply(
+        ids.map((id) => {
+          const note = { id, book_id: 1, text: "x", owner_id: 2 + id % 2 };
+          return ["put", "notes", note] as const;
+        }),
+        0,
+      );
+      await store.durable(store.seq);
+      const tokens = [ada, ada, ada, ada, bob, bob, token];
+      const streams = await Promise.all(
+        tokens.map((each) => follow(port, each)),
+      );
+      let turn = 0;
+      let isCounting = true;
+      const count = () => {
+        turn++;
+        if (isCounting) setImmediate(count);
+      };
+      setImmediate(count);
+      t.after(() => isCounting = false);
+      // Each event is compared with the rights of the reader.
+      const turns = new Map<number, number>();
+      const { has } = Set.prototype;
+      for (const role of ["member", "admin"]) {
+        const grants = notes.roles.grantsOf(role) ?? assert.fail();
+        t.mock.method(
+          grants,
+          "has",
+          function (this: Set<string>, name: string) {
+            if (name === "member") turns.set(turn, 1 + (turns.get(turn) ?? 0));
+            return has.call(this, name);
+          },
+        );
+      }
+      store.apply([
+        ...ids.map((id) => ["del", "notes", id] as const),
+        ["del", "books", 1],
+      ], 0);
+      const sent = await Promise.all(streams.map(async (stream) => {
+        for (let count = 1;; count++) {
+          const { type } = await stream.next();
+          if (type === "books.deleted") return count;
+        }
+      }));
+      assert.deepEqual(sent, [501, 501, 501, 501, 501, 501, 1001]);
+      const large = [...turns.values()].filter((count) => count > 900);
+      assert.equal(large.length, 3);
+      assert.ok(large.every((count) => count < 1100), String(large));
+      for (const stream of streams) stream.cut();
+    },
+  );
+
+  test(
+    "are not sent from memory to their owner with the rights of a former role",
+    async (t) => {
+      const { send, join, port, token, store } = await startNotes(
+        t,
+        ({ roles, collections }) =>
+          declareApi({
+            roles: roles.names,
+            collections: collections.map((each) =>
+              each.name === "books"
+                ? { ...each, access: { ...each.access, read: "editor" } }
+                : each
+            ),
+          }),
+      );
+      const other = await follow(port, token); // events stay in memory for it
+      const eve = await join("eve", "editor");
+      const last = String(store.seq);
+      const stream = await follow(port, eve);
+      const of = { id: 9, owner_id: 4, book_id: 1, text: "own" };
+      store.apply([["put", "books", { id: 2, title: "B" }], [
+        "put",
+        "notes",
+        of,
+      ]], 0);
+      assert.equal((await stream.next()).type, "books.created");
+      await send("PATCH", "users/4", { role: "member" });
+      await stream.closed;
+      const again = await follow(port, eve, last);
+      assert.equal((await again.next()).type, "notes.created");
+      again.cut();
+      other.cut();
     },
   );
 });
