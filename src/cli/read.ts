@@ -224,8 +224,16 @@ export async function logCommand(
     if (user !== undefined && user !== author) return;
     let text = "";
     for (const mutation of tx) {
+      if (mutation[0] === "rename") {
+        const [, of, from, to] = mutation;
+        if (![undefined, of, to ?? from].includes(target)) continue;
+        const what = to === undefined
+          ? `${of} to ${from}`
+          : `${of}.${from} to ${to}`;
+        text += `${at} ${author} renamed ${what}\n`;
+        continue;
+      }
       const [kind, of, value] = mutation;
-      if (kind === "rename") continue; // by a change of the declaration
       const collection = derived.get(of);
       const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;

@@ -74,7 +74,7 @@ export interface Entry {
 /** The maximum length of a line without its mutations, in bytes. */
 export const lineOverhead = 150;
 /** The length of a line's beginning, which holds its CRC. */
-export const crcLength = '{"crc":"xxxxxxxx",'.length;
+const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
 
 let formatted = { time: NaN, text: "" };
