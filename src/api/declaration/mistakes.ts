@@ -18,7 +18,7 @@ import { boolean, choice, string } from "./properties.ts";
 import {
   listOf,
   mistakesIn,
-  oneOf,
+  nameLike,
   phrase,
   rule,
   type Shape,
@@ -46,17 +46,12 @@ const reservedPropertyNames = [
   "constructor",
 ];
 
-const propertyName = string({
-  maxLength: 100,
-  pattern: /^(?!.*url$)[a-z][a-z0-9_]*$/,
-  description: `${word.expected}, not ending in "url"`,
-});
-
-const noun = string({
-  maxLength: 100,
-  pattern: /^[a-z][a-z0-9_ ]*$/,
-  description: "a noun in lower-case letters",
-});
+const propertyName = nameLike(
+  /^(?!.*url$)[a-z][a-z0-9_]*$/,
+  `${word.expected}, not ending in "url"`,
+);
+const referenceName = nameLike(/_id$/, 'a name that ends in "_id"');
+const noun = nameLike(/^[a-z][a-z0-9_ ]*$/, "a noun in lower-case letters");
 
 const roleList = listOf(wordBut(["anyone"]));
 
@@ -166,18 +161,16 @@ function mistakesInReferences(
   declared: readonly CollectionDeclaration[],
 ): string[] {
   const collections = deriveCollections(declared);
+  const shape = {
+    name: referenceName,
+    collection: choice(...collections.keys()),
+  };
   const mistakes: string[] = [];
   for (const source of collections.values()) {
-    for (const { name, references } of source.properties) {
-      if (references === undefined) continue;
-      const place = `${source.name}.${name}`;
-      if (!name.endsWith("_id")) {
-        mistakes.push(`${place}: the name of a reference must end in "_id"`);
-      }
-      if (collections.has(references)) continue;
-      const allowed = oneOf([...collections.keys()], references);
-      const unknown = `${references} is not a collection: it must be`;
-      mistakes.push(`${place}: ${unknown} ${allowed}`);
+    for (const { name, references: collection } of source.properties) {
+      if (collection === undefined) continue;
+      const found = mistakesIn("reference", { name, collection }, shape);
+      mistakes.push(...at(`${source.name}.${name}`, found));
     }
     for (const { property, target, isRequired } of source.parents) {
       if (!isRequired || !leadsTo(target, source)) continue;

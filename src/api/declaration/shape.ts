@@ -5,19 +5,29 @@
 
 import { inspect } from "node:util";
 import { excerpt, isObject } from "../../http/json.ts";
-import { type Property, string } from "./properties.ts";
+import { string } from "./properties.ts";
 
 /** The values of an option; most are those of a property. */
-export type Rule = Pick<Property, "check" | "expected">;
+export interface Rule {
+  /** The allowed values, as a phrase that follows "must be". */
+  readonly expected: string;
+  /** Returns undefined if a value is allowed. */
+  readonly check: (value: unknown) => unknown;
+}
 
 /** The options that an object may have, by their names. */
 export type Shape = Readonly<Record<string, Rule>>;
 
-export const word = string({
-  maxLength: 100,
-  pattern: /^[a-z][a-z0-9_]*$/,
-  description: "a name in lower-case letters, digits and underscores",
-});
+/** Returns a rule for names that match a pattern. */
+export function nameLike(pattern: RegExp, expected: string): Rule {
+  const { check } = string({ maxLength: 100, pattern });
+  return { expected, check };
+}
+
+export const word = nameLike(
+  /^[a-z][a-z0-9_]*$/,
+  "a name in lower-case letters, digits and underscores",
+);
 
 /** Returns a rule for names that are not taken. */
 export function wordBut(taken: readonly string[], of: Rule = word): Rule {
@@ -34,9 +44,10 @@ export function rule(
   expected: string,
   isAllowed: (value: unknown) => boolean,
 ): Rule {
-  const failure = { code: "type", reason: "is not allowed" } as const;
-  const check = (value: unknown) => isAllowed(value) ? undefined : failure;
-  return { check, expected };
+  return {
+    expected,
+    check: (value) => isAllowed(value) ? undefined : expected,
+  };
 }
 
 /** Returns a rule for lists of different members. */
@@ -61,9 +72,10 @@ export function mistakesIn(
     return [`${owner} has ${show(options)}: it must have an object of options`];
   }
   const names = Object.keys(shape);
+  const allowed = names.length > 0 ? `one of ${names.join(", ")}` : "left out";
   const unknown = Object.keys(options).filter((name) => !names.includes(name))
     .map((name) =>
-      `${name} is not an option of ${owner}: it must be ${oneOf(names, name)}`
+      `${name} is not an option of ${owner}: it must be ${allowed}`
     );
   const wrong = Object.entries(shape).flatMap(([name, { check, expected }]) => {
     const { [name]: value } = options;
@@ -73,16 +85,6 @@ export function mistakesIn(
     return `${name} is ${is}: it must be ${expected}`;
   });
   return [...unknown, ...wrong];
-}
-
-/** Lists the allowed names, and the one that was probably meant. */
-export function oneOf(names: readonly string[], mistyped: string): string {
-  const all = names.length === 0 ? "left out" : `one of ${names.join(", ")}`;
-  const letters = mistyped.toLowerCase();
-  const meant = names.find((name) =>
-    name.toLowerCase().startsWith(letters) || letters.startsWith(name)
-  );
-  return meant === undefined ? all : `${all} (did you mean ${meant}?)`;
 }
 
 /** Shows a value in one short line. */

@@ -25,7 +25,6 @@ import {
 import {
   listOf,
   mistakesIn,
-  oneOf,
   phrase,
   rule,
   type Shape,
@@ -57,7 +56,6 @@ export type Vocabulary =
       Name in "boolean" | "date" | "timestamp" | "email" | "url"
     ]: (options: Former) => ReturnType<(typeof words)[Name]>;
   };
-const maxInteger = Number.MAX_SAFE_INTEGER;
 
 /** The words, and for every other name a function that reports it. */
 export const vocabulary: Vocabulary = new Proxy(words, {
@@ -69,8 +67,8 @@ function wordOf(name: string) {
   const isWord = Object.hasOwn(words, name);
   const mistake = isWord
     ? `${name} is not called: it must be ${name}(…)`
-    : `${name} is not a word of the vocabulary: it must be ${
-      oneOf(Object.keys(words), name)
+    : `${name} is not a word of the vocabulary: it must be one of ${
+      Object.keys(words).join(", ")
     }`;
   return Object.assign((...given: unknown[]) => {
     const [args, former] = name === "collection"
@@ -106,60 +104,50 @@ function mistakesInCall(
   name: string,
   args: readonly unknown[],
 ): readonly string[] {
-  const [first, second] = args;
+  const [first = {}, second] = args;
+  const limits = Object(first);
   switch (name) {
     case "collection":
       return [];
+    case "string":
+      return mistakesIn(name, first, stringShape(limits), ["maxLength"]);
+    case "number":
+      return mistakesIn(name, first, boundsShape(number, limits));
+    case "integer":
+      return mistakesIn(name, first, boundsShape(integer, limits));
     case "choice":
       return mistakesIn(name, { values: args }, { values: listOf(phrase) });
     case "unique":
       return mistakesInProperty(first);
     case "optional":
       return mistakesInOptional(first, second);
-    case "reference":
-      return mistakesIn(
-        name,
-        { collection: first, ...Object(second) },
-        { collection: word, as: word },
-        ["collection"],
-      );
+    case "reference": {
+      const shape = { collection: word, as: word };
+      const options = { collection: args[0], ...Object(second) };
+      return mistakesIn(name, options, shape, ["collection"]);
+    }
   }
-  const required = name === "string" ? ["maxLength"] : [];
-  return mistakesIn(name, first ?? {}, shapeOf(name, Object(first)), required);
+  return mistakesIn(name, first, {});
 }
 
-/** Returns the shape of a word's options. A lower limit must fit the upper one. */
-function shapeOf(
-  name: string,
-  { maxLength = maxInteger, maximum = maxInteger }: {
-    readonly [limit: string]: number;
-  },
-): Shape {
-  const limit = name === "integer" ? integer : number;
-  switch (name) {
-    case "string":
-      return {
-        minLength: integer({ minimum: 0, maximum: maxLength }),
-        maxLength: integer({ minimum: 1 }),
-        // Other flags would change what the pattern means in JSON Schema.
-        pattern: rule(
-          "a regular expression without flags but u",
-          (value) => value instanceof RegExp && /^u?$/.test(value.flags),
-        ),
-        description: phrase,
-      };
-    case "number":
-    case "integer":
-      return {
-        minimum: limit({ maximum }),
-        exclusiveMinimum: rule(
-          `a number below ${maximum}`,
-          (value) => Number.isFinite(value) && Number(value) < maximum,
-        ),
-        maximum: limit(),
-      };
-  }
-  return {};
+const maxInteger = Number.MAX_SAFE_INTEGER;
+
+function stringShape({ maxLength: maximum = maxInteger }): Shape {
+  return {
+    minLength: integer({ minimum: 0, maximum }),
+    maxLength: integer({ minimum: 1 }),
+    // Other flags would change what the pattern means in JSON Schema.
+    pattern: rule(
+      "a regular expression without flags but u",
+      (value) => value instanceof RegExp && /^u?$/.test(value.flags),
+    ),
+    description: phrase,
+  };
+}
+
+function boundsShape(of: typeof number, { maximum = maxInteger }): Shape {
+  const lower = of({ maximum });
+  return { minimum: lower, exclusiveMinimum: lower, maximum: of() };
 }
 
 function mistakesInOptional(

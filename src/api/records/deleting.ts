@@ -5,11 +5,10 @@
 
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { Document, Mutation, Store } from "../../store/store.ts";
+import type { Document, Mutation, Row, Store } from "../../store/store.ts";
 import {
   type Collection,
   isVisible,
-  type RecordChange,
   seesAll,
 } from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
@@ -19,8 +18,11 @@ import { findForChange, type Records } from "./records.ts";
 /** The most records that a deletion also deletes or changes: other requests wait for some 10 ms. */
 const maxCascade = 2000;
 
-/** All changes of a deletion, by collection and id. */
-type Changes = Map<Collection, Map<number, RecordChange>>;
+/** The changes of a deletion by the rows that they change: the new document, undefined if it is deleted. */
+type Changes = Map<
+  Row,
+  { readonly of: Collection; readonly next: Document | undefined }
+>;
 
 /**
  * Deletes a record; with `cascade` also all records that require it, directly
@@ -35,12 +37,15 @@ export function deleteRecord(
   cascade: boolean,
 ): Result {
   const { collection, options: { store } } = records;
-  const scope = context.resolveScope?.(context);
-  const { document: previous } = findForChange(records, context, scope);
+  const row = findForChange(records, context, context.resolveScope?.(context));
+  const { document: previous } = row;
   const change = { previous, next: undefined };
-  const changes = new Map([[collection, new Map([[previous.id, change]])]]);
+  const changes: Changes = new Map([[row, {
+    of: collection,
+    next: undefined,
+  }]]);
   if (cascade) {
-    followReferences(records, changes, previous.id);
+    followReferences(records, changes);
     checkChanges(records, context, changes);
   } else checkUnreferenced(records, context, previous);
   const mutations = mutationsOf(changes, store);
@@ -86,41 +91,29 @@ function checkUnreferenced(
  *
  * @throws {ApiError} 40900 if there are too many
  */
-function followReferences(
-  records: Records,
-  changes: Changes,
-  deletedId: number,
-): void {
-  const { collection, options: { store } } = records;
-  let count = 0;
-  const queue = [{ of: collection, id: deletedId }];
-  for (const { of, id } of queue) { // grows while it is read
-    for (const { source, property, isRequired } of of.children) {
-      const table = store.table(source.name);
-      checkCount(collection, table.count(property, id));
-      const ofSource = changes.get(source) ?? new Map<number, RecordChange>();
-      changes.set(source, ofSource);
-      for (const { document: previous } of table.find(property, id)) {
-        const known = ofSource.get(previous.id);
-        if (known === undefined) checkCount(collection, ++count);
-        else if (known.next === undefined) continue;
-        if (isRequired) queue.push({ of: source, id: previous.id });
-        const updated_at = records.timestamp(previous["updated_at"]);
+function followReferences(records: Records, changes: Changes): void {
+  const { collection: { singular }, options: { store } } = records;
+  for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is read
+    const children = next ? [] : of.children;
+    for (const { source, property, isRequired } of children) {
+      for (const row of store.table(source.name).find(property, id)) {
+        const known = changes.get(row);
+        if (known && !known.next) continue;
+        const previous = known?.next ?? row.document;
+        const updated_at = records.timestamp(row.document["updated_at"]);
         const next = isRequired
           ? undefined
-          : { ...previous, ...known?.next, [property]: null, updated_at };
-        ofSource.set(previous.id, { previous, next });
+          : { ...previous, [property]: null, updated_at };
+        changes.delete(row); // so that it is the last one, which is yet to be read
+        changes.set(row, { of: source, next });
+        if (changes.size <= maxCascade + 1) continue;
+        throw new ApiError(
+          40900,
+          `Deleting the ${singular} would also delete or change more than ${maxCascade} records: delete some of them first.`,
+        );
       }
     }
   }
-}
-
-function checkCount({ singular }: Collection, count: number): void {
-  if (count <= maxCascade) return;
-  throw new ApiError(
-    40900,
-    `Deleting the ${singular} would also delete or change more than ${maxCascade} records: delete some of them first.`,
-  );
 }
 
 /**
@@ -134,44 +127,34 @@ function checkChanges(
   { caller }: RequestContext,
   changes: Changes,
 ): void {
-  for (const [collection, ofCollection] of changes) {
-    const { access, name, overseer } = collection;
-    for (const { previous, next } of ofCollection.values()) {
-      const isSeen = previous && isVisible(collection, previous, caller);
-      const change = next ? "write" : "delete";
-      const role = isSeen ? access[change] : overseer ?? "";
-      if (!mayAccess(caller?.grants, role)) {
-        throw new ApiError(
-          40300,
-          `Deleting the ${singular} would also ${
-            next ? "change" : "delete"
-          } ${name}${
-            isSeen ? "" : " of other users"
-          }, which requires the role ${role}.`,
-        );
-      }
-      const [error] = next ? checkRules(collection, next) : [];
-      if (error === undefined) continue;
+  for (const [{ document }, { of, next }] of changes) {
+    const { access, name, overseer = "" } = of;
+    const isSeen = isVisible(of, document, caller);
+    const role = isSeen ? access[next ? "write" : "delete"] : overseer;
+    if (!mayAccess(caller?.grants, role)) {
+      const verb = next ? "change" : "delete";
+      const whose = isSeen ? "" : " of other users";
       throw new ApiError(
-        40900,
-        `Deleting the ${singular} would break a rule of the ${collection.singular} ${next?.id}: ${error.message}`,
+        40300,
+        `Deleting the ${singular} would also ${verb} ${name}${whose}, which requires the role ${role}.`,
       );
     }
+    const [error] = next ? checkRules(of, next) : [];
+    if (error === undefined) continue;
+    throw new ApiError(
+      40900,
+      `Deleting the ${singular} would break a rule of the ${of.singular} ${document.id}: ${error.message}`,
+    );
   }
 }
 
-/** Returns the mutations of all changes: those of records that stay come first. */
+/** Returns the mutations of all changes. */
 function mutationsOf(changes: Changes, store: Store): Mutation[] {
-  const puts: Mutation[] = [];
-  const deletes: Mutation[] = [];
-  const others: Mutation[] = [];
-  for (const [{ name, sideEffects }, ofCollection] of changes) {
-    for (const [id, change] of ofCollection) {
-      if (change.next) puts.push(["put", name, change.next]);
-      else deletes.push(["del", name, id]);
-      others.push(...sideEffects?.(change, store) ?? []);
-    }
-  }
   // The newest first: an index removes its last rows faster than its first.
-  return [...puts, ...deletes.reverse(), ...others];
+  return [...changes].reverse().flatMap(
+    ([{ document: previous }, { of, next }]): Mutation[] => [
+      next ? ["put", of.name, next] : ["del", of.name, previous.id],
+      ...of.sideEffects?.({ previous, next }, store) ?? [],
+    ],
+  );
 }
