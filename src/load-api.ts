@@ -2,7 +2,7 @@
 
 import { basename, resolve } from "node:path";
 import process from "node:process";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import {
   type ApiDeclaration,
   type ApiFile,
@@ -14,29 +14,25 @@ import { vocabulary } from "./api/declaration/vocabulary.ts";
 import { UsageError } from "./config.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
-/** The sample API. */
-const defaultUrl = new URL("./collections.ts", import.meta.url);
-
 /**
- * Loads an API from a file, by default from src/collections.ts.
+ * Loads an API from a file, by default the sample API.
  *
  * @throws {UsageError} with a line for each mistake in the file
  */
 export async function loadApi(
   file: string | undefined,
 ): Promise<ApiDeclaration> {
-  const url = file === undefined ? defaultUrl : pathToFileURL(resolve(file));
   const name = file ?? "src/collections.ts";
   let mistakes: readonly string[];
   try {
     const module = file === undefined
       ? await import("./collections.ts")
-      : await import(url.href);
+      : await import(pathToFileURL(resolve(file)).href);
     const api = callDefault(module);
     mistakes = findMistakes(api);
     if (mistakes.length === 0) return declareApi(api);
   } catch (error) {
-    throw new UsageError(`${name}${explain(error, fileURLToPath(url))}`);
+    throw new UsageError(`${name}${explain(error, name)}`);
   }
   throw new UsageError(
     mistakes.map((mistake) => `${name}: ${mistake}`).join("\n"),

@@ -37,12 +37,8 @@ export async function userCommand(
   try {
     const password = await readPassword();
     if (action === "add") {
-      const given = role === undefined ? {} : { role };
-      await createUser(store, declaration, {
-        username: name,
-        password,
-        ...given,
-      });
+      const user = { username: name, password, role };
+      await createUser(store, declaration, user);
       await print(`created user ${name}\n`);
     } else {
       await changePassword(

@@ -156,51 +156,38 @@ function collectionShape(
   };
 }
 
-/** Returns the mistakes in the references between collections. */
-function mistakesInReferences(
+/** Yields the mistakes in the references between collections. */
+function* mistakesInReferences(
   declared: readonly CollectionDeclaration[],
-): string[] {
+): Generator<string> {
   const collections = deriveCollections(declared);
-  const shape = {
-    name: referenceName,
-    collection: choice(...collections.keys()),
-  };
-  const mistakes: string[] = [];
+  const target = choice(...collections.keys());
+  const shape = { name: referenceName, collection: target };
   for (const source of collections.values()) {
     for (const { name, references: collection } of source.properties) {
       if (collection === undefined) continue;
-      const found = mistakesIn("reference", { name, collection }, shape);
-      mistakes.push(...at(`${source.name}.${name}`, found));
+      const mistakes = mistakesIn("reference", { name, collection }, shape);
+      yield* at(`${source.name}.${name}`, mistakes);
     }
     for (const { property, target, isRequired } of source.parents) {
-      if (!isRequired || !leadsTo(target, source)) continue;
-      mistakes.push(
-        `${source.name}.${property}: required references lead from ${target.name} back to ${source.name}: one of them must be optional(…)`,
-      );
+      if (!isRequired || !requiredBy(target).has(source)) continue;
+      yield `${source.name}.${property}: required references lead from ${target.name} back to ${source.name}: one of them must be optional(…)`;
     }
-    mistakes.push(...at(source.name, duplicateUrls(source)));
+    const urls = source.urlProperties.map(({ name }) => name);
+    const duplicates = urls.filter((url, index) => urls.indexOf(url) < index);
+    for (const url of duplicates) {
+      yield `${source.name}: two references give it the property ${url}: one must have another name, as in reference("…", { as: "…" })`;
+    }
   }
-  return mistakes;
 }
 
-/** Returns whether required references lead from one collection to another. */
-function leadsTo(
-  from: Collection,
-  to: Collection,
-  seen = new Set<Collection>(),
-): boolean {
-  if (from === to) return true;
-  if (seen.has(from)) return false;
-  seen.add(from);
-  return from.parents.some(({ target, isRequired }) =>
-    isRequired && leadsTo(target, to, seen)
-  );
-}
-
-function duplicateUrls({ urlProperties }: Collection): string[] {
-  const names = urlProperties.map(({ name }) => name);
-  return names.filter((name, index) => names.indexOf(name) < index)
-    .map((name) =>
-      `two references give it the property ${name}: one must have another name, as in reference("…", { as: "…" })`
-    );
+/** Returns a collection and those that it requires, directly or through others. */
+function requiredBy(collection: Collection): Set<Collection> {
+  const found = new Set([collection]);
+  for (const { parents } of found) { // grows while it is read
+    for (const { target, isRequired } of parents) {
+      if (isRequired) found.add(target);
+    }
+  }
+  return found;
 }

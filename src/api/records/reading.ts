@@ -1,7 +1,6 @@
 /** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
 
 import { Slots } from "../../admission.ts";
-import type { Actor } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
@@ -35,7 +34,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
 ): Result | Promise<Result> {
-  const { table, representation, planner } = records;
+  const { collection, table, representation, planner } = records;
   const { caller, url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
@@ -49,24 +48,25 @@ export function listRecords(
   const countOnly = asNdjson && context.method === "HEAD";
   if (asNdjson && !countOnly) context.acquireSlot(exportSlots); // before any wait
   const paged = asNdjson ? withoutLimit(query) : query;
+  const isOverseer = seesAll(collection, caller);
+  /** Throws if somebody who saw the private records of all users no longer does. */
+  const checkSight = () => {
+    if (isOverseer && !seesAll(collection, context.reauthenticate())) {
+      throw new ApiError(40300);
+    }
+  };
   const use = ({ rows, total }: Page): Result => {
-    const headers = paged === query
+    const counts = paged === query
       ? pageHeaders(query, total, url)
       : ["X-Total-Count", String(total)];
-    return {
-      status: 200,
-      headers: [...validators(), ...headers],
-      body: asNdjson ? undefined : representation.toJsonArray(rows, fields),
-      type: asNdjson ? ndjsonType : undefined,
-      stream: asNdjson
-        ? () =>
-          whileAllowed(
-            representation.toNdjson(rows, fields),
-            () => checkSight(records, caller, context.reauthenticate()),
-          )
-        : undefined,
-      seq: currentSeq(),
-    };
+    const headers = [...validators(), ...counts];
+    const result = { status: 200, headers, seq: currentSeq() };
+    if (!asNdjson) {
+      return { ...result, body: representation.toJsonArray(rows, fields) };
+    }
+    const parts = () => representation.toNdjson(rows, fields);
+    const stream = () => whileAllowed(parts(), checkSight);
+    return { ...result, type: ndjsonType, stream };
   };
   const result = planner.select(countOnly ? { ...paged, limit: 0 } : paged, {
     scope,
@@ -75,7 +75,7 @@ export function listRecords(
   });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
-      checkSight(records, caller, context.caller);
+      checkSight();
       return result;
     })
     : result;
@@ -90,16 +90,6 @@ async function* whileAllowed(
     check();
     yield part;
   }
-}
-
-/** Throws if somebody who saw the private records of all users no longer does. */
-function checkSight(
-  { collection }: Records,
-  before: Actor | undefined,
-  after: Actor | undefined,
-): void {
-  const isLost = seesAll(collection, before) && !seesAll(collection, after);
-  if (isLost) throw new ApiError(40300);
 }
 
 /**

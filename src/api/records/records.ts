@@ -166,17 +166,6 @@ export class Records {
   }
 
   /**
-   * Returns the mutations that must be committed with a change, by the rules of
-   * the collection.
-   *
-   * @throws {ApiError} if the change is not allowed
-   */
-  sideEffects(change: RecordChange): readonly Mutation[] {
-    const { collection, options: { store } } = this;
-    return collection.sideEffects?.(change, store) ?? [];
-  }
-
-  /**
    * Returns the id of the next new record.
    *
    * @throws {ApiError} 50300 if the highest possible id has been assigned

@@ -120,8 +120,9 @@ export function changeRecord(
 
 /** Returns the values that a scope gives: the zoo of `/zoos/7/animals`. */
 function valuesFromUrl(scope: Scope | undefined): Record<string, Json> {
-  return scope === undefined ? {} : Object.fromEntries(
-    scope.conditions.map(({ property, value }) => [property, value]),
+  const { conditions = [] } = scope ?? {};
+  return Object.fromEntries(
+    conditions.map(({ property, value }) => [property, value]),
   );
 }
 
@@ -156,7 +157,7 @@ function commitWrite(
   context: RequestContext,
   { row, next, scope }: PlannedWrite,
 ): Result {
-  const { representation } = records;
+  const { collection, representation, options: { store } } = records;
   // The text is not cached: it would take memory though it may never be read.
   const item = representation.serialize(next);
   const url = representation.url(next.id);
@@ -175,7 +176,7 @@ function commitWrite(
   const change = { previous, next };
   const mutations = [
     records.putMutation(next),
-    ...records.sideEffects(change),
+    ...collection.sideEffects?.(change, store) ?? [],
   ];
   return records.commit(context, { mutations, response, change });
 }

@@ -47,12 +47,9 @@ export async function importCommand(
   const store = await openDataFolder(dataDir, declaration, { log, tables });
   try {
     const records = recordsOf(store, declaration, tasks(roles));
+    const users = usersWithHashes(roles);
     const target = (name: string) =>
-      recordsOf(
-        store,
-        declaration,
-        name === "users" ? usersWithHashes(roles) : name,
-      );
+      recordsOf(store, declaration, name === "users" ? users : name);
     // Any collection: it also resumes the imports that a server left.
     const importable = (name: string) =>
       names.includes(name) ? target(name) : undefined;
