@@ -130,6 +130,8 @@ export interface Resource {
   readonly listed?: Collection;
   /** Limits them; all of the collection by default. */
   readonly scope?: ResolveScope | undefined;
+  /** A short description of GET and QUERY of all of them, if none follows from their kind. */
+  readonly summary?: string;
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
 }
@@ -238,13 +240,14 @@ export function ownedByCaller(
 export function collectionMethods(
   resource: Resource,
 ): Record<"GET" | "QUERY" | "POST", Operation> {
-  const { records, listed } = resource;
+  const { records, listed, summary } = resource;
   const { collection } = records;
   const { access } = collection;
   const fields = listed && readableNames(listed);
   const GET: Operation<Query> = {
     kind: "list",
     resource,
+    summary,
     access: access.read,
     produces: jsonOrNdjson,
     parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),

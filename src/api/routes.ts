@@ -168,12 +168,12 @@ function addAuthorizations(api: Api): void {
   const records = api.records("authorizations");
   const limiter = new SignInLimiter(now);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
-  const resource = { records, scope: ownedByCaller("user_id", isLive) };
+  const scope = ownedByCaller("user_id", isLive);
+  const resource = { records, scope, summary: "Where you are signed in" };
   const { GET, QUERY } = collectionMethods(resource);
-  const summary = "Where you are signed in";
   const list = resourceRoute(resource, {
-    GET: { ...GET, summary },
-    QUERY: { ...QUERY, summary },
+    GET,
+    QUERY,
     POST: {
       kind: "sign in",
       access: "anyone",

@@ -16,6 +16,7 @@ import {
 } from "node:timers/promises";
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
+import { parseInteger } from "../../api/declaration/values.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/file-store.ts";
 import type { Json, Mutation } from "../../store/store.ts";
@@ -196,12 +197,9 @@ function textOf(
   item: Transaction,
   reader: Actor,
 ): string {
-  const events: string[] = [];
-  for (const operation of item.operations) {
-    const event = eventOf(source, operation, reader);
-    if (event === undefined) return resetOf(item);
-    if (event !== "") events.push(event);
-  }
+  const events = item.operations.map((each) => eventOf(source, each, reader))
+    .filter((event) => event !== "");
+  if (events.includes(undefined)) return resetOf(item);
   // Resuming from any event but the last would miss those after it.
   const last = events.pop();
   if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
@@ -283,11 +281,6 @@ function heartbeatComment({ seq }: Client): string {
   return seq < 0 ? ":\n\n" : `:\nid: ${seq}\n\n`;
 }
 
-/** Parses a sequence number; returns one that is too old if it is invalid. */
-function parseSequence(text: string): number {
-  return /^(?:0|[1-9]\d{0,15})$/.test(text) ? Number(text) : -1;
-}
-
 /** Changes of records as server-sent events. */
 export const feature: Feature = {
   open(api) {
@@ -314,7 +307,7 @@ export const feature: Feature = {
           if (id === undefined) {
             return follow(source, feed, context, api.store.position);
           }
-          const seq = parseSequence(String(id));
+          const seq = parseInteger(String(id)) ?? -1; // which is too old
           // Records before the last change of the declaration may not fit it.
           const { lastSeq } = api.store.table(declarationTable);
           const isOutdated = seq < lastSeq && lastSeq > 1;

@@ -31,14 +31,10 @@ export const feature: Feature = {
       records,
       listed: deriveCollection(listedTasks(roles)),
       scope: records.scope(),
+      summary: `Your tasks; all tasks with the role ${roles.highest}`,
     };
     const { GET, QUERY } = collectionMethods(view);
-    const summary = `Your tasks; all tasks with the role ${roles.highest}`;
-    const list = resourceRoute(view, {
-      GET: { ...GET, summary },
-      QUERY: { ...QUERY, summary },
-    });
-    add("tasks", list, "tasks_url");
+    add("tasks", resourceRoute(view, { GET, QUERY }), "tasks_url");
     const record = recordMethods(view);
     const task = resourceRoute(view, {
       GET: { ...record.GET, summary: "One of your tasks" },
