@@ -281,7 +281,9 @@ describe("under Node's permission model", { skip: notInNode }, () => {
       const bytes = gunzipSync(await readFile(join(old, name)));
       await writeFile(join(dataDir, name.replace(/\.gz$/, "")), bytes);
     }
-    const server = await startLocked(dataDir);
+    const file = join(folder, "of-format-1.mjs");
+    await writeFile(file, upgradedApi);
+    const server = await startLocked(dataDir, [], { COLLECTIONS: file });
     t.after(() => server.stop());
     assert.equal(await server.end(), 0);
     const names = await readdir(dataDir);
@@ -289,6 +291,20 @@ describe("under Node's permission model", { skip: notInNode }, () => {
     assert.ok(names.includes("snapshot-2.jsonl"), names.join(" "));
   });
 });
+
+/** Declares what the records of the first format have. */
+const upgradedApi = `export default ({ collection, string, reference }) => ({
+  collections: ["zoos", "animals"].map((name) => collection({
+    name,
+    singular: name.slice(0, -1),
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: {
+      name: string({ maxLength: 100 }),
+      ...(name === "animals" && { zoo_id: reference("zoos") }),
+    },
+  })),
+});
+`;
 
 describe("a data folder that other users may access", {
   skip: process.platform === "win32"

@@ -4,6 +4,7 @@
  * writing it.
  */
 
+import process from "node:process";
 import type { CommandSettings } from "../api/feature.ts";
 import { usersWithHashes } from "../api/accounts/users.ts";
 import {
@@ -38,6 +39,7 @@ import {
   describeFault,
   describeReferences,
   print,
+  showProgress,
   unknownCollection,
 } from "./output.ts";
 
@@ -190,7 +192,16 @@ export async function exportCollection(
   const tables = await readUndamagedTables(dataDir);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
-  for await (const text of representation.toNdjson(rows)) await print(text);
+  let done = 0;
+  // A terminal that shows the records has no room for a progress bar.
+  const endProgress = process.stdout.isTTY
+    ? () => {}
+    : showProgress(() => done / rows.length);
+  for await (const text of representation.toNdjson(rows)) {
+    await print(text);
+    done += text.split("\n").length - 1;
+  }
+  endProgress();
 }
 
 /**

@@ -161,7 +161,10 @@ export function anyString(): Property<string> {
 
 /** One of a fixed set of strings. */
 export function choice<Value extends string>(
-  ...values: readonly Value[] | readonly [...Value[], Former]
+  ...values: readonly Value[]
+): Property<Value>;
+export function choice<Value extends string>(
+  ...values: readonly [...Value[], Former]
 ): Property<Value>;
 export function choice(
   ...all: readonly (string | Former)[]

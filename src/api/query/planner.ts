@@ -292,8 +292,8 @@ function pageOf(
   const [start, end] = isBackwards
     ? [Math.max(to - offset - limit, from), to - offset]
     : [from + offset, Math.min(from + offset + limit, to)];
-  if (limit === Infinity && !isBackwards) {
-    return { rows: rowsOf(index, start, end), total };
+  if (limit === Infinity) {
+    return { rows: rowsOf(index, start, end, isBackwards), total };
   }
   const rows = index.slice(start, end);
   return { rows: isBackwards ? rows.reverse() : rows, total };

@@ -51,17 +51,26 @@ export function rowsOf(
   index: SortedIndex,
   from = 0,
   to = index.size,
+  isBackwards = false,
 ): Iterable<Row> {
-  return readSlices(index.freeze(), from, to);
+  return readSlices(index.freeze(), from, to, isBackwards);
 }
 
 function* readSlices(
   index: SortedIndex,
   from: number,
   to: number,
+  isBackwards: boolean,
 ): Generator<Row> {
-  for (; from < to; from += rowsPerStep) {
-    yield* index.slice(from, Math.min(from + rowsPerStep, to));
+  while (from < to) {
+    const step = Math.min(rowsPerStep, to - from);
+    if (isBackwards) {
+      to -= step;
+      yield* index.slice(to, to + step).reverse();
+    } else {
+      from += step;
+      yield* index.slice(from - step, from);
+    }
   }
 }
 

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { localOperator } from "../../../src/auth/access.ts";
 import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
 import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
@@ -237,12 +238,12 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
   const call = {
     client: "",
     ids: [],
-    caller: undefined,
+    caller: localOperator,
     url: "",
     method: "POST",
     asNdjson: false,
     headers: {},
-    reauthenticate: () => undefined,
+    reauthenticate: () => localOperator,
     afterWaiting: async <T, R>(
       promise: Promise<T>,
       resume: (value: T) => R | Promise<R>,
