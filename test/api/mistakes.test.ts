@@ -339,6 +339,21 @@ describe("every mistake is reported in", () => {
   }
 });
 
+test("private records need a role that does not see those of all", () => {
+  const access = { read: "user", write: "user", delete: "user" };
+  const of = (isPrivate: boolean, ...roles: string[]) => {
+    const collections = [
+      declare("books", {}, { access, private: isPrivate }),
+    ];
+    return findMistakes({ roles, collections } as Anything);
+  };
+  const [mistake = "", ...others] = of(true, "user");
+  assert.match(mistake, /^books: private is true: it must be false, unless/);
+  assert.deepEqual(others, []);
+  assert.deepEqual(of(false, "user"), []);
+  assert.deepEqual(of(true, "user", "admin"), []);
+});
+
 test("wrong titles and roles are reported, and access is not compared with them", () => {
   const odd = declare("books", {}, { access: { ...access, write: "boss" } });
   for (const title of ["", 5, "a\nb", "x".repeat(101)]) {

@@ -82,21 +82,24 @@ export function findMistakes(api: ApiFile): string[] {
   return [...mistakes, ...mistakesInReferences(declared)];
 }
 
+/** What a collection is compared with. */
+interface Context {
+  readonly place: string;
+  readonly roles: readonly string[] | undefined;
+  /** The collections before this one. */
+  readonly declared: readonly CollectionDeclaration[];
+}
+
 /** Returns the mistakes in a collection, but for those in its references. */
 function mistakesInCollection(
   declaration: CollectionDeclaration,
-  { place, roles, declared }: {
-    readonly place: string;
-    readonly roles: readonly string[] | undefined;
-    /** The collections before this one. */
-    readonly declared: readonly CollectionDeclaration[];
-  },
+  { place, roles, declared }: Context,
 ): string[] {
   const { properties, access, private: isPrivate } = Object(declaration);
   const carried = carriedMistakes(declaration);
   if (carried) return at(place, carried);
   const names = Object.keys(Object(properties));
-  const shape = collectionShape(names, declared);
+  const shape = collectionShape(names, { roles, declared });
   const anyone = isPrivate ? [] : ["anyone"];
   const level = roles ? choice(...anyone, ...roles) : phrase;
   const reserved = isPrivate
@@ -128,12 +131,18 @@ function at(place: string, mistakes: readonly string[]): string[] {
   return mistakes.map((mistake) => `${place}: ${mistake}`);
 }
 
+/** The highest role sees the private records of all users. */
+const sharedOnly = rule(
+  "false, unless there is a second role: the highest one sees the records of all users",
+  (value) => value === false,
+);
+
 const requiredOptions = ["name", "singular", "access", "properties"];
 
 /** Returns the options of a collection with these properties, after those that are declared. */
 function collectionShape(
   names: readonly string[],
-  declared: readonly CollectionDeclaration[],
+  { roles, declared }: Pick<Context, "roles" | "declared">,
 ): Shape {
   const object = rule("an object", isObject);
   const sortable = choice(...names, "id", "created_at", "updated_at");
@@ -147,7 +156,7 @@ function collectionShape(
     properties: object,
     unique: listOf(listOf(choice(...names))),
     sort: listOf(sortable),
-    private: boolean(),
+    private: roles?.length === 1 ? sharedOnly : boolean(),
     renamed: word,
     check: rule(
       "a function that is not async",
