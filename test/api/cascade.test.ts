@@ -271,6 +271,30 @@ test("records that a cascade changes count towards its limit, each once", async 
   assert.equal(store.table("books").size, 2000);
 });
 
+test("a cascade that would change records of more than four mebibytes is refused", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  const { send, store } = app;
+  await send("POST", "authors", { name: "Ada" });
+  const title = "é".repeat(1 << 19); // a mebibyte
+  const book = (id: number): Mutation => [
+    "put",
+    "books",
+    { id, author_id: 1, translator_id: 1, title },
+  ];
+  store.apply([1, 2, 3, 4].map(book), 0);
+  const path = "authors/1?cascade=true";
+  const refused = await send("DELETE", path);
+  assert.equal(refused.status, 409);
+  assert.match(
+    refused.body.error,
+    /also change more than 4 MiB of records: change or delete some of them first/,
+  );
+  await send("DELETE", "books/4");
+  assert.equal((await send("DELETE", path)).status, 204);
+  assert.equal(store.table("books").count("author_id", 1), 0);
+});
+
 /** A record of the graphs below: its references are ids of the same or the other kind. */
 type Node = { id: number } & Record<string, number | null>;
 type Graph = Record<"as" | "bs" | "cs", Map<number, Node>>;

@@ -119,3 +119,24 @@ test("a query has at most a hundred parameters, and a list at most a thousand va
   assert.equal(ids(1000).filters[0]?.valueSet?.size, 1);
   assert.throws(() => ids(1001), { code: 40004, message: /at most 1000 / });
 });
+
+test("records are sorted by at most eight properties", () => {
+  const names = Array.from(
+    "abcdefghi",
+    (name) => [name, string({ maxLength: 9 })] as const,
+  );
+  const declaration = {
+    name: "books",
+    singular: "book",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: Object.fromEntries(names),
+  };
+  const [books = assert.fail()] = deriveCollections([declaration]).values();
+  const parse = (sortby: string) =>
+    parseQuery(books, new Map([["sortby", sortby]]));
+  assert.equal(parse("a,b,c,d,e,f,g,h").sort.length, 8);
+  assert.throws(() => parse("a,b,c,d,e,f,g,h,i"), {
+    code: 40004,
+    message: /must be a list of at most 8 properties/,
+  });
+});

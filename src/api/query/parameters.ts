@@ -23,6 +23,9 @@ import {
 
 const maxParameters = 100;
 
+/** The most properties to sort by. */
+const maxSortColumns = 8;
+
 /** The most values of one `in`. */
 const maxListedValues = 1000;
 
@@ -187,6 +190,10 @@ function parseSort(
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
   if (names.length === 0 && !parameters.has("order")) return byId;
+  if (sortby !== undefined && names.length > maxSortColumns) {
+    const allowed = `a list of at most ${maxSortColumns} properties`;
+    throw invalidValue("sortby", sortby, allowed);
+  }
   if (sortby !== undefined && new Set(names).size < names.length) {
     throw invalidValue("sortby", sortby, "a list without repetitions");
   }

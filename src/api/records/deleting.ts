@@ -3,6 +3,7 @@
  * deleted one, and empties the references of the others, in one transaction.
  */
 
+import { Buffer } from "node:buffer";
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row, Store } from "../../store/store.ts";
@@ -17,6 +18,9 @@ import { findForChange, type Records } from "./records.ts";
 
 /** The most records that a deletion also deletes or changes: other requests wait for some 10 ms. */
 const maxCascade = 2000;
+
+/** The most bytes of the records that a deletion changes, as they are written to the log. */
+const maxChangedBytes = 4 << 20;
 
 /** The changes of a deletion by the rows that they change: the new document, undefined if it is deleted. */
 type Changes = Map<
@@ -93,6 +97,7 @@ function checkUnreferenced(
  */
 function followReferences(records: Records, changes: Changes): void {
   const { collection: { singular }, options: { store } } = records;
+  let changedBytes = 0;
   for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is read
     const children = next ? [] : of.children;
     for (const { source, property, isRequired } of children) {
@@ -106,6 +111,17 @@ function followReferences(records: Records, changes: Changes): void {
           : { ...previous, [property]: null, updated_at };
         changes.delete(row); // so that it is the last one, which is yet to be read
         changes.set(row, { of: source, next });
+        if (known === undefined && next !== undefined) {
+          changedBytes += Buffer.byteLength(JSON.stringify(next));
+        }
+        if (changedBytes > maxChangedBytes) {
+          throw new ApiError(
+            40900,
+            `Deleting the ${singular} would also change more than ${
+              maxChangedBytes >> 20
+            } MiB of records: change or delete some of them first.`,
+          );
+        }
         if (changes.size <= maxCascade + 1) continue;
         throw new ApiError(
           40900,
