@@ -1,5 +1,11 @@
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
+import {
+  type ApiDeclaration,
+  declareApi,
+} from "../../src/api/declaration/api.ts";
+import type { Declaration } from "../../src/api/declaration/declaration.ts";
+import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
@@ -7,7 +13,7 @@ import { operator, recordsOf } from "../../src/data-folder.ts";
 import type { Answer } from "../harness.ts";
 import { lacks } from "../harness.ts";
 import { notes as declaration, startNotes } from "../library.ts";
-import { fetchLines, fromLines, importLines } from "../lines.ts";
+import { fetchLines, fromLines, importLines, toLines } from "../lines.ts";
 
 const ids = ({ body }: Answer) => body.map(({ id }: { id: number }) => id);
 
@@ -277,4 +283,107 @@ describe("private records", () => {
     const other = body.paths["/v1/quotes"].get.description;
     assert.equal(other, "Requires the role member.");
   });
+
+  test("are unique among those of their owner, whoever changes them", async (t) => {
+    const { string, unique } = vocabulary;
+    const text = string({ maxLength: 9 });
+    const api = withChange(declaration, "marks", {
+      properties: { title: unique(text), place: text, shelf: text },
+      unique: [["place", "shelf"]],
+    });
+    const app = await startNotes(t, () => api);
+    const { send, ada, bob, token, store } = app;
+    const mark = { title: "one", place: "a", shelf: "b" };
+    const codes = ({ body }: Answer) =>
+      body.errors?.map(({ field, code }: Record<string, string>) =>
+        `${field} ${code}`
+      );
+    for (const owner of [ada, bob, token]) {
+      assert.equal((await send("POST", "marks", mark, owner)).status, 201);
+      const twice = await send("POST", "marks", mark, owner);
+      assert.deepEqual(codes(twice), ["title unique", "place unique"]);
+    }
+    const other = { title: "two", place: "a", shelf: "c" };
+    await send("POST", "marks", other, bob);
+    for (const [method, json] of [["PATCH", {}], ["PUT", mark]] as const) {
+      const change = { ...json, title: "ONE", shelf: "b" };
+      const refused = await send(method, "marks/4", change, token);
+      assert.deepEqual(codes(refused), ["title unique", "place unique"]);
+    }
+    assert.equal(
+      (await send("PATCH", "marks/4", { title: "One" })).status,
+      422,
+    );
+    assert.equal((await send("PATCH", "marks/1", other, token)).status, 201);
+    const nobodys = JSON.stringify({ marks: [{ ...mark, title: "new" }] });
+    const again = JSON.stringify({ marks: [{ ...other, title: "NEW" }] });
+    loadSeed(store, api, nobodys);
+    assert.throws(
+      () => loadSeed(store, api, again),
+      /"title" is already in use/,
+    );
+  });
+
+  test("that others refer to already can be sent again as they were read", async (t) => {
+    const { send, ada, token } = await startNotes(t);
+    const quote = { note_id: 2, place: "1" };
+    await send("POST", "quotes", quote, token);
+    const same = { ...quote, place: "2" };
+    assert.equal((await send("PUT", "quotes/1", same, ada)).status, 201);
+    await send("POST", "quotes", { note_id: 1, place: "3" }, ada);
+    assert.equal((await send("PUT", "quotes/2", quote, ada)).status, 422);
+  });
+
+  test(
+    "belong to whom the highest role or the command line says when they are copied",
+    {
+      skip: lacks("imports"),
+    },
+    async (t) => {
+      const app = await startNotes(t);
+      const { store, token } = app;
+      const raw = toLines(
+        [3, null, undefined, 99, "3", 0].map((owner_id) => ({
+          text: "I",
+          book_id: 1,
+          owner_id,
+        })),
+      );
+      const task = await importLines(app, "/v1/notes", { token, raw });
+      assert.deepEqual([task.imported, task.rejected], [3, 3]);
+      for (const { errors } of task.errors) {
+        assert.deepEqual(errors, [{
+          field: "owner_id",
+          code: "reference",
+          message: '"owner_id" must be null or the id of a user.',
+        }]);
+      }
+      const owners = (name: string) =>
+        store.table(name).rows().map(({ document }) => document["owner_id"]);
+      assert.deepEqual(owners("notes"), [2, 3, 3, null, 1]);
+      const seed = (owner_id: unknown) =>
+        loadSeed(store, declaration, JSON.stringify({ marks: [{ owner_id }] }));
+      seed(2);
+      seed(null);
+      assert.throws(
+        () => seed(99),
+        /marks\[0\] in the seed: "owner_id" must be/,
+      );
+      assert.deepEqual(owners("marks"), [2, null]);
+    },
+  );
 });
+
+/** Returns an API with other options of one collection. */
+function withChange(
+  { roles, collections }: ApiDeclaration,
+  name: string,
+  options: Partial<Declaration>,
+): ApiDeclaration {
+  return declareApi({
+    roles: roles.names,
+    collections: collections.map((each) =>
+      each.name === name ? { ...each, ...options } : each
+    ),
+  });
+}

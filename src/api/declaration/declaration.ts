@@ -279,6 +279,14 @@ export function isVisible(
     document[String(collection.owner)] === (actor?.id ?? 0);
 }
 
+/** Returns the id of a private record's owner, null if it has none; undefined if the collection is not private. */
+export function ownerOf(
+  collection: Collection,
+  document: Document,
+): Json | undefined {
+  return collection.private ? document[ownerProperty.name] ?? null : undefined;
+}
+
 /** Returns a noun with its indefinite article. */
 export function withArticle(noun: string): string {
   return /^(?:[aeio]|u(?!s|ni))/.test(noun) ? `an ${noun}` : `a ${noun}`;

@@ -117,10 +117,14 @@ function isWithin(name: string, other: string): boolean {
 /** Returns what decides which records fit, by name. */
 function describeAll(collections: readonly Collection[]): Map<string, string> {
   const found = new Map<string, string>();
-  for (const { name: of, unique, check, properties } of collections) {
-    found.set(of, JSON.stringify({ unique, check: check && String(check) }));
+  for (const { name: of, unique, check, properties, ...each } of collections) {
+    const isPrivate = each.private; // then the records of an owner are unique
+    const rule = check && String(check);
+    const rules = { unique, check: rule, private: unique && isPrivate };
+    found.set(of, JSON.stringify(rules));
     for (const { name, kind, schema, required, ...others } of properties) {
-      const { unique, references } = others;
+      const { references } = others;
+      const unique = others.unique && isPrivate ? "of an owner" : others.unique;
       const deciding = { kind, schema, required, unique, references };
       found.set(`${of}.${name}`, JSON.stringify(deciding));
     }

@@ -12,6 +12,8 @@ import {
   type Collection,
   isVisible,
   type NamedProperty,
+  ownerOf,
+  ownerProperty,
   readValue,
   toIndexKey,
   withArticle,
@@ -28,6 +30,8 @@ export interface ValidationContext {
   readonly table: Table;
   /** The records that somebody does not see do not exist for them. */
   readonly caller?: Actor | undefined;
+  /** The owner of the record, null for none; undefined if the collection is not private. */
+  readonly owner?: Json | undefined;
   /** The record before the change; undefined for a new one. */
   readonly previous?: Document;
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
@@ -143,6 +147,7 @@ export function validateStored(
   const context = {
     store,
     table: store.table(name),
+    owner: ownerOf(collection, document),
     previous: document,
     valuesFromUrl: {},
   };
@@ -248,27 +253,35 @@ function validateValue(
 function valueError(
   property: NamedProperty,
   value: unknown,
-  { store, caller }: ValidationContext,
+  { store, caller, previous }: ValidationContext,
 ): FieldError | undefined {
   const { target } = property;
   const failure = property.check(value);
   if (failure) return expectationError(property, failure.code, failure.reason);
   if (target === undefined) return undefined;
   const row = store.table(target.name).get(Number(value));
-  if (row && isVisible(target, row.document, caller)) return undefined;
+  // It may have been set by somebody who sees it.
+  const isSame = value === previous?.[property.name];
+  if (row && (isSame || isVisible(target, row.document, caller))) {
+    return undefined;
+  }
   const reason = `is ${value}, which does not exist`;
   return expectationError(property, "reference", reason);
 }
 
-/** Returns whether another record has a value, or a group of values. */
+/** Returns whether another record has a value, or a group of values: of private records, another one of the same owner. */
 function isDuplicate(
   name: string,
   value: Json,
-  { table, previous }: ValidationContext,
+  { table, previous, owner }: ValidationContext,
 ): boolean {
   const key = toIndexKey(value);
   return key !== null &&
-    table.find(name, key).some(({ document: { id } }) => id !== previous?.id);
+    table.find(name, key).some(({ document }) =>
+      document.id !== previous?.id &&
+      (owner === undefined ||
+        owner === (document[ownerProperty.name] ?? null))
+    );
 }
 
 /** Returns an error for each group of valid values that another record has too. */

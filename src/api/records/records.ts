@@ -139,24 +139,30 @@ export class Records {
    */
   buildRecord(
     body: Body,
-    { caller, valuesFromUrl, hashes, serverValues }: {
+    { caller, valuesFromUrl, hashes, serverValues, mayNameOwner = false }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
       readonly valuesFromUrl: Readonly<Record<string, Json>>;
       readonly hashes?: Readonly<Record<string, string>>;
       /** By default the next id, and the current time. */
       readonly serverValues?: Partial<Document> | undefined;
+      /** True if the body may name the owner, where the caller sees the records of all. */
+      readonly mayNameOwner?: boolean;
     },
   ): Document {
     const { collection, table, options: { store } } = this;
-    const context = { store, table, caller, valuesFromUrl };
+    const naming = mayNameOwner && seesAll(collection, caller) ? body : {};
+    const owner = collection.private
+      ? newOwner(naming, caller, store)
+      : undefined;
+    const context = { store, table, caller, owner, valuesFromUrl };
     const values = validate(collection, body, context);
     const at = this.timestamp();
     const document = {
       id: serverValues?.id ?? this.nextId(),
       ...values,
       ...hashes,
-      ...(collection.private && { owner_id: caller?.id || null }),
+      ...(owner !== undefined && { owner_id: owner }),
       created_at: at,
       updated_at: at,
       ...serverValues,
@@ -236,6 +242,27 @@ export class Records {
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
       : noSuchRecord(of, id, where);
   }
+}
+
+/**
+ * Returns the owner of a new private record: the one that its body names, or the
+ * caller; null for nobody.
+ *
+ * @throws {ApiError} 42200
+ */
+function newOwner(
+  { owner_id: named }: Body,
+  caller: Actor | undefined,
+  store: Store,
+): number | null {
+  if (named === undefined) return caller?.id || null; // the operator is no user
+  if (named === null) return null;
+  if (typeof named === "number" && store.table("users").get(named)) {
+    return named;
+  }
+  const message = '"owner_id" must be null or the id of a user.';
+  const error = { field: "owner_id", code: "reference", message } as const;
+  throw new ApiError(42200, message, { errors: [error] });
 }
 
 /** @param where describes the scope in which there is none */

@@ -5,6 +5,7 @@
 
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
+import { ownerOf } from "../declaration/declaration.ts";
 import type { Json } from "../declaration/properties.ts";
 import {
   type Body,
@@ -92,6 +93,7 @@ export function changeRecord(
         store: options.store,
         table,
         caller: context.caller,
+        owner: ownerOf(collection, previous),
         previous,
         partial,
         locked,
