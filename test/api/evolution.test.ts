@@ -530,7 +530,8 @@ async function runSequence(seed: number, folder: string): Promise<number> {
   return sequence.refusals;
 }
 
-const sequences = process.env["WHOLE"] === "1" ? 2000 : 150;
+const { SEQUENCES, WHOLE } = process.env;
+const sequences = Number(SEQUENCES ?? (WHOLE === "1" ? 500 : 150));
 
 test(`${sequences} sequences of declarations lose no value and contradict no schema`, async (t) => {
   const folder = await temporaryFolder();
