@@ -340,7 +340,7 @@ export function textRoute({ make, summary, schema }: {
   readonly summary: string;
   readonly schema: JsonSchema;
 }): Route {
-  let cached: Promise<ReturnType<typeof withEntityTag>> | undefined;
+  let cached: Promise<Result> | undefined;
   const get: Operation = {
     summary,
     access: "anyone",
@@ -350,19 +350,21 @@ export function textRoute({ make, summary, schema }: {
       responses: { 200: { schema, headers: ["ETag"] } },
     },
     run: (context) => {
-      cached ??= Promise.resolve(make()).then(withEntityTag);
-      return context.afterWaiting(cached, ({ body, etag }) => {
-        const fields = ["ETag", etag];
-        return isNotModified(context, () => fields)
-          ? { status: 304, headers: fields, seq: 0 }
-          : { status: 200, headers: fields, body, seq: 0 };
-      });
+      cached ??= Promise.resolve(make()).then(textResult);
+      return context.afterWaiting(
+        cached,
+        (whole) =>
+          isNotModified(context, () => whole.headers)
+            ? { ...whole, status: 304, body: undefined }
+            : whole,
+      );
     },
   };
   return route({ GET: get });
 }
 
-function withEntityTag(body: string): { body: string; etag: string } {
+function textResult(body: string): Result {
   const hash = createHash("sha256").update(body).digest("base64url");
-  return { body, etag: `"${hash.slice(0, 16)}"` };
+  const headers = ["ETag", `"${hash.slice(0, 16)}"`];
+  return { status: 200, headers, body, seq: 0 };
 }

@@ -47,9 +47,8 @@ export function tablesOf(
   declaration: ApiDeclaration,
   features: readonly Pick<Feature, "collections" | "tables">[],
 ): TableDeclaration[] {
-  const collections = collectionsOf(declaration, features).values();
   const tables = Array.from(
-    collections,
+    collectionsOf(declaration, features).values(),
     (each) => ({ name: each.name, indexes: indexesOf(each) }),
   );
   const others = features.flatMap(({ tables = [] }) => tables);
@@ -86,11 +85,11 @@ export function collectionsOf(
   const declared = collections.map((each) =>
     each.private ? { ...each, ...owned } : each
   );
-  const builtIn = [users, authorizations].map((declare) => declare(roles));
-  const added = features.flatMap((feature) =>
-    feature.collections?.(roles) ?? []
+  const added = features.flatMap(({ collections }) =>
+    collections?.(roles) ?? []
   );
-  return deriveCollections(declared, [...builtIn, ...added]);
+  const builtIn = [users(roles), authorizations(roles), ...added];
+  return deriveCollections(declared, builtIn);
 }
 
 /** Builds all routes, and opens the features. */

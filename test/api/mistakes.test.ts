@@ -157,6 +157,18 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
     optional(string({}), "x"),
     /^maxLength is missing/,
   ],
+  "a former name that no property can have": [
+    date({ renamed: "A b" }),
+    /^renamed is "A b": it must be a name in lower-case letters, /,
+  ],
+  "the former name of another": [
+    integer({ minimum: 1, renamed: "pages" }),
+    /^renamed is "pages": .* none of pages$/,
+  ],
+  "a former name beside a mistake": [
+    choice(1, { renamed: "size" }),
+    /^values is \[ 1 \]: it must be a list of different values/,
+  ],
   "optional twice": [
     optional(optional(date())),
     /^optional\(…\) is used twice/,
@@ -227,10 +239,11 @@ const collections: Readonly<
     /^authors: singular is "one of authors": it must be a noun/,
   ]],
   "unknown options": [
-    [declare("books", {}, { immutable: true, propertys: {} })],
+    [declare("books", {}, { immutable: true, propertys: {}, renamed: 5 })],
     [
       /^books: immutable is not an option of collection: it must be one of name/,
       /^books: propertys is not an option of collection/,
+      /^books: renamed is 5: it must be a name in lower-case letters, /,
     ],
   ],
   "access of unknown roles": [

@@ -71,15 +71,8 @@ function wordOf(name: string) {
       Object.keys(words).join(", ")
     }`;
   return Object.assign((...given: unknown[]) => {
-    const [args, former] = name === "collection"
-      ? [given, {}]
-      : separateFormer(given);
-    const mistakes = isWord
-      ? [
-        ...mistakesInCall(name, args),
-        ...mistakesIn(name, former, { renamed: word }),
-      ]
-      : [mistake];
+    const [args, former] = separateFormer(given);
+    const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
     if (mistakes.length > 0) return { ...boolean(), mistakes };
     const made = Reflect.apply(Reflect.get(words, name), undefined, args);
     return "renamed" in former ? Object.assign(Object(made), former) : made;
