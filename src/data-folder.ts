@@ -148,13 +148,14 @@ function removeChangedPassword(store: Store, file: string): void {
   admins.listeners.add({
     onChange(before, after) {
       const old = before?.document["password"];
-      const isFirst = before?.document.id === 1;
+      const isFirst = before?.document["username"] === "admin";
       if (!isFirst || after?.document["password"] === old) return;
       password ??= old;
       queueMicrotask(() =>
         store.onDurable(store.seq, () => {
           // Unless the change was rolled back.
-          if (admins.get(1)?.document["password"] === password) return;
+          const { id } = before.document;
+          if (admins.get(id)?.document["password"] === password) return;
           realFiles.remove(file).catch(() => {});
         })
       );
@@ -187,7 +188,7 @@ export function recordsOf(
 }
 
 /**
- * Creates the user admin in a store without users. A random password is printed
+ * Creates the user admin if nobody has the highest role. A random password is printed
  * if a person sees it, but is no text for a log, which many may read: otherwise
  * it is in a file, durably before the user exists.
  */
@@ -204,13 +205,14 @@ export async function createFirstAdmin(
     readonly terminal: Pick<WriteStream, "isTTY" | "write">;
   },
 ): Promise<void> {
-  if (store.table("users").size > 0) return;
+  const users = store.table("users");
+  const role = declaration.roles.highest;
+  if (users.count("role", role) + users.count("username", "admin") > 0) return;
   const password = adminPassword ?? randomBytes(15).toString("base64url");
   const isShown = adminPassword === undefined && terminal.isTTY;
   const isWritten = adminPassword === undefined && !terminal.isTTY;
   const path = join(dataDir, passwordFile);
   if (isWritten) await writeSecret(path, password);
-  const role = declaration.roles.highest;
   await createUser(store, declaration, { username: "admin", role, password });
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });

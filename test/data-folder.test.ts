@@ -6,7 +6,11 @@ import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { createFirstAdmin, openDataFolder } from "../src/data-folder.ts";
+import {
+  createFirstAdmin,
+  createUser,
+  openDataFolder,
+} from "../src/data-folder.ts";
 import { openStore } from "../src/store/store.ts";
 import { sample } from "./collections.ts";
 import {
@@ -214,7 +218,7 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   await restored.stop();
 });
 
-test("a random first password is shown on a terminal, and in no log or file", async (t) => {
+test("an admin is created also where others were before, its random password shown on a terminal, and in no log or file", async (t) => {
   const top = await temporaryFolder();
   t.after(() => removeFolder(top));
   const dataDir = join(top, "store");
@@ -224,6 +228,8 @@ test("a random first password is shown on a terminal, and in no log or file", as
   let shown = "";
   const terminal = { isTTY: true, write: (text: string) => !!(shown += text) };
   const config = { declaration: sample, dataDir, adminPassword: undefined };
+  const password = "a long enough one";
+  await createUser(store, sample, { username: "mia", password });
   for (let start = 1; start <= 2; start++) {
     await createFirstAdmin(store, config, { log, print: log, terminal });
   }
