@@ -25,6 +25,9 @@ export async function loadApi(
   const name = file ?? "src/collections.ts";
   let mistakes: readonly string[];
   try {
+    if (!/\.[cm]?[jt]s$/.test(name)) {
+      throw new UsageError("it must be a .js, .mjs or .ts file");
+    }
     const module = file === undefined
       ? await import("./collections.ts")
       : await import(pathToFileURL(resolve(file)).href);
@@ -49,15 +52,26 @@ function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
   throw new UsageError("its function must not be async");
 }
 
-/** Returns why a file cannot be loaded, after its line if that is known. */
+/** Returns why a file cannot be loaded. Anything may be thrown. */
 function explain(error: unknown, path: string): string {
+  try {
+    return describeError(error, path);
+  } catch {
+    return ": it throws what is not a usual error";
+  }
+}
+
+/** Describes an error, after its line if that is known. */
+function describeError(error: unknown, path: string): string {
   const { stack = "" } = error instanceof Error ? error : {};
   const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
-  const isTypeScript = errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION" &&
-    path.endsWith("ts");
-  const text = isTypeScript
+  const text = errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION"
     ? `is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later`
     : errorText(error).replace(/ imported from .*/s, "");
-  const place = Number.isNaN(line) ? "" : `:${line}`;
-  return `${place}: ${text.replaceAll(/\s+/g, " ")}`;
+  const message = text.replaceAll(/\s+/g, " ");
+  if (!Number.isNaN(line)) return `:${line}: ${message}`;
+  const advice = error instanceof SyntaxError
+    ? `; "node --check ${path}" shows where`
+    : "";
+  return `: ${message}${advice}`;
 }

@@ -66,7 +66,15 @@ const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
   ],
   "top.mjs": ["\n\nundeclared();", /^:3: undeclared is not defined$/],
   "string.mjs": ["throw 'text';", /^: text$/],
-  "syntax.mjs": ["export default (;", /^: Unexpected token ';'$/],
+  "syntax.mjs": [
+    "export default (;",
+    /^: Unexpected token ';'; "node --check .*syntax\.mjs" shows where$/,
+  ],
+  "object-thrown.mjs": ["throw Object.create(null);", /^: it throws what is/],
+  "stack.mjs": [
+    "const error = new Error(); error.stack = 5; throw error;",
+    /^: it throws what is not a usual error$/,
+  ],
   "nothing.mjs": ["export const api = 1;", /^: its default export must be a f/],
   "object.mjs": ["export default {};", /^: its default export must be a func/],
   "async.mjs": [
@@ -75,13 +83,13 @@ const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
   ],
   "empty.mjs": [
     "export default () => {};",
-    /^: the API has undefined: it must/,
+    /^: the function returns undefined: it must return \{ title, /,
   ],
   "import.mjs": [
     'import "./missing.mjs"; export default () => ({});',
     /^: Cannot find module '.*missing\.mjs'$/,
   ],
-  "text.json": ["{}", /^: /],
+  "text.json": ["{}", /^: it must be a \.js, \.mjs or \.ts file$/],
 };
 
 for (const [name, [text, message]] of Object.entries(unloadable)) {

@@ -142,9 +142,15 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
     /^minimum is 1.5: it must be an integer/,
   ],
   "a bound that is not a number": [number({ maximum: NaN }), /^maximum is NaN/],
-  "an empty choice": [choice(), /^values is \[\]: .* list of different values/],
-  "a choice twice": [choice("a", "a"), /^values is \[ 'a', 'a' \]: it must be/],
-  "a choice of numbers": [choice(1, 2), /^values is \[ 1, 2 \]: .* a string/],
+  "an empty choice": [
+    choice(),
+    /^choices is \[\]: .* list of different values/,
+  ],
+  "a choice twice": [
+    choice("a", "a"),
+    /^choices is \[ 'a', 'a' \]: it must be/,
+  ],
+  "a choice of numbers": [choice(1, 2), /^choices is \[ 1, 2 \]: .* a string/],
   "a default that is refused": [
     optional(string({ maxLength: 3 }), "too long"),
     /^default is "too long": it must be a string of 1 to 3 characters$/,
@@ -172,6 +178,22 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   "optional twice": [
     optional(optional(date())),
     /^optional\(…\) is used twice/,
+  ],
+  "an object like a property": [
+    { schema: {} },
+    /^\{ schema: {} \} is not a prop/,
+  ],
+  "a unique property with a default": [
+    optional(unique(date()), "2020-01-01"),
+    /^default is "2020-01-01": a reference or unique property has none$/,
+  ],
+  "a property with a default that is unique": [
+    unique(optional(date(), "2020-01-01")),
+    /^default is "2020-01-01": a reference or unique property has none$/,
+  ],
+  "options for a word without any": [
+    date("2020"),
+    /^date has "2020": it must be left out$/,
   ],
   "the vocabulary": [words, /is not a property/],
 };
@@ -218,11 +240,38 @@ const collections: Readonly<
   "a collection without anything": [[collection({})], [
     /^collections\[0\]: name is missing: .* none of answers, authorizations/,
     /^collections\[0\]: singular is missing: /,
-    /^collections\[0\]: access is missing: it must be an object$/,
-    /^collections\[0\]: properties is missing: it must be an object$/,
+    /^collections\[0\]: access is missing: it must be a plain object$/,
+    /^collections\[0\]: properties is missing: it must be a plain object$/,
   ]],
+  "what is not a collection": [[date()], [
+    /^collections\[0\]: it is not a collection\(…\)$/,
+  ]],
+  "a collection without a name": [
+    [declare("", { title: date() }), declare("books", {})],
+    [/^collections\[0\]: name is "": it must be 1 to 100 lower-case letters, /],
+  ],
+  "properties that are no plain object": [
+    [
+      declare("books", new Map([["title", date()]])),
+      declare("authors", { [Symbol("title")]: date() }),
+      declare("shelves", Object.create(date())),
+    ],
+    ["books", "authors", "shelves"]
+      .map((name) =>
+        new RegExp(`^${name}: properties is .*: it must be a plain object$`)
+      ),
+  ],
   "malformed and reserved names": [
-    ["Books", "7books", "users", "events", "answers", "constructor"].map((
+    [
+      "Books",
+      "7books",
+      "users",
+      "events",
+      "answers",
+      "constructor",
+      "openapi",
+      "current_user",
+    ].map((
       name,
     ) => declare(name, {}, { singular: name.toLowerCase().slice(0, -1) + "e" }))
       .toSpliced(1, 1),
@@ -232,6 +281,8 @@ const collections: Readonly<
       /^events: name is "events": /,
       /^answers: name is "answers": /,
       /^constructor: name is "constructor": /,
+      /^openapi: name is "openapi": /,
+      /^current_user: name is "current_user": /,
     ],
   ],
   "a name and a singular twice": [[plain, plain], [
@@ -310,7 +361,7 @@ const collections: Readonly<
   ],
   "a reference with a default": [
     [plain, declare("books", { author_id: optional(reference("authors"), 7) })],
-    [/^books\.author_id: default is 7: it must be left out/],
+    [/^books\.author_id: default is 7: a reference or unique property has none$/],
   ],
   "required references in circles": [
     [
@@ -373,7 +424,7 @@ test("wrong titles and roles are reported, and access is not compared with them"
     const lines = findMistakes({ title, collections: [plain] } as Anything);
     assert.match(
       lines.join("\n"),
-      /^the API|^title is .*: it must be a string/,
+      /^the API|^title is .*: it must be 1 to 100 characters, not blank/,
     );
   }
   for (const roles of [[], ["a", "a"], ["A"], ["anyone"], "admin", [1]]) {
@@ -391,7 +442,7 @@ test("wrong titles and roles are reported, and access is not compared with them"
   for (const returned of [undefined, null, 5, []]) {
     assert.match(
       findMistakes(returned as Anything).join("\n"),
-      /^the API has .*: it must have an object of options$/,
+      /^the function returns .*: it must return \{ title, roles, collections \}$/,
     );
   }
 });

@@ -22,17 +22,24 @@ import {
   phrase,
   rule,
   type Shape,
+  show,
   word,
   wordBut,
 } from "./shape.ts";
-import { carriedMistakes, mistakesInProperty } from "./vocabulary.ts";
+import {
+  carriedMistakes,
+  isProperty,
+  mistakesInProperty,
+} from "./vocabulary.ts";
 
-/** Segments of `v1/` and tables that the server itself uses, and what every object has. */
+/** Segments of `v1/`, URLs of the root document and tables that the server itself uses, and what every object has. */
 export const reservedCollectionNames = [
   "answers",
   "authorizations",
   "constructor",
+  "current_user",
   "events",
+  "openapi",
   "tasks",
   "user",
   "users",
@@ -56,7 +63,10 @@ const noun = nameLike(/^[a-z][a-z0-9_ ]*$/, "a noun in lower-case letters");
 const roleList = listOf(wordBut(["anyone"]));
 
 const apiShape: Shape = {
-  title: string({ maxLength: 100 }),
+  title: string({
+    maxLength: 100,
+    description: "1 to 100 characters, not blank, without control characters",
+  }),
   roles: roleList,
   collections: rule(
     "a list of one or more collections",
@@ -66,6 +76,10 @@ const apiShape: Shape = {
 
 /** Returns the mistakes in what a declaration file returns; none if it can be served. */
 export function findMistakes(api: ApiFile): string[] {
+  if (!isObject(api)) {
+    const returned = `the function returns ${show(api)}`;
+    return [`${returned}: it must return { title, roles, collections }`];
+  }
   const mistakes = mistakesIn("the API", api, apiShape, ["collections"]);
   const { roles = defaultRoles, collections } = Object(api);
   if (!Array.isArray(collections)) return mistakes;
@@ -77,7 +91,7 @@ export function findMistakes(api: ApiFile): string[] {
     const place = phrase.check(name) ? `collections[${index}]` : name;
     const context = { place, roles: known, declared };
     mistakes.push(...mistakesInCollection(each, context));
-    if (isObject(properties)) declared.push(each);
+    if (isObject(properties) && place === name) declared.push(each);
   }
   return [...mistakes, ...mistakesInReferences(declared)];
 }
@@ -98,6 +112,7 @@ function mistakesInCollection(
   const { properties, access, private: isPrivate } = Object(declaration);
   const carried = carriedMistakes(declaration);
   if (carried) return at(place, carried);
+  if (isProperty(declaration)) return at(place, ["it is not a collection(…)"]);
   const names = Object.keys(Object(properties));
   const shape = collectionShape(names, { roles, declared });
   const anyone = isPrivate ? [] : ["anyone"];
@@ -144,7 +159,12 @@ function collectionShape(
   names: readonly string[],
   { roles, declared }: Pick<Context, "roles" | "declared">,
 ): Shape {
-  const object = rule("an object", isObject);
+  const object = rule(
+    "a plain object",
+    (value) =>
+      isObject(value) && Object.getPrototypeOf(value) === Object.prototype &&
+      Object.getOwnPropertySymbols(value).length === 0,
+  );
   const sortable = choice(...names, "id", "created_at", "updated_at");
   return {
     name: wordBut([

@@ -26,14 +26,15 @@ export function nameLike(pattern: RegExp, expected: string): Rule {
 
 export const word = nameLike(
   /^[a-z][a-z0-9_]*$/,
-  "a name in lower-case letters, digits and underscores",
+  "1 to 100 lower-case letters, digits and underscores, beginning with a letter",
 );
 
 /** Returns a rule for names that are not taken. */
 export function wordBut(taken: readonly string[], of: Rule = word): Rule {
   const isAllowed = (value: unknown) =>
     of.check(value) === undefined && !taken.includes(String(value));
-  const none = taken.length > 0 ? `, and none of ${taken.join(", ")}` : "";
+  const names = taken.filter(Boolean).join(", ");
+  const none = names && `, and none of ${names}`;
   return rule(of.expected + none, isAllowed);
 }
 
@@ -68,10 +69,13 @@ export function mistakesIn(
   shape: Shape,
   required: readonly string[] = [],
 ): string[] {
-  if (!isObject(options)) {
-    return [`${owner} has ${show(options)}: it must have an object of options`];
-  }
   const names = Object.keys(shape);
+  if (!isObject(options)) {
+    const allowed = names.length > 0
+      ? "have an object of options"
+      : "be left out";
+    return [`${owner} has ${show(options)}: it must ${allowed}`];
+  }
   const allowed = names.length > 0 ? `one of ${names.join(", ")}` : "left out";
   const unknown = Object.keys(options).filter((name) => !names.includes(name))
     .map((name) =>

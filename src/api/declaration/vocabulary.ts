@@ -75,7 +75,10 @@ function wordOf(name: string) {
     const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
     if (mistakes.length > 0) return { ...boolean(), mistakes };
     const made = Reflect.apply(Reflect.get(words, name), undefined, args);
-    return "renamed" in former ? Object.assign(Object(made), former) : made;
+    if (name === "collection") return made;
+    const property = Object.assign(Object(made), former);
+    properties.add(property);
+    return property;
   }, { mistakes: [mistake] });
 }
 
@@ -109,7 +112,7 @@ function mistakesInCall(
     case "integer":
       return mistakesIn(name, first, boundsShape(integer, limits));
     case "choice":
-      return mistakesIn(name, { values: args }, { values: listOf(phrase) });
+      return mistakesIn(name, { choices: args }, { choices: listOf(phrase) });
     case "unique":
       return mistakesInProperty(first);
     case "optional":
@@ -122,6 +125,9 @@ function mistakesInCall(
   }
   return mistakesIn(name, first, {});
 }
+
+/** What the words returned: nothing else is a property. */
+const properties = new WeakSet<object>();
 
 const maxInteger = Number.MAX_SAFE_INTEGER;
 
@@ -151,10 +157,7 @@ function mistakesInOptional(
   if (mistakes.length > 0 || !isProperty(of)) return mistakes;
   if (!of.required) return ["optional(…) is used twice: it must be used once"];
   if (value === null) return [];
-  const allowed = of.references
-    ? rule("left out, as there may be no such record", () => false)
-    : of;
-  return mistakesIn("optional", { default: value }, { default: allowed });
+  return mistakesIn("optional", { default: value }, { default: of });
 }
 
 /** Returns the mistakes in the call that returned a value; undefined if there were none. */
@@ -163,13 +166,19 @@ export function carriedMistakes(value: unknown): readonly string[] | undefined {
   return Array.isArray(mistakes) ? mistakes : undefined;
 }
 
-/** Returns the mistakes that a property carries, or that it is none. */
+/** Returns the mistakes that a property carries, or that it is none, or its default. */
 export function mistakesInProperty(value: unknown): readonly string[] {
   const carried = carriedMistakes(value);
-  if (carried || isProperty(value)) return carried ?? [];
-  return [`${show(value)} is not a property: it must be one such as date()`];
+  if (carried) return carried;
+  if (!isProperty(value)) {
+    return [`${show(value)} is not a property: it must be one such as date()`];
+  }
+  const { default: preset, references, unique } = value;
+  return preset !== null && (references || unique)
+    ? [`default is ${show(preset)}: a reference or unique property has none`]
+    : [];
 }
 
-function isProperty(value: unknown): value is Property {
-  return isObject(value) && "schema" in value;
+export function isProperty(value: unknown): value is Property {
+  return isObject(value) && properties.has(value);
 }
