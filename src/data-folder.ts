@@ -9,11 +9,15 @@ import { join } from "node:path";
 import type { WriteStream } from "node:tty";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import {
-  type Collection,
   type Declaration,
   deriveCollection,
 } from "./api/declaration/declaration.ts";
-import { followDeclaration, type Misfit } from "./api/declaration/evolution.ts";
+import {
+  describeMisfit,
+  findMisfits,
+  followDeclaration,
+  type Misfit,
+} from "./api/declaration/evolution.ts";
 import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
@@ -58,9 +62,6 @@ export const operator: RequestContext = {
   acquireSlot: () => {},
 };
 
-/** What a command may set when it opens a store. */
-type OpenOptions = Partial<StoreOptions>;
-
 /**
  * Opens the store of a data folder, and lets its records follow the declaration.
  *
@@ -70,14 +71,17 @@ type OpenOptions = Partial<StoreOptions>;
 export async function openDataFolder(
   folder: string,
   declaration: ApiDeclaration,
-  options: OpenOptions = {},
+  options: Partial<StoreOptions> = {},
 ): Promise<Store> {
-  const store = await openUnchanged(folder, declaration, options);
+  await refuseSharedFolder(folder);
+  const tables = tablesOf(declaration, []);
+  const store = await openStore({ folder, tables, ...options });
   try {
     const { log = () => {} } = options;
+    const collections = [...collectionsOf(declaration).values()];
     let isRenamed = false;
     const follow = (apply: (mutation: Mutation) => void) => {
-      const misfits = followDeclaration(storedCollections(declaration), {
+      const isChanged = followDeclaration(collections, {
         store,
         apply(mutation) {
           isRenamed ||= mutation[0] === "rename";
@@ -85,6 +89,7 @@ export async function openDataFolder(
         },
         onDifference: (text) => log("info", text),
       });
+      const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw misfitError(misfits);
     };
     const seq = store.transact(0, follow, { allowWhenFull: true });
@@ -99,42 +104,14 @@ export async function openDataFolder(
   return store;
 }
 
-/** Opens the store of a data folder, whatever declaration its records follow. */
-export async function openUnchanged(
-  folder: string,
-  declaration: ApiDeclaration,
-  options: OpenOptions,
-): Promise<Store> {
-  await refuseSharedFolder(folder);
-  const tables = tablesOf(declaration, []);
-  return await openStore({ folder, tables, ...options });
-}
-
-/** Returns the collections whose records follow the declaration. */
-export function storedCollections(declaration: ApiDeclaration): Collection[] {
-  const { collections } = declaration;
-  const names = ["users", ...collections.map(({ name }) => name)];
-  return [...collectionsOf(declaration).values()]
-    .filter(({ name }) => names.includes(name));
-}
-
-/** Describes records that do not fit, in one line. */
-export function describeMisfit(
-  { name, ids, code, message }: Misfit,
-): string {
-  const count = `${ids.length} ${
-    ids.length === 1 ? "record does" : "records do"
-  }`;
-  const first = ids.slice(0, 5).join(", ") + (ids.length > 5 ? ", …" : "");
-  const advice = code === "required"
-    ? 'make it optional, give it a default, or name what it was with renamed: "…"'
-    : "correct them with the previous declaration, or leave it out and delete " +
-      `its values with "zoo-api prune ${name}"`;
-  return `${name}: ${count} not fit (id ${first}): ${message} You can ${advice}`;
-}
-
 function misfitError(misfits: readonly Misfit[]): CommandError {
-  const lines = misfits.map((misfit) => `\n${describeMisfit(misfit)}`);
+  const lines = misfits.map((misfit) => {
+    const advice = misfit.code === "required"
+      ? 'make it optional, give it a default, or name what it was with renamed: "…"'
+      : "correct them with the previous declaration, or leave it out and delete " +
+        `its values with "zoo-api prune ${misfit.name}"`;
+    return `\n${describeMisfit(misfit)} You can ${advice}`;
+  });
   return new CommandError(
     "cannot open the store, and nothing was changed, as its records do not " +
       `fit the declaration:${lines.join("")}`,

@@ -113,7 +113,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   assert.equal(again.stdout, "there was nothing to repair\n");
 });
 
-test("a repair and a check list the references that lead nowhere, the first twenty of them", async (t) => {
+test("a repair and a check list the records with references that lead nowhere, the first twenty of them", async (t) => {
   const folder = join(await temporaryFolder(), "store");
   t.after(() => removeFolder(join(folder, "..")));
   const tables = [{ name: "zoos" }, { name: "animals" }];
@@ -133,14 +133,12 @@ test("a repair and a check list the references that lead nowhere, the first twen
   await damage(folder, 2);
   const repaired = await run(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
-  const [, first, listed = ""] =
-    /^(references to records that do not exist: 25)\n((?: {2}.*\n)*)/m
-      .exec(repaired.stdout) ?? [];
-  assert.ok(listed.startsWith("  animals/1: zoo_id 1\n"), repaired.stdout);
-  assert.equal(listed.split("\n").length - 1, 20);
+  const line =
+    /^animals\.zoo_id: 25 records do not fit \(id 1, 2, .*, 19, 20, …\): "zoo_id" is 1, which does not exist: .*\n/m;
+  const [listed = "none"] = line.exec(repaired.stdout) ?? [];
   const after = await check();
   assert.equal(after.code, 2);
-  assert.ok(after.stdout.endsWith(`${first}\n${listed}`), after.stdout);
+  assert.ok(after.stdout.endsWith(listed), repaired.stdout + after.stdout);
 });
 
 test("--dry-run is refused with other commands", async () => {

@@ -15,7 +15,7 @@ import { extname, join } from "node:path";
 import process from "node:process";
 import { followDeclaration } from "../src/api/declaration/evolution.ts";
 import { tablesOf } from "../src/api/routes.ts";
-import { storedCollections } from "../src/data-folder.ts";
+import { collectionsOf } from "../src/api/routes.ts";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
@@ -59,7 +59,7 @@ async function createTemplate(): Promise<string> {
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
   const seq = store.transact(0, (apply) => {
     apply(["put", "users", storedAdmin]);
-    const collections = storedCollections(sample);
+    const collections = [...collectionsOf(sample).values()];
     followDeclaration(collections, { store, apply, onDifference() {} });
   });
   await store.durable(seq);

@@ -2,7 +2,6 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import type { DanglingReference } from "../api/declaration/references.ts";
 import { UsageError } from "../config.ts";
 import type { Fault } from "../store/store.ts";
 
@@ -27,20 +26,6 @@ export function describeList(
   if (entries.length === 0) return "";
   const listed = entries.slice(0, maxListed);
   return [`${title}: ${entries.length}`, ...listed].join("\n  ") + "\n";
-}
-
-/** Formats the references that lead nowhere as a list. */
-export function describeReferences(
-  references: Iterable<DanglingReference>,
-): string {
-  return describeList(
-    "references to records that do not exist",
-    Array.from(
-      references,
-      ({ collection, id, property, value }) =>
-        `${collection}/${id}: ${property} ${JSON.stringify(value)}`,
-    ),
-  );
 }
 
 /** Creates the error of a command that names no collection, or an unknown one. */

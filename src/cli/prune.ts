@@ -1,10 +1,10 @@
 /** The command `prune`: deletes data that are no longer declared, for good. */
 
-import { forget } from "../api/declaration/evolution.ts";
 import type { CommandSettings } from "../api/feature.ts";
+import { collectionsOf } from "../api/routes.ts";
 import { UsageError } from "../config.ts";
-import { openUnchanged } from "../data-folder.ts";
-import type { Store } from "../store/store.ts";
+import { openDataFolder } from "../data-folder.ts";
+import type { Mutation, Store } from "../store/store.ts";
 import { print } from "./output.ts";
 import { describeHidden, findHidden } from "./read.ts";
 
@@ -21,9 +21,10 @@ export async function pruneCommand(
   target = "",
 ): Promise<void> {
   const declaration = await loadApi();
-  const store = await openUnchanged(dataDir, declaration, {});
+  const store = await openDataFolder(dataDir, declaration);
   try {
-    const hidden = findHidden(store.tables, declaration);
+    const collections = [...collectionsOf(declaration).values()];
+    const hidden = findHidden(store.tables, collections);
     const count = hidden.get(target);
     if (count === undefined) {
       const all = describeHidden(hidden).join(", ") || "nothing";
@@ -45,7 +46,7 @@ export async function pruneCommand(
 async function prune(store: Store, target: string): Promise<void> {
   const [table = "", property] = target.split(".");
   const rows = store.table(table).rows().toReversed();
-  let mutations = forget(store, target);
+  let mutations: Mutation[] = [];
   for (const [index, { document }] of rows.entries()) {
     const { id } = document;
     if (property === undefined) mutations.push(["del", table, id]);

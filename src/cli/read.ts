@@ -12,16 +12,15 @@ import {
   deriveCollection,
   type RecordChange,
 } from "../api/declaration/declaration.ts";
-import { danglingReferences } from "../api/declaration/references.ts";
-import type { ApiDeclaration } from "../api/declaration/api.ts";
 import {
   declarationTable,
+  describeMisfit,
+  findMisfits,
   followDeclaration,
 } from "../api/declaration/evolution.ts";
 import { reservedCollectionNames } from "../api/declaration/mistakes.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
-import { describeMisfit, storedCollections } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
@@ -37,7 +36,6 @@ import {
 import { realFiles, type Table } from "../store/store.ts";
 import {
   describeFault,
-  describeReferences,
   print,
   showProgress,
   unknownCollection,
@@ -99,15 +97,15 @@ export async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  const derived = collectionsOf(api).values();
   // Of a damaged store only a part was read.
-  const dangling = refusal
-    ? ""
-    : describeReferences(danglingReferences(tables, derived));
-  await print(dangling);
-  if (faults.length > 0 || dangling !== "") return 2;
-  const misfits = await reportDeclared(tables, api);
-  if (misfits > 0) return 2;
+  if (refusal !== undefined) return 2;
+  const collections = [...collectionsOf(api).values()];
+  const misfits = describeMisfits(collections, tables);
+  await print(misfits);
+  for (const each of describeHidden(findHidden(tables, collections))) {
+    await print(`hidden: ${each}\n`);
+  }
+  if (faults.length > 0 || misfits !== "") return 2;
   if (tornWrite) return 1;
   await print("no fault\n");
   return 0;
@@ -116,24 +114,20 @@ export async function check(
 /** Returns how many records each undeclared collection has, and how many values each undeclared property. */
 export function findHidden(
   tables: ReadonlyMap<string, Table>,
-  declaration: ApiDeclaration,
+  collections: readonly Collection[],
 ): Map<string, number> {
   const found = new Map<string, number>();
-  const collections = storedCollections(declaration);
-  const known = collections.map(({ name }) => name)
-    .concat(reservedCollectionNames, declarationTable);
+  const known = [...reservedCollectionNames, declarationTable]
+    .concat(collections.map(({ name }) => name));
   for (const { name, size } of tables.values()) {
     if (size > 0 && !known.includes(name)) found.set(name, size);
   }
-  for (
-    const { name, owner = "id", properties, visibleProperties } of collections
-  ) {
-    const names = properties.map(({ name }) => name);
-    const declared = new Set([owner, ...names, ...visibleProperties.keys()]);
+  for (const { name, owner, acceptedNames } of collections) {
     for (const { document } of tables.get(name)?.rows() ?? []) {
       for (const property in document) {
+        if (acceptedNames.has(property) || property === owner) continue;
         const key = `${name}.${property}`;
-        if (!declared.has(property)) found.set(key, (found.get(key) ?? 0) + 1);
+        found.set(key, (found.get(key) ?? 0) + 1);
       }
     }
   }
@@ -148,23 +142,20 @@ export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
   });
 }
 
-/** Prints which records do not fit the declaration, and what is stored but not declared; returns the number of the former. */
-async function reportDeclared(
+/** Lists the records that would not fit the declaration at a start. Changes the tables as the start would. */
+export function describeMisfits(
+  collections: readonly Collection[],
   tables: Tables,
-  api: ApiDeclaration,
-): Promise<number> {
+): string {
   const table = (name: string) => getOrCreateTable(tables, name);
-  const misfits = followDeclaration(storedCollections(api), {
-    store: { tables, table },
+  const store = { tables, table };
+  followDeclaration(collections, {
+    store,
     apply: (mutation) => void applyMutation(mutation, 0, table),
     onDifference: () => {},
-    isThorough: true,
   });
-  for (const misfit of misfits) await print(`${describeMisfit(misfit)}\n`);
-  for (const each of describeHidden(findHidden(tables, api))) {
-    await print(`hidden: ${each}\n`);
-  }
-  return misfits.length;
+  return findMisfits(collections, store)
+    .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
 }
 
 /**

@@ -7,17 +7,12 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import {
-  describeFault,
-  describeList,
-  describeReferences,
-  print,
-} from "./output.ts";
+import { describeFault, describeList, print } from "./output.ts";
+import { describeMisfits } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
-import type { Collection } from "../api/declaration/declaration.ts";
-import { danglingReferences } from "../api/declaration/references.ts";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
-import { collectionsOf } from "../api/routes.ts";
+import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
@@ -112,11 +107,9 @@ export async function repairCommand(
   { dataDir, loadApi }: CommandSettings,
   isDryRun: boolean,
 ): Promise<number> {
-  const derived = await loadApi().then(
-    (api) => [...collectionsOf(api).values()],
-    () => [], // a repair must be possible without the declaration
-  );
-  const options = { tables: derived };
+  // A repair must be possible without the declaration.
+  const api = await loadApi().catch(() => undefined);
+  const options = { tables: api ? tablesOf(api, []) : [] };
   const { salvage } = await repairStore(dataDir, {
     ...options,
     isDryRun: true,
@@ -125,7 +118,7 @@ export async function repairCommand(
     await print("there was nothing to repair\n");
     return 0;
   }
-  await print(describeLosses(salvage, derived));
+  await print(describeLosses(salvage, api));
   if (isDryRun) {
     await print("this is what a repair would lose; nothing was changed\n");
     return 2;
@@ -138,7 +131,7 @@ export async function repairCommand(
 /** Lists what is damaged and, as far as it can be known, what is lost. */
 function describeLosses(
   { damagedRecords, faults, lostTransactions, tables }: Salvage,
-  collections: readonly Collection[],
+  api: ApiDeclaration | undefined,
 ): string {
   const isThere = (name: string) => {
     const [table = "", id] = name.split("/");
@@ -151,7 +144,7 @@ function describeLosses(
     `lost transactions: ${lostTransactions}\n` +
     describeList("lost records", records.filter((each) => !isThere(each))) +
     describeList(title, records.filter(isThere)) +
-    (collections.length > 0
-      ? describeReferences(danglingReferences(tables, collections))
-      : "references were not checked: the declaration cannot be loaded\n");
+    (api
+      ? describeMisfits([...collectionsOf(api).values()], tables)
+      : "records were not validated: the declaration cannot be loaded\n");
 }

@@ -54,6 +54,20 @@ export function validate(
   context: ValidationContext,
 ): Record<string, Json> {
   const errors = unknownProperties(collection, body);
+  const values = collectValues(collection, body, { context, errors });
+  if (errors.length > 0) throw validationError(errors);
+  return values;
+}
+
+/** Returns the valid values of a body, and adds the errors of the others to `errors`. */
+function collectValues(
+  collection: Collection,
+  body: Body,
+  { context, errors }: {
+    readonly context: ValidationContext;
+    readonly errors: FieldError[];
+  },
+): Record<string, Json> {
   const { previous } = context;
   if (
     previous !== undefined && Object.hasOwn(body, "id") &&
@@ -81,7 +95,6 @@ export function validate(
     else values[name] = value as Json; // as it passed its checks
   }
   errors.push(...duplicateGroups(collection, values, context));
-  if (errors.length > 0) throw validationError(errors);
   return values;
 }
 
@@ -136,39 +149,30 @@ export function enforceRules(collection: Collection, document: Document): void {
   if (errors.length > 0) throw validationError(errors);
 }
 
-/** Returns why a stored record does not fit the properties and groups of a collection. */
+/** Returns why a stored record does not fit its collection: the errors of a body with its values. */
 export function validateStored(
   collection: Collection,
   document: Document,
   store: Pick<Store, "table">,
-): FieldError[] {
-  const { name, properties, unique = [], visibleProperties } = collection;
-  const errors = checkRules(collection, document);
+): readonly FieldError[] {
+  const body: Record<string, Json> = {};
+  for (const property of collection.properties) {
+    const value = readValue(document, property);
+    const isHash = property.kind === "secret";
+    if (value !== null && !isHash) body[property.name] = value;
+  }
+  const table = store.table(collection.name);
+  const owner = ownerOf(collection, document);
   const context = {
     store,
-    table: store.table(name),
-    owner: ownerOf(collection, document),
+    table,
+    owner,
     previous: document,
     valuesFromUrl: {},
   };
-  for (const property of properties) {
-    const value = readValue(document, property);
-    const error = value === null && property.required
-      ? expectationError(property, "required", "is missing")
-      : property.kind === "secret" // stored as a hash
-      ? undefined
-      : validateValue(property, value, context);
-    if (error) errors.push(error);
-  }
-  if (unique.length === 0) return errors;
-  const values = Array.from(
-    visibleProperties.values(),
-    (property) => [property.name, readValue(document, property)],
-  );
-  return [
-    ...errors,
-    ...duplicateGroups(collection, Object.fromEntries(values), context),
-  ];
+  const errors: FieldError[] = [];
+  collectValues(collection, body, { context, errors });
+  return errors.length > 0 ? errors : checkRules(collection, document);
 }
 
 function validationError(errors: readonly FieldError[]): ApiError {
