@@ -10,8 +10,7 @@ import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
-import type { Json } from "../../api/declaration/properties.ts";
-import { checkInteger, describeRange } from "../../api/declaration/values.ts";
+import { type Json, recordId } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 
@@ -70,6 +69,8 @@ const maxErrorsPerLine = 5;
 /** A task with this many rejected lines fails: the file is not what it should be. */
 export const maxRejectedLines = 100_000;
 
+const idProperty = recordId();
+
 /**
  * Imports lines until all are done or {@linkcode maxBatchMs} have passed, and
  * removes them from the array.
@@ -125,7 +126,6 @@ function importLine(
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
-      mayNameOwner: true,
       serverValues: importedValues(body, now),
     });
     if (errors.length === 0) apply(records.putMutation(document));
@@ -140,19 +140,19 @@ function importLine(
 
 /** Checks that an id was never used: it must be higher than all used ids. */
 function checkId(body: Body, lastId: number): FieldError[] {
-  const minimum = lastId + 1;
-  const { id = minimum } = body;
-  const bounds = { minimum, maximum: Math.max(maxImportedId, minimum) };
-  const failure = checkInteger(id, bounds);
-  if (failure === undefined) return [];
-  const { code, reason } = failure;
-  const isUsed = code === "range" && Number(id) > 0 && Number(id) < minimum;
-  const allowed = `an integer${describeRange(bounds)}`;
-  return [{
-    field: "id",
-    code: isUsed ? "unique" : code,
-    message: `"id" ${reason}: it must be ${allowed}, or omit it.`,
-  }];
+  const id = Object.hasOwn(body, "id") ? body["id"] : lastId + 1;
+  const invalid = idProperty.check(id);
+  const code = invalid?.code ??
+    (Number(id) <= lastId
+      ? "unique"
+      : Number(id) > Math.max(maxImportedId, lastId + 1)
+      ? "range"
+      : undefined);
+  if (code === undefined) return [];
+  const message = `"id" ${
+    invalid?.reason ?? `is ${id}`
+  }: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far, and at most 2^52; or omit it.`;
+  return [{ field: "id", code, message }];
 }
 
 /**
