@@ -165,7 +165,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "a former name that no property can have": [
     date({ renamed: "A b" }),
-    /^renamed is "A b": it must be a name in lower-case letters, /,
+    /^renamed is "A b": it must be 1 to 100 lower-case letters, /,
   ],
   "the former name of another": [
     integer({ minimum: 1, renamed: "pages" }),
@@ -173,7 +173,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "a former name beside a mistake": [
     choice(1, { renamed: "size" }),
-    /^values is \[ 1 \]: it must be a list of different values/,
+    /^choices is \[ 1 \]: it must be a list of different values/,
   ],
   "optional twice": [
     optional(optional(date())),
@@ -294,7 +294,7 @@ const collections: Readonly<
     [
       /^books: immutable is not an option of collection: it must be one of name/,
       /^books: propertys is not an option of collection/,
-      /^books: renamed is 5: it must be a name in lower-case letters, /,
+      /^books: renamed is 5: it must be 1 to 100 lower-case letters, /,
     ],
   ],
   "access of unknown roles": [

@@ -71,11 +71,12 @@ function wordOf(name: string) {
       Object.keys(words).join(", ")
     }`;
   return Object.assign((...given: unknown[]) => {
-    const [args, former] = separateFormer(given);
+    const isCollection = name === "collection"; // which has the option itself
+    const [args, former] = isCollection ? [given, {}] : separateFormer(given);
     const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
     if (mistakes.length > 0) return { ...boolean(), mistakes };
     const made = Reflect.apply(Reflect.get(words, name), undefined, args);
-    if (name === "collection") return made;
+    if (isCollection) return made;
     const property = Object.assign(Object(made), former);
     properties.add(property);
     return property;
