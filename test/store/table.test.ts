@@ -90,3 +90,35 @@ test("a row that joins very many others is found at once", () => {
   assert.equal(table.count("zoo_id", 1), count);
   assert.equal(table.count("zoo_id", 2), 0);
 });
+
+test("a change moves few other rows, however many have its key", (t) => {
+  const table = new WritableTable({
+    name: "animals",
+    indexes: { zoo_id: keyOf },
+  });
+  for (let id = 1; id <= 20_000; id++) table.put({ id, zoo_id: 7 }, id);
+  let moved = 0;
+  const { splice } = Array.prototype;
+  const replaceSplice = (value: unknown) =>
+    Object.defineProperty(Array.prototype, "splice", {
+      value,
+      configurable: true,
+      writable: true,
+    });
+  t.after(() => replaceSplice(splice));
+  replaceSplice(
+    function (this: unknown[], start: number, count: number, ...added: []) {
+      moved += this.length - start;
+      return splice.call(this, start, count, ...added);
+    },
+  );
+  const undos = [];
+  for (let id = 1; id <= 100; id++) undos.push(table.delete(id, 30_000));
+  assert.equal(table.count("zoo_id", 7), 19_900);
+  for (const undo of undos.toReversed()) undo();
+  assert.ok(moved < 200 * 1000, `${moved} were moved`);
+  const ids = table.find("zoo_id", 7).map(({ document: { id } }) => id);
+  assert.deepEqual(ids, Array.from(ids.keys(), (index) => index + 1));
+  assert.equal(ids.length, 20_000);
+  assert.equal(table.find("zoo_id", 7, 1)[0]?.document.id, 1);
+});

@@ -98,7 +98,7 @@ function storeResponse(
   const table = api.store.table(responsesTable.name);
   // Two at most for each that is stored: enough that expired ones do not pile up.
   const old = table.byId.slice(0, 2).filter((row) => isExpired(row, api));
-  const [oldest] = table.find("by", by);
+  const [oldest] = table.find("by", by, 1);
   const isFull = table.count("by", by) >= maxResponsesPerUser;
   if (isFull && oldest && !old.includes(oldest)) old.push(oldest);
   const response = {

@@ -25,25 +25,29 @@ export interface ChangeListener {
   onChange(before: Row | undefined, after: Row | undefined): void;
 }
 
+/** A larger group is in a tree: in an array a change moves all rows after it. */
+const maxArrayLength = 1000;
+
 /** A hash index: the rows by a key that is computed from their documents. */
 class HashIndex {
   readonly name: string;
   readonly #keyOf: ToIndexKey;
   /** The rows of a key in ascending order of id. */
-  readonly #groups = new Map<string | number, Row[]>();
+  readonly #groups = new Map<string | number, Row[] | BPlusTree>();
 
   constructor(name: string, keyOf: ToIndexKey) {
     this.name = name;
     this.#keyOf = keyOf;
   }
 
-  /** Returns a copy of the rows with a key. */
-  find(key: string | number): readonly Row[] {
-    return this.#groups.get(key)?.slice() ?? [];
+  /** Returns a copy of the rows with a key, or of the first ones. */
+  find(key: string | number, limit = this.count(key)): readonly Row[] {
+    return this.#groups.get(key)?.slice(0, limit) ?? [];
   }
 
   count(key: string | number): number {
-    return this.#groups.get(key)?.length ?? 0;
+    const group = this.#groups.get(key) ?? [];
+    return Array.isArray(group) ? group.length : group.size;
   }
 
   replace(before: Row | undefined, after: Row | undefined): void {
@@ -67,17 +71,31 @@ class HashIndex {
       this.#groups.set(key, [row]);
       return;
     }
+    if (!Array.isArray(group)) {
+      group.replace(undefined, row);
+      return;
+    }
     const at = byId.lowerBound(group, { values: [], id });
     if (at === group.length) group.push(row); // far faster than splice
     else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
+    if (group.length > maxArrayLength) this.#groups.set(key, treeOf(group));
   }
 
-  #delete(key: string | number, { document: { id } }: Row): void {
+  #delete(key: string | number, row: Row): void {
     const group = this.#groups.get(key) ?? [];
-    const at = byId.lowerBound(group, { values: [], id });
-    if (group[at]?.document.id === id) group.splice(at, 1);
-    if (group.length === 0) this.#groups.delete(key);
+    if (Array.isArray(group)) {
+      const { id } = row.document;
+      const at = byId.lowerBound(group, { values: [], id });
+      if (group[at]?.document.id === id) group.splice(at, 1);
+    } else group.replace(row, undefined);
+    if (this.count(key) === 0) this.#groups.delete(key);
   }
+}
+
+function treeOf(rows: readonly Row[]): BPlusTree {
+  const tree = new BPlusTree([]);
+  for (const row of rows) tree.replace(undefined, row);
+  return tree;
 }
 
 const byId = new RowComparator([]);
@@ -138,9 +156,9 @@ export class WritableTable {
     return this.byId.slice(0, this.byId.size);
   }
 
-  /** Returns the rows with a key of a declared index, in no guaranteed order. */
-  find(index: string, key: string | number): readonly Row[] {
-    return this.#index(index).find(key);
+  /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
+  find(index: string, key: string | number, limit?: number): readonly Row[] {
+    return this.#index(index).find(key, limit);
   }
 
   /** Returns the number of rows with a key of a declared index. */
