@@ -126,6 +126,7 @@ function importLine(
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
+      mayNameOwner: true,
       serverValues: importedValues(body, now),
     });
     if (errors.length === 0) apply(records.putMutation(document));
