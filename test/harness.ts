@@ -60,7 +60,7 @@ async function createTemplate(): Promise<string> {
   const seq = store.transact(0, (apply) => {
     apply(["put", "users", storedAdmin]);
     const collections = [...collectionsOf(sample).values()];
-    followDeclaration(collections, { store, apply, onDifference() {} });
+    followDeclaration(collections, { store, apply });
   });
   await store.durable(seq);
   await store.close();

@@ -44,18 +44,16 @@ export async function pruneCommand(
 
 /** Deletes in several transactions. After an interruption it can be run again. */
 async function prune(store: Store, target: string): Promise<void> {
-  const [table = "", property] = target.split(".");
-  const rows = store.table(table).rows().toReversed();
-  let mutations: Mutation[] = [];
-  for (const [index, { document }] of rows.entries()) {
-    const { id } = document;
-    if (property === undefined) mutations.push(["del", table, id]);
-    else if (Object.hasOwn(document, property)) {
-      const { [property]: _, ...others } = document;
-      mutations.push(["put", table, { ...others, id }]);
-    }
-    if (mutations.length < batchLength && index < rows.length - 1) continue;
+  const [table = "", property = "id"] = target.split(".");
+  const rows = store.table(table).rows().toReversed()
+    .filter(({ document }) => Object.hasOwn(document, property));
+  for (let from = 0; from < rows.length; from += batchLength) {
+    const batch = rows.slice(from, from + batchLength);
+    const mutations = batch.map(({ document }): Mutation => {
+      const { id, [property]: _, ...others } = document;
+      if (property === "id") return ["del", table, id];
+      return ["put", table, { ...others, id }];
+    });
     await store.commit(mutations, 0, { allowWhenFull: true });
-    mutations = [];
   }
 }

@@ -152,7 +152,6 @@ export function describeMisfits(
   followDeclaration(collections, {
     store,
     apply: (mutation) => void applyMutation(mutation, 0, table),
-    onDifference: () => {},
   });
   return findMisfits(collections, store)
     .map((misfit) => `${describeMisfit(misfit)}\n`).join("");

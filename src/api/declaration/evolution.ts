@@ -45,7 +45,7 @@ interface Following {
   readonly store: Pick<Store, "tables" | "table">;
   readonly apply: (mutation: Mutation) => void;
   /** Called with each difference between the remembered declaration and this one. */
-  readonly onDifference: (text: string) => void;
+  readonly onDifference?: (text: string) => void;
 }
 
 /**
@@ -56,7 +56,7 @@ interface Following {
  */
 export function followDeclaration(
   collections: readonly Collection[],
-  { store, apply, onDifference }: Following,
+  { store, apply, onDifference = () => {} }: Following,
 ): boolean {
   const before = store.table(declarationTable).get(1)?.document;
   const loaded = describeAll(collections);
@@ -103,9 +103,7 @@ function describeAll(collections: readonly Collection[]): Map<string, string> {
     const { unique, private: isPrivate, check } = others;
     const rules = { unique, isPrivate, check: check && String(check) };
     found.set(of, JSON.stringify(rules));
-    for (const { name, kind, schema, required, ...others } of properties) {
-      const { unique, references } = others;
-      const deciding = { kind, schema, required, unique, references };
+    for (const { name, target: _, renamed: __, ...deciding } of properties) {
       found.set(`${of}.${name}`, JSON.stringify(deciding));
     }
   }
