@@ -9,9 +9,9 @@ import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
-import { operator, recordsOf } from "../../src/data-folder.ts";
+import { openDataFolder, operator, recordsOf } from "../../src/data-folder.ts";
 import type { Answer } from "../harness.ts";
-import { lacks } from "../harness.ts";
+import { lacks, removeFolder, temporaryFolder } from "../harness.ts";
 import { notes as declaration, startNotes } from "../library.ts";
 import { fetchLines, fromLines, importLines, toLines } from "../lines.ts";
 
@@ -322,6 +322,29 @@ describe("private records", () => {
       () => loadSeed(store, api, again),
       /"title" is already in use/,
     );
+  });
+
+  test("must be unique among all once they are private no longer", async (t) => {
+    const folder = await temporaryFolder();
+    t.after(() => removeFolder(folder));
+    const { string, unique } = vocabulary;
+    const title = unique(string({ maxLength: 9 }));
+    const api = (isPrivate: boolean) =>
+      withChange(declaration, "marks", {
+        private: isPrivate,
+        properties: { title },
+      });
+    const store = await openDataFolder(folder, api(true));
+    store.apply(
+      [1, 2].map((id) => ["put", "marks", { id, title: "a", owner_id: id }]),
+      0,
+    );
+    await store.close();
+    await assert.rejects(
+      () => openDataFolder(folder, api(false)),
+      /marks\.title/,
+    );
+    await (await openDataFolder(folder, api(true))).close();
   });
 
   test("that others refer to already can be sent again as they were read", async (t) => {
