@@ -74,10 +74,11 @@ export async function retryIfRemoved<Result>(
 
 /**
  * Reads the whole data folder, and prints the size of each collection and every
- * fault and reference that leads nowhere. Changes nothing.
+ * fault, which records do not fit the declaration, and what is hidden. Changes
+ * nothing.
  *
  * @returns the exit code: 0 if all is well, 1 if only the last write is torn
- * (the next start repairs that), 2 if there is damage
+ * (the next start repairs that), 2 if there is damage, or a record does not fit
  */
 export async function check(
   { dataDir, loadApi }: CommandSettings,
