@@ -18,6 +18,7 @@ import {
   followDeclaration,
   type Misfit,
 } from "./api/declaration/evolution.ts";
+import { reservedCollectionNames } from "./api/declaration/mistakes.ts";
 import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";
@@ -65,13 +66,16 @@ export const operator: RequestContext = {
 /**
  * Opens the store of a data folder, and lets its records follow the declaration.
  *
+ * @param options with `isFixed`, another declaration than the remembered one is refused
  * @throws {StoreError} in-use, damaged, format, unusable; {CommandError} if
  * other users may access the folder, or if records do not fit the declaration
  */
 export async function openDataFolder(
   folder: string,
   declaration: ApiDeclaration,
-  options: Partial<StoreOptions> = {},
+  { isFixed = false, ...options }:
+    & Partial<StoreOptions>
+    & { readonly isFixed?: boolean } = {},
 ): Promise<Store> {
   await refuseSharedFolder(folder);
   const tables = tablesOf(declaration, []);
@@ -80,6 +84,7 @@ export async function openDataFolder(
     const { log = () => {} } = options;
     const collections = [...collectionsOf(declaration).values()];
     let isRenamed = false;
+    const differing = new Set<string>();
     const follow = (apply: (mutation: Mutation) => void) => {
       const isChanged = followDeclaration(collections, {
         store,
@@ -87,8 +92,18 @@ export async function openDataFolder(
           isRenamed ||= mutation[0] === "rename";
           apply(mutation);
         },
-        onDifference: (text) => log("info", text),
+        onDifference(text) {
+          if (!isFixed) log("info", text);
+          differing.add(text.split(/[. ]/, 1)[0] ?? "");
+        },
       });
+      if (isFixed && differing.size > 0) {
+        const names = [...differing].join(", ");
+        throw new CommandError(
+          `the declaration of ${names} is not the one that the data folder was last served with: ` +
+            "start the server with it once, or name the other file with --collections",
+        );
+      }
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw misfitError(misfits);
     };
@@ -106,10 +121,17 @@ export async function openDataFolder(
 
 function misfitError(misfits: readonly Misfit[]): CommandError {
   const lines = misfits.map((misfit) => {
-    const advice = misfit.code === "required"
+    const { code, name } = misfit;
+    const isBuiltIn = reservedCollectionNames.includes(
+      name.split(".")[0] ?? "",
+    );
+    const advice = code === "required"
       ? 'make it optional, give it a default, or name what it was with renamed: "…"'
-      : "correct them with the previous declaration, or leave it out and delete " +
-        `its values with "zoo-api prune ${misfit.name}"`;
+      : "correct them with the previous declaration" +
+        (code === "rule" || isBuiltIn
+          ? ""
+          : ", or leave it out, start, and delete its values with " +
+            `"zoo-api prune ${name}"`);
     return `\n${describeMisfit(misfit)} You can ${advice}`;
   });
   return new CommandError(

@@ -21,7 +21,7 @@ export async function pruneCommand(
   target = "",
 ): Promise<void> {
   const declaration = await loadApi();
-  const store = await openDataFolder(dataDir, declaration);
+  const store = await openDataFolder(dataDir, declaration, { isFixed: true });
   try {
     const collections = [...collectionsOf(declaration).values()];
     const hidden = findHidden(store.tables, collections);

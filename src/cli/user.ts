@@ -33,7 +33,7 @@ export async function userCommand(
     );
   }
   const declaration = await loadApi();
-  const store = await openDataFolder(dataDir, declaration);
+  const store = await openDataFolder(dataDir, declaration, { isFixed: true });
   try {
     const password = await readPassword();
     if (action === "add") {

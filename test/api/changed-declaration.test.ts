@@ -242,11 +242,30 @@ test("a name with hidden data is exchanged with them, and references that lead n
 
 test("prune deletes hidden data for good, and nothing that is declared", async (t) => {
   const { serve, declare, command } = await library(t);
-  const server = await serve(books(all), loans);
+  let server = await serve(books(all), loans);
   for (const each of records) await post(server, "/v1/books", each);
   await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
   await server.end();
   await declare(books(all.replace(first.price, "")));
+  // Only the server changes what is remembered, and decides what is hidden.
+  for (
+    const args of [
+      ["prune", "books.price"],
+      ["prune", "loans"],
+      ["user", "add", "kim"],
+      ["import", "books", "-"],
+    ]
+  ) {
+    const { code, stderr } = await command(...args);
+    assert.equal(code, 1, stderr);
+    assert.match(
+      stderr,
+      /declaration of books, loans is not .* server .* once/,
+    );
+  }
+  server = await serve(books(all.replace(first.price, "")));
+  assert.match(server.output(), /books\.price is no longer declared/);
+  await server.end();
   const listed = /Hidden: loans \(1 record\), books\.price \(3 values\)$/m;
   for (const target of [["books"], ["books.title"], ["no.such"], []]) {
     const { code, stderr } = await command("prune", ...target);

@@ -44,7 +44,11 @@ export async function importCommand(
   }
   const collections = (roles: Roles) => [tasks(roles)];
   const tables = tablesOf(declaration, [{ collections }]);
-  const store = await openDataFolder(dataDir, declaration, { log, tables });
+  const store = await openDataFolder(dataDir, declaration, {
+    isFixed: true,
+    log,
+    tables,
+  });
   try {
     const records = recordsOf(store, declaration, tasks(roles));
     const users = usersWithHashes(roles);
