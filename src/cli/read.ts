@@ -17,6 +17,7 @@ import {
   describeMisfit,
   findMisfits,
   followDeclaration,
+  RenameError,
 } from "../api/declaration/evolution.ts";
 import { reservedCollectionNames } from "../api/declaration/mistakes.ts";
 import { Representation } from "../api/representation.ts";
@@ -148,14 +149,24 @@ export function describeMisfits(
   collections: readonly Collection[],
   tables: Tables,
 ): string {
+  try {
+    follow(collections, tables);
+  } catch (error) {
+    if (!(error instanceof RenameError)) throw error;
+    return `${error.message}\n`;
+  }
   const table = (name: string) => getOrCreateTable(tables, name);
-  const store = { tables, table };
+  return findMisfits(collections, { table })
+    .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
+}
+
+/** Lets tables that were read follow the declaration, as a start would. */
+function follow(collections: readonly Collection[], tables: Tables): void {
+  const table = (name: string) => getOrCreateTable(tables, name);
   followDeclaration(collections, {
-    store,
+    store: { tables, table },
     apply: (mutation) => void applyMutation(mutation, 0, table),
   });
-  return findMisfits(collections, store)
-    .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
 }
 
 /**
@@ -181,6 +192,7 @@ export async function exportCollection(
     throw unknownCollection("export", name, [...derived.keys()]);
   }
   const tables = await readUndamagedTables(dataDir);
+  follow([...collectionsOf(declaration).values()], tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
   let done = 0;

@@ -5,6 +5,21 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import {
+  collection,
+  type CollectionDeclaration,
+} from "../../src/api/declaration/declaration.ts";
+import {
+  integer,
+  type Json,
+  optional,
+  type Property,
+  reference,
+  string,
+} from "../../src/api/declaration/properties.ts";
+import { createRecord } from "../../src/api/records/writing.ts";
+import { openDataFolder, operator, recordsOf } from "../../src/data-folder.ts";
+import { apiOf } from "../collections.ts";
+import {
   removeFolder,
   run,
   type Server,
@@ -64,6 +79,47 @@ async function library(t: TestContext) {
     command: (...args: string[]) => run(args, { env }),
   };
 }
+
+/** A data folder that is opened in this process. */
+async function stores(t: TestContext) {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  return {
+    /** Opens it once, creates a record, and returns the values that are stored of shelves. */
+    async open(
+      declared: CollectionDeclaration | CollectionDeclaration[],
+      body?: Record<string, Json>,
+      of = "shelves",
+    ) {
+      const api = apiOf([declared].flat());
+      const store = await openDataFolder(folder, api);
+      try {
+        if (body) {
+          const records = recordsOf(store, api, of);
+          const { seq } = await createRecord(records, operator, body);
+          await store.durable(seq);
+        }
+        const rows = store.table("shelves").rows();
+        const stored = rows.flatMap(({ document }) => Object.entries(document));
+        return Object.fromEntries(
+          stored.filter(([name, value]) =>
+            value !== null && !/^id$|_at$/.test(name)
+          ),
+        );
+      } finally {
+        await store.close();
+      }
+    },
+  };
+}
+
+const shelf = (properties: Record<string, Property>) =>
+  collection({
+    name: "shelves",
+    singular: "shelf",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties,
+  });
 
 async function post(server: Server, path: string, json: object) {
   const token = await server.signIn();
@@ -206,8 +262,8 @@ test("renamed, hidden and new properties keep every value, through every write a
   assert.equal((await server.request("GET", "/v1/loans/3")).status, 200);
 });
 
-test("a name with hidden data is exchanged with them, and references that lead nowhere are refused", async (t) => {
-  const { serve, refused } = await library(t);
+test("a name with hidden data is not renamed to, and references that lead nowhere are refused", async (t) => {
+  const { serve, refused, command } = await library(t);
   const text = (name: string, renamed = "") =>
     `${name}: optional(string({ maxLength: 20 ${renamed} })),`;
   let server = await serve(books(text("one") + text("two")), loans);
@@ -220,9 +276,18 @@ test("a name with hidden data is exchanged with them, and references that lead n
   const gone = await server.request("DELETE", "/v1/books/2", { token });
   assert.equal(gone.status, 204, gone.text);
   await server.end();
-  server = await serve(books(text("two", ', renamed: "one"')));
+  // "two" has data of its own, hidden or not.
+  const renamed = books(text("two", ', renamed: "one"'));
+  const taken =
+    /books\.one cannot become books\.two, under which other data are stored.*"zoo-api prune books\.two"/;
+  assert.match(await refused(renamed), taken);
+  const checked = await command("check");
+  assert.equal(checked.code, 2, checked.stderr);
+  assert.match(checked.stdout, taken);
+  assert.equal((await command("export", "books")).code, 1);
+  server = await serve(books(text("two")));
   const shown = await server.request("GET", "/v1/books/1");
-  assert.equal(shown.body.two, "1");
+  assert.equal(shown.body.two, "2");
   await server.end();
   const dangling = await refused(books(text("two")), loans);
   assert.match(
@@ -231,13 +296,86 @@ test("a name with hidden data is exchanged with them, and references that lead n
   );
   const rule = await refused(books(
     text("two"),
-    'check: ({ two }) => two === "1" ? { two: "must not be 1" } : undefined,',
+    'check: ({ two }) => two === "2" ? { two: "must not be 2" } : undefined,',
   ));
-  assert.match(rule, /books\.two: 1 record .*"two" must not be 1\./);
+  assert.match(rule, /books\.two: 1 record .*"two" must not be 2\./);
   server = await serve(books(text("one") + text("two")));
   const back = await server.request("GET", "/v1/books/1");
-  // "two" was declared all the time: what is hidden is now "one".
-  assert.deepEqual([back.body.one, back.body.two], ["2", "1"]);
+  assert.deepEqual([back.body.one, back.body.two], ["1", "2"]);
+});
+
+test("former names are forgotten once both are declared together", async (t) => {
+  const { open } = await stores(t);
+  const a = { a: optional(string({ maxLength: 9 })) };
+  const b = { b: optional(string({ maxLength: 9 })) };
+  const renamed = { b: { ...b.b, renamed: "a" } };
+  await open(shelf(a), { a: "1" });
+  await open(shelf(renamed));
+  assert.deepEqual(await open(shelf(a)), { a: "1" });
+  assert.deepEqual(await open(shelf(renamed)), { b: "1" });
+  assert.deepEqual(await open(shelf({ ...b, ...a })), { b: "1" });
+  await open(shelf({ ...b, ...a }), { a: "2" });
+  for (const each of [a, b, { ...b, ...a }, b, a]) await open(shelf(each));
+  assert.deepEqual(await open(shelf({ ...b, ...a })), { a: "2", b: "1" });
+  // The hint is no longer unambiguous.
+  await assert.rejects(open(shelf(renamed)), /shelves\.a cannot become/);
+  assert.deepEqual(await open(shelf(b)), { a: "2", b: "1" });
+});
+
+test("a collection is not renamed to one with hidden records", async (t) => {
+  const { open } = await stores(t);
+  const properties = { a: string({ maxLength: 9 }) };
+  const shelves = shelf(properties);
+  const racks = { ...shelves, name: "racks", singular: "rack" };
+  await open([shelves, racks], { a: "1" });
+  await open([shelves, racks], { a: "2" }, "racks");
+  await open(racks);
+  await assert.rejects(
+    open({ ...shelves, renamed: "racks" }),
+    /racks cannot become shelves, .*"zoo-api prune shelves"/,
+  );
+  assert.deepEqual(await open([shelves, racks]), { a: "1" });
+});
+
+test("records that a check cannot read do not fit, each of them", async (t) => {
+  const { open } = await stores(t);
+  const shelves = shelf({ a: optional(string({ maxLength: 9 })) });
+  await open(shelves, { a: "1" });
+  const check = ({ a }: Readonly<Record<string, Json>>) => {
+    if (a === "1") throw new Error("too old");
+  };
+  await assert.rejects(
+    open({ ...shelves, check }),
+    /shelves\.check: 1 record does not fit \(id 1\): .*too old You can correct them with the previous declaration$/,
+  );
+});
+
+test("private records may be referred to, and what is hidden is not taken for their owner", async (t) => {
+  const { open } = await stores(t);
+  const access = { read: "viewer", write: "viewer", delete: "viewer" };
+  const owned = { ...shelf({ a: string({ maxLength: 9 }) }), access };
+  const parts = (max: number) =>
+    collection({
+      name: "parts",
+      singular: "part",
+      access,
+      properties: {
+        shelf_id: reference("shelves"),
+        n: integer({ maximum: max }),
+      },
+    });
+  const shelves = { ...owned, private: true };
+  await open([shelves, parts(9)], { a: "1" });
+  await open([shelves, parts(9)], { shelf_id: 1, n: 2 }, "parts");
+  await open([shelves, parts(8)]);
+  const { open: other } = await stores(t);
+  const owners = (property: Property) =>
+    shelf({ a: string({ maxLength: 9 }), owner_id: property });
+  await other(owners(string({ maxLength: 9 })), { a: "1", owner_id: "me" });
+  await assert.rejects(
+    other(shelves),
+    /shelves\.owner_id: 1 record does not fit \(id 1\): "owner_id" .* must be/,
+  );
 });
 
 test("prune deletes hidden data for good, and nothing that is declared", async (t) => {

@@ -169,7 +169,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "the former name of another": [
     integer({ minimum: 1, renamed: "pages" }),
-    /^renamed is "pages": .* none of pages$/,
+    /^renamed is "pages": .* none of .*, pages$/,
   ],
   "a former name beside a mistake": [
     choice(1, { renamed: "size" }),
@@ -289,6 +289,22 @@ const collections: Readonly<
     /^authors: name is "authors": it must be .*, authors$/,
     /^authors: singular is "one of authors": it must be a noun/,
   ]],
+  "former names that are reserved, declared or taken": [
+    [
+      declare("books", { a: date({ renamed: "created_at" }) }, {
+        renamed: "authorizations",
+      }),
+      declare("films", { a: date() }, { renamed: "books" }),
+      declare("plays", { a: date() }, { renamed: "dramas" }),
+      declare("songs", { a: date() }, { renamed: "dramas" }),
+    ],
+    [
+      /^books: renamed is "authorizations": .*none of answers, authorizations, /,
+      /^books\.a: renamed is "created_at": .*none of id, created_at, /,
+      /^films: renamed is "books": .*, books, films, plays, songs, authorizations$/,
+      /^songs: renamed is "dramas": .*, dramas$/,
+    ],
+  ],
   "unknown options": [
     [declare("books", {}, { immutable: true, propertys: {}, renamed: 5 })],
     [

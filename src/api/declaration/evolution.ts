@@ -16,7 +16,7 @@ import {
   type Store,
 } from "../../store/store.ts";
 import type { Collection } from "./declaration.ts";
-import { validateStored } from "./validation.ts";
+import { RuleError, validateStored } from "./validation.ts";
 
 /** The table of the remembered declaration, its only document. No collection can have this name. */
 export const declarationTable = "_declaration";
@@ -76,10 +76,12 @@ export function followDeclaration(
     }
   }
   const { names, newNames } = remembered;
+  // A name that is declared has data of its own from now on.
+  const former = [...newNames].filter(([each]) => !loaded.has(each));
   const after = {
     id: 1,
     names: Object.fromEntries(loaded),
-    newNames: Object.fromEntries(newNames),
+    newNames: Object.fromEntries(former),
   };
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
@@ -125,10 +127,25 @@ function describeDifferences(
   }
 }
 
+/** A renaming to a name under which other data are stored. */
+export class RenameError extends Error {
+  override readonly name = "RenameError";
+  readonly code = "rename";
+
+  constructor(former: string, name: string) {
+    super(
+      `${former} cannot become ${name}, under which other data are stored, and nothing was changed: ` +
+        `take another name, or leave out "renamed" to use those data, or delete them: start with ` +
+        `the previous declaration without ${name}, and run "zoo-api prune ${name}"`,
+    );
+  }
+}
+
 /**
- * Returns the name that the data of a newly declared name are stored under. One
- * that was not declared before either has no claim on it while data are hidden
- * under the name itself.
+ * Returns the name that the data of a name are stored under: that of the hint,
+ * or, of a newly declared name, the one that it was renamed to.
+ *
+ * @throws {RenameError} if the hint would hide other data
  */
 function findFormer(
   name: string,
@@ -139,13 +156,14 @@ function findFormer(
     readonly store: Pick<Store, "tables">;
   },
 ): string | undefined {
-  if (names.has(name)) return undefined;
-  const free = [hint, newNames.get(name)]
-    .filter((each) => each !== undefined)
-    .filter((each) => !loaded.has(each));
-  const declared = free.find((each) => names.has(each));
-  if (declared !== undefined || isStored(name, store)) return declared;
-  return free.find((each) => isStored(each, store));
+  const isKnown = (each: string) => names.has(each) || isStored(each, store);
+  const latest = names.has(name) ? undefined : newNames.get(name);
+  const former = [hint, latest].find((each) =>
+    each !== undefined && !loaded.has(each) && isKnown(each)
+  );
+  if (former === undefined || !isStored(name, store)) return former;
+  if (former === hint) throw new RenameError(former, name);
+  return undefined;
 }
 
 /** Returns whether anything is stored under a name. */
@@ -183,7 +201,7 @@ export function findMisfits(
   const found = new Map<string, Misfit>();
   for (const collection of collections) {
     for (const { document } of rowsOf(store.table(collection.name).byId)) {
-      const errors = validateStored(collection, document, store);
+      const errors = explainStored(collection, document, store);
       for (const { field, code, message } of errors) {
         const name = `${collection.name}.${field}`;
         const misfit = found.get(name) ??
@@ -194,6 +212,18 @@ export function findMisfits(
     }
   }
   return [...found.values()];
+}
+
+/** Returns why a stored record does not fit; also that the check of the collection fails. */
+function explainStored(
+  ...of: Parameters<typeof validateStored>
+): readonly FieldError[] {
+  try {
+    return validateStored(...of);
+  } catch (error) {
+    if (!(error instanceof RuleError)) throw error;
+    return [{ field: "check", code: "rule", message: error.message }];
+  }
 }
 
 /** Describes records that do not fit, in one line. */

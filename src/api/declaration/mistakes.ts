@@ -89,7 +89,7 @@ export function findMistakes(api: ApiFile): string[] {
   for (const [index, each] of collections.entries()) {
     const { name, properties } = Object(each);
     const place = phrase.check(name) ? `collections[${index}]` : name;
-    const context = { place, roles: known, declared };
+    const context = { place, roles: known, declared, all: collections };
     mistakes.push(...mistakesInCollection(each, context));
     if (isObject(properties) && place === name) declared.push(each);
   }
@@ -102,19 +102,21 @@ interface Context {
   readonly roles: readonly string[] | undefined;
   /** The collections before this one. */
   readonly declared: readonly CollectionDeclaration[];
+  readonly all: readonly unknown[];
 }
 
 /** Returns the mistakes in a collection, but for those in its references. */
 function mistakesInCollection(
   declaration: CollectionDeclaration,
-  { place, roles, declared }: Context,
+  { place, ...context }: Context,
 ): string[] {
+  const { roles } = context;
   const { properties, access, private: isPrivate } = Object(declaration);
   const carried = carriedMistakes(declaration);
   if (carried) return at(place, carried);
   if (isProperty(declaration)) return at(place, ["it is not a collection(…)"]);
   const names = Object.keys(Object(properties));
-  const shape = collectionShape(names, { roles, declared });
+  const shape = collectionShape(names, context);
   const anyone = isPrivate ? [] : ["anyone"];
   const level = roles ? choice(...anyone, ...roles) : phrase;
   const reserved = isPrivate
@@ -122,7 +124,7 @@ function mistakesInCollection(
     : reservedPropertyNames;
   const nameShape = {
     name: wordBut(reserved, propertyName),
-    renamed: wordBut(names),
+    renamed: wordBut([...reserved, ...names]),
   };
   const accessShape = { read: level, write: level, delete: level };
   return [
@@ -157,7 +159,7 @@ const requiredOptions = ["name", "singular", "access", "properties"];
 /** Returns the options of a collection with these properties, after those that are declared. */
 function collectionShape(
   names: readonly string[],
-  { roles, declared }: Pick<Context, "roles" | "declared">,
+  { roles, declared, all }: Omit<Context, "place">,
 ): Shape {
   const object = rule(
     "a plain object",
@@ -177,7 +179,11 @@ function collectionShape(
     unique: listOf(listOf(choice(...names))),
     sort: listOf(sortable),
     private: roles?.length === 1 ? sharedOnly : boolean(),
-    renamed: word,
+    renamed: wordBut([
+      ...reservedCollectionNames,
+      ...all.map((each) => Object(each).name),
+      ...declared.map(({ renamed }) => renamed ?? ""),
+    ]),
     check: rule(
       "a function that is not async",
       (value) => Object.prototype.toString.call(value) === "[object Function]",

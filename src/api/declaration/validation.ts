@@ -170,7 +170,10 @@ export function validateStored(
     previous: document,
     valuesFromUrl: {},
   };
-  const errors: FieldError[] = [];
+  const ownerError = owner === undefined
+    ? undefined
+    : validateValue(ownerProperty, owner, context);
+  const errors = ownerError ? [ownerError] : [];
   collectValues(collection, body, { context, errors });
   return errors.length > 0 ? errors : checkRules(collection, document);
 }
