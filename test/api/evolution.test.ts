@@ -12,6 +12,7 @@ import {
   collection,
   readValue,
 } from "../../src/api/declaration/declaration.ts";
+import { RenameError } from "../../src/api/declaration/evolution.ts";
 import {
   boolean,
   choice,
@@ -125,6 +126,8 @@ class Sequence {
   #disk: Disk;
   #names = 0;
   refusals = 0;
+  /** How often a rename took a name that something else had before. */
+  taken = 0;
   starts = 0;
 
   constructor(seed: number, folder: string) {
@@ -176,12 +179,71 @@ class Sequence {
     if (this.shape.length === 0) {
       return [this.#newCollection(), this.#newCollection()];
     }
-    if (random.chance(0.3)) return random.pick(this.earlier);
+    if (random.chance(0.3)) {
+      const earlier = random.pick(this.earlier);
+      return this.isClear(earlier) ? earlier : this.shape;
+    }
     let next = [...this.shape];
     for (let edits = 1 + random.below(3); edits > 0; edits--) {
       next = this.#edit(next);
     }
-    return withoutLostReferences(next);
+    next = [...withoutLostReferences(next)];
+    if (!this.isClear(next)) {
+      next = next.map((each) => ({
+        ...this.#withoutAppliedHint(each),
+        properties: each.properties.map((property) =>
+          this.#withoutAppliedHint(property)
+        ),
+      }));
+    }
+    return this.isClear(next) ? next : this.shape;
+  }
+
+  /** Whether each name of a shape says by itself, or by its hint, whose data are meant. */
+  isClear(shape: ApiShape): boolean {
+    const isEachClear = (each: readonly Shape[], of?: number) =>
+      each.every(({ identity, name, renamed }) => {
+        const owner = this.#ownerOf(name, of) ?? identity;
+        const isHint = renamed === this.#lastName(identity);
+        return (owner === identity || isHint) &&
+          new Set(each.map(({ name }) => name)).size === each.length &&
+          (renamed === undefined ||
+            this.#ownerOf(renamed, of) === identity &&
+              each.every(({ name }) => name !== renamed));
+      });
+    return isEachClear(shape) &&
+      shape.every(({ identity, properties }) =>
+        isEachClear(properties, identity)
+      );
+  }
+
+  #withoutAppliedHint<Named extends Shape>(shape: Named): Named {
+    const isApplied = shape.name === this.#lastName(shape.identity);
+    return isApplied ? { ...shape, renamed: undefined } : shape;
+  }
+
+  /** The declared collections, or properties of a collection, the last ones at the end. */
+  #history(of?: number): readonly Shape[] {
+    const all = this.earlier.flat();
+    return of === undefined ? all : all
+      .filter(({ identity }) => identity === of)
+      .flatMap(({ properties }) => properties);
+  }
+
+  /** What had a name last. */
+  #ownerOf(name: string, of?: number): number | undefined {
+    return this.#history(of).findLast((each) => each.name === name)?.identity;
+  }
+
+  /** A name to rename to: a new one, or sometimes one that was used before. */
+  #nextName(prefix: string, suffix: string, of?: number): string {
+    const used = this.#history(of)
+      .filter(({ identity, name }) => name !== this.#lastName(identity))
+      .map(({ name }) => name)
+      .filter((name) => name.endsWith("_id") === (suffix === "_id"));
+    return used.length > 0 && this.random.chance(0.7)
+      ? this.random.pick(used)
+      : this.#newShape(prefix).name + suffix;
   }
 
   #edit(shape: readonly CollectionShape[]): CollectionShape[] {
@@ -205,7 +267,7 @@ class Sequence {
           ? shape.filter((_, each) => each !== at)
           : [...shape];
       case 2: {
-        const { name } = this.#newShape("c");
+        const name = this.#nextName("c", "");
         const renamed = this.#lastName(chosen.identity);
         return change({ ...chosen, name, renamed });
       }
@@ -232,7 +294,7 @@ class Sequence {
         return replace([]);
       case 1: {
         const suffix = old.target === undefined ? "" : "_id";
-        const name = this.#newShape("p").name + suffix;
+        const name = this.#nextName("p", suffix, chosen.identity);
         const renamed = this.#lastName(old.identity);
         return replace([{ ...old, name, renamed }]);
       }
@@ -343,15 +405,22 @@ class Sequence {
         limits,
       });
     } catch (error) {
-      assert.ok(error instanceof CommandError, String(error));
-      const named = new Map(
-        Array.from(
-          error.message.matchAll(/^(\S+): (\d+) records? do/gm),
-          ([, name = "", count]) => [name, Number(count)],
-        ),
-      );
-      assert.deepEqual(named, expected, error.message);
-      assert.ok(expected.size > 0, error.message);
+      if (error instanceof RenameError) {
+        const [, former = ""] = /^(\S+) cannot/.exec(error.message) ?? [];
+        const hinted = [next, ...next.map(({ properties }) => properties)]
+          .flat().map(({ renamed }) => renamed);
+        assert.ok(hinted.includes(former.split(".").at(-1)), error.message);
+      } else {
+        assert.ok(error instanceof CommandError, String(error));
+        const named = new Map(
+          Array.from(
+            error.message.matchAll(/^(\S+): (\d+) records? do/gm),
+            ([, name = "", count]) => [name, Number(count)],
+          ),
+        );
+        assert.deepEqual(named, expected, error.message);
+        assert.ok(expected.size > 0, error.message);
+      }
       this.refusals++;
       // Nothing has changed.
       this.store = await openDataFolder(folder, declare(this.shape), {
@@ -361,6 +430,14 @@ class Sequence {
       return;
     }
     assert.deepEqual(expected, new Map(), "a declaration that does not fit");
+    const isTaken = ({ identity, name }: Shape, of?: number) =>
+      (this.#ownerOf(name, of) ?? identity) !== identity;
+    for (const each of next) {
+      if (isTaken(each)) this.taken++;
+      for (const property of each.properties) {
+        if (isTaken(property, each.identity)) this.taken++;
+      }
+    }
     this.earlier.push(next);
     this.shape = next;
   }
@@ -382,7 +459,9 @@ class Sequence {
       });
       await store.close();
     } catch (error) {
-      if (!(error instanceof CommandError)) throw error;
+      const isRefusal = error instanceof CommandError ||
+        error instanceof RenameError;
+      if (!isRefusal) throw error;
     }
     this.#disk.fate = () => undefined;
     this.#disk = left ?? this.#disk;
@@ -509,8 +588,11 @@ function fits(schema: JsonSchema, value: Json): boolean {
     (pattern === undefined || new RegExp(String(pattern), "u").test(value));
 }
 
-/** Runs one sequence and returns how many starts were refused. */
-async function runSequence(seed: number, folder: string): Promise<number> {
+/** Runs one sequence. */
+async function runSequence(
+  seed: number,
+  folder: string,
+): Promise<Sequence> {
   const sequence = new Sequence(seed, folder);
   try {
     await sequence.restart(sequence.nextShape());
@@ -522,12 +604,12 @@ async function runSequence(seed: number, folder: string): Promise<number> {
       sequence.check();
     }
     // Unless a value does not fit any more, all values are back.
-    await sequence.restart(first);
+    if (sequence.isClear(first)) await sequence.restart(first);
     sequence.check();
   } finally {
     await sequence.store?.close();
   }
-  return sequence.refusals;
+  return sequence;
 }
 
 const { SEQUENCES, WHOLE } = process.env;
@@ -537,13 +619,17 @@ test(`${sequences} sequences of declarations lose no value and contradict no sch
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   let refusals = 0;
+  let taken = 0;
   for (let seed = Number(process.env["SEED"] ?? 1); seed <= sequences; seed++) {
     try {
-      refusals += await runSequence(seed, folder);
+      const sequence = await runSequence(seed, folder);
+      refusals += sequence.refusals;
+      taken += sequence.taken;
     } catch (error) {
       throw new Error(`sequence ${seed}: ${String(error)}`, { cause: error });
     }
   }
-  t.diagnostic(`${refusals} refusals`);
+  t.diagnostic(`${refusals} refusals, ${taken} names taken`);
   assert.ok(refusals > sequences / 10, "some declarations did not fit");
+  assert.ok(taken > sequences / 20, "some names were taken");
 });
