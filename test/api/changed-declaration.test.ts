@@ -314,6 +314,8 @@ test("former names are forgotten once both are declared together", async (t) => 
   assert.deepEqual(await open(shelf(a)), { a: "1" });
   assert.deepEqual(await open(shelf(renamed)), { b: "1" });
   assert.deepEqual(await open(shelf({ ...b, ...a })), { b: "1" });
+  await open(shelf(b));
+  assert.deepEqual(await open(shelf(a)), { b: "1" });
   await open(shelf({ ...b, ...a }), { a: "2" });
   for (const each of [a, b, { ...b, ...a }, b, a]) await open(shelf(each));
   assert.deepEqual(await open(shelf({ ...b, ...a })), { a: "2", b: "1" });
