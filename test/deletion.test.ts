@@ -33,7 +33,12 @@ const quick = [
 
 /** Tests whose subject is no feature, and which run only with all deleted. */
 const slow = [
+  "test/api/cascade.test.ts",
+  "test/api/changed-declaration.test.ts",
+  "test/api/evolution.test.ts",
+  "test/api/mistakes.test.ts",
   "test/api/planner.test.ts",
+  "test/api/references.test.ts",
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
