@@ -125,7 +125,8 @@ async function send(
       if (item.operations && item.bytes > maxBatchBytes) {
         await source.nextTurn();
       }
-      if (!isAuthorized()) break;
+      // The client may have been disconnected while this waited for its turn.
+      if (client.isEnded || !isAuthorized()) break;
       const { seq } = item;
       const bytes = encode(source, item, reader);
       if (bytes.length > 0) batch.push(bytes);
