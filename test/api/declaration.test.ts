@@ -18,6 +18,7 @@ import { collections } from "../collections.ts";
 import type { FieldError } from "../../src/http/errors.ts";
 import { importLines } from "../lines.ts";
 import { startApplication } from "../application.ts";
+import { lacks } from "../harness.ts";
 
 function declaration(
   name: string,
@@ -119,7 +120,9 @@ test("a filter sees the default of a reference that an older record lacks", asyn
   }
 });
 
-test("a group of properties is unique together, whatever writes them", async (t) => {
+test("a group of properties is unique together, whatever writes them", {
+  skip: lacks("imports"),
+}, async (t) => {
   const loans = {
     ...declaration("loans", {
       reader: optional(string({ maxLength: 9 })),

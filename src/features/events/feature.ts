@@ -126,7 +126,7 @@ async function send(
         await source.nextTurn();
       }
       // The client may have been disconnected while this waited for its turn.
-      if (client.isEnded || !isAuthorized()) break;
+      if (output.writableEnded || !isAuthorized()) break;
       const { seq } = item;
       const bytes = encode(source, item, reader);
       if (bytes.length > 0) batch.push(bytes);
@@ -136,7 +136,7 @@ async function send(
       if (isBehind && length < maxBatchBytes) continue;
       client.seq = seq;
       const [first] = batch;
-      if (first) {
+      if (first && !output.writableEnded) {
         output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
       }
       batch = [];
