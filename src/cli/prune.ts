@@ -52,7 +52,7 @@ async function prune(store: Store, target: string): Promise<void> {
     const mutations = batch.map(({ document }): Mutation => {
       const { id, [property]: _, ...others } = document;
       if (property === "id") return ["del", table, id];
-      return ["put", table, { ...others, id }];
+      return ["put", table, { id, ...others }];
     });
     await store.commit(mutations, 0, { allowWhenFull: true });
   }
