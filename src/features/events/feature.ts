@@ -27,7 +27,6 @@ import {
   type Subscriber,
   type Transaction,
 } from "./feed.ts";
-
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/evolution.ts";
 import { noParameters, route } from "../../api/operations.ts";
@@ -125,7 +124,7 @@ async function send(
       if (item.operations && item.bytes > maxBatchBytes) {
         await source.nextTurn();
       }
-      // The client may have been disconnected while this waited for its turn.
+      // While this waited, the server may have ended the response: it stops.
       if (output.writableEnded || !isAuthorized()) break;
       const { seq } = item;
       const bytes = encode(source, item, reader);
@@ -136,7 +135,7 @@ async function send(
       if (isBehind && length < maxBatchBytes) continue;
       client.seq = seq;
       const [first] = batch;
-      if (first && !output.writableEnded) {
+      if (first) {
         output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
       }
       batch = [];
@@ -274,7 +273,9 @@ function disconnect(client: Client): void {
 function sendHeartbeat(client: Client): void {
   const { output, isAuthorized } = client;
   if (!isAuthorized()) disconnect(client);
-  else if (!output.writableNeedDrain) output.write(heartbeatComment(client));
+  else if (!output.writableNeedDrain && !output.writableEnded) {
+    output.write(heartbeatComment(client));
+  }
 }
 
 /** Returns a comment with the id of the last change, which the client may not have been sent. */

@@ -1,8 +1,15 @@
 /** Events of private records: who is sent them. */
 
 import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
 import { declareApi } from "../../../src/api/declaration/api.ts";
+import { buildRoutes } from "../../../src/api/routes.ts";
+import { TokenSigner } from "../../../src/auth/jwt.ts";
+import { operator } from "../../../src/data-folder.ts";
+import { feature } from "../../../src/features/events/feature.ts";
+import { jwtSecret } from "../../harness.ts";
 import { notes, startNotes } from "../../library.ts";
 import { follow } from "./follower.ts";
 
@@ -174,4 +181,37 @@ describe("private records", () => {
       other.cut();
     },
   );
+});
+
+test("nothing is written to a stream that a stopping server has ended", async (t) => {
+  const { store } = await startNotes(t);
+  const seq = String(store.seq);
+  for (let id = 2; id < 100; id++) {
+    await store.commit(
+      [["put", "books", { id, title: "x".repeat(20_000) }]],
+      0,
+    );
+  }
+  const { router } = buildRoutes({
+    declaration: notes,
+    store,
+    signer: new TokenSigner([jwtSecret], notes.title),
+    base: { origin: "", path: "/" },
+    now: Date.now,
+    log: () => {},
+    requireIfMatch: false,
+  }, [feature]);
+  const match = router.find("/v1/events");
+  assert.ok(match && "route" in match);
+  const context = { ...operator, headers: { "last-event-id": seq } };
+  const get = match.route.operations.get("GET");
+  const result = await get?.run(context, undefined, {});
+  // Nobody reads it, so it does not close when it ends.
+  const output = new PassThrough({ highWaterMark: 1 << 30 });
+  const failed = once(output, "error");
+  const sent = result?.live?.(output);
+  await once(output, "readable");
+  output.end();
+  const outcome = await Promise.race([failed, sent?.then(() => "ended")]);
+  assert.equal(outcome, "ended");
 });
