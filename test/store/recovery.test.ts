@@ -102,7 +102,7 @@ test("a newer format is refused with its number and changes no byte", async (t) 
   await fill(folder, 2);
   const meta = join(folder, "meta.json");
   const text = await readFile(meta, "utf8");
-  await writeFile(meta, text.replace('"format":2', '"format":7'));
+  await writeFile(meta, text.replace('"format":3', '"format":7'));
   const error = await refused(folder);
   assert.equal(error.code, "format");
   assert.match(error.message, /format 7/);

@@ -460,7 +460,7 @@ test("a flipped bit in a snapshot's format is damage, not a newer format", async
   await store.close();
   const path = join(folder, "snapshot-2.jsonl");
   const bytes = await readFile(path);
-  bytes.set(Buffer.from("3"), bytes.indexOf('"format":2') + 9);
+  bytes.set(Buffer.from("7"), bytes.indexOf('"format":3') + 9);
   await writeFile(path, bytes);
   const opened = await openFor(t, folder);
   assert.equal(opened.table("zoos").size, 5);

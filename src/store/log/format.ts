@@ -2,7 +2,7 @@
  * The write-ahead log: a transaction is one line, readable with `jq`.
  *
  * ```
- * {"crc":"8d5c0af1","format":2,"store":"…","generation":3,"salt":"…","seq":200,"at":"…"}
+ * {"crc":"8d5c0af1","format":3,"store":"…","generation":3,"salt":"…","seq":200,"at":"…"}
  * {"crc":"eadecc66","seq":201,"durable":200,"at":"…","by":3,"tx":[["put","animals",{"id":7,…}],["del","zoos",4]]}
  * {"crc":"5b0f6a3e","seal":201,"at":"…"}
  * ```
@@ -27,8 +27,11 @@ import { type Fault, StoreError } from "../error.ts";
 import { type Line, type OpenFile, readLines } from "./files.ts";
 import type { Document } from "../memory/row.ts";
 
-/** The version of the files that this store writes. It also reads version 1. */
-export const format = 2;
+/**
+ * The version of the files that this store writes. It also reads versions 1
+ * and 2. Version 2 had no renamings at first, and no remembered declaration.
+ */
+export const format = 3;
 
 /**
  * A change of one record; or a renaming, which exchanges what is stored under
@@ -287,7 +290,7 @@ function holdsLostSector({ bytes, byte }: Line, goodEnd: number): boolean {
 
 /** Throws unless this version can read files of a format. */
 export function checkFormat(name: string, found: unknown): void {
-  if (found === 1 || found === format) return;
+  if (found === 1 || found === 2 || found === format) return;
   throw unknown(name, `format ${String(found)} is one`);
 }
 

@@ -4,7 +4,7 @@
  * header and a seal, so the log's reader reads and checks it.
  *
  * ```
- * {"crc":"…","format":2,"store":"…","generation":2,"salt":"…","seq":1234,"at":"…","last":{"zoos":[12,1200]}}
+ * {"crc":"…","format":3,"store":"…","generation":2,"salt":"…","seq":1234,"at":"…","last":{"zoos":[12,1200]}}
  * {"crc":"…","parts":1,"of":"zoos","rows":[{"id":1,…},{"id":4,…}]}
  * {"crc":"…","parts":1,"seal":1234,"at":"…"}
  * ```
