@@ -22,7 +22,12 @@ export {
   type Column,
   compareValues,
 } from "./indexes/row-comparator.ts";
-export { type FileSystem, type OpenFile, realFiles } from "./log/files.ts";
+export {
+  type FileSystem,
+  type OpenFile,
+  type OpenMode,
+  realFiles,
+} from "./log/files.ts";
 export { formatTime, type Mutation } from "./log/format.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
 export type { Table, TableDeclaration } from "./memory/table.ts";

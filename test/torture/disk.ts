@@ -18,6 +18,7 @@ import { basename } from "node:path";
 import {
   type FileSystem,
   type OpenFile,
+  type OpenMode,
   realFiles,
 } from "../../src/store/store.ts";
 import type { Random } from "./random.ts";
@@ -264,11 +265,11 @@ export class Disk implements FileSystem {
 
   async open(
     path: string,
-    how: "read" | "write" | "create",
+    how: OpenMode,
   ): Promise<OpenFile> {
     if (path === this.folder) return await realFiles.open(path, how);
     const name = basename(path);
-    if (how === "create") {
+    if (how.startsWith("create")) {
       await this.#step("create", name, () => {
         const node = new Node();
         const old = this.#entries.get(name);

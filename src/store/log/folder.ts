@@ -82,7 +82,7 @@ export async function prepareLog(
   const salt = randomName(place);
   const at = formatTime(place.now());
   const { line, seed } = encodeHeader({ store, generation, salt, seq, at });
-  const file = await files.open(draft, "create");
+  const file = await files.open(draft, "create-log");
   const discard = async () => {
     await file.close().catch(() => {});
     await files.remove(draft).catch(() => {});

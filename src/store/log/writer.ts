@@ -2,9 +2,15 @@
  * The one loop that writes the log. Its promises:
  *
  * - Group commit: a transaction is acknowledged only when its line and all
- *   lines before it are on the disk; all that wait share one write and one
- *   fdatasync.
- * - A failed fdatasync is never retried: the retry may report success although
+ *   lines before it are on the disk; all that wait share one write.
+ * - A batch waits for the clients that are coming back. Those whose
+ *   transactions were just made durable often send the next one at once, so a
+ *   batch is written when as many transactions wait as did a moment ago, or
+ *   after as long as the last write took: a batch cannot gain more than that
+ *   by waiting (compare PostgreSQL's `commit_siblings` and `commit_delay`). A
+ *   lone writer never waits, and once writers stop coming one batch has waited
+ *   in vain.
+ * - A failed write or fdatasync is never retried: the retry may report success although
  *   the data is lost. All that is not durable is rolled back with an unknown
  *   outcome, and nothing is written until a restart.
  * - When a write finds the disk full, the log is cut back to its durable end.
@@ -62,6 +68,9 @@ export class LogWriter {
   #queue: Pending[] = [];
   #waiters: Waiter[] = [];
   #rotation: Rotation | undefined;
+  /** How many transactions waited a moment ago, and how long they will be waited for. */
+  #expectedCount = 0;
+  #maxWaitMs = 0;
   #running: Promise<void> | undefined;
 
   constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
@@ -118,6 +127,7 @@ export class LogWriter {
         if (this.#rotation?.lastSeq === this.durableSeq) {
           await this.#rotate(this.#rotation);
         }
+        if (this.#rotation === undefined) await this.#waitForSiblings();
         const batch = this.#nextBatch();
         if (batch.length > 0) await this.#write(batch);
       } catch (error) {
@@ -126,6 +136,19 @@ export class LogWriter {
     }
     // In the same turn as the last check of the queue, so that a later `add` restarts the loop.
     this.#running = undefined;
+  }
+
+  /** Waits, at most as long as the last write took, until as many transactions are queued as waited then. */
+  async #waitForSiblings(): Promise<void> {
+    const start = performance.now();
+    while (this.#queue.length < this.#expectedCount) {
+      const leftMs = this.#maxWaitMs - (performance.now() - start);
+      if (leftMs <= 0 || this.#rotation !== undefined) return;
+      // Timers are too coarse for a fast disk; on a slow one turns would waste CPU time.
+      await new Promise((resolve) =>
+        leftMs < 2 ? setImmediate(resolve) : setTimeout(resolve, 1)
+      );
+    }
   }
 
   /** Returns the transactions of the next write, up to the one that ends the log. */
@@ -150,6 +173,9 @@ export class LogWriter {
     const length = encodeEntries(buffer, batch, { durable, seed });
     const syncMs = await this.#append(buffer.subarray(0, length));
     this.durableSeq += batch.length;
+    this.#expectedCount = this.#queue.length;
+    // One slow write must not make the next ones wait as long.
+    this.#maxWaitMs = Math.min(syncMs, 2 * this.#maxWaitMs || syncMs);
     this.#queue.splice(0, batch.length);
     this.queuedBytes -= bytes;
     this.#callWaiters();
@@ -159,11 +185,11 @@ export class LogWriter {
   /** Appends to the log, durably, and returns how long the disk took; throws `disk-full` if the log was cut back instead. */
   async #append(bytes: Buffer): Promise<number> {
     const { file, offset } = this.log;
+    const start = performance.now();
     await writeAll(file, bytes, offset).catch((error) => {
       if (!isNoSpaceError(error)) throw error;
       return cutBack(file, offset, error);
     });
-    const start = performance.now();
     const [{ size, nlink }] = await Promise.all([file.stat(), file.datasync()]);
     if (size !== offset + bytes.length || nlink === 0) {
       throw new Error("another process changed or removed the log");

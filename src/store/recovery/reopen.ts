@@ -73,7 +73,7 @@ export async function reopenLog(
   scan.isCopied = true;
   if (!log.isSealed && !isOutdated) {
     const path = join(folder, names.log(generation));
-    const file = await files.open(path, "write");
+    const file = await files.open(path, "log");
     const offset = log.end + (log.lacksNewline ? 1 : 0);
     return { file, generation, seed: log.seed, offset };
   }

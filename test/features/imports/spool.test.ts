@@ -9,7 +9,7 @@ import { test, type TestContext } from "node:test";
 import { backupStore } from "../../../src/cli/backup.ts";
 import { repairStore } from "../../../src/cli/repair.ts";
 import { readStore } from "../../../src/cli/read.ts";
-import { realFiles, type Store } from "../../../src/store/store.ts";
+import { type OpenMode, realFiles, type Store } from "../../../src/store/store.ts";
 import {
   pathOf,
   readSpool,
@@ -162,7 +162,7 @@ test("a line of any length is skipped with bounded memory", async (t) => {
   let syncs = 0;
   const files = {
     ...realFiles,
-    open: async (path: string, how: "read" | "write" | "create") => {
+    open: async (path: string, how: OpenMode) => {
       const file = await realFiles.open(path, how);
       if (!path.includes(".spool")) return file;
       const { read, datasync } = file;

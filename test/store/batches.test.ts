@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  type FileSystem,
+  realFiles,
+  type Store,
+} from "../../src/store/store.ts";
+import { folderFor, openFor } from "./support.ts";
+
+/** Opens a store on a disk that takes a while for each write of the log, and counts these. */
+async function openSlow(t: TestContext, slowMs: number) {
+  const counted = { writes: 0 };
+  const files: FileSystem = {
+    ...realFiles,
+    async open(path, mode) {
+      const file = await realFiles.open(path, mode);
+      if (!mode.endsWith("log")) return file;
+      const datasync = async () => {
+        counted.writes++;
+        await delay(slowMs);
+        await file.datasync();
+      };
+      return { ...file, datasync };
+    },
+  };
+  const store = await openFor(t, await folderFor(t), { files });
+  counted.writes = 0;
+  return { store, counted };
+}
+
+/** Commits transactions one after another, each some turns of the event loop after the last. */
+async function commitInTurn(
+  store: Store,
+  { id, count, turns }: { id: number; count: number; turns: number },
+): Promise<void> {
+  for (let time = 0; time < count; time++) {
+    await store.commit([["put", "zoos", { id, time }]], 0);
+    for (let turn = 0; turn < turns; turn++) await delay(0);
+  }
+}
+
+test("a batch waits for the writers that are coming back", async (t) => {
+  const { store, counted } = await openSlow(t, 100);
+  await Promise.all(
+    Array.from(
+      { length: 8 },
+      (_, index) =>
+        commitInTurn(store, { id: index + 1, count: 10, turns: index }),
+    ),
+  );
+  assert.equal(store.seq, 80);
+  // Two groups that wait for each other's write would be 20.
+  assert.ok(counted.writes <= 13, `${counted.writes} writes`);
+});
+
+test("writers that stop coming are waited for once", async (t) => {
+  const { store, counted } = await openSlow(t, 20);
+  const many = Array.from(
+    { length: 8 },
+    (_, index) => commitInTurn(store, { id: index + 1, count: 3, turns: 0 }),
+  );
+  await Promise.all(many);
+  const before = counted.writes;
+  await commitInTurn(store, { id: 9, count: 5, turns: 0 });
+  assert.equal(counted.writes - before, 5);
+});
