@@ -1,8 +1,10 @@
 /**
  * Speed as ratios: requests a second of this server, divided by those of a
  * bare node:http server that answers the same bytes (or appends what it is
- * sent, with one fdatasync for all that waits) and of one on node:sqlite, where
- * the Node has it. All on one core, in rounds that take turns; medians.
+ * sent, with one fdatasync for all that waits), of one on node:sqlite, where
+ * the Node has it, and of one on Bun and bun:sqlite, where npx can get it. Their
+ * writes share transactions, too. All on one core, in rounds that take turns;
+ * medians.
  *
  *     npm run bench [-- --rounds 5 --seconds 3 --sizes 1000,100000,1000000
  *                       --loads "GET one,POST"]
@@ -16,6 +18,7 @@ import {
   execFile,
   execFileSync,
   spawn,
+  spawnSync,
 } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readdir, readFile, stat } from "node:fs/promises";
@@ -51,6 +54,15 @@ const seconds = Number(values.seconds);
 const sizes = values.sizes.split(",").map(Number);
 const withSqlite =
   process.getBuiltinModule("node:sqlite" as "node:fs") !== undefined;
+const bun = findBun();
+
+/** Returns the path of Bun; undefined if there is no network to get it from. */
+function findBun(): string | undefined {
+  const options = { encoding: "utf8", stdio: "pipe" } as const;
+  const which = ["-y", "-p", "bun@1", "-c", "command -v bun"];
+  const { status, stdout } = spawnSync("npx", which, options);
+  return status === 0 ? stdout.trim() : undefined;
+}
 
 function loadsFor(size: number, token: string): Map<string, Load> {
   const get = (path: string) => ({ method: "GET", path: `/v1/${path}` });
@@ -109,17 +121,22 @@ function median(numbers: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? NaN;
 }
 
+/** Runs TypeScript. */
+const node = [process.execPath, ...command.slice(0, -1)];
+
 /** A server of this folder, ready to listen. */
 async function startOther(
   file: string,
-  { input = "", args = [] }: {
+  { runtime = node, input = "", args = [] }: {
+    readonly runtime?: readonly string[];
     readonly input?: string;
     readonly args?: readonly string[];
   },
 ): Promise<{ child: ChildProcess; origin: string }> {
+  const [program = "", ...flags] = runtime;
   const child = spawn(
-    process.execPath,
-    [...command.slice(0, -1), join(root, "test/bench", file), ...args],
+    program,
+    [...flags, join(root, "test/bench", file), ...args],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
   child.stdin.end(input);
@@ -228,10 +245,13 @@ async function compare(
 ): Promise<Rates> {
   const token = await server.signIn();
   pin(server.child.pid);
-  const sqlite = withSqlite
-    ? await startOther("sqlite.ts", { args: [folder, String(size)] })
-    : undefined;
-  pin(sqlite?.child.pid);
+  const args = [folder, String(size)];
+  const peers = new Map<string, Awaited<ReturnType<typeof startOther>>>();
+  if (withSqlite) peers.set("sqlite", await startOther("sqlite.ts", { args }));
+  if (bun !== undefined) {
+    peers.set("bun", await startOther("sqlite.ts", { runtime: [bun], args }));
+  }
+  for (const { child } of peers.values()) pin(child.pid);
   const result: Rates = new Map();
   try {
     for (const [name, load] of loadsFor(size, token)) {
@@ -255,7 +275,7 @@ async function compare(
       const bare = await startOther("bare.ts", { input });
       pin(bare.child.pid);
       const origins = new Map([["ours", server.origin], ["bare", bare.origin]]);
-      if (sqlite) origins.set("sqlite", sqlite.origin);
+      for (const [who, { origin }] of peers) origins.set(who, origin);
       const rates = new Map<string, number[]>();
       try {
         for (let round = -1; round < rounds; round++) {
@@ -277,7 +297,7 @@ async function compare(
       result.set(name, new Map(medians));
     }
   } finally {
-    sqlite?.child.kill();
+    for (const { child } of peers.values()) child.kill();
   }
   return result;
 }
@@ -292,6 +312,7 @@ print(
     `${rounds} rounds of ${seconds} s, medians, requests a second`,
 );
 if (!withSqlite) print("This Node.js has no node:sqlite to compare with.");
+if (bun === undefined) print("There is no Bun to compare with.");
 execFileSync("npm", ["run", "build"], { cwd: root, stdio: "pipe" });
 const mains = [join(root, "src/main.ts"), join(root, "build/main.js")];
 const [empty = NaN, built = NaN] = [
@@ -326,9 +347,10 @@ for (const size of sizes) {
       const rates = await compare(server, { size, folder });
       for (const [name, rate] of rates) {
         const ours = rate.get("ours") ?? NaN;
-        const ratios = ["bare", "sqlite"].filter((who) => rate.has(who)).map(
-          (who) => `${(ours / (rate.get(who) ?? NaN)).toFixed(2)} × ${who}`,
-        );
+        const ratios = ["bare", "sqlite", "bun"].filter((who) => rate.has(who))
+          .map(
+            (who) => `${(ours / (rate.get(who) ?? NaN)).toFixed(2)} × ${who}`,
+          );
         const before = first?.get(name)?.get("ours");
         if (before) ratios.push(`cost grew ${(before / ours).toFixed(2)}`);
         print(
