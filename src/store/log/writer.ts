@@ -10,9 +10,9 @@
  *   by waiting (compare PostgreSQL's `commit_siblings` and `commit_delay`). A
  *   lone writer never waits, and once writers stop coming one batch has waited
  *   in vain.
- * - A failed write or fdatasync is never retried: the retry may report success although
- *   the data is lost. All that is not durable is rolled back with an unknown
- *   outcome, and nothing is written until a restart.
+ * - A failed write or fdatasync is never retried: the retry may report success
+ *   although the data is lost. All that is not durable is rolled back with an
+ *   unknown outcome, and nothing is written until a restart.
  * - When a write finds the disk full, the log is cut back to its durable end.
  *   If that succeeds, what was queued is rolled back, nothing was changed, and
  *   writing continues. If it fails, the disk has failed.

@@ -9,7 +9,11 @@ import { test, type TestContext } from "node:test";
 import { backupStore } from "../../../src/cli/backup.ts";
 import { repairStore } from "../../../src/cli/repair.ts";
 import { readStore } from "../../../src/cli/read.ts";
-import { type OpenMode, realFiles, type Store } from "../../../src/store/store.ts";
+import {
+  type OpenMode,
+  realFiles,
+  type Store,
+} from "../../../src/store/store.ts";
 import {
   pathOf,
   readSpool,
