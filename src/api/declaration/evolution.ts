@@ -60,11 +60,13 @@ export function followDeclaration(
   const before = store.table(declarationTable).get(1)?.document;
   const loaded = describeAll(collections);
   let remembered = recall(before);
+  let renamings = countRenamings(store);
   const rename = (name: string, hint: string | undefined) => {
     const former = findFormer(name, { hint, loaded, remembered, store });
     if (former === undefined) return;
     onDifference(`${name} was ${former}`);
     remembered = moveNames(remembered, former, name);
+    renamings++;
     const [table = "", from] = former.split(".");
     const to = name.slice(name.indexOf(".") + 1);
     apply(from ? ["rename", table, from, to] : ["rename", table, to]);
@@ -82,11 +84,19 @@ export function followDeclaration(
     id: 1,
     names: Object.fromEntries(loaded),
     newNames: Object.fromEntries(former),
+    renamings,
   };
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
   if (before !== undefined) describeDifferences(names, loaded, onDifference);
   return true;
+}
+
+/** Returns how many names have been exchanged so far: what was sent before the last one may be meant for other names. */
+export function countRenamings(store: Pick<Store, "table">): number {
+  return Number(
+    store.table(declarationTable).get(1)?.document["renamings"] ?? 0,
+  );
 }
 
 function recall(document: Document | undefined): Remembered {

@@ -4,6 +4,7 @@
  */
 
 import { Slots } from "../../admission.ts";
+import { countRenamings } from "../../api/declaration/evolution.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
 import { prepareCreate } from "../../api/records/writing.ts";
@@ -84,7 +85,7 @@ function queueTask(
   call: RequestContext,
   task: Pick<Task, "collection" | "given" | "spool">,
 ): Result {
-  const { records, now } = context;
+  const { records, now, store } = context;
   const { representation } = records;
   const at = formatTime(now());
   const document: Document = {
@@ -101,6 +102,7 @@ function queueTask(
     user_id: call.caller?.id ?? null,
     byte: 0,
     line: 0,
+    renamings: countRenamings(store),
     ...task,
   };
   const mutations = [

@@ -29,7 +29,7 @@ const rejectedLine = {
 
 const count = readOnly(integer({ minimum: 0 }));
 
-/** The properties that clients see; `user_id`, `spool`, `given`, `byte` and `line` are stored besides. */
+/** The properties that clients see; `user_id`, `spool`, `given`, `renamings`, `byte` and `line` are stored besides. */
 const properties = {
   type: readOnly(choice("import")),
   collection: readOnly(string({ maxLength: 100 })),
@@ -70,6 +70,8 @@ export interface Task extends Document, Progress {
   readonly spool: string;
   /** The values that the URL gives to each record: `{"zoo_id":7}`. */
   readonly given: Readonly<Record<string, Json>>;
+  /** How many names had been exchanged when the body was sent. */
+  readonly renamings?: number;
   readonly updated_at: string;
 }
 

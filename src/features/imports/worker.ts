@@ -11,6 +11,7 @@
 
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
+import { countRenamings } from "../../api/declaration/evolution.ts";
 import { type Actor, localOperator, mayAccess } from "../../auth/access.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import type { Records } from "../../api/records/records.ts";
@@ -169,14 +170,19 @@ function abortReason(
   task: Task,
   records: Records | undefined,
 ): string | null {
-  const { collection, rejected } = task;
+  const { collection, given, rejected, renamings = 0 } = task;
   if (rejected >= maxRejectedLines) {
     return `It was stopped at ${maxRejectedLines} rejected lines.`;
+  }
+  if (renamings !== countRenamings(context.store)) {
+    return "Collections or properties were renamed after the request.";
   }
   if (records === undefined) {
     return `The collection "${collection}" no longer exists.`;
   }
-  const { write } = records.collection.access;
+  const { access: { write }, acceptedNames } = records.collection;
+  const removed = Object.keys(given).find((name) => !acceptedNames.has(name));
+  if (removed) return `The property "${removed}" no longer exists.`;
   return mayAccess(senderOf(context, task)?.grants, write)
     ? null
     : "The user no longer has the right to write.";

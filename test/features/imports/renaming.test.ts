@@ -1,0 +1,163 @@
+/** Imports that are not finished when their collection or its properties get other names. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { test, type TestContext } from "node:test";
+import {
+  collection,
+  type CollectionDeclaration,
+} from "../../../src/api/declaration/declaration.ts";
+import {
+  optional,
+  reference,
+  string,
+} from "../../../src/api/declaration/properties.ts";
+import { tablesOf } from "../../../src/api/routes.ts";
+import {
+  openDataFolder,
+  operator,
+  recordsOf,
+} from "../../../src/data-folder.ts";
+import { feature } from "../../../src/features/imports/feature.ts";
+import { receiveImport } from "../../../src/features/imports/requests.ts";
+import { type Task, tasks } from "../../../src/features/imports/task.ts";
+import { createWorker } from "../../../src/features/imports/worker.ts";
+import { apiOf } from "../../collections.ts";
+import { removeFolder, temporaryFolder } from "../../harness.ts";
+
+const access = { read: "anyone", write: "keeper", delete: "keeper" };
+const text = string({ maxLength: 20 });
+const title = text;
+const shelf_id = optional(reference("shelves"));
+
+const shelves = collection({
+  name: "shelves",
+  singular: "shelf",
+  access,
+  properties: { label: text },
+});
+
+const books = (options: Partial<CollectionDeclaration> = {}) =>
+  collection({
+    name: "books",
+    singular: "book",
+    access,
+    properties: { title, shelf_id },
+    ...options,
+  });
+
+/** A data folder that is opened in this process, with the worker of imports. */
+async function library(t: TestContext) {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  return {
+    async open(...collections: CollectionDeclaration[]) {
+      const declaration = apiOf([shelves, ...collections]);
+      const tables = tablesOf(declaration, [feature]);
+      const store = await openDataFolder(folder, declaration, { tables });
+      const names = declaration.collections.map(({ name }) => name);
+      const target = (name: string) => recordsOf(store, declaration, name);
+      const worker = createWorker({
+        declaration,
+        store,
+        records: recordsOf(store, declaration, tasks(declaration.roles)),
+        importable: (name) => names.includes(name) ? target(name) : undefined,
+        now: Date.now,
+        log: () => {},
+      });
+      return { store, worker, target };
+    },
+  };
+}
+
+async function* bodyOf(lines: readonly object[]) {
+  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
+  yield await Promise.resolve(Buffer.from(text));
+}
+/** What the next start declares, and why the import fails then. */
+const changes: Readonly<
+  Record<string, readonly [readonly CollectionDeclaration[], RegExp]>
+> = {
+  "its collection is renamed": [
+    [books({ name: "novels", renamed: "books" })],
+    /renamed after the request/,
+  ],
+  "a property is renamed": [
+    [books({ properties: { name: { ...text, renamed: "title" }, shelf_id } })],
+    /renamed after the request/,
+  ],
+  "the reference in its URL is renamed": [
+    [books({
+      properties: { title, rack_id: { ...shelf_id, renamed: "shelf_id" } },
+    })],
+    /renamed after the request/,
+  ],
+  "the reference in its URL is removed": [
+    [books({ properties: { title } })],
+    /^The property "shelf_id" no longer exists\.$/,
+  ],
+};
+
+for (const [change, [declared, reason]] of Object.entries(changes)) {
+  for (const isHalfDone of [false, true]) {
+    const state = isHalfDone ? "half done" : "queued";
+    test(`an import that is ${state} fails with the reason if ${change}`, async (t) => {
+      const { open } = await library(t);
+      const { store, worker, target } = await open(books());
+      await store.commit([["put", "shelves", { id: 1, label: "A" }]], 0);
+      const records = target("books");
+      const [parent] = records.collection.parents;
+      const resolveScope = records.scope(parent);
+      assert.ok(resolveScope);
+      const started = new Promise<void>((resolve) => {
+        records.table.listeners.add({ onChange: () => resolve() });
+      });
+      await receiveImport(worker, {
+        call: { ...operator, ids: [1], resolveScope },
+        body: bodyOf(Array.from({ length: 20_000 }, () => ({ title: "Emma" }))),
+        target: records,
+        runOnce: (_hash, execute) => execute(),
+      });
+      if (isHalfDone) await started;
+      await worker.stop();
+      const imported = records.table.size;
+      assert.equal(imported > 0, isHalfDone);
+      assert.ok(imported < 20_000);
+      await store.close();
+
+      const next = await open(...declared);
+      t.after(() => next.store.close());
+      await next.worker.start();
+      await next.worker.idle();
+      const task = next.store.table("tasks").get(1)?.document as Task;
+      assert.equal(task.status, "failed");
+      assert.match(String(task.failure), reason);
+      assert.deepEqual([task.imported, task.rejected], [imported, 0]);
+      const stored = ["books", "novels"].map((name) =>
+        next.store.tables.get(name)?.size ?? 0
+      );
+      assert.equal(Math.max(...stored), imported);
+      assert.equal(Math.min(...stored), 0);
+    });
+  }
+}
+
+test("an import goes on after a change that renames nothing", async (t) => {
+  const { open } = await library(t);
+  const { store, worker, target } = await open(books());
+  await receiveImport(worker, {
+    call: operator,
+    body: bodyOf([{ title: "Emma" }]),
+    target: target("books"),
+    runOnce: (_hash, execute) => execute(),
+  });
+  await worker.stop();
+  await store.close();
+  const pages = optional(string({ maxLength: 9 }));
+  const next = await open(books({ properties: { title, shelf_id, pages } }));
+  t.after(() => next.store.close());
+  await next.worker.start();
+  await next.worker.idle();
+  const task = next.store.table("tasks").get(1)?.document as Task;
+  assert.deepEqual([task.status, task.imported], ["succeeded", 1]);
+});
