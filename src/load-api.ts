@@ -2,6 +2,7 @@
 
 import { basename, resolve } from "node:path";
 import process from "node:process";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import {
   type ApiDeclaration,
@@ -28,10 +29,12 @@ export async function loadApi(
     if (!/\.[cm]?[jt]s$/.test(name)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");
     }
-    const module = file === undefined
-      ? await import("./collections.ts")
-      : await import(pathToFileURL(resolve(file)).href);
-    const api = callDefault(module);
+    const api = await watch(name, async () =>
+      callDefault(
+        file === undefined
+          ? await import("./collections.ts")
+          : await import(pathToFileURL(resolve(file)).href),
+      ));
     mistakes = findMistakes(api);
     if (mistakes.length === 0) return declareApi(api);
   } catch (error) {
@@ -40,6 +43,33 @@ export async function loadApi(
   throw new UsageError(
     mistakes.map((mistake) => `${name}: ${mistake}`).join("\n"),
   );
+}
+
+/**
+ * Waits until a file is loaded. Also throws an error that the file throws in a
+ * timer, or in a promise that nobody handles, and reports an end of the process.
+ */
+async function watch<Result>(
+  name: string,
+  load: () => Promise<Result>,
+): Promise<Result> {
+  let onError = (_error: unknown) => {};
+  const failure = new Promise<never>((_, reject) => {
+    onError = reject;
+  });
+  const onExit = () => {
+    process.stderr.write(
+      `zoo-api: ${name}: it ends the process, or waits for what never happens\n`,
+    );
+    process.exitCode = 2;
+  };
+  process.on("uncaughtException", onError).on("exit", onExit);
+  try {
+    // A rejection counts as unhandled only in the next turn.
+    return await Promise.race([load().finally(nextTurn), failure]);
+  } finally {
+    process.off("uncaughtException", onError).off("exit", onExit);
+  }
 }
 
 function callDefault(module: { readonly default?: DeclareApi }): ApiFile {

@@ -152,6 +152,51 @@ zoo-api: wrong.mjs: books.title: maxLength is 0: it must be an integer from 1 up
   }
 });
 
+const late = "await new Promise((resolve) => setTimeout(resolve, 1000));";
+const neverLoaded: Readonly<Record<string, readonly [string, RegExp]>> = {
+  "timer.mjs": [
+    `setTimeout(() => { throw new Error("late"); });\n${late}`,
+    /^:1: late$/,
+  ],
+  "rejects.mjs": [
+    `\nsetTimeout(() => Promise.reject(new Error("late")));\n${late}`,
+    /^:2: late$/,
+  ],
+  "unhandled.mjs": [
+    `Promise.reject(new Error("late"));\n${valid}`,
+    /^:1: late$/,
+  ],
+  "never.mjs": [
+    `await new Promise(() => {});\n${valid}`,
+    /^: it ends the process, or waits for what never happens$/,
+  ],
+  "exits.mjs": [
+    `process.exit(0);\n${valid}`,
+    /^: it ends the process, or waits/,
+  ],
+  "interval.mjs": [
+    "setInterval(() => {}, 1000); export default 5;",
+    /^: its default export must be a function$/,
+  ],
+};
+
+for (const [name, [text, message]] of Object.entries(neverLoaded)) {
+  test(`${name} ends a command with one line and exit code 2`, {
+    skip: notInNode,
+  }, async () => {
+    const file = await write(name, text);
+    const { code, stdout, stderr } = await run(["check"], {
+      env: { COLLECTIONS: file, DATA_DIR: join(folder, "none") },
+    });
+    assert.ok(stderr.startsWith(`zoo-api: ${file}:`), stderr);
+    const [line = "", ...others] = stderr.trimEnd().split("\n");
+    assert.deepEqual(others, []);
+    assert.match(line.slice(`zoo-api: ${file}`.length), message);
+    assert.equal(stdout, "");
+    assert.equal(code, 2);
+  });
+}
+
 const isBuilt = command.at(-1)?.endsWith(".js");
 
 test("a Node.js that does not run TypeScript says so", {

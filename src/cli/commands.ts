@@ -182,5 +182,6 @@ try {
   if (!isExpected) throw error;
   const lines = errorText(error).split("\n");
   process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
-  process.exitCode = error instanceof UsageError ? 2 : 1;
+  // A timer of a declaration file would keep the process alive.
+  process.exit(error instanceof UsageError ? 2 : 1);
 }

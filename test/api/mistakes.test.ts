@@ -91,6 +91,8 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "no property": [5, /^5 is not a property: it must be one such as date\(\)$/],
   "undefined": [undefined, /^undefined is not a property/],
+  "nothing in another": [optional(), /^undefined is not a property/],
+  "nothing that is unique": [unique(), /^undefined is not a property/],
   "an object": [{ type: "string" }, /^\{ type: 'string' \} is not a property/],
   "a property within no property": [unique(7), /^7 is not a property/],
   "an unknown option": [
@@ -154,6 +156,10 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   "a default that is refused": [
     optional(string({ maxLength: 3 }), "too long"),
     /^default is "too long": it must be a string of 1 to 3 characters$/,
+  ],
+  "a default that does not match": [
+    optional(string({ maxLength: 3, pattern: /^a/ }), "b"),
+    /^default is "b": it must be a string of 1 to 3 characters that matches \/\^a\/$/,
   ],
   "a default that is no choice": [
     optional(choice("a", "b"), "c"),
@@ -305,6 +311,14 @@ const collections: Readonly<
       /^songs: renamed is "dramas": .*, dramas$/,
     ],
   ],
+  "two properties with one former name": [
+    [declare("books", {
+      a: date({ renamed: "old" }),
+      b: date(),
+      c: date({ renamed: "old" }),
+    })],
+    [/^books\.c: renamed is "old": .*, a, b, c, old$/],
+  ],
   "unknown options": [
     [declare("books", {}, { immutable: true, propertys: {}, renamed: 5 })],
     [
@@ -371,6 +385,14 @@ const collections: Readonly<
     ],
     [/^books\.a_id: collection is missing/, /^books\.b_id: as is "B": it must/],
   ],
+  "a reference with text for options": [
+    [plain, declare("books", { author_id: reference("authors", "works") })],
+    [/^books\.author_id: reference has "works": it must have an object of opt/],
+  ],
+  "a group of no properties": [
+    [declare("books", {}, { unique: [["a"]] })],
+    [/^books: unique is .*, each a property, of which there are none$/],
+  ],
   "a reference with a wrong name": [
     [plain, declare("books", { author: reference("authors") })],
     [/^books\.author: name is "author": it must be a name that ends in "_id"$/],
@@ -432,6 +454,16 @@ test("private records need a role that does not see those of all", () => {
   assert.deepEqual(others, []);
   assert.deepEqual(of(false, "user"), []);
   assert.deepEqual(of(true, "user", "admin"), []);
+});
+
+test("beside wrong roles, missing access is missing all the same", () => {
+  const books = declare("books", {}, { access: { read: "boss", write: "" } });
+  const lines = findMistakes({ roles: [], collections: [books] } as Anything);
+  assert.match(lines[0] ?? "", /^roles is \[\]/);
+  assert.deepEqual(lines.slice(1), [
+    'books.access: write is "": it must be one of the roles',
+    "books.access: delete is missing: it must be one of the roles",
+  ]);
 });
 
 test("wrong titles and roles are reported, and access is not compared with them", () => {

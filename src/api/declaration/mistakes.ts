@@ -118,14 +118,12 @@ function mistakesInCollection(
   const names = Object.keys(Object(properties));
   const shape = collectionShape(names, context);
   const anyone = isPrivate ? [] : ["anyone"];
-  const level = roles ? choice(...anyone, ...roles) : phrase;
+  const level = roles
+    ? choice(...anyone, ...roles)
+    : rule("one of the roles", (value) => !phrase.check(value));
   const reserved = isPrivate
     ? [...reservedPropertyNames, ownerProperty.name]
     : reservedPropertyNames;
-  const nameShape = {
-    name: wordBut(reserved, propertyName),
-    renamed: wordBut([...reserved, ...names]),
-  };
   const accessShape = { read: level, write: level, delete: level };
   return [
     ...at(place, mistakesIn("collection", declaration, shape, requiredOptions)),
@@ -135,9 +133,15 @@ function mistakesInCollection(
         mistakesIn("access", access, accessShape, Object.keys(accessShape)),
       )
       : []),
-    ...names.flatMap((name) => {
+    ...names.flatMap((name, index) => {
       const own = mistakesInProperty(properties[name]);
       const { renamed } = own.length > 0 ? {} : properties[name];
+      const earlier = names.slice(0, index)
+        .map((each) => Object(properties[each]).renamed ?? "");
+      const nameShape = {
+        name: wordBut(reserved, propertyName),
+        renamed: wordBut([...reserved, ...names, ...earlier]),
+      };
       const named = mistakesIn("property", { name, renamed }, nameShape);
       return at(`${place}.${name}`, [...named, ...own]);
     }),
@@ -167,6 +171,9 @@ function collectionShape(
       isObject(value) && Object.getPrototypeOf(value) === Object.prototype &&
       Object.getOwnPropertySymbols(value).length === 0,
   );
+  const property = names.length > 0
+    ? choice(...names)
+    : rule("a property, of which there are none", () => false);
   const sortable = choice(...names, "id", "created_at", "updated_at");
   return {
     name: wordBut([
@@ -176,7 +183,7 @@ function collectionShape(
     singular: wordBut(declared.map(({ singular }) => singular), noun),
     access: object,
     properties: object,
-    unique: listOf(listOf(choice(...names))),
+    unique: listOf(listOf(property)),
     sort: listOf(sortable),
     private: roles?.length === 1 ? sharedOnly : boolean(),
     renamed: wordBut([

@@ -135,7 +135,8 @@ export function string(options: Former & StringOptions): Property<string> {
     ...required,
     kind: "string",
     expected: description ??
-      `a string of ${minLength} to ${maxLength} characters`,
+      `a string of ${minLength} to ${maxLength} characters` +
+        (pattern ? ` that matches ${pattern}` : ""),
     schema: {
       type: "string",
       minLength,

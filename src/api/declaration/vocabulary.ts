@@ -115,12 +115,14 @@ function mistakesInCall(
     case "choice":
       return mistakesIn(name, { choices: args }, { choices: listOf(phrase) });
     case "unique":
-      return mistakesInProperty(first);
+      return mistakesInProperty(args[0]);
     case "optional":
-      return mistakesInOptional(first, second);
+      return mistakesInOptional(args[0], second);
     case "reference": {
       const shape = { collection: word, as: word };
-      const options = { collection: args[0], ...Object(second) };
+      const options = isObject(second ?? {})
+        ? { collection: args[0], ...Object(second) }
+        : second;
       return mistakesIn(name, options, shape, ["collection"]);
     }
   }
