@@ -4,8 +4,8 @@
  * Each client has a cursor into the log and continues when its connection has
  * sent what was written before, so a slow client costs no memory, and one that
  * does not read at all is disconnected. The events of a transaction are encoded
- * once for all clients of the same role, but for those who own private records
- * among them.
+ * once for all clients of the same role; with private records among them, once
+ * for each user.
  */
 
 import { Buffer } from "node:buffer";
@@ -22,7 +22,6 @@ import type { LogPosition } from "../../store/file-store.ts";
 import type { Json, Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,
-  type Feed,
   type Reset,
   type Subscriber,
   type Transaction,
@@ -56,6 +55,7 @@ interface Client extends Subscriber {
 
 /** The API, and what its log does not say. */
 interface Source extends Api {
+  readonly feed: ChangeFeed;
   /** The owners of private records that were deleted last, by URLs such as `notes/7`. */
   readonly owners: ReadonlyMap<string, Json>;
   /** Resolves in the event loop's next turn that no other client waits for. */
@@ -65,20 +65,15 @@ interface Source extends Api {
 /** The most owners of deleted records that are remembered. */
 const maxOwners = 10_000;
 
-/** The events of a transaction. */
-interface EncodedEvents {
-  /** The owners of private records among them; undefined if one is unknown. */
-  readonly owners: ReadonlySet<Json | undefined>;
-  /** Their bytes by role, then by the id of an owner; 0 for all others. */
-  readonly byRole: Map<Grants, Map<number, Uint8Array>>;
-}
-
-const encoded = new WeakMap<Transaction, EncodedEvents>();
+/** The events of transactions as bytes, by role, then by the id of a user; 0 for all of them. */
+const encoded = new WeakMap<
+  Transaction,
+  Map<Grants, Map<number, Uint8Array>>
+>();
 
 /** Follows the changes after a position; after a reset, from now on, if that is unknown. */
 function follow(
   source: Source,
-  feed: ChangeFeed,
   context: RequestContext,
   from: LogPosition | undefined,
 ): Result {
@@ -91,16 +86,14 @@ function follow(
       return false;
     }
   };
-  const { seq = -1 } = from ?? {};
   return {
     status: 200,
     // The last one keeps proxies such as nginx from buffering the events.
     headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
     type: "text/event-stream",
     live: (output) => {
-      const state = { seq, isEnded: false, wake() {} };
-      const client: Client = { output, reader, isAuthorized, ...state };
-      return send(source, client, feed.changes(client, from));
+      const state = { seq: from?.seq ?? -1, isEnded: false, wake() {} };
+      return send(source, { output, reader, isAuthorized, ...state }, from);
     },
     seq: 0, // the feed has only what is durable
   };
@@ -109,7 +102,7 @@ function follow(
 async function send(
   source: Source,
   client: Client,
-  changes: Feed,
+  from: LogPosition | undefined,
 ): Promise<void> {
   const { output, reader, isAuthorized } = client;
   output.on("drain", () => client.wake());
@@ -120,7 +113,7 @@ async function send(
   let batch: Uint8Array[] = [];
   let length = 0;
   try {
-    for await (const item of changes) {
+    for await (const item of source.feed.changes(client, from)) {
       if (item.operations && item.bytes > maxBatchBytes) {
         await source.nextTurn();
       }
@@ -158,37 +151,23 @@ function encode(
   item: Transaction | Reset,
   reader: Actor,
 ): Uint8Array {
-  if (item.operations === undefined) return Buffer.from(resetOf(item));
-  let events = encoded.get(item);
-  if (events === undefined) {
-    events = { owners: ownersOf(source, item), byRole: new Map() };
-    encoded.set(item, events);
-  }
-  const { owners, byRole } = events;
-  const byOwner = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
-  const owner = owners.has(reader.id) ? reader.id : 0;
-  const cached = byOwner.get(owner);
+  const { operations } = item;
+  if (operations === undefined) return Buffer.from(resetOf(item.seq));
+  const byRole = encoded.get(item) ??
+    new Map<Grants, Map<number, Uint8Array>>();
+  const byUser = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
+  const cached = byUser.get(0) ?? byUser.get(reader.id);
   if (cached !== undefined) return cached;
   const bytes = Buffer.from(textOf(source, item, reader));
-  byRole.set(reader.grants, byOwner.set(owner, bytes));
+  const isPrivate = operations.some(([, name]) =>
+    source.collections.get(name)?.private
+  );
+  byUser.set(isPrivate ? reader.id : 0, bytes);
+  encoded.set(item, byRole.set(reader.grants, byUser));
   return bytes;
 }
 
-/** Returns the owners of the private records in a transaction. */
-function ownersOf(
-  { collections, owners }: Source,
-  { operations }: Transaction,
-): EncodedEvents["owners"] {
-  const found = new Set<Json | undefined>();
-  for (const operation of operations) {
-    if (operation[0] === "rename") continue;
-    if (!collections.get(operation[1])?.private) continue;
-    found.add(ownerOf(owners, operation));
-  }
-  return found;
-}
-
-function resetOf({ seq }: Pick<Reset, "seq">): string {
+function resetOf(seq: number): string {
   return `id: ${seq}\nevent: reset\ndata: {}\n\n`;
 }
 
@@ -199,7 +178,7 @@ function textOf(
 ): string {
   const events = item.operations.map((each) => eventOf(source, each, reader))
     .filter((event) => event !== "");
-  if (events.includes(undefined)) return resetOf(item);
+  if (events.includes(undefined)) return resetOf(item.seq);
   // Resuming from any event but the last would miss those after it.
   const last = events.pop();
   if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
@@ -219,7 +198,9 @@ function eventOf(
     return "";
   }
   if (!seesAll(records.collection, reader)) {
-    const owner = ownerOf(owners, mutation);
+    const owner = kind === "del"
+      ? owners.get(`${name}/${target}`)
+      : target[ownerProperty.name] ?? null;
     if (owner === undefined) return undefined;
     if (owner !== reader.id) return "";
   }
@@ -231,16 +212,6 @@ function eventOf(
   // JSON has no line breaks except in strings, where they are escaped.
   const data = records.representation.serialize(target);
   return `event: ${name}.${change}\ndata: ${data}\n\n`;
-}
-
-/** Returns the owner of the private record that is changed; undefined if that is unknown. */
-function ownerOf(
-  owners: Source["owners"],
-  [kind, name, target]: Exclude<Mutation, readonly ["rename", ...unknown[]]>,
-): Json | undefined {
-  return kind === "del"
-    ? owners.get(`${name}/${target}`)
-    : target[ownerProperty.name] ?? null;
 }
 
 /** Remembers who had the private records that are deleted: the log does not say it. */
@@ -291,7 +262,7 @@ export const feature: Feature = {
     });
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
-    const source = { ...api, owners: followDeletions(api), nextTurn };
+    const source = { ...api, feed, owners: followDeletions(api), nextTurn };
     const path = route({
       GET: {
         summary: "Changes as server-sent events, from now or the last event on",
@@ -307,7 +278,7 @@ export const feature: Feature = {
         run: (context) => {
           const id = context.headers["last-event-id"];
           if (id === undefined) {
-            return follow(source, feed, context, api.store.position);
+            return follow(source, context, api.store.position);
           }
           const seq = parseInteger(String(id)) ?? -1; // which is too old
           // Records before the last change of the declaration may not fit it.
@@ -315,7 +286,7 @@ export const feature: Feature = {
           const isOutdated = seq < lastSeq && lastSeq > 1;
           return context.afterWaiting(
             feed.find(isOutdated ? -1 : seq),
-            (from) => follow(source, feed, context, from),
+            (from) => follow(source, context, from),
           );
         },
       },
