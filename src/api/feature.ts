@@ -17,6 +17,8 @@ import type { RequestContext, RunOnce } from "./request-context.ts";
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
+  /** By name; one without a value has the value 1. */
+  readonly flags: ReadonlyMap<string, string>;
   /** Loads the declared API; throws a UsageError if it cannot be. */
   readonly loadApi: () => Promise<ApiDeclaration>;
 }
@@ -25,8 +27,8 @@ export interface CommandSettings {
 export type Command = readonly [
   maxArguments: number,
   run: (
-    args: readonly string[],
     settings: CommandSettings,
+    args: readonly string[],
   ) => Promise<number | void>,
 ];
 

@@ -9,6 +9,7 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { declarationTable } from "../api/declaration/evolution.ts";
+import type { CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../config.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
@@ -19,12 +20,11 @@ import {
   writeAll,
   writeAtomically,
 } from "../store/log/files.ts";
-import { createLog, makeFolder } from "../store/log/folder.ts";
-import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
+import { makeFolder } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
-import { writeMeta } from "../store/recovery/reopen.ts";
-import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
-import { retryIfRemoved } from "./read.ts";
+import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
+import type { FolderScan } from "../store/recovery/scan.ts";
+import { readUndamagedStore } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
@@ -43,14 +43,9 @@ export async function backupStore(
   if ((await files.list(to)).length > 0) {
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
-  const read = async (folder: string) => {
-    const scan = await scanFolder(folder, { files, tables: [] });
-    if (scan.refusal !== undefined) throw scan.refusal;
-    return scan;
-  };
   try {
-    await writeCopy(await retryIfRemoved(() => read(folder)), to);
-    const { seq, tables } = await read(to);
+    await writeCopy(await readUndamagedStore(folder, files), to);
+    const { seq, tables } = await readUndamagedStore(to, files);
     const remembered = tables.get(declarationTable)?.size ?? 0;
     return { seq, records: countRecords(tables) - remembered };
   } catch (error) {
@@ -72,8 +67,7 @@ async function writeCopy(
   const { files } = options;
   const place = { folder: to, files, random: randomBytes, now: Date.now };
   const start = { store: storeId, generation: generation + 1, seq };
-  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
-  await createLog(place, start);
+  await writeGeneration(place, start, tables);
   const secret = await readSmallFile(files, folder, "secret");
   if (secret !== undefined) {
     const path = join(to, "secret");
@@ -89,13 +83,13 @@ async function writeCopy(
  * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
  */
 export async function backupCommand(
-  folder: string,
-  to: string | undefined,
+  { dataDir }: CommandSettings,
+  [to]: readonly string[],
 ): Promise<void> {
   if (to === undefined) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
-  const { records, seq } = await backupStore(folder, to);
+  const { records, seq } = await backupStore(dataDir, to);
   await print(
     `copied ${records} records up to sequence ${seq} to ${to}, and read them back\n`,
   );

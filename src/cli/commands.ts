@@ -8,7 +8,7 @@ import type { Command, CommandSettings } from "../api/feature.ts";
 import { backupCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { print } from "./output.ts";
-import { check, exportCollection, logCommand } from "./read.ts";
+import { check, exportCommand, logCommand } from "./read.ts";
 import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
@@ -68,35 +68,26 @@ const commandFlags = {
 const { env } = process;
 let isServing = false;
 
-/** Returns the commands that no feature adds. */
-function coreCommands(
-  settings: CommandSettings,
-  flags: Flags,
-): Record<string, Command> {
-  const { dataDir, loadApi } = settings;
-  return {
-    serve: [0, async () => {
-      isServing = true;
-      const config = readConfig(withSample(flags), env);
-      await serve(config, await loadApi());
-      // A signal that comes while Node.js itself shuts down would kill the process.
-      process.exit(0);
-    }],
-    check: [0, () => check(settings)],
-    repair: [0, () => repairCommand(settings, flags.has("dry-run"))],
-    backup: [1, ([to]) => backupCommand(dataDir, to)],
-    user: [2, (args) => userCommand(settings, args, flags.get("role"))],
-    prune: [1, ([target]) => pruneCommand(settings, target)],
-    export: [
-      1,
-      ([name]) => exportCollection(settings, name, flags.has("with-hashes")),
-    ],
-    log: [1, ([target]) => {
-      return logCommand(settings, { target, user: flags.get("user") });
-    }],
-    help: [0, () => print(help)],
-    version: [0, () => print(`${readVersion()}\n`)],
-  };
+/** The commands that no feature adds. */
+const coreCommands: Readonly<Record<string, Command>> = {
+  serve: [0, serveCommand],
+  check: [0, check],
+  repair: [0, repairCommand],
+  backup: [1, backupCommand],
+  user: [2, userCommand],
+  prune: [1, pruneCommand],
+  export: [1, exportCommand],
+  log: [1, logCommand],
+  help: [0, () => print(help)],
+  version: [0, () => print(`${readVersion()}\n`)],
+};
+
+async function serveCommand({ flags, loadApi }: CommandSettings) {
+  isServing = true;
+  const config = readConfig(withSample(flags), env);
+  await serve(config, await loadApi());
+  // A signal that comes while Node.js itself shuts down would kill the process.
+  process.exit(0);
 }
 
 /** Returns the flags, with the sample records as the seed if they are asked for and fit. */
@@ -117,22 +108,25 @@ async function run(words: readonly string[]): Promise<number> {
     Object.keys(commandFlags),
   );
   const [name = "serve", ...args] = positionals;
-  const dataDir = readSetting(settings.dataDir, flags, env);
   const commandSettings = {
-    dataDir,
+    dataDir: readSetting(settings.dataDir, flags, env),
+    flags,
     loadApi: () =>
       loadApi(
         readSetting<string | undefined>(settings.collections, flags, env),
       ),
   };
-  let commands = coreCommands(commandSettings, flags);
-  if (!Object.hasOwn(commands, name)) {
+  const commands: Record<string, Command> = Object.assign(
+    Object.create(null), // no name that every object has
+    coreCommands,
+  );
+  if (commands[name] === undefined) {
     const features = await loadFeatures(
       readSetting(settings.features, flags, env),
     );
-    commands = Object.assign({}, ...features.map((each) => each.commands));
+    Object.assign(commands, ...features.map((each) => each.commands));
   }
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  const command = commands[name];
   if (command === undefined) {
     throw new UsageError(
       `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
@@ -154,7 +148,7 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
-  return await execute(args, commandSettings) ?? 0;
+  return await execute(commandSettings, args) ?? 0;
 }
 
 function readVersion(): string {

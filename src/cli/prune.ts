@@ -18,7 +18,7 @@ const batchLength = 1000;
  */
 export async function pruneCommand(
   { dataDir, loadApi }: CommandSettings,
-  target = "",
+  [target = ""]: readonly string[],
 ): Promise<void> {
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, { isFixed: true });

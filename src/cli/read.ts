@@ -42,35 +42,29 @@ import {
   unknownCollection,
 } from "./output.ts";
 
-/** Reads a data folder for a check or an export. */
-export function readStore(
+/** Reads a data folder: again if a running server has removed an old generation meanwhile. */
+export async function readStore(
   folder: string,
-  options: Partial<Omit<FolderScanOptions, "isThorough">> = {},
+  options: Partial<FolderScanOptions> = {},
 ): Promise<FolderScan> {
   const defaults = { files: realFiles, tables: [], isThorough: true };
-  return retryIfRemoved(() => scanFolder(folder, { ...defaults, ...options }));
-}
-
-/** Returns the tables of a data folder, but refuses a damaged one, since partial output would look complete. */
-export async function readUndamagedTables(
-  folder: string,
-): Promise<FolderScan["tables"]> {
-  const { refusal, tables } = await readStore(folder);
-  if (refusal !== undefined) throw refusal;
-  return tables;
-}
-
-/** Reads again if a running server has removed an old generation meanwhile. */
-export async function retryIfRemoved<Result>(
-  read: () => Promise<Result>,
-): Promise<Result> {
   for (let attempt = 1;; attempt++) {
     try {
-      return await read();
+      return await scanFolder(folder, { ...defaults, ...options });
     } catch (error) {
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
     }
   }
+}
+
+/** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
+export async function readUndamagedStore(
+  folder: string,
+  files = realFiles,
+): Promise<FolderScan> {
+  const scan = await readStore(folder, { files, isThorough: false });
+  if (scan.refusal !== undefined) throw scan.refusal;
+  return scan;
 }
 
 /**
@@ -150,48 +144,46 @@ export function describeMisfits(
   tables: Tables,
 ): string {
   try {
-    follow(collections, tables);
+    return findMisfits(collections, follow(collections, tables))
+      .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
   } catch (error) {
     if (!(error instanceof RenameError)) throw error;
     return `${error.message}\n`;
   }
-  const table = (name: string) => getOrCreateTable(tables, name);
-  return findMisfits(collections, { table })
-    .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
 }
 
-/** Lets tables that were read follow the declaration, as a start would. */
-function follow(collections: readonly Collection[], tables: Tables): void {
+/** Lets tables that were read follow the declaration, as a start would; returns them as a store has them. */
+function follow(collections: readonly Collection[], tables: Tables) {
   const table = (name: string) => getOrCreateTable(tables, name);
+  const store = { tables, table };
   followDeclaration(collections, {
-    store: { tables, table },
+    store,
     apply: (mutation) => void applyMutation(mutation, 0, table),
   });
+  return store;
 }
 
 /**
  * Prints the records of a collection as JSON lines, without the properties that
- * hold URLs or secrets.
+ * hold URLs or secrets. With `--with-hashes` the collection is users, and the
+ * hashes of their passwords are printed.
  *
- * @param withHashes if true, the collection is users, and the hashes of their
- * passwords are printed
  * @throws {UsageError} on an unknown collection
  */
-export async function exportCollection(
-  { dataDir, loadApi }: CommandSettings,
-  name: string | undefined,
-  withHashes: boolean,
+export async function exportCommand(
+  { dataDir, flags, loadApi }: CommandSettings,
+  [name]: readonly string[],
 ): Promise<void> {
   const declaration = await loadApi();
   const derived = collectionsOf(declaration);
   derived.delete("authorizations");
-  const collection = withHashes
+  const collection = flags.has("with-hashes")
     ? deriveCollection(usersWithHashes(declaration.roles))
     : derived.get(name ?? "");
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }
-  const tables = await readUndamagedTables(dataDir);
+  const { tables } = await readUndamagedStore(dataDir);
   follow([...collectionsOf(declaration).values()], tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
@@ -209,20 +201,17 @@ export async function exportCollection(
 
 /**
  * Prints one line for each change in the logs of a folder. A server may be
- * writing to it; then the last change may not be durable yet.
- *
- * @param target a collection such as `animals`, or a record such as `animals/7`
- * @param user a username, or `#7` for a user who no longer existed
+ * writing to it; then the last change may not be durable yet. The argument is a
+ * collection such as `animals`, or a record such as `animals/7`; the flag `user`
+ * a username, or `#7` for a user who no longer existed.
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed
  */
 export async function logCommand(
-  { dataDir, loadApi }: CommandSettings,
-  { target, user }: {
-    readonly target: string | undefined;
-    readonly user: string | undefined;
-  },
+  { dataDir, flags, loadApi }: CommandSettings,
+  [target]: readonly string[],
 ): Promise<void> {
+  const user = flags.get("user");
   const derived = collectionsOf(await loadApi());
   derived.delete("authorizations");
   const [, name = ""] = /^(\w+)(?:\/[1-9]\d*)?$/.exec(target ?? "") ?? [];

@@ -15,9 +15,7 @@ import type { CommandSettings } from "../api/feature.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
-import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import {
-  createLog,
   generationOf,
   makeFolder,
   names,
@@ -25,7 +23,7 @@ import {
   type StoreFolder,
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
-import { writeMeta } from "../store/recovery/reopen.ts";
+import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
 
@@ -90,8 +88,7 @@ async function replaceFiles(
     generation: generation + 1,
     seq,
   };
-  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
-  await createLog(place, start);
+  await writeGeneration(place, start, tables);
   await move((name) => generationOf(name) !== undefined || name === "mark");
   await writeMeta(place);
   return backupFolder;
@@ -104,8 +101,7 @@ async function replaceFiles(
  * @throws {StoreError} in-use, format
  */
 export async function repairCommand(
-  { dataDir, loadApi }: CommandSettings,
-  isDryRun: boolean,
+  { dataDir, flags, loadApi }: CommandSettings,
 ): Promise<number> {
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
@@ -119,7 +115,7 @@ export async function repairCommand(
     return 0;
   }
   await print(describeLosses(salvage, api));
-  if (isDryRun) {
+  if (flags.has("dry-run")) {
     await print("this is what a repair would lose; nothing was changed\n");
     return 2;
   }

@@ -16,13 +16,12 @@ import {
   recordsOf,
 } from "../data-folder.ts";
 import { print } from "./output.ts";
-import { readUndamagedTables } from "./read.ts";
+import { readUndamagedStore } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(
-  { dataDir, loadApi }: CommandSettings,
+  { dataDir, flags, loadApi }: CommandSettings,
   [action, name]: readonly string[],
-  role: string | undefined,
 ): Promise<void> {
   if (action === "list" && name === undefined) return await listUsers(dataDir);
   if ((action !== "add" && action !== "password") || name === undefined) {
@@ -37,7 +36,7 @@ export async function userCommand(
   try {
     const password = await readPassword();
     if (action === "add") {
-      const user = { username: name, password, role };
+      const user = { username: name, password, role: flags.get("role") };
       await createUser(store, declaration, user);
       await print(`created user ${name}\n`);
     } else {
@@ -54,7 +53,7 @@ export async function userCommand(
 }
 
 async function listUsers(folder: string): Promise<void> {
-  const tables = await readUndamagedTables(folder);
+  const { tables } = await readUndamagedStore(folder);
   for (const { document } of tables.get("users")?.rows() ?? []) {
     const { id, username, role, created_at } = document;
     await print(`${id}\t${username}\t${role}\t${created_at}\n`);

@@ -29,8 +29,8 @@ import { createWorker } from "./worker.ts";
  * @throws {UsageError} on an unknown collection, or without a file
  */
 export async function importCommand(
-  [name, file]: readonly string[],
   { dataDir, loadApi }: CommandSettings,
+  [name, file]: readonly string[],
 ): Promise<number> {
   const declaration = await loadApi();
   const { roles } = declaration;

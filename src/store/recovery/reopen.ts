@@ -28,8 +28,15 @@ import {
   randomName,
   type StoreFolder,
 } from "../log/folder.ts";
-import { encodeLine, format, formatTime, type LogScan } from "../log/format.ts";
+import {
+  encodeLine,
+  format,
+  formatTime,
+  type LogScan,
+  type LogStart,
+} from "../log/format.ts";
 import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
+import type { Tables } from "../memory/table.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
@@ -50,6 +57,16 @@ export async function writeMeta(
 export async function createStore(place: StoreFolder): Promise<void> {
   await createLog(place, { store: randomName(place), generation: 1, seq: 0 });
   await writeMeta(place);
+}
+
+/** Writes all records into a snapshot, and an empty log after it. */
+export async function writeGeneration(
+  place: StoreFolder,
+  start: LogStart,
+  tables: Tables,
+): Promise<void> {
+  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
+  await createLog(place, start);
 }
 
 /** Prepares the last log of a good folder for writing, and upgrades the folder if it must. */
