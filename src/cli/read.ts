@@ -158,7 +158,7 @@ function follow(collections: readonly Collection[], tables: Tables) {
   const store = { tables, table };
   followDeclaration(collections, {
     store,
-    apply: (mutation) => void applyMutation(mutation, 0, table),
+    apply: (mutation) => void applyMutation(tables, mutation, 0),
   });
   return store;
 }

@@ -103,7 +103,7 @@ export class Checkpointer {
       this.expectedBytes(),
     );
     const isDue = this.#logBytes > minBytes &&
-      performance.now() >= this.#retryAt && this.canRun();
+      performance.now() >= this.#retryAt;
     if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
 
@@ -215,7 +215,7 @@ export class FullDisk {
       // The name of a newer snapshot must be on the disk before an older one goes.
       await files.syncFolder(path);
       this.isFull = true;
-      await this.#freeSpace(scan.baseGeneration);
+      await this.#freeSpace();
       return await reopenLog(folder, scan).catch(async (error) => {
         if (!isNoSpaceError(error)) throw error;
         const free = await files.free(path);
@@ -294,7 +294,7 @@ export class FullDisk {
         this.#exemptBytes = 0;
         log("info", "There is space on the disk again");
       } else if (checkpoints.isWorthwhile(this.#hasDeletedSinceFull)) {
-        await this.#freeSpace(scan.baseGeneration);
+        await this.#freeSpace();
         await checkpoints.run();
         await removeBefore(folder, scan.baseGeneration);
         this.#hasDeletedSinceFull = false;
@@ -316,9 +316,10 @@ export class FullDisk {
     });
   }
 
-  /** Frees the generations before `base`, and the reserve. */
-  async #freeSpace(base: number): Promise<void> {
-    await removeBefore(this.#context.folder, base);
+  /** Frees the generations before the newest snapshot, and the reserve. */
+  async #freeSpace(): Promise<void> {
+    const { folder, scan } = this.#context;
+    await removeBefore(folder, scan.baseGeneration);
     await this.#release();
   }
 

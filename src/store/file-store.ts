@@ -22,7 +22,6 @@ import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import {
   applyMutation,
-  getOrCreateTable,
   rollBack,
   type Table,
   type Tables,
@@ -236,12 +235,11 @@ export class Store {
     let bytes = 0;
     try {
       run((operation) => {
-        const [kind] = operation;
+        const [kind, name] = operation;
+        if (kind !== "rename") findTable(tables, name);
         if (kind === "put") puts++;
         operations.push(operation);
-        const find = kind === "rename" ? getOrCreateTable : findTable;
-        const tableOf = (name: string) => find(tables, name);
-        const undone = applyMutation(operation, seq, tableOf);
+        const undone = applyMutation(tables, operation, seq);
         if (undone !== undefined) undo.push(undone);
       });
       if (operations.length === 0) return this.seq;

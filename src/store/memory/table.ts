@@ -51,16 +51,12 @@ class HashIndex {
   }
 
   replace(before: Row | undefined, after: Row | undefined): void {
-    const from = this.#keyFor(before);
-    const to = this.#keyFor(after);
+    const from = (before && this.#keyOf(before.document)) ?? null;
+    const to = (after && this.#keyOf(after.document)) ?? null;
     if (before !== undefined && from !== null && from !== to) {
       this.#delete(from, before);
     }
     if (after !== undefined && to !== null) this.#put(to, after);
-  }
-
-  #keyFor(row: Row | undefined): string | number | null {
-    return row === undefined ? null : this.#keyOf(row.document);
   }
 
   /** Inserts a row, or replaces the previous version of it. */
@@ -78,7 +74,10 @@ class HashIndex {
     const at = byId.lowerBound(group, { values: [], id });
     if (at === group.length) group.push(row); // far faster than splice
     else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
-    if (group.length > maxArrayLength) this.#groups.set(key, treeOf(group));
+    if (group.length <= maxArrayLength) return;
+    const tree = new BPlusTree([]);
+    for (const each of group) tree.replace(undefined, each);
+    this.#groups.set(key, tree);
   }
 
   #delete(key: string | number, row: Row): void {
@@ -90,12 +89,6 @@ class HashIndex {
     } else group.replace(row, undefined);
     if (this.count(key) === 0) this.#groups.delete(key);
   }
-}
-
-function treeOf(rows: readonly Row[]): BPlusTree {
-  const tree = new BPlusTree([]);
-  for (const row of rows) tree.replace(undefined, row);
-  return tree;
 }
 
 const byId = new RowComparator([]);
@@ -258,11 +251,11 @@ export function getOrCreateTable(tables: Tables, name: string): WritableTable {
 
 /** Applies a mutation and returns its undo; undefined if its kind is unknown. */
 export function applyMutation(
+  tables: Tables,
   mutation: Mutation,
   seq: number,
-  tableOf: (name: string) => WritableTable,
 ): Undo | undefined {
-  const table = tableOf(mutation[1]);
+  const table = getOrCreateTable(tables, mutation[1]);
   switch (mutation[0]) {
     case "put":
       return table.put(mutation[2], seq);
@@ -271,7 +264,7 @@ export function applyMutation(
     case "rename": {
       const [, , from, to] = mutation;
       return to === undefined
-        ? exchangeTables(table, tableOf(from), seq)
+        ? exchangeTables(table, getOrCreateTable(tables, from), seq)
         : exchangeProperties(table, [from, to], seq);
     }
   }

@@ -249,14 +249,14 @@ export function applyTo(
   name: string,
   onTransaction?: FolderScanOptions["onTransaction"],
 ): ApplyLine {
-  const tableOf = (of: string) => getOrCreateTable(tables, of);
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
     if (tx !== undefined) onTransaction?.(line, tables);
-    for (const document of rows) tableOf(of).load(document, seq);
+    for (const document of rows) {
+      getOrCreateTable(tables, of).load(document, seq);
+    }
     for (const mutation of tx ?? []) {
-      const undo = applyMutation(mutation, seq, tableOf);
-      if (undo === undefined) {
+      if (applyMutation(tables, mutation, seq) === undefined) {
         throw unknown(name, `operation "${mutation[0]}" is one`);
       }
     }
