@@ -3,10 +3,17 @@ import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
-import { type Page, QueryPlanner } from "../../src/api/query/planner.ts";
+import {
+  type Page,
+  select as selectPage,
+} from "../../src/api/query/planner.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { collections, sample } from "../collections.ts";
-import type { Document, Mutation } from "../../src/store/store.ts";
+import {
+  type Document,
+  IndexCache,
+  type Mutation,
+} from "../../src/store/store.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
 
@@ -468,9 +475,9 @@ function queriesOf(count: number, zooOf: (id: number) => number) {
   for (let id = 1; id <= count; id++) {
     table.put({ ...animal(id, below), zoo_id: zooOf(id) }, id);
   }
-  const planner = new QueryPlanner(table);
+  const indexes = new IndexCache(table);
   const select = (parameters: string) =>
-    planner.select(parseQuery(animals, parseParameters(parameters)), {
+    selectPage(indexes, parseQuery(animals, parseParameters(parameters)), {
       scope: { conditions: [{ property: "zoo_id", value: 1 }] },
       use: ({ rows, total }: Page) => ({
         total,

@@ -25,12 +25,11 @@ import type { Requester } from "../../admission.ts";
 import {
   type Column,
   type Document,
-  IndexCache,
+  type IndexCache,
   type Row,
   rowsOf,
   type RowSource,
   type SortedIndex,
-  type Table,
 } from "../../store/store.ts";
 import { readValue, toIndexKey } from "../declaration/declaration.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
@@ -82,104 +81,95 @@ const indexReadCost = 4;
 
 const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
-/** Finds records in one table. */
-export class QueryPlanner {
-  readonly #table: Table;
-  readonly #indexes: IndexCache;
-
-  constructor(table: Table) {
-    this.#table = table;
-    this.#indexes = new IndexCache(table);
+/**
+ * Returns the result of `use` for the page of a table that a query selects; a
+ * promise if records must be scanned, or an index built. Page and total are as
+ * of the moment when `use` is called, and the rest of the response must be too.
+ *
+ * @throws {OverloadedError}
+ */
+export function select<T>(
+  indexes: IndexCache,
+  query: Query,
+  options: SelectOptions<T>,
+): T | Promise<T> {
+  const { scope, use, requester } = options;
+  const where = scope?.where;
+  const filters = scope === undefined
+    ? query.filters
+    : [...scope.conditions.map(filterOf), ...query.filters];
+  const rangeScan = where === undefined
+    ? rangeScanOf(filters, query)
+    : undefined;
+  const plan = rangeScan ?? sortPlanOf(query);
+  const columns = columnsOf(plan);
+  const cached = rangeScan && indexes.cached(columns);
+  if (cached !== undefined) return use(pageOf(cached, plan, query));
+  const found = rangeScan && lookUp(indexes, filters);
+  const source = found === undefined
+    ? findCandidates(indexes, filters, requester)
+    : indexes.getBuildOrScan(columns, found.count, requester) ?? found;
+  if (source instanceof Promise) {
+    return source.then(() => select(indexes, query, options));
   }
+  if ("rank" in source) return use(pageOf(source, plan, query));
+  const sortPlan = sortPlanOf(query);
+  return indexes.scan(source, {
+    columns: columnsOf(sortPlan),
+    where: (document) =>
+      (where === undefined || where(document)) &&
+      filters.every((each) =>
+        matches(readValue(document, each.property), each)
+      ),
+    use: (index) => use(pageOf(index, sortPlan, query)),
+    requester,
+  });
+}
 
-  /**
-   * Returns the result of `use` for the page that a query selects; a promise if
-   * records must be scanned, or an index built. Page and total are as of the
-   * moment when `use` is called, and the rest of the response must be too.
-   *
-   * @throws {OverloadedError}
-   */
-  select<T>(query: Query, options: SelectOptions<T>): T | Promise<T> {
-    const { scope, use, requester } = options;
-    const where = scope?.where;
-    const filters = scope === undefined
-      ? query.filters
-      : [...scope.conditions.map(filterOf), ...query.filters];
-    const rangeScan = where === undefined
-      ? rangeScanOf(filters, query)
-      : undefined;
-    const plan = rangeScan ?? sortPlanOf(query);
-    const columns = columnsOf(plan);
-    const cached = rangeScan && this.#indexes.cached(columns);
-    if (cached !== undefined) return use(pageOf(cached, plan, query));
-    const found = this.#lookUp(filters);
-    const source = rangeScan === undefined
-      ? this.#narrow(found, filters, requester)
-      : this.#indexes.getBuildOrScan(columns, found.count, requester) ??
-        found;
-    if (source instanceof Promise) {
-      return source.then(() => this.select(query, options));
+/** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
+function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
+  const { table } = indexes;
+  let best = indexes.all();
+  for (const { property, value } of equalitiesOf(filters)) {
+    const { name, unique, references } = property;
+    if (name === "id") {
+      const row = table.get(Number(value));
+      return { count: 1, rows: () => row === undefined ? [] : [row] };
     }
-    if ("rank" in source) return use(pageOf(source, plan, query));
-    const sortPlan = sortPlanOf(query);
-    return this.#indexes.scan(source, {
-      columns: columnsOf(sortPlan),
-      where: (document) =>
-        (where === undefined || where(document)) &&
-        filters.every((each) =>
-          matches(readValue(document, each.property), each)
-        ),
-      use: (index) => use(pageOf(index, sortPlan, query)),
-      requester,
-    });
+    const isIndexed = unique || references !== undefined;
+    const key = toIndexKey(value);
+    if (!isIndexed || key === null) continue;
+    const count = table.count(name, key);
+    if (count > best.count) continue;
+    best = { count, rows: () => table.find(name, key) };
   }
+  return best;
+}
 
-  /** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
-  #lookUp(filters: readonly Filter[]): RowSource {
-    const table = this.#table;
-    let best = this.#indexes.all();
-    for (const { property, value } of equalitiesOf(filters)) {
-      const { name, unique, references } = property;
-      if (name === "id") {
-        const row = table.get(Number(value));
-        return { count: 1, rows: () => row === undefined ? [] : [row] };
-      }
-      const isIndexed = unique || references !== undefined;
-      const key = toIndexKey(value);
-      if (!isIndexed || key === null) continue;
-      const count = table.count(name, key);
-      if (count > best.count) continue;
-      best = { count, rows: () => table.find(name, key) };
-    }
-    return best;
-  }
-
-  /** Returns the rows of an index range that contains all matches, if these are far fewer than `found`; a promise if the index must be built first. */
-  #narrow(
-    found: RowSource,
-    filters: readonly Filter[],
-    requester: Requester,
-  ): RowSource | Promise<unknown> {
-    const plan = boundedRangeOf(filters);
-    if (plan === undefined || found.count <= minCandidatesForIndex) {
-      return found;
-    }
-    const columns = columnsOf(plan);
-    const index = this.#indexes.cached(columns) ??
-      this.#indexes.getBuildOrScan(columns, found.count, requester);
-    if (index === undefined || index instanceof Promise) return index ?? found;
+/** Returns rows that contain all matches: of a lookup, or of an index range if these are far fewer; a promise if the index must be built first. */
+function findCandidates(
+  indexes: IndexCache,
+  filters: readonly Filter[],
+  requester: Requester,
+): RowSource | Promise<unknown> {
+  const found = lookUp(indexes, filters);
+  const plan = boundedRangeOf(filters);
+  if (plan === undefined || found.count <= minCandidatesForIndex) return found;
+  const columns = columnsOf(plan);
+  const index = indexes.cached(columns) ??
+    indexes.getBuildOrScan(columns, found.count, requester);
+  if (index === undefined || index instanceof Promise) return index ?? found;
+  const { from, to } = rangeOf(index, plan);
+  const count = to - from;
+  if (count * indexReadCost > found.count) return found;
+  const rows = () => {
+    // While the scan waited in the queue the index may have been evicted.
+    const index = indexes.cached(columns);
+    if (index === undefined) return indexes.all().rows();
     const { from, to } = rangeOf(index, plan);
-    const count = to - from;
-    if (count * indexReadCost > found.count) return found;
-    const rows = () => {
-      // While the scan waited in the queue the index may have been evicted.
-      const index = this.#indexes.cached(columns);
-      if (index === undefined) return this.#indexes.all().rows();
-      const { from, to } = rangeOf(index, plan);
-      return rowsOf(index, from, to); // copying them all would take long
-    };
-    return { count, rows };
-  }
+    return rowsOf(index, from, to); // copying them all would take long
+  };
+  return { count, rows };
 }
 
 /** Returns the plan that sorts rows which already match all conditions. */

@@ -4,7 +4,7 @@ import { Slots } from "../../admission.ts";
 import { ApiError } from "../../http/errors.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
-import type { Page } from "../query/planner.ts";
+import { type Page, select } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import {
@@ -34,7 +34,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
 ): Result | Promise<Result> {
-  const { collection, table, representation, planner } = records;
+  const { collection, table, representation, indexes } = records;
   const { caller, url, asNdjson, resolveScope } = context;
   const { fields } = query;
   const scope = resolveScope?.(context);
@@ -68,7 +68,7 @@ export function listRecords(
     const stream = () => whileAllowed(parts(), checkSight);
     return { ...result, type: ndjsonType, stream };
   };
-  const result = planner.select(countOnly ? { ...paged, limit: 0 } : paged, {
+  const result = select(indexes, countOnly ? { ...paged, limit: 0 } : paged, {
     scope,
     use,
     requester: context,

@@ -18,6 +18,7 @@ import {
   type CommitOptions,
   type Document,
   formatTime,
+  IndexCache,
   type Mutation,
   type Row,
   type Store,
@@ -37,7 +38,7 @@ import {
   enforceRules,
   validate,
 } from "../declaration/validation.ts";
-import { QueryPlanner, type Scope } from "../query/planner.ts";
+import type { Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
 import type {
   AuditEvent,
@@ -63,14 +64,14 @@ export class Records {
   readonly options: RecordsOptions;
   readonly table: Table;
   readonly representation: Representation;
-  readonly planner: QueryPlanner;
+  readonly indexes: IndexCache;
 
   constructor(collection: Collection, options: RecordsOptions) {
     this.collection = collection;
     this.options = options;
     this.table = options.store.table(collection.name);
     this.representation = new Representation(collection, options.prefix);
-    this.planner = new QueryPlanner(this.table);
+    this.indexes = new IndexCache(this.table);
   }
 
   /**

@@ -124,7 +124,7 @@ class MaintainedIndex implements ChangeListener {
 }
 
 export class IndexCache {
-  readonly #table: Table;
+  readonly table: Table;
   /** By name. */
   readonly #cached = new Map<string, MaintainedIndex>();
   /** The indexes that are being built or brought up to date, by name and client: the others of a client wait with the first. */
@@ -134,12 +134,12 @@ export class IndexCache {
   #scannedRows = 0;
 
   constructor(table: Table) {
-    this.#table = table;
+    this.table = table;
   }
 
   /** Returns all rows of the table, in ascending order of id. */
   all(): RowSource {
-    const { size, byId } = this.#table;
+    const { size, byId } = this.table;
     return { count: size, rows: () => rowsOf(byId) };
   }
 
@@ -149,7 +149,7 @@ export class IndexCache {
    * any `await`.
    */
   cached(columns: readonly Column[]): SortedIndex | undefined {
-    if (columns.length === 0) return this.#table.byId;
+    if (columns.length === 0) return this.table.byId;
     const index = this.#cached.get(nameOf(columns));
     if (index === undefined || index.pendingCost > maxImmediateRows) {
       return undefined;
@@ -183,13 +183,13 @@ export class IndexCache {
     }
     const outdated = this.#cached.get(name);
     const index = outdated ?? new MaintainedIndex(
-      this.#table,
+      this.table,
       new BPlusTree(columns),
       () => this.#drop(name),
     );
     const result = outdated === undefined
       ? builds.run(requester, {
-        cost: this.#table.size,
+        cost: this.table.size,
         // While this waited, another client's may have been built.
         start: () => this.#cached.has(name) ? [] : index.build(this.all().rows),
         finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
@@ -219,7 +219,7 @@ export class IndexCache {
     requester: Requester,
   ): SortedIndex | Promise<SortedIndex> | undefined {
     this.#scannedRows += count;
-    const isDue = this.#scannedRows > this.#table.size * buildShare;
+    const isDue = this.#scannedRows > this.table.size * buildShare;
     if (count <= maxScannedRows && !isDue) return undefined;
     this.#scannedRows = 0;
     return this.getOrBuild(columns, requester);
@@ -242,7 +242,7 @@ export class IndexCache {
     },
   ): T | Promise<T> {
     const tree = new BPlusTree(columns, where);
-    const index = new MaintainedIndex(this.#table, tree);
+    const index = new MaintainedIndex(this.table, tree);
     return searches.run(requester, {
       cost: count,
       start: () => index.build(rows),
@@ -253,7 +253,7 @@ export class IndexCache {
   #add(name: string, index: MaintainedIndex): SortedIndex {
     if (this.#cached.size >= maxCachedIndexes) this.#evictOne();
     this.#cached.set(name, index);
-    this.#table.listeners.add(index);
+    this.table.listeners.add(index);
     return index.tree;
   }
 
@@ -270,7 +270,7 @@ export class IndexCache {
 
   #drop(name: string): void {
     const index = this.#cached.get(name);
-    if (index !== undefined) this.#table.listeners.delete(index);
+    if (index !== undefined) this.table.listeners.delete(index);
     this.#cached.delete(name);
   }
 }
