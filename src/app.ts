@@ -8,6 +8,7 @@ import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
+  noParameters,
   type Operation,
   type Route,
 } from "./api/operations.ts";
@@ -142,8 +143,8 @@ export class Application {
       exchange.asNdjson = format === ndjsonType;
     }
     const sent = parseParameters(target.query); // 400
-    const parameters = operation.parse(sent); // 400
-    const { consumes } = operation;
+    const { consumes, parse = noParameters } = operation;
+    const parameters = parse(sent); // 400
     if (consumes === undefined) return operation.run(exchange, parameters, {});
     const runOnce = this.#runOnce(exchange, target.path, operation); // 400
     const type = checkContentType(request, consumes); // 415
@@ -159,7 +160,7 @@ export class Application {
     return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
       if (operation.queryInForm) {
-        const parameters = operation.parse(parseFormParameters(bytes, sent));
+        const parameters = parse(parseFormParameters(bytes, sent));
         return operation.run(exchange, parameters, {});
       }
       const json = parseJsonObject(bytes); // 400

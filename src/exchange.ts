@@ -70,7 +70,7 @@ export class Exchange implements RequestContext {
   }
 
   get resolveScope(): ResolveScope | undefined {
-    return this.route?.scope;
+    return this.operation?.resource?.scope;
   }
 
   /** Returns the caller as of now; throws an ApiError if access was lost. */

@@ -74,8 +74,8 @@ export interface Operation<P = unknown> {
   /** The only properties that a PATCH may change. */
   readonly writableOnly?: readonly string[] | undefined;
   readonly docs?: OperationDocs;
-  /** Parses the parameters; throws an ApiError if they are not valid. */
-  readonly parse: (parameters: Parameters) => P;
+  /** Parses the parameters; throws an ApiError if they are not valid. By default none is allowed. */
+  readonly parse?: (parameters: Parameters) => P;
   /** Where the operation will wait: refused before its body is read if that queue is full. */
   readonly admission?: Admission;
   /** Accepts an NDJSON body of any length. */
@@ -111,8 +111,6 @@ export interface OperationDocs {
 
 /** One URL. */
 export interface Route {
-  /** Limits the records of the collection to those of this URL; undefined: all of them. */
-  readonly scope: ResolveScope | undefined;
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
   /** All methods, for Allow (RFC 9110 section 10.2.1). */
@@ -136,16 +134,6 @@ export interface Resource {
   readonly parent?: Reference;
 }
 
-/** The properties that all methods of a URL share. */
-interface ResourceInfo {
-  readonly scope?: ResolveScope | undefined;
-  readonly tag?: string;
-  /** The JSON Schema of a record. */
-  readonly schema?: JsonSchema;
-  /** The names that a body may hold. */
-  readonly writable?: readonly string[];
-}
-
 /** The largest body that is read into memory, if its operation names no other limit. */
 export const defaultMaxBodyBytes = 64 * 1024;
 
@@ -155,13 +143,23 @@ const mergePatch = ["application/merge-patch+json", "application/json"];
 const cascade = optional(boolean(), false);
 const form = ["application/x-www-form-urlencoded"];
 
-/** Returns a route with these methods and OPTIONS. */
+/**
+ * Returns a route with these methods and OPTIONS.
+ *
+ * @param described declares what a body may hold
+ */
 export function route(
   methods: Readonly<Record<string, Operation>>,
-  { scope, tag = "server", schema = {}, writable = [] }: ResourceInfo = {},
+  described?: Collection,
+  tag = described?.name ?? "server",
 ): Route {
-  const allow = methodNames(Object.keys(methods)).join(", ");
   const { QUERY, POST, PATCH } = methods;
+  const { properties = [] } = described ?? {};
+  const only = PATCH?.writableOnly;
+  const schema = described ? recordSchema(described, only) : {};
+  const writable = only ??
+    properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
+  const allow = methodNames(Object.keys(methods)).join(", ");
   const fields = bodyTypes("Accept-Query", QUERY);
   const headers = [
     "Allow",
@@ -189,7 +187,7 @@ export function route(
     },
   };
   const operations = new Map(Object.entries({ ...methods, OPTIONS }));
-  return { scope, operations, allow, fields, tag };
+  return { operations, allow, fields, tag };
 }
 
 /** The header field with the media types of a method's body: RFC 10008 section 3, RFC 5789 section 3.1, and their counterpart for POST. */
@@ -202,24 +200,6 @@ function methodNames(methods: readonly string[]): string[] {
   return methods
     .flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method])
     .concat("OPTIONS");
-}
-
-/**
- * Returns the route of a resource with these methods and OPTIONS.
- *
- * @param described declares what a body may hold: the resource's own collection
- * by default
- */
-export function resourceRoute(
-  { records: { collection }, scope }: Resource,
-  methods: Readonly<Record<string, Operation>>,
-  described = collection,
-): Route {
-  const writable = methods["PATCH"]?.writableOnly ??
-    described.properties.filter(({ readOnly }) => !readOnly)
-      .map(({ name }) => name);
-  const schema = recordSchema(described, methods["PATCH"]?.writableOnly);
-  return route(methods, { tag: collection.name, schema, writable, scope });
 }
 
 /** Limits a collection to the records in which a property holds the caller's id. */
@@ -259,7 +239,6 @@ export function collectionMethods(
     access: access.write,
     consumes: json,
     maxBodyBytes: maxRecordBytes(collection),
-    parse: noParameters,
     run: (context, _, body) => createRecord(records, context, body),
   };
   return { GET, QUERY: { ...GET, consumes: form, queryInForm: true }, POST };
@@ -284,9 +263,7 @@ export function recordMethods(
 ): Record<"GET" | "PUT" | "PATCH" | "DELETE", Operation> {
   const { records } = resource;
   const { collection } = records;
-  const { access, children, properties } = collection;
-  const locked = only && properties.map(({ name }) => name)
-    .filter((name) => !only.includes(name));
+  const { access, children } = collection;
   const deleteParameters = children.length > 0 ? ["cascade"] : [];
   const GET: Operation<ReturnType<typeof parseFields>> = {
     kind: "read",
@@ -304,7 +281,6 @@ export function recordMethods(
     access: access.write,
     consumes: json,
     maxBodyBytes: maxRecordBytes(collection),
-    parse: noParameters,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: false }),
   };
@@ -314,7 +290,7 @@ export function recordMethods(
     writableOnly: only,
     consumes: mergePatch,
     run: (context, _, body) =>
-      changeRecord(records, context, { body, partial: true, locked }),
+      changeRecord(records, context, { body, partial: true, only }),
   };
   const DELETE: Operation<boolean> = {
     kind: "remove",
@@ -344,7 +320,6 @@ export function textRoute({ make, summary, schema }: {
   const get: Operation = {
     summary,
     access: "anyone",
-    parse: noParameters,
     docs: {
       conditional: true,
       responses: { 200: { schema, headers: ["ETag"] } },

@@ -31,11 +31,9 @@ import { declarationTable } from "./declaration/evolution.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import {
   collectionMethods,
-  noParameters,
   ownedByCaller,
   recordMethods,
   type Resource,
-  resourceRoute,
   type Route,
   route,
   textRoute,
@@ -131,16 +129,17 @@ function addCollection(
   { add }: Api,
   hooks: readonly FeatureHooks[],
 ): void {
+  const { collection } = records;
+  const { name, parents } = collection;
   const addBoth = (path: string, resource: Resource, name?: string) => {
     const methods = collectionMethods(resource);
     const POST = hooks.reduce(
       (post, { extendCreate }) => extendCreate?.(post, records) ?? post,
       methods.POST,
     );
-    add(path, resourceRoute(resource, { ...methods, POST }), name);
-    add(`${path}/:id`, resourceRoute(resource, recordMethods(resource)));
+    add(path, route({ ...methods, POST }, collection), name);
+    add(`${path}/:id`, route(recordMethods(resource), collection));
   };
-  const { name, parents } = records.collection;
   addBoth(name, { records, scope: records.scope() }, `${name}_url`);
   for (const parent of parents) {
     const { target, segment } = parent;
@@ -154,10 +153,10 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const resource = { records: records("users"), scope: ownedByCaller("id") };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource, ["password"]);
-  const own = resourceRoute(resource, {
+  const own = route({
     GET: { ...GET, access, summary: "Your own record" },
     PATCH: { ...PATCH, access, summary: "Change your password" },
-  });
+  }, resource.records.collection);
   add("user", own, "current_user_url");
 }
 
@@ -170,7 +169,7 @@ function addAuthorizations(api: Api): void {
   const scope = ownedByCaller("user_id", isLive);
   const resource = { records, scope, summary: "Where you are signed in" };
   const { GET, QUERY } = collectionMethods(resource);
-  const list = resourceRoute(resource, {
+  const list = route({
     GET,
     QUERY,
     POST: {
@@ -180,7 +179,6 @@ function addAuthorizations(api: Api): void {
       admission: hashing,
       consumes: ["application/json"],
       maxBodyBytes: 8 * 1024,
-      parse: noParameters,
       isUnlimited: true, // by a limit of its own
       run: (context, _, body) =>
         signIn(context, body, { declaration, records, signer, limiter }),
@@ -188,10 +186,10 @@ function addAuthorizations(api: Api): void {
   }, signInForm);
   add("authorizations", list, "authorizations_url");
   const record = recordMethods(resource);
-  const one = resourceRoute(resource, {
+  const one = route({
     GET: { ...record.GET, summary: "One of your authorizations" },
     DELETE: { ...record.DELETE, summary: "Sign out" },
-  });
+  }, records.collection);
   add("authorizations/:id", one);
 }
 
@@ -234,7 +232,6 @@ function healthRoute(store: Store): Route {
       isUnlimited: true,
       docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",
-      parse: noParameters,
       run: (context) =>
         context.afterWaiting(noticesOf(store), (notices) => {
           const { isWritable } = store;

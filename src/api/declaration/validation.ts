@@ -38,8 +38,8 @@ export interface ValidationContext {
   readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
   readonly valuesFromUrl: Readonly<Record<string, Json>>;
-  /** Properties that the caller may not change here. */
-  readonly locked?: readonly string[];
+  /** The only properties that the caller may change here. */
+  readonly only?: readonly string[] | undefined;
 }
 
 /**
@@ -223,9 +223,9 @@ function validateValue(
   value: unknown,
   context: ValidationContext,
 ): FieldError | undefined {
-  const { previous, valuesFromUrl, locked } = context;
+  const { previous, valuesFromUrl, only } = context;
   const { name, nullable } = property;
-  if (locked?.includes(name)) {
+  if (only?.includes(name) === false) {
     return {
       field: name,
       code: "read_only",

@@ -76,11 +76,11 @@ export function prepareCreate(
 export function changeRecord(
   records: Records,
   context: RequestContext,
-  { body, partial, locked = [] }: {
+  { body, partial, only }: {
     readonly body: Body;
     readonly partial: boolean;
-    /** The properties that the caller may not change. */
-    readonly locked?: readonly string[] | undefined;
+    /** The only properties that the caller may change. */
+    readonly only?: readonly string[] | undefined;
   },
 ): Result | Promise<Result> {
   const { collection, table, options } = records;
@@ -96,7 +96,7 @@ export function changeRecord(
         owner: ownerOf(collection, previous),
         previous,
         partial,
-        locked,
+        only,
         valuesFromUrl: valuesFromUrl(scope),
       }),
       ...hashes,

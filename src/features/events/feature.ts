@@ -28,7 +28,7 @@ import {
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/evolution.ts";
-import { noParameters, route } from "../../api/operations.ts";
+import { route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
 /** The time between two heartbeats. */
@@ -263,34 +263,41 @@ export const feature: Feature = {
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
     const source = { ...api, feed, owners: followDeletions(api), nextTurn };
-    const path = route({
-      GET: {
-        summary: "Changes as server-sent events, from now or the last event on",
-        access: api.declaration.roles.lowest,
-        produces: ["text/event-stream"],
-        parse: noParameters,
-        docs: {
-          errors: [503],
-          responses: {
-            200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
+    const path = route(
+      {
+        GET: {
+          summary:
+            "Changes as server-sent events, from now or the last event on",
+          access: api.declaration.roles.lowest,
+          produces: ["text/event-stream"],
+          docs: {
+            errors: [503],
+            responses: {
+              200: {
+                schema: { type: "string" },
+                headers: ["X-Accel-Buffering"],
+              },
+            },
+          },
+          run: (context) => {
+            const id = context.headers["last-event-id"];
+            if (id === undefined) {
+              return follow(source, context, api.store.position);
+            }
+            const seq = parseInteger(String(id)) ?? -1; // which is too old
+            // Records before the last change of the declaration may not fit it.
+            const { lastSeq } = api.store.table(declarationTable);
+            const isOutdated = seq < lastSeq && lastSeq > 1;
+            return context.afterWaiting(
+              feed.find(isOutdated ? -1 : seq),
+              (from) => follow(source, context, from),
+            );
           },
         },
-        run: (context) => {
-          const id = context.headers["last-event-id"];
-          if (id === undefined) {
-            return follow(source, context, api.store.position);
-          }
-          const seq = parseInteger(String(id)) ?? -1; // which is too old
-          // Records before the last change of the declaration may not fit it.
-          const { lastSeq } = api.store.table(declarationTable);
-          const isOutdated = seq < lastSeq && lastSeq > 1;
-          return context.afterWaiting(
-            feed.find(isOutdated ? -1 : seq),
-            (from) => follow(source, context, from),
-          );
-        },
       },
-    }, { tag: "events" });
+      undefined,
+      "events",
+    );
     api.add("events", path, "events_url");
   },
 };

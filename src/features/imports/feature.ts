@@ -8,7 +8,7 @@ import { ndjsonType } from "../../api/representation.ts";
 import {
   collectionMethods,
   recordMethods,
-  resourceRoute,
+  route,
 } from "../../api/operations.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
 import { importCommand } from "./command.ts";
@@ -34,16 +34,16 @@ export const feature: Feature = {
       summary: `Your tasks; all tasks with the role ${roles.highest}`,
     };
     const { GET, QUERY } = collectionMethods(view);
-    add("tasks", resourceRoute(view, { GET, QUERY }), "tasks_url");
+    add("tasks", route({ GET, QUERY }, records.collection), "tasks_url");
     const record = recordMethods(view);
-    const task = resourceRoute(view, {
+    const task = route({
       GET: { ...record.GET, summary: "One of your tasks" },
       DELETE: {
         ...record.DELETE,
         summary: "Cancel a task; records already imported stay",
         run: (call) => deleteTask(worker, call),
       },
-    });
+    }, records.collection);
     add("tasks/:id", task);
     return {
       start: () => worker.start(),

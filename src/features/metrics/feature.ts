@@ -7,7 +7,7 @@
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
-import { noParameters, route } from "../../api/operations.ts";
+import { route } from "../../api/operations.ts";
 import { implementedMethods } from "../../http/errors.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
@@ -188,7 +188,6 @@ export const feature: Feature = {
         summary: "Metrics for Prometheus",
         access: api.declaration.roles.highest,
         publicFromLoopback: api.hasLocalMetrics,
-        parse: noParameters,
         run: () => ({
           status: 200,
           headers: ["Cache-Control", "no-store"],
