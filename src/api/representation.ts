@@ -24,17 +24,12 @@ const minPartLength = 1 << 16;
 /** How many records of a collection have a cached text: some 20 MB. */
 const maxCachedTexts = 50_000;
 
-/** A URL property as the id between two constant texts. */
-interface UrlTemplate extends UrlProperty {
-  readonly before: string;
-}
-
 /** Serializes the records of one collection. */
 export class Representation {
   readonly #collection: Collection;
   readonly #url: string;
   readonly #properties: readonly NamedProperty[];
-  readonly #urlTemplates: readonly UrlTemplate[];
+  readonly #urlProperties: readonly UrlProperty[];
   readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
   readonly #shapeHash: string;
@@ -49,9 +44,9 @@ export class Representation {
     this.#collection = collection;
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
-    this.#urlTemplates = collection.urlProperties.map((each) => ({
+    this.#urlProperties = collection.urlProperties.map((each) => ({
       ...each,
-      before: `${prefix}${each.collection}/`,
+      before: prefix + each.before,
     }));
     this.#link = this.#linkTo(this.#url);
     const shape = JSON.stringify([this.#link, recordSchema(collection)]);
@@ -171,7 +166,7 @@ export class Representation {
       return JSON.stringify(this.#toObject(document));
     }
     const parts = [JSON.stringify(document).slice(0, -1)];
-    for (const { name, before, property, after } of this.#urlTemplates) {
+    for (const { name, before, property, after } of this.#urlProperties) {
       const id = document[property];
       const url = id === null ? null : `"${before}${id}${after}"`;
       parts.push(`,"${name}":${url}`);
@@ -205,7 +200,7 @@ export class Representation {
     for (const property of this.#properties) {
       object[property.name] = readValue(document, property);
     }
-    for (const { name, before, property, after } of this.#urlTemplates) {
+    for (const { name, before, property, after } of this.#urlProperties) {
       const id = object[property] ?? null;
       object[name] = id === null ? null : `${before}${id}${after}`;
     }

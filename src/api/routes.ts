@@ -86,8 +86,12 @@ export function collectionsOf(
   const added = features.flatMap(({ collections }) =>
     collections?.(roles) ?? []
   );
-  const builtIn = [users(roles), authorizations(roles), ...added];
-  return deriveCollections(declared, builtIn);
+  return deriveCollections([
+    ...declared,
+    users(roles),
+    authorizations(roles),
+    ...added,
+  ]);
 }
 
 /** Builds all routes, and opens the features. */

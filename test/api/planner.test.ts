@@ -466,7 +466,7 @@ test("more sort orders than the cache holds indexes for are all served correctly
 
 /** Creates a table of animals, and a function that queries those of zoo 1. */
 function queriesOf(count: number, zooOf: (id: number) => number) {
-  const animals = deriveCollections(collections, []).get("animals");
+  const animals = deriveCollections(collections).get("animals");
   assert.ok(animals);
   const [, declared] = tablesOf(sample, []);
   assert.equal(declared?.name, "animals");

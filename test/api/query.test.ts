@@ -109,7 +109,7 @@ test("a query has at most a hundred parameters, and a list at most a thousand va
     code: 40003,
     message: /at most 100 /,
   });
-  const zoos = deriveCollections(collections, []).get("zoos");
+  const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const ids = (count: number) =>
     parseQuery(

@@ -8,7 +8,7 @@ import { collections } from "../collections.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
 test("the texts of fifty thousand records are cached, and then the oldest is dropped", () => {
-  const zoos = deriveCollections(collections, []).get("zoos");
+  const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const representation = new Representation(zoos, "/v1/");
   const table = new WritableTable({ name: "zoos" });

@@ -124,11 +124,10 @@ export interface Reference {
 /** A URL property: the URL of the record with an id, or of the records that refer to it. */
 export interface UrlProperty {
   readonly name: string;
-  /** The name of the collection whose record it is. */
-  readonly collection: string;
   /** The property that holds the id. */
   readonly property: string;
-  /** The text after the id in the URL. */
+  /** The texts before and after the id in the URL. */
+  readonly before: string;
   readonly after: string;
   /** True if it is null where the id is. */
   readonly nullable: boolean;
@@ -169,12 +168,10 @@ export const collectionParameters = [
 /** Derives the collections of all declarations, in which there are no mistakes. */
 export function deriveCollections(
   declarations: readonly Declaration[],
-  builtIn: readonly Declaration[] = [],
 ): Map<string, Collection> {
-  const collections = new Map<string, Collection>();
-  for (const declaration of [...declarations, ...builtIn]) {
-    collections.set(declaration.name, deriveCollection(declaration));
-  }
+  const collections = new Map(
+    declarations.map((each) => [each.name, deriveCollection(each)]),
+  );
   for (const source of collections.values()) {
     linkReferences(source, collections);
   }
@@ -183,32 +180,26 @@ export function deriveCollections(
 
 /** Derives one collection, without its references. */
 export function deriveCollection(declaration: Declaration): Collection {
-  const { name: collection } = declaration;
+  const { name, immutable } = declaration;
   const properties = Object.entries(declaration.properties).map(
     ([name, property]): NamedProperty => ({ ...property, name }),
   );
   const serverTime = readOnly(timestamp());
-  const visibleProperties: NamedProperty[] = [
+  const visible: NamedProperty[] = [
     { ...recordId(), name: "id" },
     ...properties.filter(({ kind }) => kind !== "secret"),
     ...(declaration.private ? [ownerProperty] : []),
     { ...serverTime, name: "created_at" },
-    ...(declaration.immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
+    ...(immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
   ];
+  const names = [...properties, ...visible].map(({ name }) => name);
   return {
     ...declaration,
     properties,
     secretName: properties.find(({ kind }) => kind === "secret")?.name,
-    visibleProperties: new Map(
-      visibleProperties.map((property) => [property.name, property]),
-    ),
-    urlProperties: [{ ...idUrl, name: "url", collection }],
-    acceptedNames: new Set([
-      ...properties.map(({ name }) => name),
-      ...serverProperties,
-      ...(declaration.private ? [ownerProperty.name] : []),
-      "url",
-    ]),
+    visibleProperties: new Map(visible.map((each) => [each.name, each])),
+    urlProperties: [{ ...idUrl, name: "url", before: `${name}/` }],
+    acceptedNames: new Set([...names, ...serverProperties, "url"]),
     parents: [],
     children: [],
   };
@@ -220,26 +211,26 @@ function linkReferences(
   collections: ReadonlyMap<string, Collection>,
 ): void {
   for (const each of source.properties) {
-    const { name, references = "", nullable, as } = each;
+    const { name, references = "", nullable, as: segment = source.name } = each;
     const target = collections.get(references);
     if (target === undefined) continue;
-    const isRequired = !nullable;
-    const segment = as ?? source.name;
-    const reference = { source, property: name, isRequired, target, segment };
     each.target = target;
+    const isRequired = !nullable;
+    const reference = { source, property: name, isRequired, target, segment };
+    const before = `${references}/`;
     source.parents.push(reference);
     target.children.push(reference);
     addUrlProperty(source, {
       name: name.replace(/_id$/, "_url"),
-      collection: references,
       property: name,
+      before,
       after: "",
       nullable,
     });
     addUrlProperty(target, {
       ...idUrl,
       name: `${segment}_url`,
-      collection: references,
+      before,
       after: `/${segment}`,
     });
   }

@@ -19,6 +19,7 @@ import {
   withArticle,
 } from "./declaration.ts";
 import type { Json } from "./properties.ts";
+import type { Failure } from "./values.ts";
 
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;
@@ -53,31 +54,25 @@ export function validate(
   body: Body,
   context: ValidationContext,
 ): Record<string, Json> {
-  const errors = unknownProperties(collection, body);
-  const values = collectValues(collection, body, { context, errors });
+  const { values, errors } = collectValues(collection, body, context);
   if (errors.length > 0) throw validationError(errors);
   return values;
 }
 
-/** Returns the valid values of a body, and adds the errors of the others to `errors`. */
+/** Returns the valid values of a body, and the errors of the others. */
 function collectValues(
   collection: Collection,
   body: Body,
-  { context, errors }: {
-    readonly context: ValidationContext;
-    readonly errors: FieldError[];
-  },
-): Record<string, Json> {
+  context: ValidationContext,
+) {
   const { previous } = context;
+  const errors = unknownProperties(collection, body);
   if (
     previous !== undefined && Object.hasOwn(body, "id") &&
     body["id"] !== previous.id
   ) {
-    errors.push({
-      field: "id",
-      code: "read_only",
-      message: `"id" cannot be changed: leave it out, or send ${previous.id}.`,
-    });
+    const reason = `cannot be changed: leave it out, or send ${previous.id}`;
+    errors.push(fieldError("id", { code: "read_only", reason }));
   }
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
@@ -85,17 +80,20 @@ function collectValues(
     if (readOnly) continue;
     const sent = Object.hasOwn(body, name) ? body[name] : undefined;
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
-    const error = value === undefined
-      ? expectationError(property, "required", "is missing")
-      : sent === undefined && previous !== undefined
-      // A stored value was validated by the declaration: see evolution.ts.
+    // A stored value was validated by the declaration: see evolution.ts.
+    const isStored = sent === undefined && previous !== undefined;
+    const failure = value !== undefined && isStored
       ? undefined
-      : validateValue(property, value, context);
-    if (error) errors.push(error);
+      : findFailure(property, value, context);
+    if (failure) errors.push(fieldError(name, failure));
     else values[name] = value as Json; // as it passed its checks
   }
   errors.push(...duplicateGroups(collection, values, context));
-  return values;
+  return { values, errors };
+}
+
+function fieldError(field: string, { code, reason }: Failure): FieldError {
+  return { field, code, message: `"${field}" ${reason}.` };
 }
 
 /** A `check` that throws or returns no messages: a mistake in the declaration. */
@@ -134,7 +132,7 @@ export function checkRules(
       if (text === undefined) return [];
       if (visibleProperties.has(field) && typeof text === "string") {
         const reason = text.replace(/\.$/, "");
-        return { field, code: "rule", message: `"${field}" ${reason}.` };
+        return fieldError(field, { code: "rule", reason });
       }
       throw new Error(`it returned no message of a property by "${field}"`);
     });
@@ -161,20 +159,17 @@ export function validateStored(
     const isHash = property.kind === "secret";
     if (value !== null && !isHash) body[property.name] = value;
   }
-  const table = store.table(collection.name);
   const owner = ownerOf(collection, document);
   const context = {
     store,
-    table,
+    table: store.table(collection.name),
     owner,
     previous: document,
     valuesFromUrl: {},
   };
-  const ownerError = owner === undefined
-    ? undefined
-    : validateValue(ownerProperty, owner, context);
-  const errors = ownerError ? [ownerError] : [];
-  collectValues(collection, body, { context, errors });
+  const { errors } = collectValues(collection, body, context);
+  const failure = findFailure(ownerProperty, owner ?? null, context);
+  if (failure) errors.push(fieldError(ownerProperty.name, failure));
   return errors.length > 0 ? errors : checkRules(collection, document);
 }
 
@@ -195,16 +190,12 @@ function unknownProperties(
   const unknown = Object.keys(body).filter((name) => !acceptedNames.has(name));
   if (unknown.length === 0) return [];
   const allowed = properties.map(({ name }) => name).join(", ");
-  return unknown.map((name) => {
-    const field = excerpt(name.toWellFormed());
-    return {
-      field,
-      code: "unknown",
-      message: `"${field}" is not a property of ${
-        withArticle(singular)
-      }; allowed: ${allowed}.`,
-    };
-  });
+  const reason = `is not a property of ${
+    withArticle(singular)
+  }; allowed: ${allowed}`;
+  return unknown.map((name) =>
+    fieldError(excerpt(name.toWellFormed()), { code: "unknown", reason })
+  );
 }
 
 /** Returns the value of a property that the body omits; undefined if it is required. */
@@ -218,62 +209,53 @@ function valueOfOmitted(
   return valuesFromUrl[name] ?? (required ? undefined : defaultValue);
 }
 
-function validateValue(
+/** Returns why a value is refused; undefined if it is allowed. */
+function findFailure(
   property: NamedProperty,
   value: unknown,
   context: ValidationContext,
-): FieldError | undefined {
+): Failure | undefined {
   const { previous, valuesFromUrl, only } = context;
-  const { name, nullable } = property;
-  if (only?.includes(name) === false) {
-    return {
-      field: name,
-      code: "read_only",
-      message: `"${name}" cannot be changed here: leave it out.`,
-    };
+  const { name, nullable, expected, unique } = property;
+  if (value !== undefined && only?.includes(name) === false) {
+    const reason = "cannot be changed here: leave it out";
+    return { code: "read_only", reason };
   }
-  const error = value === null && nullable
+  const failure = value === null && nullable
     ? undefined
-    : valueError(property, value, context);
-  if (error) return error;
+    : checkValue(property, value, context);
+  if (failure) {
+    return { ...failure, reason: `${failure.reason}: it must be ${expected}` };
+  }
   // A record cannot be created in one zoo through the URL of another.
   const fromUrl = previous === undefined ? valuesFromUrl[name] : undefined;
   if (fromUrl !== undefined && value !== fromUrl) {
-    return {
-      field: name,
-      code: "reference",
-      message:
-        `"${name}" is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}.`,
-    };
+    const reason =
+      `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`;
+    return { code: "reference", reason };
   }
-  if (property.unique && isDuplicate(name, value as Json, context)) {
-    return {
-      field: name,
-      code: "unique",
-      message: `"${name}" is already in use: it must be unique.`,
-    };
+  if (unique && isDuplicate(name, value as Json, context)) {
+    return { code: "unique", reason: "is already in use: it must be unique" };
   }
   return undefined;
 }
 
-/** Returns the error of a value that its property does not allow, or that refers to nothing. */
-function valueError(
-  property: NamedProperty,
+/** Checks that a value is present, allowed by its property, and refers to a record. */
+function checkValue(
+  { name, check, target }: NamedProperty,
   value: unknown,
   { store, caller, previous }: ValidationContext,
-): FieldError | undefined {
-  const { target } = property;
-  const failure = property.check(value);
-  if (failure) return expectationError(property, failure.code, failure.reason);
-  if (target === undefined) return undefined;
+): Failure | undefined {
+  if (value === undefined) return { code: "required", reason: "is missing" };
+  const failure = check(value);
+  if (failure || target === undefined) return failure;
   const row = store.table(target.name).get(Number(value));
   // It may have been set by somebody who sees it.
-  const isSame = value === previous?.[property.name];
+  const isSame = value === previous?.[name];
   if (row && (isSame || isVisible(target, row.document, caller))) {
     return undefined;
   }
-  const reason = `is ${value}, which does not exist`;
-  return expectationError(property, "reference", reason);
+  return { code: "reference", reason: `is ${value}, which does not exist` };
 }
 
 /** Returns whether another record has a value, or a group of values: of private records, another one of the same owner. */
@@ -307,16 +289,4 @@ function duplicateGroups(
       names.join('" and "')
     }": together they must be unique.`,
   }));
-}
-
-function expectationError(
-  { name, expected }: NamedProperty,
-  code: FieldError["code"],
-  reason: string,
-): FieldError {
-  return {
-    field: name,
-    code,
-    message: `"${name}" ${reason}: it must be ${expected}.`,
-  };
 }

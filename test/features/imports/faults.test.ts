@@ -203,7 +203,8 @@ async function workerOn(store: Store): Promise<{
   readonly worker: ImportWorker;
   readonly zoos: Records;
 }> {
-  const collections = deriveCollections(sample.collections, [
+  const collections = deriveCollections([
+    ...sample.collections,
     tasks(sample.roles),
   ]);
   const recordsOf = (name: string) => {
