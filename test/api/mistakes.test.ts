@@ -83,11 +83,11 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   "an unknown word around a property": [words.maybe(date()), /^maybe is not a/],
   "a word that is not called": [
     string,
-    /^string is not called: .* string\(…\)/,
+    /^\[Function.* is not a property: it must be one such as date\(\)/,
   ],
   "a word that is not called in another": [
     optional(email),
-    /^email is not called/,
+    /^\[Function.* is not a property: it must be one such as date\(\)/,
   ],
   "no property": [5, /^5 is not a property: it must be one such as date\(\)$/],
   "undefined": [undefined, /^undefined is not a property/],
@@ -236,7 +236,7 @@ const collections: Readonly<
     /^collections\[0\]: table is not a word/,
   ]],
   "a collection that is not called": [[plain, collection], [
-    /^collections\[1\]: collection is not called/,
+    /^collections\[1\]: collection has \[Function.* an object of options$/,
   ]],
   "a collection without options": [[collection(), collection("x"), null], [
     /^collections\[0\]: collection has undefined: .* object of options$/,

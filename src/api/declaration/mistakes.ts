@@ -26,11 +26,7 @@ import {
   word,
   wordBut,
 } from "./shape.ts";
-import {
-  carriedMistakes,
-  isProperty,
-  mistakesInProperty,
-} from "./vocabulary.ts";
+import { findCallMistakes, mistakesInProperty } from "./vocabulary.ts";
 
 /** Segments of `v1/`, URLs of the root document and tables that the server itself uses, and what every object has. */
 export const reservedCollectionNames = [
@@ -87,8 +83,10 @@ export function findMistakes(api: ApiFile): string[] {
   const known = roleList.check(roles) ? undefined : roles;
   const declared: CollectionDeclaration[] = [];
   for (const [index, each] of collections.entries()) {
-    const { name, properties } = Object(each);
-    const place = phrase.check(name) ? `collections[${index}]` : name;
+    const { name, properties } = isObject(each) ? each : {};
+    const place = phrase.check(name)
+      ? `collections[${index}]`
+      : String(name);
     const context = { place, roles: known, declared, all: collections };
     mistakes.push(...mistakesInCollection(each, context));
     if (isObject(properties) && place === name) declared.push(each);
@@ -112,9 +110,9 @@ function mistakesInCollection(
 ): string[] {
   const { roles } = context;
   const { properties, access, private: isPrivate } = Object(declaration);
-  const carried = carriedMistakes(declaration);
-  if (carried) return at(place, carried);
-  if (isProperty(declaration)) return at(place, ["it is not a collection(…)"]);
+  const [mistake = "it is not a collection(…)"] =
+    findCallMistakes(declaration) ?? [];
+  if (findCallMistakes(declaration)) return at(place, [mistake]);
   const names = Object.keys(Object(properties));
   const shape = collectionShape(names, context);
   const anyone = isPrivate ? [] : ["anyone"];

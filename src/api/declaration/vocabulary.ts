@@ -57,30 +57,25 @@ export type Vocabulary =
     ]: (options: Former) => ReturnType<(typeof words)[Name]>;
   };
 
-/** The words, and for every other name a function that reports it. */
+/** The words, and for every other name a function whose call is reported. */
 export const vocabulary: Vocabulary = new Proxy(words, {
-  get: (_, name) => typeof name === "string" ? wordOf(name) : undefined,
+  get: (_, name) => name === "collection" ? collection : wordOf(String(name)),
 });
 
-/** Returns a word. It carries a mistake itself, for where it is not called. */
+/** What the words for properties returned, with the mistakes in their arguments: nothing else is a property. */
+const properties = new WeakMap<object, readonly string[]>();
+
 function wordOf(name: string) {
-  const isWord = Object.hasOwn(words, name);
-  const mistake = isWord
-    ? `${name} is not called: it must be ${name}(…)`
-    : `${name} is not a word of the vocabulary: it must be one of ${
-      Object.keys(words).join(", ")
-    }`;
-  return Object.assign((...given: unknown[]) => {
-    const isCollection = name === "collection"; // which has the option itself
-    const [args, former] = isCollection ? [given, {}] : separateFormer(given);
-    const mistakes = isWord ? mistakesInCall(name, args) : [mistake];
-    if (mistakes.length > 0) return { ...boolean(), mistakes };
-    const made = Reflect.apply(Reflect.get(words, name), undefined, args);
-    if (isCollection) return made;
-    const property = Object.assign(Object(made), former);
-    properties.add(property);
+  return (...given: unknown[]): object => {
+    const [args, former] = separateFormer(given);
+    const found = mistakesInCall(name, args);
+    const property = found.length > 0 ? boolean() : {
+      ...Object(Reflect.apply(Reflect.get(words, name), undefined, args)),
+      ...former,
+    };
+    properties.set(property, [...found, ...mistakesInDefault(property)]);
     return property;
-  }, { mistakes: [mistake] });
+  };
 }
 
 /** Separates the option `renamed` from the arguments of a word. */
@@ -88,7 +83,7 @@ function separateFormer(
   args: readonly unknown[],
 ): readonly [args: readonly unknown[], former: object] {
   const last = args.at(-1);
-  if (!isObject(last) || isProperty(last) || !("renamed" in last)) {
+  if (!isObject(last) || properties.has(last) || !("renamed" in last)) {
     return [args, {}];
   }
   const { renamed, ...options } = last;
@@ -101,11 +96,15 @@ function mistakesInCall(
   name: string,
   args: readonly unknown[],
 ): readonly string[] {
+  if (!Object.hasOwn(words, name)) {
+    const names = Object.keys(words).join(", ");
+    return [
+      `${name} is not a word of the vocabulary: it must be one of ${names}`,
+    ];
+  }
   const [first = {}, second] = args;
   const limits = Object(first);
   switch (name) {
-    case "collection":
-      return [];
     case "string":
       return mistakesIn(name, first, stringShape(limits), ["maxLength"]);
     case "number":
@@ -128,9 +127,6 @@ function mistakesInCall(
   }
   return mistakesIn(name, first, {});
 }
-
-/** What the words returned: nothing else is a property. */
-const properties = new WeakSet<object>();
 
 const maxInteger = Number.MAX_SAFE_INTEGER;
 
@@ -157,31 +153,32 @@ function mistakesInOptional(
   value: unknown = null,
 ): readonly string[] {
   const mistakes = mistakesInProperty(of);
-  if (mistakes.length > 0 || !isProperty(of)) return mistakes;
-  if (!of.required) return ["optional(…) is used twice: it must be used once"];
-  if (value === null) return [];
-  return mistakesIn("optional", { default: value }, { default: of });
-}
-
-/** Returns the mistakes in the call that returned a value; undefined if there were none. */
-export function carriedMistakes(value: unknown): readonly string[] | undefined {
-  const { mistakes } = Object(value);
-  return Array.isArray(mistakes) ? mistakes : undefined;
-}
-
-/** Returns the mistakes that a property carries, or that it is none, or its default. */
-export function mistakesInProperty(value: unknown): readonly string[] {
-  const carried = carriedMistakes(value);
-  if (carried) return carried;
-  if (!isProperty(value)) {
-    return [`${show(value)} is not a property: it must be one such as date()`];
+  if (mistakes.length > 0) return mistakes;
+  const property: Property = Object(of);
+  if (!property.required) {
+    return ["optional(…) is used twice: it must be used once"];
   }
-  const { default: preset, references, unique } = value;
+  if (value === null) return [];
+  return mistakesIn("optional", { default: value }, { default: property });
+}
+
+function mistakesInDefault(
+  { default: preset, references, unique }: Property,
+): readonly string[] {
   return preset !== null && (references || unique)
     ? [`default is ${show(preset)}: a reference or unique property has none`]
     : [];
 }
 
-export function isProperty(value: unknown): value is Property {
-  return isObject(value) && properties.has(value);
+/** Returns the mistakes in the call that returned a property; undefined if it is none. */
+export function findCallMistakes(
+  value: unknown,
+): readonly string[] | undefined {
+  return properties.get(Object(value));
+}
+
+/** Returns the mistakes in a property, or that it is none. */
+export function mistakesInProperty(value: unknown): readonly string[] {
+  return findCallMistakes(value) ??
+    [`${show(value)} is not a property: it must be one such as date()`];
 }
