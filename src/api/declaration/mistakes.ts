@@ -84,9 +84,7 @@ export function findMistakes(api: ApiFile): string[] {
   const declared: CollectionDeclaration[] = [];
   for (const [index, each] of collections.entries()) {
     const { name, properties } = isObject(each) ? each : {};
-    const place = phrase.check(name)
-      ? `collections[${index}]`
-      : String(name);
+    const place = phrase.check(name) ? `collections[${index}]` : String(name);
     const context = { place, roles: known, declared, all: collections };
     mistakes.push(...mistakesInCollection(each, context));
     if (isObject(properties) && place === name) declared.push(each);

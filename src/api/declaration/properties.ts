@@ -43,7 +43,6 @@ export interface Property<Value extends Json = Json> extends Former {
     | "date"
     | "timestamp"
     | "enum"
-    | "array"
     | "secret";
   /** The allowed values, as a phrase that follows "must be". */
   readonly expected: string;
@@ -82,19 +81,22 @@ const required = {
 export function optional<
   Value extends Json,
   Default extends Value | null = null,
->(of: Property<Value>, defaultValue?: Default): Property<Value | Default>;
-export function optional(of: Property, defaultValue: Json = null): Property {
-  const nullable = defaultValue === null;
+>(
+  of: Property<Value>,
+  defaultValue?: Default,
+): Property<Value | Default> {
+  const preset = defaultValue ?? null;
+  const nullable = preset === null;
   return {
     ...of,
     required: false,
     nullable,
-    default: defaultValue,
+    default: preset,
     expected: nullable ? `${of.expected}, or null` : of.expected,
     schema: {
       ...of.schema,
       ...(nullable && allowNull(of.schema)),
-      default: defaultValue,
+      default: preset,
     },
   };
 }
@@ -161,12 +163,9 @@ export function anyString(): Property<string> {
 }
 
 /** One of a fixed set of strings. */
-export function choice<Value extends string>(
-  ...values: readonly Value[]
-): Property<Value>;
-export function choice<Value extends string>(
-  ...values: readonly [...Value[], Former]
-): Property<Value>;
+export function choice<const Options extends readonly (string | Former)[]>(
+  ...options: Options
+): Property<Extract<Options[number], string>>;
 export function choice(
   ...all: readonly (string | Former)[]
 ): Property<string> {
@@ -199,11 +198,12 @@ export function integer(
 ): Property<number> {
   const { maximum = Number.MAX_SAFE_INTEGER } = options;
   const bounds = { ...options, maximum };
+  const both = { minimum: Number.MIN_SAFE_INTEGER, ...bounds };
   return {
     ...number(bounds),
     expected: `an integer${describeRange(bounds)}`,
     schema: { type: "integer", ...bounds },
-    check: (value) => checkInteger(value, bounds),
+    check: (value) => checkInteger(value, both),
     parse: parseInteger,
   };
 }
@@ -240,37 +240,31 @@ export function boolean(): Property<boolean> {
 
 /** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
 export function date(): Property<string> {
-  return point("date", {
+  return {
+    ...required,
+    kind: "date",
     expected: "a calendar date as YYYY-MM-DD",
-    format: "date",
+    schema: { type: "string", format: "date" },
+    check: checkBy(parseDate, {
+      code: "format",
+      reason: "is not a valid date",
+    }),
     parse: parseDate,
-  });
+  };
 }
 
 /** A point in time (RFC 3339 section 5.6, date-time). A parameter is normalized to UTC with milliseconds, so that text order is time order. */
 export function timestamp(): Property<string> {
-  return point("timestamp", {
-    expected: "a timestamp such as 2026-01-31T12:00:00Z",
-    format: "date-time",
-    parse: parseTimestamp,
-  });
-}
-
-/** A point on the calendar or in time. */
-function point(
-  kind: "date" | "timestamp",
-  { expected, format, parse }: Pick<Property<string>, "expected" | "parse"> & {
-    readonly format: string;
-  },
-): Property<string> {
-  const reason = `is not a valid ${kind}`;
   return {
     ...required,
-    kind,
-    expected,
-    schema: { type: "string", format },
-    check: checkBy(parse, { code: "format", reason }),
-    parse,
+    kind: "timestamp",
+    expected: "a timestamp such as 2026-01-31T12:00:00Z",
+    schema: { type: "string", format: "date-time" },
+    check: checkBy(parseTimestamp, {
+      code: "format",
+      reason: "is not a valid timestamp",
+    }),
+    parse: parseTimestamp,
   };
 }
 
@@ -317,16 +311,4 @@ function formatted(
 /** Makes a property one that appears in no response; if it is stored, then as a hash. */
 export function writeOnly(of: Property): Property {
   return { ...of, kind: "secret", schema: { ...of.schema, writeOnly: true } };
-}
-
-/** An array that only the server sets; no parameter can compare with it. */
-export function array(items: JsonSchema): Property {
-  return {
-    ...required,
-    kind: "array",
-    expected: "left out",
-    schema: { type: "array", items },
-    check: (value) => Array.isArray(value) ? undefined : wrongType(value),
-    parse: () => undefined,
-  };
 }

@@ -107,9 +107,6 @@ export function checkInteger(
   if (Number.isFinite(value) && !Number.isInteger(value)) {
     return { code: "type", reason: "is not a whole number" };
   }
-  if (Number.isInteger(value) && !Number.isSafeInteger(value)) {
-    return { code: "range", reason: "is beyond 2^53-1" };
-  }
   return checkNumber(value, bounds);
 }
 
