@@ -83,7 +83,7 @@ const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
   ],
   "empty.mjs": [
     "export default () => {};",
-    /^: the function returns undefined: it must return \{ title, /,
+    /^: the options of the returned API are undefined: .* title, /,
   ],
   "import.mjs": [
     'import "./missing.mjs"; export default () => ({});',

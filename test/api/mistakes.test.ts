@@ -103,7 +103,10 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
     date({ minimum: 1 }),
     /^minimum is not an option of date: it must be left out$/,
   ],
-  "a number for options": [integer(5), /^integer has 5: .* object of options$/],
+  "a number for options": [
+    integer(5),
+    /^the options of integer are 5: .* minimum, /,
+  ],
   "no maxLength": [string({}), /^maxLength is missing: .* integer from 1/],
   "maxLength zero": [string({ maxLength: 0 }), /^maxLength is 0: it must be/],
   "maxLength as text": [string({ maxLength: "9" }), /^maxLength is "9": it/],
@@ -199,7 +202,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "options for a word without any": [
     date("2020"),
-    /^date has "2020": it must be left out$/,
+    /^the options of date are "2020": they must be left out$/,
   ],
   "the vocabulary": [words, /is not a property/],
 };
@@ -236,12 +239,12 @@ const collections: Readonly<
     /^collections\[0\]: table is not a word/,
   ]],
   "a collection that is not called": [[plain, collection], [
-    /^collections\[1\]: collection has \[Function.* an object of options$/,
+    /^collections\[1\]: the options of collection are \[Function.* name, /,
   ]],
   "a collection without options": [[collection(), collection("x"), null], [
-    /^collections\[0\]: collection has undefined: .* object of options$/,
-    /^collections\[1\]: collection has "x": /,
-    /^collections\[2\]: collection has null: /,
+    /^collections\[0\]: the options of collection are undefined: .* name, /,
+    /^collections\[1\]: the options of collection are "x": /,
+    /^collections\[2\]: the options of collection are null: /,
   ]],
   "a collection without anything": [[collection({})], [
     /^collections\[0\]: name is missing: .* none of answers, authorizations/,
@@ -395,7 +398,7 @@ const collections: Readonly<
   ],
   "a reference with a wrong name": [
     [plain, declare("books", { author: reference("authors") })],
-    [/^books\.author: name is "author": it must be a name that ends in "_id"$/],
+    [/^books\.author: name is "author": it must be a name that ends in "_id", /],
   ],
   "a reference with a default": [
     [plain, declare("books", { author_id: optional(reference("authors"), 7) })],
@@ -485,12 +488,12 @@ test("wrong titles and roles are reported, and access is not compared with them"
   }
   const others = findMistakes({ name: "x", collections: [plain] } as Anything);
   assert.deepEqual(others, [
-    "name is not an option of the API: it must be one of title, roles, collections",
+    "name is not an option of the returned API: it must be one of title, roles, collections",
   ]);
   for (const returned of [undefined, null, 5, []]) {
     assert.match(
       findMistakes(returned as Anything).join("\n"),
-      /^the function returns .*: it must return \{ title, roles, collections \}$/,
+      /^the options of the returned API are .* title, roles, collections$/,
     );
   }
 });

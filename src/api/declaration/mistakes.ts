@@ -22,7 +22,6 @@ import {
   phrase,
   rule,
   type Shape,
-  show,
   word,
   wordBut,
 } from "./shape.ts";
@@ -53,7 +52,10 @@ const propertyName = nameLike(
   /^(?!.*url$)[a-z][a-z0-9_]*$/,
   `${word.expected}, not ending in "url"`,
 );
-const referenceName = nameLike(/_id$/, 'a name that ends in "_id"');
+const referenceName = nameLike(
+  /^[a-z][a-z0-9_]*_id$/,
+  'a name that ends in "_id"',
+);
 const noun = nameLike(/^[a-z][a-z0-9_ ]*$/, "a noun in lower-case letters");
 
 const roleList = listOf(wordBut(["anyone"]));
@@ -72,20 +74,19 @@ const apiShape: Shape = {
 
 /** Returns the mistakes in what a declaration file returns; none if it can be served. */
 export function findMistakes(api: ApiFile): string[] {
-  if (!isObject(api)) {
-    const returned = `the function returns ${show(api)}`;
-    return [`${returned}: it must return { title, roles, collections }`];
-  }
-  const mistakes = mistakesIn("the API", api, apiShape, ["collections"]);
+  const mistakes = mistakesIn("the returned API", api, apiShape, [
+    "collections",
+  ]);
   const { roles = defaultRoles, collections } = Object(api);
   if (!Array.isArray(collections)) return mistakes;
   // Access is not compared with roles that are a mistake themselves.
   const known = roleList.check(roles) ? undefined : roles;
+  const names = collections.map((each) => Object(each).name);
   const declared: CollectionDeclaration[] = [];
   for (const [index, each] of collections.entries()) {
     const { name, properties } = isObject(each) ? each : {};
     const place = phrase.check(name) ? `collections[${index}]` : String(name);
-    const context = { place, roles: known, declared, all: collections };
+    const context = { place, roles: known, declared, names };
     mistakes.push(...mistakesInCollection(each, context));
     if (isObject(properties) && place === name) declared.push(each);
   }
@@ -98,7 +99,8 @@ interface Context {
   readonly roles: readonly string[] | undefined;
   /** The collections before this one. */
   readonly declared: readonly CollectionDeclaration[];
-  readonly all: readonly unknown[];
+  /** Those of all collections. */
+  readonly names: readonly string[];
 }
 
 /** Returns the mistakes in a collection, but for those in its references. */
@@ -131,14 +133,16 @@ function mistakesInCollection(
       : []),
     ...names.flatMap((name, index) => {
       const own = mistakesInProperty(properties[name]);
-      const { renamed } = own.length > 0 ? {} : properties[name];
+      const { renamed, references: collection } = own.length > 0
+        ? {}
+        : properties[name];
       const earlier = names.slice(0, index)
         .map((each) => Object(properties[each]).renamed ?? "");
-      const nameShape = {
-        name: wordBut(reserved, propertyName),
+      const named = mistakesIn("property", { name, renamed, collection }, {
+        name: wordBut(reserved, collection ? referenceName : propertyName),
         renamed: wordBut([...reserved, ...names, ...earlier]),
-      };
-      const named = mistakesIn("property", { name, renamed }, nameShape);
+        collection: choice(...context.names),
+      });
       return at(`${place}.${name}`, [...named, ...own]);
     }),
   ];
@@ -159,7 +163,7 @@ const requiredOptions = ["name", "singular", "access", "properties"];
 /** Returns the options of a collection with these properties, after those that are declared. */
 function collectionShape(
   names: readonly string[],
-  { roles, declared, all }: Omit<Context, "place">,
+  { roles, declared, names: all }: Omit<Context, "place">,
 ): Shape {
   const object = rule(
     "a plain object",
@@ -184,7 +188,7 @@ function collectionShape(
     private: roles?.length === 1 ? sharedOnly : boolean(),
     renamed: wordBut([
       ...reservedCollectionNames,
-      ...all.map((each) => Object(each).name),
+      ...all,
       ...declared.map(({ renamed }) => renamed ?? ""),
     ]),
     check: rule(
@@ -198,15 +202,7 @@ function collectionShape(
 function* mistakesInReferences(
   declared: readonly CollectionDeclaration[],
 ): Generator<string> {
-  const collections = deriveCollections(declared);
-  const target = choice(...collections.keys());
-  const shape = { name: referenceName, collection: target };
-  for (const source of collections.values()) {
-    for (const { name, references: collection } of source.properties) {
-      if (collection === undefined) continue;
-      const mistakes = mistakesIn("reference", { name, collection }, shape);
-      yield* at(`${source.name}.${name}`, mistakes);
-    }
+  for (const source of deriveCollections(declared).values()) {
     for (const { property, target, isRequired } of source.parents) {
       if (!isRequired || !requiredBy(target).has(source)) continue;
       yield `${source.name}.${property}: required references lead from ${target.name} back to ${source.name}: one of them must be optional(…)`;

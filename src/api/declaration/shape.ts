@@ -70,13 +70,12 @@ export function mistakesIn(
   required: readonly string[] = [],
 ): string[] {
   const names = Object.keys(shape);
-  if (!isObject(options)) {
-    const allowed = names.length > 0
-      ? "have an object of options"
-      : "be left out";
-    return [`${owner} has ${show(options)}: it must ${allowed}`];
-  }
   const allowed = names.length > 0 ? `one of ${names.join(", ")}` : "left out";
+  if (!isObject(options)) {
+    return [
+      `the options of ${owner} are ${show(options)}: they must be ${allowed}`,
+    ];
+  }
   const unknown = Object.keys(options).filter((name) => !names.includes(name))
     .map((name) =>
       `${name} is not an option of ${owner}: it must be ${allowed}`
