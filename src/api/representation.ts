@@ -213,24 +213,23 @@ export function recordSchema(
   { singular, properties, visibleProperties, urlProperties }: Collection,
   writable?: readonly string[],
 ): JsonSchema {
-  const visible = [...visibleProperties.values()];
   const isWritable = (name: string) => writable?.includes(name) ?? true;
-  // id, the declared properties with the secrets, then the times: a repeated name keeps its first position.
-  const schemas = [...visible.slice(0, 1), ...properties, ...visible]
-    .map(({ name, schema }): [string, JsonSchema] => [
-      name,
-      isWritable(name) ? schema : { ...schema, readOnly: true },
-    ]);
+  const schemas: Record<string, JsonSchema> = {};
+  for (
+    const { name, schema } of [...visibleProperties.values(), ...properties]
+  ) {
+    schemas[name] = isWritable(name) ? schema : { ...schema, readOnly: true };
+  }
   for (const { name, nullable } of urlProperties) {
     const type = nullable ? ["string", "null"] : "string";
-    schemas.push([name, { type, format: "uri-reference", readOnly: true }]);
+    schemas[name] = { type, format: "uri-reference", readOnly: true };
   }
-  schemas.push(["link", { type: "object", readOnly: true }]);
+  schemas["link"] = { type: "object", readOnly: true };
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",
     title: singular,
     type: "object",
-    properties: Object.fromEntries(schemas),
+    properties: schemas,
     required: properties
       .filter(({ name, required }) => required && isWritable(name))
       .map(({ name }) => name),
