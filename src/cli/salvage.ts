@@ -22,6 +22,7 @@ import {
   checkLine,
   type LogHeader,
   type LogLine,
+  trimZeros,
 } from "../store/log/format.ts";
 import {
   createTables,
@@ -67,7 +68,7 @@ export class Salvage {
     }
     let seed: number | undefined = 0;
     for await (const lines of readLines(file)) {
-      for (const { bytes, line } of lines) {
+      for (const { bytes, line } of lines.map(trimZeros)) {
         const parsed = parseLine(bytes, seed);
         if (parsed === undefined) this.#addDamagedLine(bytes.toString());
         else if (line > 1) this.#addLine(parsed, name);

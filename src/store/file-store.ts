@@ -145,6 +145,7 @@ export class Store {
       maxBatchBytes: limits.maxBatchBytes,
       now: folder.now,
       beforeWrite: () => disk.beforeWrite(),
+      freeBytes: () => folder.files.free(folder.folder),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
@@ -314,9 +315,7 @@ export class Store {
         this.#parts.disk.close(),
         ...Array.from(this.#watchers, ({ close }) => close()),
       ]);
-      await this.#writer.idle();
-      await this.#marker.close(this.isWritable);
-      await this.#writer.log.file.close();
+      await this.#marker.close(await this.#writer.close());
     } finally {
       await this.#parts.release();
     }

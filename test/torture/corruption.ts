@@ -19,7 +19,7 @@ export interface Specimen {
   readonly files: Map<string, Buffer>;
   /** The state at each sequence, as text. */
   readonly states: readonly string[];
-  /** The last log, where a seal ends it: nothing may be behind that. */
+  /** The last log, where a seal ends it: nothing but zeros may be behind that. */
   readonly sealed?: string;
 }
 
@@ -37,8 +37,9 @@ const limits = { reserveBytes: 0 };
 
 /**
  * Makes stores: with a generation before the last and without, with a mark and
- * without; one whose last log is sealed, as a power cut leaves it before the
- * next has its name; and those that never wrote a snapshot.
+ * without; one that was killed, so that zeros follow its last line; one whose
+ * last log is sealed, as a power cut leaves it before the next has its name; and
+ * those that never wrote a snapshot.
  */
 export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   const disk = new Disk({ folder });
@@ -62,11 +63,12 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   await step(1, 6);
   await Promise.all([step(2, 7), step(3, 1), step(4, 3)]);
   await step(1, 9);
+  const killed = disk.contents();
   await store.close();
   const whole = disk.contents();
   whole.delete("reserve");
-  const only = (pattern: RegExp) =>
-    new Map([...whole].filter(([name]) => pattern.test(name)));
+  const only = (pattern: RegExp, files = whole) =>
+    new Map([...files].filter(([name]) => pattern.test(name)));
   const last = /^(meta\.json|mark|.*-3\..*)$/;
   return [
     { name: "two generations and a mark", files: whole, states },
@@ -75,6 +77,11 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
     {
       name: "one generation",
       files: only(/^(meta\.json|.*-3\..*)$/),
+      states,
+    },
+    {
+      name: "zeros ahead of the next lines",
+      files: only(/^(meta\.json|.*-3\..*)$/, killed),
       states,
     },
     {
@@ -205,7 +212,8 @@ export async function judgeDamage(
   const { seq } = store;
   const found = stateOf(store);
   await store.close();
-  const atEnd = what.endsWith("behind its end");
+  const atEnd = what.endsWith("behind its end") &&
+    what !== "has zeros behind its end";
   if (file === specimen.sealed && atEnd) fail("it was opened");
   const last = specimen.states.length - 1;
   const marked = files.has("mark") && file !== "mark" ? last : 0;
@@ -248,7 +256,7 @@ function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   const linesOf = (from?: Buffer) => from?.toString("latin1").split("\n") ?? [];
   const left = new Set(linesOf(bytes));
   const whole = linesOf(specimen.files.get(file)).filter((line) =>
-    line !== "" && left.has(line)
+    line.startsWith("{") && left.has(line)
   );
   return Math.max(
     0,
@@ -256,15 +264,22 @@ function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   );
 }
 
-/** Whether only the last newline is gone, or white space came in the frame. */
+/** Whether only zeros or the last newline differ at the end, or white space came in the frame. */
 function isEnd(damage: Damage, specimen: Specimen): boolean {
   const whole = specimen.files.get(damage.file);
   if (damage.file === "meta.json") return true;
   if (damage.bytes === undefined || whole === undefined) return false;
   // A seal that is missing is no loss: the log only goes on.
-  const { length } = damage.bytes;
-  return (length === whole.length - 1 || damage.file === specimen.sealed) &&
-    whole.subarray(0, length).equals(damage.bytes);
+  const isLog = damage.file.startsWith("wal-");
+  const lines = isLog ? withoutZeros(whole) : whole;
+  const found = isLog ? withoutZeros(damage.bytes) : damage.bytes;
+  const { length } = found;
+  return (length >= lines.length - 1 || damage.file === specimen.sealed) &&
+    lines.subarray(0, length).equals(found);
+}
+
+function withoutZeros(bytes: Buffer): Buffer {
+  return bytes.subarray(0, bytes.findLastIndex((each) => each > 0) + 1);
 }
 
 /** Whether an error names the damaged file and a place at or before the damage. */

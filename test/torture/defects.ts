@@ -114,29 +114,69 @@ function insteadOfCopy(
   };
 }
 
-/** Files in which the log claims the length that its writes should have. */
-function withUncountedWrites(
+/** Writes to a log in a wrong way, and returns how many bytes it claims to have written. */
+type WrongWrite = (
+  file: OpenFile,
+  bytes: Uint8Array,
+  position: number,
+) => Promise<number>;
+
+/** Files whose log is written in a wrong way, perhaps never cut, and claims the size that it should have. */
+function withClaimedSize(
   files: FileSystem,
-  write: (
-    write: () => Promise<{ readonly bytesWritten: number }>,
-    length: number,
-  ) => Promise<number>,
+  write: WrongWrite,
+  isCut = true,
 ): FileSystem {
   return withHandles(files, (file, name) => {
-    let end = 0;
+    let claimed = 0;
     return {
       ...handle(file),
       write: async (bytes, position) => {
-        const whole = () => file.write(bytes, position);
-        if (!log.test(name())) return await whole();
-        const bytesWritten = await write(whole, bytes.length);
-        end = position + bytesWritten;
+        if (!log.test(name())) return await file.write(bytes, position);
+        const bytesWritten = await write(file, bytes, position);
+        claimed = Math.max(claimed, position + bytesWritten);
         return { bytesWritten };
       },
-      // The length of the file would tell.
+      truncate: async (size) => {
+        if (isCut || !log.test(name())) await file.truncate(size);
+        claimed = size;
+      },
       stat: async () => {
         const found = await file.stat();
-        return log.test(name()) ? { ...found, size: end } : found;
+        return log.test(name()) ? { ...found, size: claimed } : found;
+      },
+    };
+  });
+}
+
+/** Writes the lines, but neither the zeros behind them nor over what was cut back. */
+async function withoutZeros(
+  file: OpenFile,
+  bytes: Uint8Array,
+  position: number,
+): Promise<number> {
+  const { length } = bytes;
+  const lines = bytes.subarray(0, bytes.findLastIndex((each) => each > 0) + 1);
+  const { bytesWritten } = await file.write(lines, position);
+  return bytesWritten < lines.length ? bytesWritten : length;
+}
+
+/** Writes at the end of the file, behind the zeros. */
+async function behindZeros(file: OpenFile, bytes: Uint8Array): Promise<number> {
+  const { size } = await file.stat();
+  return (await file.write(bytes, size)).bytesWritten;
+}
+
+/** Files without the fsync of a write that makes the log longer. */
+function withoutSyncOfSize(files: FileSystem): FileSystem {
+  return withHandles(files, (file, name) => {
+    let known = 0;
+    return {
+      ...handle(file),
+      datasync: async () => {
+        const { size } = await file.stat();
+        if (size <= known || !log.test(name())) await file.datasync();
+        known = size;
       },
     };
   });
@@ -285,19 +325,32 @@ export const defects: Readonly<Record<string, Defect>> = {
   "swallows a write error": {
     faults: true,
     files: (files) =>
-      withUncountedWrites(files, async (write, length) => {
-        await write().catch(() => {});
-        return length;
+      withClaimedSize(files, async (file, bytes, position) => {
+        await file.write(bytes, position).catch(() => {});
+        return bytes.length;
       }),
     caught: lost,
   },
   "does not look how much was written": {
     faults: true,
     files: (files) =>
-      withUncountedWrites(files, async (write, length) => {
-        await write();
-        return length;
+      withClaimedSize(files, async (file, bytes, position) => {
+        await file.write(bytes, position);
+        return bytes.length;
       }),
+    caught: lost,
+  },
+  "leaves stale bytes in the space that it allocates": {
+    faults: true,
+    files: (files) => withClaimedSize(files, withoutZeros, false),
+    caught: either(/is at none of its versions|was shown the refused/, lost),
+  },
+  "writes behind the zeros instead of into them": {
+    files: (files) => withClaimedSize(files, behindZeros, false),
+    caught: lost,
+  },
+  "skips the fsync of a log that has become longer": {
+    files: withoutSyncOfSize,
     caught: lost,
   },
   "applies half a cascade": {

@@ -154,6 +154,7 @@ export class Disk implements FileSystem {
   fate: (step: Step) => Fate | Promise<Fate>;
   capacity: number;
   steps = 0;
+  /** Without the zeros at the end of a write, which only allocate space. */
   bytesWritten = 0;
   failedSyncs = 0;
   /** All steps so far, as text, with those of the lives before. */
@@ -313,7 +314,8 @@ export class Disk implements FileSystem {
           if (fate?.half) taken = Math.floor(length / 2);
           if (fate?.short !== undefined) taken = Math.min(taken, fate.short);
           node.write(whole.subarray(0, taken), position);
-          this.bytesWritten += taken;
+          const written = whole.subarray(0, taken);
+          this.bytesWritten += written.findLastIndex((each) => each > 0) + 1;
           if (taken === 0 && length > 0) throw failure("ENOSPC");
         });
         return { bytesWritten: taken };

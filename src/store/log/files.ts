@@ -83,16 +83,20 @@ const writeBytes = promisify(write);
 export const realFiles: FileSystem = {
   async open(path, mode) {
     const handle = await open(path, flags[mode], 0o600);
-    let isSynced = mode.endsWith("log") && O_DSYNC > 0;
+    const syncsItself = mode.endsWith("log") && O_DSYNC > 0;
+    let isSynced = syncsItself;
     return {
       fd: handle.fd,
       read: (into, position) => handle.read(into, 0, into.length, position),
       write: (bytes, position) =>
         writeBytes(handle.fd, bytes, 0, bytes.length, position),
       // Not by its descriptor, which the permission model does not allow.
-      datasync: () => isSynced ? Promise.resolve() : handle.datasync(),
+      async datasync() {
+        if (!isSynced) await handle.datasync();
+        isSynced = syncsItself;
+      },
       truncate: (size) => {
-        isSynced = false; // from now on datasync has something to do
+        isSynced = false;
         return handle.truncate(size);
       },
       stat: () =>

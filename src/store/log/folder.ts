@@ -44,6 +44,8 @@ export interface OpenLog {
   readonly seed: number;
   /** Where the next line goes; everything before it is on the disk. */
   offset: number;
+  /** The length of the file: it has zeros from the offset up to here. */
+  size: number;
 }
 
 /** A log that is on the disk under a temporary name. */
@@ -98,7 +100,8 @@ export async function prepareLog(
     await files.rename(draft, path);
     await files.syncFolder(folder);
   };
-  return { file, generation, seed, offset: line.length, publish, discard };
+  const { length: offset } = line;
+  return { file, generation, seed, offset, size: offset, publish, discard };
 }
 
 /** Creates an empty log durably. */

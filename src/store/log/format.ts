@@ -16,9 +16,10 @@
  * Except in the header it starts from the header's random salt, so that a stale
  * block of another file never passes for a line of this one.
  *
- * A power cut during the last write can leave any of its blocks; the others
- * are zeros or beyond the end of the file. JSON has no zero byte, so a torn
- * write can be distinguished from other damage.
+ * Zeros that were written ahead may follow the last line. A power cut during
+ * the last write can leave any of its blocks; the others are zeros or beyond
+ * the end of the file. JSON has no zero byte, so a torn write can be
+ * distinguished from other damage.
  */
 
 import { Buffer } from "node:buffer";
@@ -152,7 +153,10 @@ export class LogScan {
   seq = 0;
   /** Where the good part ends. */
   end = 0;
+  /** The length of the file without the zeros at its end. */
   size = 0;
+  /** True if zeros follow, which were written ahead. */
+  isPadded = false;
   /** How many lines of records there were. */
   parts = 0;
   isSealed = false;
@@ -204,10 +208,13 @@ export async function scanLog(
 ): Promise<LogScan> {
   const scan = new LogScan(name);
   for await (const lines of readLines(file)) {
-    for (const line of lines) {
+    for (const each of lines) {
+      const line = trimZeros(each);
       scan.size = line.end;
+      scan.isPadded = line !== each;
+      const isEmpty = scan.isPadded && line.bytes.length === 0;
       if (line.line === 1) readHeader(scan, line);
-      else if (scan.header === undefined) continue; // no salt
+      else if (scan.header === undefined || isEmpty) continue; // no salt, or only zeros
       else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
       else {
         const isTorn = !line.hasNewline || holdsLostSector(line, scan.end);
@@ -216,6 +223,14 @@ export async function scanLog(
     }
   }
   return scan;
+}
+
+/** Returns an unfinished last line without the zeros that were written ahead of it. */
+export function trimZeros(line: Line): Line {
+  if (line.hasNewline || line.bytes.at(-1) !== 0) return line;
+  const length = line.bytes.findLastIndex((byte) => byte !== 0) + 1;
+  const bytes = line.bytes.subarray(0, length);
+  return { ...line, bytes, end: line.byte + length };
 }
 
 /** Reads the header. It was on the disk before the file got its name, so it is never torn. */

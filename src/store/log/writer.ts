@@ -21,7 +21,7 @@
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { type DurableCallback, errorText, StoreError } from "../error.ts";
-import { isNoSpaceError, type OpenFile, writeAll } from "./files.ts";
+import { append, cutZeros } from "./append.ts";
 import { encodeEntries, encodeLine, type Entry, formatTime } from "./format.ts";
 import type { OpenLog, PreparedLog } from "./folder.ts";
 import { rollBack, type Undo } from "../memory/table.ts";
@@ -37,6 +37,8 @@ export interface WriterOptions {
   readonly now: () => number;
   /** Called, and awaited, before each write. */
   readonly beforeWrite: () => Promise<void> | undefined;
+  /** Returns how many bytes the disk has left. */
+  readonly freeBytes: () => Promise<number>;
   /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
   readonly onAdvance: (syncMs: number) => void;
   /** Called when all that was not durable has been rolled back. */
@@ -107,9 +109,18 @@ export class LogWriter {
     });
   }
 
-  /** Resolves when nothing is being written. */
-  async idle(): Promise<void> {
+  /** Closes the log once nothing is being written; returns whether all of it, and nothing else, is on the disk. */
+  async close(): Promise<boolean> {
     while (this.#running !== undefined) await this.#running;
+    const { log, fault } = this;
+    try {
+      if (fault === undefined && log.size > log.offset) await cutZeros(log);
+      return fault === undefined;
+    } catch {
+      return false;
+    } finally {
+      await log.file.close().catch(() => {});
+    }
   }
 
   #start(): void {
@@ -182,20 +193,8 @@ export class LogWriter {
     this.#options.onAdvance(syncMs);
   }
 
-  /** Appends to the log, durably, and returns how long the disk took; throws `disk-full` if the log was cut back instead. */
-  async #append(bytes: Buffer): Promise<number> {
-    const { file, offset } = this.log;
-    const start = performance.now();
-    await writeAll(file, bytes, offset).catch((error) => {
-      if (!isNoSpaceError(error)) throw error;
-      return cutBack(file, offset, error);
-    });
-    const [{ size, nlink }] = await Promise.all([file.stat(), file.datasync()]);
-    if (size !== offset + bytes.length || nlink === 0) {
-      throw new Error("another process changed or removed the log");
-    }
-    this.log.offset = size;
-    return performance.now() - start;
+  #append(bytes: Buffer): Promise<number> {
+    return append(this.log, bytes, this.#options.freeBytes);
   }
 
   async #rotate(
@@ -208,6 +207,7 @@ export class LogWriter {
       const seal = encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed);
       try {
         const syncMs = await this.#append(seal);
+        await cutZeros(this.log);
         await next.publish();
         this.log = next;
         this.#options.onAdvance(syncMs);
@@ -246,18 +246,6 @@ export class LogWriter {
     this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);
     for (const { callback } of durable) callback();
   }
-}
-
-/** Cuts a log back to its durable end, and throws `disk-full` if that succeeds. */
-async function cutBack(
-  file: OpenFile,
-  offset: number,
-  cause: unknown,
-): Promise<never> {
-  await file.truncate(offset);
-  await file.datasync();
-  const message = `The disk is full (${errorText(cause)}); nothing was changed`;
-  throw new StoreError("disk-full", message, { cause });
 }
 
 function unknownOutcome(cause: unknown): StoreError {

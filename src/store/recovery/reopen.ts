@@ -92,7 +92,7 @@ export async function reopenLog(
     const path = join(folder, names.log(generation));
     const file = await files.open(path, "log");
     const offset = log.end + (log.lacksNewline ? 1 : 0);
-    return { file, generation, seed: log.seed, offset };
+    return { file, generation, seed: log.seed, offset, size: offset };
   }
   const { storeId, seq, tables } = scan;
   const start = { store: storeId, generation: generation + 1, seq };
@@ -138,5 +138,5 @@ function isClean(scan: FolderScan, log: LogScan): boolean {
   const { marker, storeId, generation, seq } = scan;
   return marker?.clean === true && marker.store === storeId &&
     marker.generation === generation && marker.seq === seq &&
-    marker.offset === log.end && marker.offset === log.size;
+    marker.offset === log.end && marker.offset === log.size && !log.isPadded;
 }

@@ -235,8 +235,9 @@ async function readFile(
     join(folder, name),
     (file) => scanFile(file, name, apply),
   ).catch((error) => refuseUnreadable(scan, name, error));
-  const mustEnd = name !== names.log(scan.generation) && !log.isSealed;
-  if (mustEnd && log.faults.length === 0) {
+  const isLast = name === names.log(scan.generation);
+  const isEnded = log.isSealed && !log.isPadded;
+  if (!isLast && !isEnded && log.faults.length === 0) {
     const message = "it does not end with a valid seal";
     log.faults.push({ file: name, byte: log.end, line: 0, message });
   }
