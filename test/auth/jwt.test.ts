@@ -59,63 +59,66 @@ test("a token is valid until the second of its expiry", () => {
   });
 });
 
-test("a token is valid from the second of its nbf on", () => {
-  const token = forge(header, { ...payload, nbf: now });
-  assert.deepEqual(signer.verify(token, now), claims);
-});
-
-test("every invalid header parameter, claim or encoding is rejected by its name", () => {
+test("a token is invalid unless it is one that the server itself would sign", () => {
   const endless = JSON.stringify(payload)
     .replace(String(payload.exp), "1e999");
+  const { exp, iat, ...others } = payload;
   const table: readonly [string, string][] = [
-    ["", "token"],
-    ["a.b", "token"],
-    [`${good}.`, "token"],
-    [`${good}.x`, "token"],
-    [`..${mac}`, "token"],
-    [`.${body}.${mac}`, "token"],
-    [`${head}..${mac}`, "token"],
-    [`${head}.${body}.`, "token"],
+    ["", "header"],
+    ["a.b", "header"],
+    [`..${mac}`, "header"],
+    [`.${body}.${mac}`, "header"],
     [`${head}=.${body}.${mac}`, "header"],
+    [forge({ ...header, alg: "none" }, payload), "header"],
+    [forge({ ...header, alg: "hs256" }, payload), "header"],
+    [forge({ ...header, alg: "HS512" }, payload), "header"],
+    [forge({ ...header, typ: "at+jwt" }, payload), "header"],
+    [forge({ ...header, kid: undefined }, payload), "header"],
+    [forge({ ...header, kid: "__proto__" }, payload), "header"],
+    [forge({ ...header, kid: 1 }, payload), "header"],
+    [forge({ ...header, kid: [header.kid] }, payload), "header"],
+    [forge({ ...header, crit: ["exp"] }, payload), "header"],
+    [forge([], payload), "header"],
+    [forge("HS256", payload), "header"],
+    [`${good}.`, "signature"],
+    [`${good}.x`, "signature"],
+    [`${head}..${mac}`, "signature"],
+    [`${head}.${body}.`, "signature"],
+    [`${head}.${body}`, "signature"],
     [`${head}.${body}.${mac}=`, "signature"],
     [`${head}.${body}.${mac.slice(0, -1)}`, "signature"],
     [`${head}.${body}.${flipLast(mac)}`, "signature"],
     [`${head}.${encode({ ...payload, sub: "1" })}.${mac}`, "signature"],
-    [forge({ ...header, alg: "none" }, payload), "alg"],
-    [forge({ ...header, alg: "hs256" }, payload), "alg"],
-    [forge({ ...header, alg: "HS512" }, payload), "alg"],
-    [forge({ ...header, typ: "at+jwt" }, payload), "typ"],
-    [forge({ ...header, kid: undefined }, payload), "kid"],
-    [forge({ ...header, kid: "__proto__" }, payload), "kid"],
-    [forge({ ...header, kid: 1 }, payload), "kid"],
-    [forge({ ...header, kid: [header.kid] }, payload), "kid"],
-    [forge({ ...header, crit: ["exp"] }, payload), "crit"],
-    [forge([], payload), "alg"],
-    [forge("HS256", payload), "header"],
     [forge(header, null), "claims"],
+    [forge(header, []), "claims"],
+    [forgeText(JSON.stringify(header), "{"), "claims"],
+    [forgeText(JSON.stringify(header), ""), "claims"],
     [forgeText(JSON.stringify(header), notUtf8), "claims"],
-    [forge(header, { ...payload, iss: "other" }), "iss"],
-    [forge(header, { ...payload, sub: 7 }), "sub"],
-    [forge(header, { ...payload, sub: "07" }), "sub"],
-    [forge(header, { ...payload, sub: "0" }), "sub"],
-    [forge(header, { ...payload, sub: "9007199254740992" }), "sub"],
-    [forge(header, { ...payload, sub: "9007199254740993" }), "sub"],
-    [forge(header, { ...payload, sub: undefined }), "sub"],
-    [forge(header, { ...payload, jti: "" }), "jti"],
-    [forge(header, { ...payload, iat: "now" }), "iat"],
-    [forge(header, { ...payload, iat: undefined }), "iat"],
-    [forge(header, { ...payload, exp: `${now + 60}` }), "exp"],
-    [forge(header, { ...payload, exp: undefined }), "exp"],
-    [forge(header, { ...payload, exp: -1 }), "exp"],
-    [forgeText(JSON.stringify(header), endless), "exp"],
-    [forge(header, { ...payload, nbf: now + 1 }), "nbf"],
-    [forge(header, { ...payload, nbf: "0" }), "nbf"],
+    [
+      forgeText(JSON.stringify(header), `${JSON.stringify(payload)} `),
+      "claims",
+    ],
+    [forge(header, { ...payload, iss: "other" }), "claims"],
+    [forge(header, { ...payload, sub: 7 }), "claims"],
+    [forge(header, { ...payload, sub: "07" }), "claims"],
+    [forge(header, { ...payload, sub: "9007199254740993" }), "claims"],
+    [forge(header, { ...payload, sub: { toString: 7 } }), "claims"],
+    [forge(header, { ...payload, sub: undefined }), "claims"],
+    [forge(header, { ...payload, jti: "" }), "claims"],
+    [forge(header, { ...payload, iat: "now" }), "claims"],
+    [forge(header, { ...payload, iat: undefined }), "claims"],
+    [forge(header, { ...payload, exp: `${now + 60}` }), "claims"],
+    [forge(header, { ...payload, exp: undefined }), "claims"],
+    [forge(header, { ...payload, exp: null }), "claims"],
+    [forge(header, { ...others, exp, iat }), "claims"],
+    [forge(header, { ...payload, nbf: now }), "claims"],
+    [forgeText(JSON.stringify(header), endless), "claims"],
   ];
   for (const [token, part] of table) {
     assert.throws(() => signer.verify(token, now), {
       name: "TokenError",
       code: "invalid",
-      message: new RegExp(`^The token is not valid: ${part}: `),
+      message: `The token is not valid: its ${part} is not of this server.`,
     }, `${part}: ${token}`);
   }
 });
@@ -146,7 +149,7 @@ test("all secrets verify and the first one signs", () => {
     new TokenSigner([other], "zoo-api").verify(renewed, now),
     claims,
   );
-  assert.throws(() => signer.verify(renewed, now), { message: /: kid: / });
+  assert.throws(() => signer.verify(renewed, now), { message: /its header/ });
 });
 
 test("a short secret, or none, signs nothing", () => {
