@@ -12,7 +12,7 @@ import {
   type ScryptOptions,
   timingSafeEqual,
 } from "node:crypto";
-import { Admission, background, type Requester } from "../admission.ts";
+import { Admission, background } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
 const parameters = { N: 16384, r: 8, p: 5 };
@@ -39,10 +39,13 @@ export const hashing = new Admission({
  */
 export async function hashPassword(
   password: string,
-  requester?: Requester,
+  requester = background,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
-  const key = await deriveKey(password, { salt, parameters, requester });
+  const key = await hashing.run(
+    requester,
+    () => deriveKey(password, salt, parameters),
+  );
   return formatHash(salt, key);
 }
 
@@ -58,22 +61,20 @@ export async function hashPassword(
 export async function verifyPassword(
   password: string,
   stored: string | undefined,
-  requester?: Requester,
-  beforeHash?: () => void,
+  requester = background,
+  beforeHash = () => {},
 ): Promise<boolean> {
-  const parts = (stored ?? dummyHash).split("$");
-  const [kind, N, r, p, salt = "", hash = ""] = parts;
-  const expected = Buffer.from(hash, "base64url");
-  if (kind !== "scrypt" || expected.length !== keyBytes) {
+  const [kind, N, r, p, ...rest] = (stored ?? dummyHash).split("$");
+  const [salt, hash] = rest.map((text) => Buffer.from(text, "base64url"));
+  if (kind !== "scrypt" || salt === undefined || hash?.length !== keyBytes) {
     throw new Error("Cannot verify a password: its stored hash is malformed");
   }
-  const key = await deriveKey(password, {
-    salt: Buffer.from(salt, "base64url"),
-    parameters: { N: Number(N), r: Number(r), p: Number(p) },
-    requester,
-    beforeHash,
+  const key = await hashing.run(requester, () => {
+    beforeHash();
+    const parameters = { N: Number(N), r: Number(r), p: Number(p) };
+    return deriveKey(password, salt, parameters);
   });
-  return timingSafeEqual(key, expected) && stored !== undefined;
+  return timingSafeEqual(key, hash) && stored !== undefined;
 }
 
 /** Returns whether a text has the form of a hash, and costs no more to verify than one of ours. */
@@ -97,20 +98,13 @@ const dummyHash = formatHash(Buffer.alloc(saltBytes), Buffer.alloc(keyBytes));
 
 function deriveKey(
   password: string,
-  { salt, parameters, requester = background, beforeHash }: {
-    readonly salt: Buffer;
-    readonly parameters: ScryptOptions;
-    readonly requester: Requester | undefined;
-    readonly beforeHash?: (() => void) | undefined;
-  },
+  salt: Buffer,
+  parameters: ScryptOptions,
 ): Promise<Buffer> {
-  return hashing.run(requester, () => {
-    beforeHash?.();
-    return new Promise((resolve, reject) => {
-      scrypt(password, salt, keyBytes, parameters, (error, key) => {
-        if (error) reject(error);
-        else resolve(key);
-      });
+  return new Promise((resolve, reject) => {
+    scrypt(password, salt, keyBytes, parameters, (error, key) => {
+      if (error) reject(error);
+      else resolve(key);
     });
   });
 }
