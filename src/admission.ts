@@ -11,6 +11,7 @@ import { performance } from "node:perf_hooks";
 /** Too many are waiting already; nothing was done. */
 export class OverloadedError extends Error {
   override readonly name = "OverloadedError";
+  readonly code = "overloaded";
 }
 
 /** The client that asks for work. */

@@ -20,7 +20,6 @@ import {
 import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
-import { OverloadedError } from "./admission.ts";
 import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
 import { isReadMethod } from "./http/conditional.ts";
@@ -37,7 +36,7 @@ import {
   chooseFormat,
 } from "./http/negotiation.ts";
 import { RateLimiter } from "./http/rate-limit.ts";
-import { parseTarget, type Router } from "./http/router.ts";
+import { findRoute, parseTarget, type Target } from "./http/router.ts";
 import {
   errorResponse,
   type IncomingRequest,
@@ -48,7 +47,7 @@ import {
 import { checkMessage } from "./http/message.ts";
 import { isFromLoopback } from "./http/server.ts";
 import { logFailure, logResponse } from "./log.ts";
-import { errorCode, StoreError } from "./store/error.ts";
+import { errorCode, errorText } from "./store/error.ts";
 
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
@@ -65,17 +64,17 @@ const maxNdjsonBytes = 1 << 30;
 /** Responds to requests. */
 export class Application {
   readonly #options: ApplicationOptions;
-  readonly #router: Router<Route>;
+  readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
 
   constructor(options: ApplicationOptions) {
-    const { router, hooks } = buildRoutes(options, options.features);
+    const { routes, hooks } = buildRoutes(options, options.features);
     const { rateLimit, now } = options;
     if (rateLimit) this.#limiter = new RateLimiter(rateLimit, now);
     this.#options = options;
-    this.#router = router;
+    this.#routes = routes;
     this.#features = hooks;
     this.#shared = { ...options, verified: new Map() };
   }
@@ -120,17 +119,16 @@ export class Application {
     checkMessage(request); // 400
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
     const target = parseTarget(request.url ?? ""); // 400
-    const match = this.#router.find(target.path); // 400
-    if (this.#limiter) countRequest(this.#limiter, exchange, match); // 429
     const { origin, path } = this.#options.base;
-    if (match === undefined) throw unknownUrl(target.path, path); // 404
-    if ("redirect" in match) {
-      return redirect(origin + match.redirect, target.query);
-    }
+    const match = findRoute(this.#routes, target.path, path); // 400
+    const operation = match?.route.operations
+      .get(method === "HEAD" ? "GET" : method);
+    if (!operation?.isUnlimited) this.#countRequest(exchange); // 429
+    if (match === undefined) return this.#redirect(target); // 308, 404
     exchange.url = origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
-    const operation = chooseOperation(match.route, method); // 405, 501
+    if (operation === undefined) throw unsupported(match.route, method); // 405, 501
     exchange.operation = operation;
     if (!operation.ignoresCredentials) {
       exchange.caller = authenticate(this.#shared, headers.authorization); // 401
@@ -169,6 +167,30 @@ export class Application {
         return operation.run(exchange, parameters, json); // 404 to 503
       });
     });
+  }
+
+  /** Counts a request, if requests are limited; throws 429 if its client has sent too many. */
+  #countRequest(exchange: Exchange): void {
+    if (this.#limiter === undefined) return;
+    exchange.quota ??= this.#limiter.count(exchange.client);
+    this.#limiter.check(exchange.quota);
+  }
+
+  /**
+   * Redirects an unknown URL if it is known but for a slash at its end; throws
+   * 404 otherwise. Percent-encodes what some clients send in a query although
+   * no URL may hold it (RFC 3986 section 3.4).
+   */
+  #redirect({ path, query }: Target): Result {
+    const { base } = this.#options;
+    const shorter = path.replace(/\/$/, "");
+    if (!findRoute(this.#routes, shorter, base.path)) {
+      throw unknownUrl(path, base.path);
+    }
+    const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
+    const location = base.origin + shorter + (query && `?${escaped}`);
+    const body = JSON.stringify({ location });
+    return { status: 308, headers: ["Location", location], body, seq: 0 };
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
@@ -236,19 +258,6 @@ export class Application {
   }
 }
 
-/** Counts a request, unless it is not limited; throws 429 if its client has sent too many. */
-function countRequest(
-  limiter: RateLimiter,
-  exchange: Exchange,
-  match: ReturnType<Router<Route>["find"]>,
-): void {
-  const isKnown = match && "route" in match;
-  const operation = isKnown && findOperation(match.route, exchange.method);
-  if (operation && operation.isUnlimited) return;
-  exchange.quota ??= limiter.count(exchange.client);
-  limiter.check(exchange.quota);
-}
-
 /** The header fields about caching, which depend on the method and the caller. */
 function cacheFields(
   { method, route, caller }: Exchange,
@@ -262,14 +271,6 @@ function cacheFields(
   }
   if (route !== undefined) fields.push(...route.fields);
   return fields;
-}
-
-/** Returns a redirect. Percent-encodes what some clients send in a query although no URL may hold it (RFC 3986 section 3.4). */
-function redirect(url: string, query: string): Result {
-  const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
-  const location = url + (query && `?${escaped}`);
-  const body = JSON.stringify({ location });
-  return { status: 308, headers: ["Location", location], body, seq: 0 };
 }
 
 /** The response to `OPTIONS *` (RFC 9110 section 9.3.7). */
@@ -290,23 +291,14 @@ function unknownUrl(path: string, base: string): ApiError {
   );
 }
 
-/** Returns the operation; throws 405 with Allow (RFC 9110 section 15.5.6), or 501 if no URL has the method. */
-function chooseOperation(route: Route, method: string): Operation {
-  const operation = findOperation(route, method);
-  if (operation !== undefined) return operation;
-  if (!implementedMethods.includes(method)) throw notImplemented(method);
-  throw new ApiError(
+/** Returns the error for a method that a URL does not have: 405 with Allow (RFC 9110 section 15.5.6), or 501 if no URL has it. */
+function unsupported({ allow }: Route, method: string): ApiError {
+  if (!implementedMethods.includes(method)) return notImplemented(method);
+  return new ApiError(
     40500,
-    `The method ${method} is not allowed here; allowed: ${route.allow}.`,
-    { headers: ["Allow", route.allow] },
+    `The method ${method} is not allowed here; allowed: ${allow}.`,
+    { headers: ["Allow", allow] },
   );
-}
-
-function findOperation(
-  { operations }: Route,
-  method: string,
-): Operation | undefined {
-  return operations.get(method === "HEAD" ? "GET" : method);
 }
 
 /** Returns the parameters of a QUERY: those of its body, or else of its URL. */
@@ -332,24 +324,23 @@ const stateDependentStatuses: ReadonlySet<number> = new Set([
   428,
 ]);
 
-const storeErrors: Readonly<Record<string, ErrorCode>> = {
-  "read-only": 50300,
-  "disk-full": 50301,
-  "overloaded": 50302,
-};
+/** The codes of errors of the store, of admission and of the operating system (too many open files) that a client may know. */
+const unavailable: ReadonlyMap<string, ErrorCode> = new Map([
+  ["read-only", 50300],
+  ["disk-full", 50301],
+  ["overloaded", 50302],
+  ["EMFILE", 50302],
+  ["ENFILE", 50302],
+]);
 
 /** Maps an error to the one that the client gets; an unexpected one reveals nothing. */
 function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
-  const isOutOfFiles = /^E[MN]FILE$/.test(errorCode(error));
-  const code = error instanceof OverloadedError || isOutOfFiles
-    ? 50302
-    : error instanceof StoreError
-    ? storeErrors[error.code]
-    : undefined;
-  if (code !== 50302) return new ApiError(code ?? 50000);
-  const message = isOutOfFiles
-    ? "Too many files are open: try again later."
-    : (error as Error).message; // of one of these two classes
+  const name = errorCode(error);
+  const code = unavailable.get(name) ?? 50000;
+  if (code !== 50302) return new ApiError(code);
+  const message = name === "overloaded"
+    ? errorText(error)
+    : "Too many files are open: try again later.";
   return new ApiError(code, message, { headers: ["Retry-After", "1"] });
 }

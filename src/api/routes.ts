@@ -5,7 +5,6 @@
  */
 
 import { hashing } from "../auth/passwords.ts";
-import { Router } from "../http/router.ts";
 import type {
   Document,
   Json,
@@ -98,15 +97,15 @@ export function collectionsOf(
 export function buildRoutes(
   options: ApiOptions,
   features: readonly Feature[],
-): { readonly router: Router<Route>; readonly hooks: readonly FeatureHooks[] } {
+): Pick<Api, "routes"> & { readonly hooks: readonly FeatureHooks[] } {
   const { declaration, base } = options;
   const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
-  const router = new Router<Route>(base.path);
+  const routes = new Map<string, Route>();
   const urls: Record<string, string> = {};
   const add = (path: string, route: Route, name?: string) => {
     const pattern = path.startsWith("/") ? path : `${base.path}v1/${path}`;
-    router.routes.set(pattern, route);
+    routes.set(pattern, route);
     if (name !== undefined) urls[name] = prefix + path;
   };
   const records = (name: string) => {
@@ -116,7 +115,6 @@ export function buildRoutes(
   };
   const served = [...declaration.collections.map(({ name }) => name), "users"]
     .map(records);
-  const { routes } = router;
   const api: Api = { ...options, collections, records, served, routes, add };
   addOwnUser(api);
   addAuthorizations(api);
@@ -124,7 +122,7 @@ export function buildRoutes(
   add(`${base.path}health`, healthRoute(options.store));
   for (const each of served) addCollection(each, api, hooks);
   addRoot(api, urls);
-  return { router, hooks };
+  return { routes, hooks };
 }
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */

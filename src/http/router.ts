@@ -59,50 +59,36 @@ export function decodePercent(text: string): string {
   }
 }
 
-/** A route with the ids in the path, or the path without its trailing slash. */
-export type RouteMatch<Route> =
-  | { readonly route: Route; readonly ids: readonly number[] }
-  | { readonly redirect: string };
-
 /** A segment that can be an id: a positive decimal number without leading zeros. */
 const anyId = /\/[1-9]\d{0,15}(?=\/|$)/g;
 
-/** Finds routes by path. */
-export class Router<Route> {
-  /** By pattern, in which a segment `:id` stands for any id. */
-  readonly routes = new Map<string, Route>();
-  readonly #idsFrom: number;
+/** The route of a path, and the ids in the path. */
+export interface RouteMatch<Route> {
+  readonly route: Route;
+  readonly ids: readonly number[];
+}
 
-  /** @param base the beginning of every path with an id; a number in it is a word */
-  constructor(base = "/") {
-    this.#idsFrom = base.length - 1;
-  }
-
-  /**
-   * Finds the route of a path; returns undefined if there is none. A known path
-   * with an additional slash at its end is a redirect.
-   *
-   * @throws {ApiError} 40000 on malformed percent-encoding
-   */
-  find(path: string): RouteMatch<Route> | undefined {
-    const normalized = normalize(path);
-    const match = this.#match(normalized);
-    if (match !== undefined || !path.endsWith("/")) return match;
-    const redirect = path.slice(0, -1);
-    return this.#match(normalized.slice(0, -1)) && { redirect };
-  }
-
-  #match(path: string): RouteMatch<Route> | undefined {
-    const ids: number[] = [];
-    const pattern = path.replace(anyId, (segment, at) => {
-      const id = Number(segment.slice(1));
-      if (at < this.#idsFrom || !Number.isSafeInteger(id)) return segment;
-      ids.push(id);
-      return "/:id";
-    });
-    const route = this.routes.get(pattern);
-    return route && { route, ids };
-  }
+/**
+ * Finds the route of a path; returns undefined if there is none.
+ *
+ * @param routes by pattern, in which a segment `:id` stands for any id
+ * @param base the beginning of every path with an id; a number in it is a word
+ * @throws {ApiError} 40000 on malformed percent-encoding
+ */
+export function findRoute<Route>(
+  routes: ReadonlyMap<string, Route>,
+  path: string,
+  base = "/",
+): RouteMatch<Route> | undefined {
+  const ids: number[] = [];
+  const pattern = normalize(path).replace(anyId, (segment, at) => {
+    const id = Number(segment.slice(1));
+    if (at < base.length - 1 || !Number.isSafeInteger(id)) return segment;
+    ids.push(id);
+    return "/:id";
+  });
+  const route = routes.get(pattern);
+  return route && { route, ids };
 }
 
 /** Writes each segment of a path as patterns do: `%61` as `a`, and `:id`, which is no id there, as `%3Aid`. */
