@@ -38,6 +38,8 @@ export interface Setting<T> {
   parse(value: string): T | undefined;
 }
 
+const path = { expected: "a path", parse: (value: string) => value };
+
 export const settings = {
   host: {
     variable: "HOST",
@@ -68,19 +70,17 @@ export const settings = {
   dataDir: {
     variable: "DATA_DIR",
     description: "folder of the store, created if missing",
-    expected: "a path",
     default: "data/store",
-    parse: (value) => value,
+    ...path,
   },
   /** Loaded by load-api.ts. */
   collections: {
     variable: "COLLECTIONS",
     description:
       "file that declares the API, a TypeScript or JavaScript module",
-    expected: "a path",
     default: undefined,
     defaultText: "the sample API, src/collections.ts",
-    parse: (value) => value,
+    ...path,
   },
   /** The text of the seed file. */
   seed: {
@@ -142,18 +142,16 @@ export const settings = {
   tlsCert: {
     variable: "TLS_CERT",
     description: "PEM file of a certificate with its chain, for HTTPS",
-    expected: "a path",
     default: undefined,
     defaultText: "none",
-    parse: (value) => value,
+    ...path,
   },
   tlsKey: {
     variable: "TLS_KEY",
     description: "PEM file of the certificate's private key",
-    expected: "a path",
     default: undefined,
     defaultText: "none",
-    parse: (value) => value,
+    ...path,
   },
   /** Origins whose scripts may read responses; `*` is any. */
   corsOrigins: {
@@ -208,16 +206,11 @@ export const settings = {
 } satisfies Record<string, Setting<unknown>>;
 
 /** The values of all settings. */
-export type Config =
-  & {
-    readonly [Name in keyof typeof settings]:
-      | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
-      | (typeof settings)[Name]["default"];
-  }
-  & {
-    /** Where the host comes from, for messages: `--host` or `HOST`. */
-    readonly hostName: string;
-  };
+export type Config = {
+  readonly [Name in keyof typeof settings]:
+    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
+    | (typeof settings)[Name]["default"];
+};
 
 function listOf(
   value: string,
@@ -246,12 +239,6 @@ export function flagOf({ variable, file }: Setting<unknown>): string {
 
 export type Flags = ReadonlyMap<string, string>;
 
-/** Returns the flag or the variable that a value comes from. */
-function sourceOf(setting: Setting<unknown>, flags: Flags): string {
-  const flag = flagOf(setting);
-  return flags.has(flag) ? `--${flag}` : setting.variable;
-}
-
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Reads one setting, without validating the others. */
@@ -263,7 +250,7 @@ export function readSetting<T>(
   const { variable, file, expected, default: defaultValue } = setting;
   const flag = flagOf(setting);
   const isFlag = flags.has(flag);
-  const name = sourceOf(setting, flags);
+  const name = isFlag ? `--${flag}` : variable;
   const text = isFlag ? flags.get(flag) : environment[variable];
   if (!text) return defaultValue;
   const isFile = file === "both" || (file && isFlag);
@@ -300,6 +287,5 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     name,
     readSetting<unknown>(setting, flags, environment),
   ]);
-  const hostName = sourceOf(settings.host, flags);
-  return { ...Object.fromEntries(values), hostName };
+  return Object.fromEntries(values);
 }

@@ -146,7 +146,7 @@ function reloadTls(listener: Listener, config: Config, log: Logger): void {
 
 async function open(
   application: Application,
-  { host, hostName, port }: Config,
+  { host, port }: Config,
   tls: TlsFiles | undefined,
 ): Promise<Listener> {
   try {
@@ -156,19 +156,14 @@ async function open(
     );
   } catch (error) {
     const code = errorCode(error);
-    const noAddress =
-      `${hostName} must name an address of this machine, such as --host 127.0.0.1`;
-    const reasons = new Map([
-      ["EADDRINUSE", "the port is in use: choose another one with --port"],
-      ["EACCES", "only root may open it: choose a --port from 1024 on"],
-      ["EADDRNOTAVAIL", noAddress],
-      ["EAI_AGAIN", noAddress],
-      ["ENOTFOUND", noAddress],
-    ]);
-    const reason = reasons.get(code) ?? errorText(error);
-    throw new CommandError(
-      `cannot listen on ${host} port ${port}: ${reason}`,
-    );
+    const reason = code === "EADDRINUSE"
+      ? "the port is in use: choose another one with --port"
+      : code === "EACCES"
+      ? "only root may open it: choose a --port from 1024 on"
+      : /^(?:EADDRNOTAVAIL|EAI_AGAIN|ENOTFOUND)$/.test(code)
+      ? "HOST or --host must name an address of this machine, such as 127.0.0.1"
+      : errorText(error);
+    throw new CommandError(`cannot listen on ${host} port ${port}: ${reason}`);
   }
 }
 

@@ -415,8 +415,11 @@ describe("the command line", { concurrency: 3 }, () => {
     const folder = join(await folderFor(t), "store");
     // Addresses for documentation (RFC 5737), and a name that never exists (RFC 2606).
     const cases: [string[], string][] = [
-      [["--host", "192.0.2.1"], "--host must name an address of this machine"],
-      [[], "HOST must name an address of this machine"],
+      [
+        ["--host", "192.0.2.1"],
+        "HOST or --host must name an address of this machine",
+      ],
+      [[], "HOST or --host must name an address of this machine"],
     ];
     for (const [flags, message] of cases) {
       const args = ["serve", "--port", "0", "--data-dir", folder, ...flags];
