@@ -20,13 +20,12 @@ export function isReadMethod(method: string): boolean {
 const entityTag = String.raw`(?:W/)?"[!#-~\x80-\xff]*"`;
 const entityTags = new RegExp(entityTag, "g");
 const entityTagList = new RegExp(
-  `^[ \\t,]*${entityTag}(?:[ \\t]*,[ \\t,]*${entityTag})*[ \\t,]*$`,
+  `^[ \\t,]*(?:${entityTag}(?:[ \\t]*,[ \\t,]*${entityTag})*[ \\t,]*)?$`,
 );
 
 /** Parses a list of entity tags and returns them with their quotes; undefined if the field is malformed (RFC 9110 sections 8.8.3 and 5.6.1.2). */
 export function parseEntityTags(field: string): string[] | undefined {
-  const isValid = /^[ \t,]*$/.test(field) || entityTagList.test(field);
-  return isValid ? field.match(entityTags) ?? [] : undefined;
+  return entityTagList.test(field) ? field.match(entityTags) ?? [] : undefined;
 }
 
 /** Compares two entity tags: both must be strong and identical (RFC 9110 section 8.8.3.2). */

@@ -14,7 +14,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * Parses a request body that must be one JSON object.
  *
  * @param name the name of the bytes in messages
- * @param maxNames the most names of properties: more take long to parse
+ * @param maxNames the most names of properties, and arrays: more take long to parse
  * @throws {ApiError} 40001 if it is empty, not UTF-8, not JSON or too complex;
  * 40002 if it is JSON but not an object
  */
@@ -27,29 +27,22 @@ export function parseJsonObject(
     throw new ApiError(40001, `The ${name} is missing: send one JSON object.`);
   }
   const text = decodeUtf8(bytes, name);
-  let duplicate: string | undefined;
   let value: unknown;
+  let isAmbiguous = false;
   try {
-    duplicate = findDuplicateName(text, maxNames);
+    const count = countNames(text, maxNames);
     value = JSON.parse(text);
+    isAmbiguous = countProperties(value) < count;
   } catch (error) {
-    if (error instanceof RangeError) {
-      throw new ApiError(
-        40001,
-        `The ${name} is too complex: at most ${maxNames} names and ${maxDepth} levels are allowed.`,
-      );
-    }
-    throw new ApiError(
-      40001,
-      `The ${name} is not valid JSON (RFC 8259): send one JSON object.`,
-    );
+    const problem = error instanceof RangeError
+      ? `too complex: at most ${maxNames} names and arrays and ${maxDepth} levels are allowed`
+      : "not valid JSON (RFC 8259): send one JSON object";
+    throw new ApiError(40001, `The ${name} is ${problem}.`);
   }
-  if (duplicate !== undefined) {
+  if (isAmbiguous) {
     throw new ApiError(
       40001,
-      `The ${name} names the property ${
-        excerpt(duplicate)
-      } twice: send it once.`,
+      `The ${name} names a property twice: send each one once.`,
     );
   }
   if (!isObject(value)) {
@@ -95,49 +88,36 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
 /** The deepest nesting. */
 const maxDepth = 64;
 
+// One that never ends is matched too, so that no text takes long.
+const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[:[]/gs;
+
 /**
- * Returns the first property name that occurs twice in one object, as it is
- * written there (with quotes and escapes); undefined if there is none. Names are
- * compared without their escapes: `"a"` equals `"\u0061"`.
+ * Returns how many names of properties, and arrays, are in a JSON text: it has
+ * a colon after each name, and no other outside its strings.
  *
  * @throws {RangeError} before it takes long
- * @throws {SyntaxError} if it finds that the text is not JSON
  */
-function findDuplicateName(text: string, maxNames: number): string | undefined {
-  let duplicate: string | undefined;
+function countNames(text: string, max: number): number {
   let count = 0;
-  const open: (Set<string> | undefined)[] = []; // undefined for an array
-  let start = -1; // of the latest string, which is a name if a colon follows
-  let end = -1;
-  for (let at = 0; at < text.length; at++) {
-    switch (text[at]) {
-      case '"':
-        start = at++;
-        while (at < text.length && text[at] !== '"') {
-          at += text[at] === "\\" ? 2 : 1;
-        }
-        end = at + 1;
-        break;
-      case "{":
-      case "[":
-        open.push(text[at] === "{" ? new Set() : undefined);
-        if (open.length > maxDepth) throw new RangeError();
-        break;
-      case "}":
-      case "]":
-        open.pop();
-        break;
-      case ":": {
-        const literal = text.slice(start, end);
-        const name = literal.includes("\\")
-          ? JSON.parse(literal)
-          : literal.slice(1, -1);
-        const names = open[open.length - 1];
-        if (names?.has(name)) duplicate ??= literal;
-        names?.add(name);
-        if (++count > maxNames) throw new RangeError();
-      }
-    }
+  stringOrMark.lastIndex = 0;
+  while (stringOrMark.test(text)) {
+    if (text[stringOrMark.lastIndex - 1] !== '"') count++;
+    if (count > max) throw new RangeError();
   }
-  return duplicate;
+  return count;
+}
+
+/**
+ * Returns how many properties, and arrays, a value holds at all levels: fewer
+ * than its text names if one object names a property twice, in any spelling.
+ *
+ * @throws {RangeError} if it is nested too deeply
+ */
+function countProperties(value: unknown, depth = 1): number {
+  if (typeof value !== "object" || value === null) return 0;
+  if (depth > maxDepth) throw new RangeError();
+  const members: unknown[] = Object.values(value);
+  let count = Array.isArray(value) ? 1 : members.length;
+  for (const member of members) count += countProperties(member, depth + 1);
+  return count;
 }
