@@ -29,12 +29,13 @@ export async function loadApi(
     if (!/\.[cm]?[jt]s$/.test(name)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");
     }
-    const api = await watch(name, async () =>
+    const api = await watch(async () =>
       callDefault(
         file === undefined
           ? await import("./collections.ts")
           : await import(pathToFileURL(resolve(file)).href),
-      ));
+      )
+    );
     mistakes = findMistakes(api);
     if (mistakes.length === 0) return declareApi(api);
   } catch (error) {
@@ -47,28 +48,21 @@ export async function loadApi(
 
 /**
  * Waits until a file is loaded. Also throws an error that the file throws in a
- * timer, or in a promise that nobody handles, and reports an end of the process.
+ * timer, or in a promise that nobody handles, and if it waits for nothing.
  */
-async function watch<Result>(
-  name: string,
-  load: () => Promise<Result>,
-): Promise<Result> {
+async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   let onError = (_error: unknown) => {};
   const failure = new Promise<never>((_, reject) => {
     onError = reject;
   });
-  const onExit = () => {
-    process.stderr.write(
-      `zoo-api: ${name}: it ends the process, or waits for what never happens\n`,
-    );
-    process.exitCode = 2;
-  };
-  process.on("uncaughtException", onError).on("exit", onExit);
+  // Nothing is left to do, and still it is not loaded.
+  const onIdle = () => onError(new Error("it waits for what never happens"));
+  process.on("uncaughtException", onError).on("beforeExit", onIdle);
   try {
     // A rejection counts as unhandled only in the next turn.
     return await Promise.race([load().finally(nextTurn), failure]);
   } finally {
-    process.off("uncaughtException", onError).off("exit", onExit);
+    process.off("uncaughtException", onError).off("beforeExit", onIdle);
   }
 }
 

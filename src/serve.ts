@@ -43,9 +43,9 @@ export async function serve(
   config: Config,
   declaration: ApiDeclaration,
 ): Promise<void> {
-  let listener: Listener | undefined;
+  let opened: OpenServer | undefined;
   // From the start on, as it would end the process.
-  process.on("SIGHUP", () => listener && reloadTls(listener, config, log));
+  process.on("SIGHUP", () => opened && reloadTls(opened, config, log));
   const tls = readTls(config);
   const { stdout } = process;
   const isForPeople = config.log === undefined && stdout.isTTY;
@@ -81,17 +81,18 @@ export async function serve(
     });
     closing.unshift(() => application.stop());
     await application.start();
-    const listening = listener = await open(application, config, tls);
-    closing.unshift(() => listening.close(graceMs, announceMs));
+    const { listener, admit } = opened = await open(application, config, tls);
+    closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
     const output = { log, print, terminal: stdout };
     await createFirstAdmin(store, { declaration, ...config }, output);
+    admit();
     const stopped = stopSignal();
     if (isForPeople) {
       const folder = resolve(config.dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
-    print("info", describeProcess(config, listening.port));
+    print("info", describeProcess(config, listener.port));
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
@@ -133,7 +134,11 @@ async function loadSecrets(
 }
 
 /** Reads the certificate again; without one, SIGHUP has no effect. An unusable one leaves the old one in use. */
-function reloadTls(listener: Listener, config: Config, log: Logger): void {
+function reloadTls(
+  { listener }: OpenServer,
+  config: Config,
+  log: Logger,
+): void {
   try {
     const tls = readTls(config);
     if (tls === undefined) return;
@@ -144,16 +149,30 @@ function reloadTls(listener: Listener, config: Config, log: Logger): void {
   }
 }
 
+/** A server that listens. */
+interface OpenServer {
+  readonly listener: Listener;
+  /** Handles the requests, which wait until then. */
+  readonly admit: () => void;
+}
+
 async function open(
   application: Application,
   { host, port }: Config,
   tls: TlsFiles | undefined,
-): Promise<Listener> {
+): Promise<OpenServer> {
+  const early: Parameters<Application["handle"]>[] = [];
+  let handle: Application["handle"] = (...each) => void early.push(each);
   try {
-    return await listen(
-      (request, response) => application.handle(request, response),
+    const listener = await listen(
+      (request, response) => handle(request, response),
       { host, port, tls },
     );
+    const admit = () => {
+      handle = (request, response) => application.handle(request, response);
+      for (const each of early) handle(...each);
+    };
+    return { listener, admit };
   } catch (error) {
     const code = errorCode(error);
     const reason = code === "EADDRINUSE"

@@ -130,13 +130,15 @@ export interface RequestOptions {
 
 /** How to start a server. */
 export interface StartOptions {
-  /** More flags, behind `serve --port 0`. */
+  /** More flags, behind `serve`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   /** The data folder, a temporary one by default; one that does not exist is created with an admin. */
   readonly folder?: string;
   /** Whether the server itself creates the folder and the admin. */
   readonly isNew?: boolean;
+  /** By default a free one. */
+  readonly port?: number;
   /** Sample records, written to a file and given as `--seed`. */
   readonly seed?: unknown;
   /** Flags of Node itself. */
@@ -288,7 +290,8 @@ let startedPrograms = 0;
 export async function start(options: StartOptions = {}): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
-  const args = ["serve", "--port", "0", "--data-dir", folder];
+  const args = ["serve", "--port", `${options.port ?? 0}`];
+  args.push("--data-dir", folder);
   if (!options.isNew && !existsSync(folder)) {
     template ??= createTemplate();
     await cp(await template, folder, { recursive: true });

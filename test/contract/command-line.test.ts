@@ -9,7 +9,7 @@ import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
@@ -319,6 +319,31 @@ describe("the command line", { concurrency: 3 }, () => {
     await server.request("GET", "/nowhere");
     assert.equal(await server.end(), 0);
     assert.equal(linesOf(server.output()).length, 1, server.output());
+  });
+
+  test("a new server answers nothing before there is an admin", async (t) => {
+    const probe = createServer().listen(0, "127.0.0.1");
+    await once(probe, "listening");
+    const { port } = probe.address() as AddressInfo;
+    probe.close();
+    const folder = join(await folderFor(t), "store");
+    let hasFailed = false;
+    const starting = serverFor(t, { folder, isNew: true, port });
+    starting.catch(() => hasFailed = true);
+    const origin = `http://127.0.0.1:${port}`;
+    const health = async (): Promise<Response> => {
+      try {
+        return await fetch(`${origin}/health`);
+      } catch (error) {
+        if (hasFailed) throw error;
+        await delay(10);
+        return await health();
+      }
+    };
+    assert.equal((await health()).status, 200);
+    const log = await readFile(join(folder, "wal-1.jsonl"), "utf8");
+    assert.ok(log.includes('"username":"admin"'), "no admin yet");
+    await starting;
   });
 
   /** The file with the random password of admin. */
