@@ -68,6 +68,9 @@ export class Application {
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
+  /** Of the one feature that has pages, if it is on. */
+  readonly #selectPage: FeatureHooks["selectPage"];
+  readonly #documentationUrl: string | undefined;
 
   constructor(options: ApplicationOptions) {
     const { routes, hooks } = buildRoutes(options, options.features);
@@ -76,6 +79,9 @@ export class Application {
     this.#options = options;
     this.#routes = routes;
     this.#features = hooks;
+    const pages = hooks.find(({ selectPage }) => selectPage);
+    this.#selectPage = pages?.selectPage;
+    this.#documentationUrl = pages?.documentationUrl;
     this.#shared = { ...options, verified: new Map() };
   }
 
@@ -136,7 +142,7 @@ export class Application {
     if (!operation.publicFromLoopback || !isFromLoopback(request)) {
       requireAccess(this.#shared, exchange.caller, operation.access); // 401, 403
     }
-    if (isReadMethod(method)) {
+    if (isReadMethod(method) && !this.#selectPage?.(exchange)) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
       exchange.asNdjson = format === ndjsonType;
     }
@@ -229,7 +235,7 @@ export class Application {
     logFailure(exchange, apiError, error, this.#options);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
-      ...errorResponse(apiError, headers.accept),
+      ...errorResponse(apiError, headers.accept, this.#documentationUrl),
       seq,
     });
   }
@@ -241,7 +247,7 @@ export class Application {
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
         ? applyPreference(prefer, method, result)
-        : result;
+        : this.#selectPage?.(exchange)?.(result) ?? result;
       const { status } = final;
       const fields = [...final.headers, ...cacheFields(exchange, final)];
       for (const { onResponse } of this.#features) {
