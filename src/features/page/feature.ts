@@ -89,7 +89,7 @@ function createDocument({ base, declaration }: Api): string {
   };
   const template = assets.get("page.html") ?? "";
   return template.replace(
-    /\{\{(\w+)\}\}/g,
+    /%(\w+)%/g,
     (_, name) => escapeHtml(values[name] ?? ""),
   );
 }
