@@ -25,14 +25,14 @@ const budgets: readonly [
   maxTokens: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["the core", 72_050, (path) => !isOptional(path)],
+  ["the core", 72_100, (path) => !isOptional(path)],
   ["all that comes before the store", 33_450, (path) => beforeStore.test(path)],
   [
     "the store without indexes",
-    18_800,
+    18_900,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["everything", 97_300, () => true],
+  ["everything", 97_400, () => true],
 ];
 
 for (const [what, maxTokens, isCounted] of budgets) {
