@@ -1,6 +1,9 @@
 /** An application in this process, for tests that hold its clock, its disk or its declarations. */
 
+import crypto from "node:crypto";
+import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
+import type { TestContext } from "node:test";
 import { Application } from "../src/app.ts";
 import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
@@ -28,7 +31,7 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
-import { forgetDocument } from "./replay.ts";
+import { noteServer } from "./replay.ts";
 
 /** A running application. */
 export interface Running {
@@ -93,7 +96,7 @@ export async function startApplication(options: {
     { host: "127.0.0.1", port: 0, limits: options.limits ?? {} },
   );
   const origin = `http://127.0.0.1:${listener.port}`;
-  forgetDocument(origin);
+  noteServer(origin);
   const signIn = async (username: string, password = adminPassword) => {
     const json = { username, password };
     const answer = await request("POST", `${origin}/v1/authorizations`, {
@@ -141,4 +144,46 @@ export function heldFiles(): { files: FileSystem; hold: () => () => void } {
     };
   };
   return { files, hold };
+}
+
+/** Hashes of passwords that wait until the test computes them. */
+export interface HeldHashes {
+  /** Waits until some hashes have begun and wait. */
+  begun(count: number): Promise<void>;
+  /** Computes the hash that has waited for longest. */
+  computeOne(): void;
+  /** Computes all that wait and all later ones. */
+  computeAll(): void;
+}
+
+/** Lets each hash of a password in this process wait, until the test ends. */
+export function holdHashes(t: TestContext): HeldHashes {
+  const { scrypt } = crypto;
+  const held: (() => void)[] = [];
+  let isHolding = true;
+  const hold = (...args: Parameters<typeof scrypt>) => {
+    if (isHolding) held.push(() => scrypt(...args));
+    else scrypt(...args);
+  };
+  t.mock.method(crypto, "scrypt", hold);
+  syncBuiltinESMExports();
+  const computeAll = () => {
+    isHolding = false;
+    for (const compute of held.splice(0)) compute();
+  };
+  t.after(() => {
+    computeAll();
+    t.mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  return {
+    begun: (count) => eventually(() => held.length >= count),
+    computeOne: () => held.shift()?.(),
+    computeAll,
+  };
+}
+
+/** Waits until a condition holds in this process. */
+export async function eventually(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -203,7 +203,7 @@ test("a stopped server is restored, and gets a new password of its admin", async
     "another long one\n",
   );
   assert.match(output, /^1\tadmin\tadmin\t/m);
-  const again = await start({ folder: server.folder });
+  const again = await start({ folder: server.folder, hashesFully: true });
   t.after(() => again.stop());
   assert.ok(await again.signIn("admin", "another long one"));
   const { status } = await again.request("GET", "/v1/animals/7");

@@ -19,18 +19,29 @@ import { collectionsOf } from "../src/api/routes.ts";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
-import { checkDocumented, forgetDocument } from "./replay.ts";
+import { checkDocumented, noteServer } from "./replay.ts";
 import { root } from "./root.ts";
 
 export { root };
 
+/**
+ * Code that lowers the cost of each password hash, from a quarter of a second,
+ * in this process and the servers it starts. passwords.test.ts and the tests of
+ * the documents hash as a server does.
+ */
+const cheapHashing = moduleOf(`
+  import crypto from "node:crypto";
+  import { syncBuiltinESMExports } from "node:module";
+  const { scrypt } = crypto;
+  crypto.scrypt = (password, salt, length, _cost, done) =>
+    scrypt(password, salt, length, { N: 16, r: 1, p: 1 }, done);
+  syncBuiltinESMExports();`);
+await import(cheapHashing);
+
 /** The password that every started server gives its `admin`. */
 export const adminPassword = "correct horse battery";
 
-/**
- * A stored hash of that password, with parameters far cheaper than those that a
- * server chooses: hashing took half of the tests' time.
- */
+/** A stored hash of that password, which costs little to verify anywhere. */
 const cheapHash = (() => {
   const salt = Buffer.from("salt of the test");
   const cost = { N: 16, r: 1, p: 1 };
@@ -145,6 +156,8 @@ export interface StartOptions {
   readonly nodeArgs?: readonly string[];
   /** Another `main.ts` than the project's. */
   readonly main?: string;
+  /** Whether passwords are hashed as in production, at its cost. */
+  readonly hashesFully?: boolean;
 }
 
 /** A server that runs as a child process. */
@@ -154,6 +167,8 @@ export interface Server {
   readonly port: number;
   readonly folder: string;
   readonly child: ChildProcess;
+  /** The exit code once the process has ended; null when a signal ended it. */
+  readonly ended: Promise<number | null>;
   /** All that the process printed so far, standard output and error. */
   output(): string;
   /** Sends one request; `path` begins with a slash. */
@@ -175,12 +190,6 @@ export function temporaryFolder(): Promise<string> {
   return mkdtemp(join(tmpdir(), "zoo-api-test-"));
 }
 
-/** Copies what the compiler leaves behind: files that are no source code. */
-export function copyAssets(source: string, build: string): Promise<void> {
-  const filter = (file: string) => !/\.(?:ts|md|json)$/.test(file);
-  return cp(source, build, { recursive: true, filter });
-}
-
 /** Removes a folder with all that is in it. */
 export function removeFolder(folder: string): Promise<void> {
   return rm(folder, { recursive: true, force: true });
@@ -192,15 +201,18 @@ export function removeFolder(folder: string): Promise<void> {
  */
 const dieWithParent = [
   "--import",
-  `data:text/javascript,${
-    encodeURIComponent(
-      'import { Socket } from "node:net";' +
-        "new Socket({ fd: 3, readable: true, writable: false })" +
-        '.on("error", () => {}).on("close", () => process.kill(process.pid, "SIGKILL"))' +
-        ".resume().unref();",
-    )
-  }`,
+  moduleOf(`
+    import { Socket } from "node:net";
+    new Socket({ fd: 3, readable: true, writable: false })
+      .on("error", () => {})
+      .on("close", () => process.kill(process.pid, "SIGKILL"))
+      .resume().unref();`),
 ];
+
+/** Returns the URL of a module with some code. */
+function moduleOf(code: string): string {
+  return `data:text/javascript,${encodeURIComponent(code)}`;
+}
 
 /** How to run a program to its end. */
 export interface RunOptions {
@@ -218,12 +230,18 @@ export interface RunResult {
 
 /** Returns the words that start the command line of the project. */
 function starter(
-  main = projectMain,
-  nodeArgs: readonly string[] = [],
+  { main = projectMain, nodeArgs = [], hashesFully = false }: Pick<
+    StartOptions,
+    "main" | "nodeArgs" | "hashesFully"
+  > = {},
 ): readonly string[] {
   if (RUNTIME !== "") return [...RUNTIME.split(" "), main];
-  const loader = loaderFor(main);
-  return [process.execPath, ...dieWithParent, ...nodeArgs, ...loader, main];
+  const flags = [
+    ...dieWithParent,
+    ...(hashesFully ? [] : ["--import", cheapHashing]),
+    ...nodeArgs,
+  ];
+  return [process.execPath, ...flags, ...loaderFor(main), main];
 }
 
 /** Runs a command of the project to its end. */
@@ -292,6 +310,16 @@ function cleanEnvironment(): Record<string, string> {
 let startedServers = 0;
 let startedPrograms = 0;
 
+/** Settings that the OpenAPI document of a server does not depend on. */
+const unseen = ["--seed", "LOG", "SEED", "JWT_SECRET", "ADMIN_PASSWORD"];
+
+/** Returns whether a server may have another OpenAPI document than others. */
+function changesDocument({ args = [], env = {}, main }: StartOptions): boolean {
+  const flags = args.filter((word) => word.startsWith("--"));
+  const names = [...flags, ...Object.keys(env)];
+  return main !== undefined || names.some((name) => !unseen.includes(name));
+}
+
 /** Starts a server and waits until it says where it listens. Throws with all its output if it ends instead. */
 export async function start(options: StartOptions = {}): Promise<Server> {
   const own = await temporaryFolder();
@@ -307,8 +335,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     await writeFile(file, JSON.stringify(options.seed));
     args.push("--seed", file);
   }
-  const { main, nodeArgs } = options;
-  const [program = "", ...words] = starter(main, nodeArgs);
+  const [program = "", ...words] = starter(options);
   const child = spawn(
     program,
     [...words, ...args, ...(options.args ?? [])],
@@ -350,12 +377,13 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     throw error;
   });
   const origin = `http://127.0.0.1:${port}`;
-  forgetDocument(origin);
+  noteServer(origin, changesDocument(options) ? origin : "the default one");
   const server: Server = {
     origin,
     port,
     folder,
     child,
+    ended,
     output: () => output,
     request: (method, path, init) => request(method, origin + path, init),
     async signIn(username = "admin", password = adminPassword) {

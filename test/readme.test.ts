@@ -169,7 +169,7 @@ describe("each command that starts a server starts one", () => {
       await writeFile(join(folder, "library.js"), library);
       const output = await shell(
         command
-          .replace("npm run build", `BUILD='${folder}/build' $&`)
+          .replace("npm run build", `$& -- --outDir '${folder}/build'`)
           .replace("node build", `node '${folder}'/build`)
           .replace(
             "npm run start:locked",
@@ -265,7 +265,7 @@ test("the commands of a stopped server change its data folder", async (t) => {
   );
   assert.match(output, /^imported 16 zoos, rejected 0$/m);
   assert.match(output, /kim[^]*kim/);
-  const again = await start({ folder: server.folder });
+  const again = await start({ folder: server.folder, hashesFully: true });
   t.after(() => again.stop());
   assert.ok(await again.signIn("kim", "another long one"));
 });

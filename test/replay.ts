@@ -22,12 +22,19 @@ export interface Exchange {
 const exempt =
   /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|x-content-type-options|strict-transport-security|access-control-.*)$/;
 
-/** The documents of servers by their origins. */
+/** The documents of servers by their keys. */
 const documents = new Map<string, Promise<Json>>();
 
-/** Forgets a document; called when a server starts, since an earlier one may have had its port. */
-export function forgetDocument(origin: string): void {
-  documents.delete(origin);
+/** The keys of servers by their origins. */
+const keys = new Map<string, string>();
+
+/**
+ * Notes that a server has started. Servers with the same key have the same
+ * document, so it is fetched once: to generate it takes as long as a start.
+ */
+export function noteServer(origin: string, key = origin): void {
+  keys.set(origin, key);
+  documents.delete(origin); // an earlier server may have had its port
 }
 
 /** Fetches the document of a server, below any base path of our tests; null without that feature. */
@@ -43,12 +50,13 @@ async function fetchDocument(origin: string): Promise<Json> {
 /** Throws if a response is not as the document of its server describes it. */
 export async function checkDocumented(exchange: Exchange): Promise<void> {
   const { origin } = exchange.address;
-  const pending = documents.get(origin) ?? fetchDocument(origin);
-  documents.set(origin, pending);
+  const key = keys.get(origin) ?? origin;
+  const pending = documents.get(key) ?? fetchDocument(origin);
+  documents.set(key, pending);
   const document = await pending.catch(() => undefined);
   if (document === null) return;
   if (document === undefined) { // the server has ended, or is not ours
-    documents.delete(origin);
+    documents.delete(key);
     return;
   }
   try {

@@ -8,9 +8,10 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { Readable } from "node:stream";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe, test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { root, type Server, start } from "../../harness.ts";
+import { eventually, heldFiles, startApplication } from "../../application.ts";
+import { root, type Server, start, storedAdmin } from "../../harness.ts";
 import {
   ended,
   fetchLines,
@@ -21,13 +22,14 @@ import {
   taskWhen,
   toLines,
 } from "../../lines.ts";
+import { signalBeforeWrite } from "./interrupted.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const seed = { zoos: [zoo, { ...zoo, name: "Burgers" }] };
 const animal = { zoo_id: 1, animal_type_id: 3, name: "Momo" };
 
 /** A smaller test runs by default; `LINES=100000 KILLS=10 MIB=1024` is the full one. */
-const { LINES = "40000", KILLS = "3", MIB = "64" } = process.env;
+const { LINES = "4000", KILLS = "3", MIB = "64" } = process.env;
 
 async function spools(server: Server): Promise<string[]> {
   return await readdir(join(server.folder, "spool")).catch(() => []);
@@ -158,7 +160,7 @@ describe("an import", () => {
       [7, "", "type", 'The line must be a JSON object, not "a".'],
       [8, "", "format", "The line is not valid UTF-8."],
       [9, "", "length", "The line is longer than 131072 bytes."],
-      [10, "", "format", "The line names a property twice"],
+      [10, "", "format", 'The line names a property twice'],
       [11, "", "format", "The line begins with a byte-order mark"],
     ]);
   });
@@ -428,57 +430,77 @@ describe("an import", () => {
     assert.equal(found.body.length, 1);
     await spoolsGone(server);
   });
-
-  test("is cancelled when its task is deleted, and imported records stay", async () => {
-    const record = { ...animal, name: "Half" };
-    const raw = toLines(Array(30_000).fill(record));
-    const { body } = await sendLines(server, "/v1/animals", {
-      token: keeper,
-      raw,
-    });
-    const { url } = body;
-    const until = ({ imported }: { imported: number }) => imported > 0;
-    const { status } = await taskWhen(server, { url, token: keeper, until });
-    assert.equal(status, "running");
-    const gone = await server.request("DELETE", url, { token: keeper });
-    assert.equal(gone.status, 204);
-    const count = async () => {
-      const path = "/v1/animals?name=Half&limit=1";
-      const { headers } = await server.request("GET", path);
-      return Number(headers.get("x-total-count"));
-    };
-    const left = await count();
-    assert.ok(left > 0 && left < 30_000, String(left));
-    // The next task runs after it: nothing of it can follow.
-    await importLines(server, "/v1/zoos", { token: keeper, raw: "" });
-    assert.equal(await count(), left);
-    await spoolsGone(server);
-  });
-
-  test("fails when its user loses the right to write", async () => {
-    const raw = toLines(Array(30_000).fill(animal));
-    const { body } = await sendLines(server, "/v1/animals", {
-      token: other,
-      raw,
-    });
-    const { url } = body;
-    const found = await server.request("GET", "/v1/users?username=lou", {
-      token,
-    });
-    const demoted = await server.request("PATCH", found.body[0].url, {
-      token,
-      json: { role: "viewer" },
-    });
-    assert.equal(demoted.status, 201);
-    const task = await taskWhen(server, { url, token: other, until: ended });
-    assert.equal(task.status, "failed");
-    assert.equal(task.failure, "The user no longer has the right to write.");
-    assert.ok(task.imported < 30_000);
-    await spoolsGone(server);
-  });
 });
 
-test("an import that is killed again and again imports each valid line once", async () => {
+/** Starts an application, and an import that waits for the disk after its first batch. */
+async function startHeldImport(t: TestContext) {
+  const { files, hold } = heldFiles();
+  const app = await startApplication({ files });
+  t.after(() => app.stop());
+  const { store, token } = app;
+  const animals = store.table("animals");
+  await store.commit([
+    ["put", "zoos", { ...zoo, id: 1 }],
+    ["put", "users", {
+      ...storedAdmin,
+      id: 2,
+      username: "kim",
+      role: "keeper",
+    }],
+  ], 0);
+  let release: (() => void) | undefined;
+  animals.listeners.add({ onChange: () => release ??= hold() });
+  const raw = toLines(Array(3000).fill(animal));
+  const { body } = await sendLines(app, "/v1/animals", {
+    token: await app.signIn("kim"),
+    raw,
+  });
+  await eventually(() => release !== undefined);
+  const { size } = animals;
+  assert.ok(size > 0 && size < 3000, String(size));
+  return {
+    ...app,
+    animals,
+    url: body.url,
+    release: () => release?.(),
+    ended: () => taskWhen(app, { url: body.url, token, until: ended }),
+    firstBatch: size,
+  };
+}
+
+test("an import is cancelled when its task is deleted, and imported records stay", async (t) => {
+  const app = await startHeldImport(t);
+  const { store, token, url, animals, firstBatch } = app;
+  const deleting = app.request("DELETE", url, { token });
+  await eventually(() => store.table("tasks").size === 0);
+  app.release();
+  assert.equal((await deleting).status, 204);
+  // The next task runs after it: nothing of it can follow.
+  await importLines(app, "/v1/zoos", { token, raw: "" });
+  assert.equal(animals.size, firstBatch);
+  assert.deepEqual(await readdir(join(store.folder.folder, "spool")), []);
+});
+
+test("an import fails when its user loses the right to write", async (t) => {
+  const app = await startHeldImport(t);
+  const { store, token } = app;
+  const changing = app.request("PATCH", "/v1/users/2", {
+    token,
+    json: { role: "viewer" },
+  });
+  await eventually(() =>
+    store.table("users").get(2)?.document["role"] === "viewer"
+  );
+  app.release();
+  assert.equal((await changing).status, 201);
+  const task = await app.ended();
+  assert.equal(task.status, "failed");
+  assert.equal(task.failure, "The user no longer has the right to write.");
+  assert.equal(task.imported, app.firstBatch);
+  assert.equal(app.animals.size, app.firstBatch);
+});
+
+test("an import that is killed again and again imports each valid line once", async (t) => {
   const count = Number(LINES);
   const kills = Number(KILLS);
   const records = Array.from({ length: count }, (_, at) => ({
@@ -486,87 +508,78 @@ test("an import that is killed again and again imports each valid line once", as
     name: `N${at}`,
     ...(at % 100 === 0 && { zoo_id: 999 }),
   }));
-  let server = await start({ seed });
-  const { folder } = server;
-  try {
-    let token = await server.signIn();
-    const raw = toLines(records);
-    const { body: { url } } = await sendLines(server, "/v1/animals", {
-      token,
-      raw,
-    });
-    let midway = 0;
-    for (let kill = 0; kill < kills; kill++) {
-      const { status } = await taskWhen(server, {
-        url,
-        token,
-        until: ({ lines }) => lines >= (kill + 0.5) / (kills + 1) * count,
-      });
-      if (status === "running") midway++;
-      await server.end("SIGKILL");
-      server = await start({ folder });
-      token = await server.signIn();
-    }
-    assert.ok(midway > 0, "it was never killed while running");
-    const task = await taskWhen(server, { url, token, until: ended });
-    const good = records.filter(({ zoo_id }) => zoo_id === 1);
-    assert.deepEqual(
-      [task.status, task.lines, task.imported, task.rejected],
-      ["succeeded", count, good.length, count - good.length],
+  const killedAt = (kill: number) => {
+    const id = Math.round(kill / (kills + 1) * count);
+    return { nodeArgs: signalBeforeWrite("SIGKILL", `"id":${id},"zoo_id"`) };
+  };
+  const first = await start({ seed, ...killedAt(1) });
+  t.after(() => first.stop());
+  const { folder } = first;
+  const { body: { url } } = await sendLines(first, "/v1/animals", {
+    token: await first.signIn(),
+    raw: toLines(records),
+  });
+  assert.equal(await first.ended, null);
+  for (let kill = 2; kill <= kills; kill++) {
+    // It may be killed even before it listens.
+    await start({ folder, ...killedAt(kill) }).then(
+      (server) => server.ended,
+      (error) => assert.match(String(error), /ended with code null/),
     );
-    const { text } = await fetchLines(server, "/v1/animals?fields=name");
-    const names = fromLines(text).map(({ name }) => name);
-    assert.deepEqual(names, good.map(({ name }) => name));
-    await spoolsGone(server);
-  } finally {
-    await server.stop();
   }
+  const server = await start({ folder });
+  t.after(() => server.stop());
+  const token = await server.signIn();
+  const task = await taskWhen(server, { url, token, until: ended });
+  const good = records.filter(({ zoo_id }) => zoo_id === 1);
+  assert.deepEqual(
+    [task.status, task.lines, task.imported, task.rejected],
+    ["succeeded", count, good.length, count - good.length],
+  );
+  const { text } = await fetchLines(server, "/v1/animals?fields=name");
+  const names = fromLines(text).map(({ name }) => name);
+  assert.deepEqual(names, good.map(({ name }) => name));
+  await spoolsGone(server);
 });
 
-test("an import that waits while the feature is off finishes when it is on again", async () => {
-  const count = 20_000;
-  const records = Array.from({ length: count }, (_, at) => ({
+test("an import that waits while the feature is off finishes when it is on again", async (t) => {
+  const records = Array.from({ length: 3000 }, (_, at) => ({
     ...zoo,
     name: `N${at}`,
   }));
-  let server = await start();
-  const { folder } = server;
-  try {
-    let token = await server.signIn();
-    const raw = toLines(records);
-    const { body } = await sendLines(server, "/v1/zoos", { token, raw });
-    const { url } = body;
-    const until = ({ imported }: { imported: number }) => imported > 0;
-    await taskWhen(server, { url, token, until });
-    await server.end();
-    const countZoos = async () => {
-      const { headers } = await server.request("GET", "/v1/zoos?limit=1");
-      return Number(headers.get("x-total-count"));
-    };
+  const first = await start({
+    nodeArgs: signalBeforeWrite("SIGTERM", '"id":100,"name"'),
+  });
+  t.after(() => first.stop());
+  const { folder } = first;
+  const raw = toLines(records);
+  const { body: { url } } = await sendLines(first, "/v1/zoos", {
+    token: await first.signIn(),
+    raw,
+  });
+  assert.equal(await first.ended, 0);
 
-    server = await start({ folder, env: { FEATURES: "none" } });
-    token = await server.signIn();
-    const hidden = await server.request("GET", url, { token });
-    assert.equal(hidden.status, 404);
-    assert.equal(hidden.body.errorCode, 40400);
-    const refused = await sendLines(server, "/v1/zoos", { token, raw });
-    assert.equal(refused.status, 415);
-    const before = await countZoos();
-    assert.ok(before > 0 && before < count, String(before));
-    assert.equal((await spools(server)).length, 1);
-    await server.end();
+  const without = await start({ folder, env: { FEATURES: "none" } });
+  t.after(() => without.stop());
+  const token = await without.signIn();
+  const hidden = await without.request("GET", url, { token });
+  assert.equal(hidden.body.errorCode, 40400);
+  const refused = await sendLines(without, "/v1/zoos", { token, raw });
+  assert.equal(refused.status, 415);
+  const { headers } = await without.request("GET", "/v1/zoos?limit=1");
+  const before = Number(headers.get("x-total-count"));
+  assert.ok(before >= 100 && before < records.length, String(before));
+  assert.equal((await spools(without)).length, 1);
+  await without.end();
 
-    server = await start({ folder });
-    token = await server.signIn();
-    const task = await taskWhen(server, { url, token, until: ended });
-    assert.deepEqual([task.status, task.imported], ["succeeded", count]);
-    const { text } = await fetchLines(server, "/v1/zoos?fields=name");
-    const names = fromLines(text).map(({ name }) => name);
-    assert.deepEqual(names, records.map(({ name }) => name));
-    await spoolsGone(server);
-  } finally {
-    await server.stop();
-  }
+  const server = await start({ folder });
+  t.after(() => server.stop());
+  const task = await taskWhen(server, { url, token, until: ended });
+  assert.deepEqual([task.status, task.imported], ["succeeded", records.length]);
+  const { text } = await fetchLines(server, "/v1/zoos?fields=name");
+  const names = fromLines(text).map(({ name }) => name);
+  assert.deepEqual(names, records.map(({ name }) => name));
+  await spoolsGone(server);
 });
 
 test("an export imports into an empty store as the same records", async () => {
