@@ -310,24 +310,22 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the route of a text, JSON by default, that stays the same while the server runs; the first request has it made. */
-export function textRoute({ make, summary, schema, type }: {
+/** Returns the route of a JSON text that stays the same while the server runs; the first request has it made. */
+export function textRoute({ make, summary, schema }: {
   readonly make: () => string | Promise<string>;
   readonly summary: string;
   readonly schema: JsonSchema;
-  readonly type?: string;
 }): Route {
   let cached: Promise<Result> | undefined;
   const get: Operation = {
     summary,
-    ...(type && { produces: [type] }),
     access: "anyone",
     docs: {
       conditional: true,
       responses: { 200: { schema, headers: ["ETag"] } },
     },
     run: (context) => {
-      cached ??= Promise.resolve(make()).then((body) => textResult(body, type));
+      cached ??= Promise.resolve(make()).then(textResult);
       return context.afterWaiting(
         cached,
         (whole) =>
@@ -340,8 +338,8 @@ export function textRoute({ make, summary, schema, type }: {
   return route({ GET: get });
 }
 
-function textResult(body: string, type: string | undefined): Result {
+function textResult(body: string): Result {
   const hash = createHash("sha256").update(body).digest("base64url");
   const headers = ["ETag", `"${hash.slice(0, 16)}"`];
-  return { status: 200, headers, body, type, seq: 0 };
+  return { status: 200, headers, body, seq: 0 };
 }

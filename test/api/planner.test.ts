@@ -208,7 +208,7 @@ test("random queries return the same as a naive search, while records change", a
     (document): Mutation => ["put", "animals", document],
   );
   await store.commit([...zoos(), ...puts], 1);
-  for (let round = 0; round < 300; round++) {
+  for (let round = 0; round < 150; round++) {
     const parameters = randomParameters(below);
     const zooId = below(3) ? undefined : 1 + below(3);
     const path = zooId === undefined ? "animals" : `zoos/${zooId}/animals`;
@@ -238,14 +238,14 @@ test("random queries return the same as a naive search, while records change", a
       response.body.map(({ id }: { id: number }) => id),
     ]);
     // The response shows one of the states between request and response.
-    const possible = states.map((all) => {
+    const isPossible = states.some((all) => {
       const ids = expected(
         all.filter(({ zoo_id }) => zooId === undefined || zoo_id === zooId),
         parameters,
       );
-      return JSON.stringify([`${ids.length}`, ids.slice(offset, end)]);
+      return got === JSON.stringify([`${ids.length}`, ids.slice(offset, end)]);
     });
-    assert.ok(possible.includes(got), `${url}: ${got}`);
+    assert.ok(isPossible, `${url}: ${got}`);
   }
 });
 

@@ -20,7 +20,8 @@ test("a backup taken under load is a good store with all that was acknowledged b
     }
   })();
   try {
-    for (let round = 0; round < 10; round++) {
+    // Until a new log was begun meanwhile, too.
+    for (let round = 0; round < 10 || store.position.generation < 2; round++) {
       const before = acknowledged;
       const to = join(folder, `copy-${round}`);
       const { records, seq } = await backupStore(join(folder, "store"), to);
@@ -34,7 +35,6 @@ test("a backup taken under load is a good store with all that was acknowledged b
       assert.deepEqual(ids, Array.from({ length: records }, (_, at) => at + 1));
       await copy.close();
     }
-    assert.ok(store.position.generation > 1, "no new log was begun meanwhile");
   } finally {
     stop = true;
     await writing;

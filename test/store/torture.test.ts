@@ -1,5 +1,5 @@
 /**
- * Short forms of the torture, and twice as long in the whole check (`WHOLE=1`);
+ * Short forms of the torture, longer in the whole check (`WHOLE=1`);
  * test/torture/run.ts has the long ones.
  */
 
@@ -17,7 +17,7 @@ const isWhole = process.env["WHOLE"] === "1";
 test("power cuts and kills at any step lose nothing that was acknowledged or shown", async (t) => {
   const folder = await folderFor(t);
   const total = { opened: 0, rotations: 0, acknowledged: 0 };
-  for (let seed = 1; seed <= (isWhole ? 8 : 4); seed++) {
+  for (let seed = 1; seed <= (isWhole ? 8 : 2); seed++) {
     const options = { seed, folder, lives: 10, states: 6, faults: false };
     const report = await simulate(options);
     total.opened += report.opened;
@@ -25,7 +25,7 @@ test("power cuts and kills at any step lose nothing that was acknowledged or sho
     total.acknowledged += report.acknowledged;
   }
   // Less would prove nothing; a life without enough writes counts as none.
-  const share = isWhole ? 1 : 0.5;
+  const share = isWhole ? 1 : 0.25;
   const { opened, rotations, acknowledged } = total;
   assert.ok(opened > 150 * share, JSON.stringify(total));
   assert.ok(rotations > 50 * share, JSON.stringify(total));
@@ -35,17 +35,17 @@ test("power cuts and kills at any step lose nothing that was acknowledged or sho
 test("faults at any step are answered truly and survived", async (t) => {
   const folder = await folderFor(t);
   let faults = 0;
-  for (let seed = 1; seed <= (isWhole ? 12 : 6); seed++) {
+  for (let seed = 1; seed <= (isWhole ? 12 : 4); seed++) {
     const options = { seed, folder, lives: 10, states: 4, faults: true };
     faults += (await simulate(options)).faults;
   }
-  assert.ok(faults > (isWhole ? 15 : 7), `only ${faults} faults`);
+  assert.ok(faults > (isWhole ? 15 : 4), `only ${faults} faults`);
 });
 
 test("each operation may fail, once and in any way, and nothing is lost", async (t) => {
   const folder = await folderFor(t);
   // Another way for each operation; the long form takes all ways for all.
-  const stride = isWhole ? 1 : 3;
+  const stride = isWhole ? 1 : 5;
   const options = { seed: 1, folder, states: 1, each: false, stride };
   const report = await everyOperation(options);
   assert.ok(report.faults > 150 / stride, JSON.stringify(report));
@@ -71,8 +71,11 @@ for (const [name, defect] of Object.entries(defects)) {
 test("a damaged store is recovered exactly or refused with the place", async (t) => {
   const folder = await folderFor(t);
   const count = { recovered: 0, refused: 0, cut: 0 };
+  let number = 0;
   for (const specimen of await makeSpecimens(folder)) {
     for (const damage of damages(specimen, isWhole ? 613 : 1601)) {
+      // Every third of all kinds in the short form.
+      if (number++ % 3 > 0 && !isWhole) continue;
       count[await judgeDamage(folder, specimen, damage)]++;
     }
   }

@@ -9,7 +9,6 @@
 
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
-import { performance } from "node:perf_hooks";
 import { errorText } from "../error.ts";
 import type { Logger } from "../options.ts";
 import {
@@ -37,8 +36,6 @@ export interface DurabilityMarker {
 }
 
 const slotBytes = 512;
-/** For so many delays each write of the log puts off the marker, which is as much wear to the disk as a record. */
-const maxDelays = 3;
 const fileName = "mark";
 
 /** Returns the newer of the two slots, if one of them can be read. */
@@ -73,7 +70,7 @@ export interface MarkerOptions {
   readonly store: string;
   /** The turn of the last mark. */
   readonly turn: number;
-  /** How long after the last change it is written. */
+  /** How long after a change it is written. */
   readonly delayMs: number;
   /** Whose log the mark is of. */
   readonly writer: LogWriter;
@@ -88,7 +85,6 @@ export function writeMarker(
   { store, turn, delayMs, writer, log }: MarkerOptions,
 ) {
   let timer: NodeJS.Timeout | undefined;
-  let touchedAt = 0;
   let writing = Promise.resolve();
 
   async function write(clean: boolean): Promise<void> {
@@ -106,15 +102,9 @@ export function writeMarker(
   }
 
   return {
-    /** Schedules a write, as more is on the disk: soon, but seldom while later lines prove that earlier ones are. */
+    /** Schedules a write, as more is on the disk. */
     touch(): void {
-      const now = performance.now();
-      if (timer !== undefined) {
-        if (now - touchedAt < maxDelays * delayMs) timer.refresh();
-        return;
-      }
-      touchedAt = now;
-      timer = setTimeout(() => {
+      timer ??= setTimeout(() => {
         timer = undefined;
         writing = writing.then(() => write(false));
       }, delayMs).unref();
