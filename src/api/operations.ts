@@ -6,7 +6,6 @@
 import { createHash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
-import type { Document } from "../store/store.ts";
 import {
   type Collection,
   readableNames,
@@ -26,7 +25,6 @@ import {
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import type { Scope } from "./query/planner.ts";
 import { listRecords, readRecord } from "./records/reading.ts";
 import { isNotModified, type Records } from "./records/records.ts";
 import { deleteRecord } from "./records/deleting.ts";
@@ -200,17 +198,6 @@ function methodNames(methods: readonly string[]): string[] {
   return methods
     .flatMap((method) => method === "GET" ? ["GET", "HEAD"] : [method])
     .concat("OPTIONS");
-}
-
-/** Limits a collection to the records in which a property holds the caller's id. */
-export function ownedByCaller(
-  property: string,
-  where?: (document: Document) => boolean,
-): ResolveScope {
-  return ({ caller }): Scope => ({
-    conditions: [{ property, value: caller?.id ?? 0 }],
-    where,
-  });
 }
 
 /**

@@ -28,9 +28,9 @@ import {
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/evolution.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
+import type { ResolveScope } from "./request-context.ts";
 import {
   collectionMethods,
-  ownedByCaller,
   recordMethods,
   type Resource,
   type Route,
@@ -152,7 +152,12 @@ function addCollection(
 
 /** Adds `/user`: the caller's own record. */
 function addOwnUser({ add, records, declaration: { roles } }: Api): void {
-  const resource = { records: records("users"), scope: ownedByCaller("id") };
+  const resource: Resource = {
+    records: records("users"),
+    scope: ({ caller }) => ({
+      conditions: [{ property: "id", value: caller?.id ?? 0 }],
+    }),
+  };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource, ["password"]);
   const own = route({
@@ -168,7 +173,12 @@ function addAuthorizations(api: Api): void {
   const records = api.records("authorizations");
   const limiter = new SignInLimiter(now);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
-  const scope = ownedByCaller("user_id", isLive);
+  const own = records.scope();
+  const scope: ResolveScope = (context) => ({
+    conditions: [],
+    ...own?.(context),
+    where: isLive,
+  });
   const resource = { records, scope, summary: "Where you are signed in" };
   const { GET, QUERY } = collectionMethods(resource);
   const list = route({

@@ -101,7 +101,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "an option of a word without any": [
     date({ minimum: 1 }),
-    /^minimum is not an option of date: it must be left out$/,
+    /^minimum is not an option of date: it must be one of renamed$/,
   ],
   "a number for options": [
     integer(5),
@@ -202,7 +202,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "options for a word without any": [
     date("2020"),
-    /^the options of date are "2020": they must be left out$/,
+    /^the options of date are "2020": they must be one of renamed$/,
   ],
   "the vocabulary": [words, /is not a property/],
 };

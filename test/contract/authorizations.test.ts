@@ -463,7 +463,7 @@ describe("a token", () => {
         });
         assertError(answer, 401, 40100, 40102);
         assert.equal(
-          /There is no token after/.test(answer.text),
+          /The token is not valid/.test(answer.text),
           authorization === "Bearer",
         );
         assert.match(

@@ -101,13 +101,6 @@ function verify(
       }" is not supported: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.`,
     );
   }
-  if (token === "") {
-    throw unauthorized(
-      declaration,
-      40102,
-      'There is no token after "Bearer": send one from POST /v1/authorizations.',
-    );
-  }
   try {
     const { sub, jti, iat, exp } = signer.verify(token, now() / 1000);
     const identity = {

@@ -181,7 +181,9 @@ export function choice(
   };
 }
 
-export function number(options: Former & NumberOptions = {}): Property<number> {
+export function number(
+  { renamed: _, ...options }: Former & NumberOptions = {},
+): Property<number> {
   return {
     ...required,
     kind: "number",
@@ -194,10 +196,11 @@ export function number(options: Former & NumberOptions = {}): Property<number> {
 
 /** An integer that a double holds exactly: between -(2^53-1) and 2^53-1. */
 export function integer(
-  options: Former & NumberOptions = {},
+  { renamed: _, maximum = Number.MAX_SAFE_INTEGER, ...others }:
+    & Former
+    & NumberOptions = {},
 ): Property<number> {
-  const { maximum = Number.MAX_SAFE_INTEGER } = options;
-  const bounds = { ...options, maximum };
+  const bounds = { ...others, maximum };
   const both = { minimum: Number.MIN_SAFE_INTEGER, ...bounds };
   return {
     ...number(bounds),

@@ -70,7 +70,7 @@ export function mistakesIn(
   required: readonly string[] = [],
 ): string[] {
   const names = Object.keys(shape);
-  const allowed = names.length > 0 ? `one of ${names.join(", ")}` : "left out";
+  const allowed = `one of ${names.join(", ")}`;
   if (!isObject(options)) {
     return [
       `the options of ${owner} are ${show(options)}: they must be ${allowed}`,

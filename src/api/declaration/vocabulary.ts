@@ -66,29 +66,16 @@ export const vocabulary: Vocabulary = new Proxy(words, {
 const properties = new WeakMap<object, readonly string[]>();
 
 function wordOf(name: string) {
-  return (...given: unknown[]): object => {
-    const [args, former] = separateFormer(given);
+  return (...args: unknown[]): object => {
     const found = mistakesInCall(name, args);
+    const { renamed } = Object(args.at(-1));
     const property = found.length > 0 ? boolean() : {
       ...Object(Reflect.apply(Reflect.get(words, name), undefined, args)),
-      ...former,
+      ...(renamed !== undefined && { renamed }),
     };
     properties.set(property, [...found, ...mistakesInDefault(property)]);
     return property;
   };
-}
-
-/** Separates the option `renamed` from the arguments of a word. */
-function separateFormer(
-  args: readonly unknown[],
-): readonly [args: readonly unknown[], former: object] {
-  const last = args.at(-1);
-  if (!isObject(last) || properties.has(last) || !("renamed" in last)) {
-    return [args, {}];
-  }
-  const { renamed, ...options } = last;
-  const others = Object.keys(options).length > 0 ? [options] : [];
-  return [[...args.slice(0, -1), ...others], { renamed }];
 }
 
 /** Returns what is wrong with the arguments of a word. */
@@ -104,15 +91,23 @@ function mistakesInCall(
   }
   const [first = {}, second] = args;
   const limits = Object(first);
+  const check = (
+    options: unknown,
+    shape: Shape,
+    required?: readonly string[],
+  ) => mistakesIn(name, options, { ...shape, renamed: anything }, required);
   switch (name) {
     case "string":
-      return mistakesIn(name, first, stringShape(limits), ["maxLength"]);
+      return check(first, stringShape(limits), ["maxLength"]);
     case "number":
-      return mistakesIn(name, first, boundsShape(number, limits));
+      return check(first, boundsShape(number, limits));
     case "integer":
-      return mistakesIn(name, first, boundsShape(integer, limits));
-    case "choice":
-      return mistakesIn(name, { choices: args }, { choices: listOf(phrase) });
+      return check(first, boundsShape(integer, limits));
+    case "choice": {
+      const choices = args.filter((each) => !isObject(each));
+      const options = { ...Object(args.find(isObject)), choices };
+      return check(options, { choices: listOf(phrase) });
+    }
     case "unique":
       return mistakesInProperty(args[0]);
     case "optional":
@@ -122,11 +117,14 @@ function mistakesInCall(
       const options = isObject(second ?? {})
         ? { collection: args[0], ...Object(second) }
         : second;
-      return mistakesIn(name, options, shape, ["collection"]);
+      return check(options, shape, ["collection"]);
     }
   }
-  return mistakesIn(name, first, {});
+  return check(first, {});
 }
+
+/** A former name, which mistakes.ts compares with those of the collection. */
+const anything = rule("", () => true);
 
 const maxInteger = Number.MAX_SAFE_INTEGER;
 
