@@ -157,7 +157,7 @@ export class Application {
     );
     return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
-      if (operation.queryInForm) {
+      if (method === "QUERY") {
         const parameters = parse(parseFormParameters(bytes, sent));
         return operation.run(exchange, parameters, {});
       }

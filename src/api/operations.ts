@@ -56,12 +56,10 @@ export interface Operation<P = unknown> {
   readonly ignoresCredentials?: true;
   /** Set if `RATE_LIMIT` does not apply. */
   readonly isUnlimited?: true;
-  /** The media types of a request body; undefined if there is no body. */
+  /** The media types of a request body; undefined if there is no body. That of QUERY is a form that holds the parameters. */
   readonly consumes?: readonly string[];
   /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
   readonly maxBodyBytes?: number;
-  /** Set if the body is a form that holds the parameters (QUERY). */
-  readonly queryInForm?: true;
   /** The media types of a success, the preferred one first; JSON by default. */
   readonly produces?: readonly string[];
   /** A short description, if none follows from the kind. */
@@ -173,8 +171,8 @@ export function route(
     run: ({ caller }) => {
       const allowed = Object.entries(methods)
         .filter(([, { access }]) => mayAccess(caller?.grants, access));
-      const writes = allowed.some(([, { consumes, queryInForm }]) =>
-        consumes && !queryInForm
+      const writes = allowed.some(([method, { consumes }]) =>
+        consumes && method !== "QUERY"
       );
       const body = JSON.stringify({
         methods: methodNames(allowed.map(([method]) => method)),
@@ -228,7 +226,7 @@ export function collectionMethods(
     maxBodyBytes: maxRecordBytes(collection),
     run: (context, _, body) => createRecord(records, context, body),
   };
-  return { GET, QUERY: { ...GET, consumes: form, queryInForm: true }, POST };
+  return { GET, QUERY: { ...GET, consumes: form }, POST };
 }
 
 /** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */

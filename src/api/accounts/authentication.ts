@@ -6,8 +6,8 @@
 
 import {
   type Access,
+  type Actor,
   bearerToken,
-  type Grants,
   mayAccess,
 } from "../../auth/access.ts";
 import { TokenError, type TokenSigner } from "../../auth/jwt.ts";
@@ -16,12 +16,9 @@ import { excerpt } from "../../http/json.ts";
 import { formatTime, type Store } from "../../store/store.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 
-/** A signed-in user. */
-export interface Caller {
+/** The claims of a token: the parts of a caller that stay the same while the token is valid. */
+interface Identity {
   readonly id: number;
-  readonly role: string;
-  /** The roles whose rights the caller has. */
-  readonly grants: Grants;
   /** The id of the authorization that the token names. */
   readonly authorizationId: number;
   /** When the token expires, in seconds since 1970. */
@@ -30,8 +27,10 @@ export interface Caller {
   readonly issuedBefore: string;
 }
 
-/** The claims of a token: the parts of a caller that stay the same while the token is valid. */
-type Identity = Omit<Caller, "role" | "grants">;
+/** A signed-in user. */
+export interface Caller extends Identity, Actor {
+  readonly role: string;
+}
 
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
 const maxCachedTokens = 1000;

@@ -19,9 +19,8 @@ export interface Rule {
 export type Shape = Readonly<Record<string, Rule>>;
 
 /** Returns a rule for names that match a pattern. */
-export function nameLike(pattern: RegExp, expected: string): Rule {
-  const { check } = string({ maxLength: 100, pattern });
-  return { expected, check };
+export function nameLike(pattern: RegExp, description: string): Rule {
+  return string({ maxLength: 100, pattern, description });
 }
 
 export const word = nameLike(

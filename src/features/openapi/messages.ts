@@ -41,7 +41,7 @@ export function describeParameters(
     ],
   ];
   return [
-    ...(operation.queryInForm ? [] : parameters),
+    ...(method === "QUERY" ? [] : parameters),
     ...fields.filter(([, , applies]) => applies)
       .map(([name, description]) => fieldParameter(name, description)),
   ];
@@ -52,12 +52,12 @@ export function fieldParameter(name: string, description: string): JsonSchema {
 }
 
 export function describeRequestBody(
-  { consumes, queryInForm, body = {} }: DocumentedOperation,
+  { consumes, method, body = {} }: DocumentedOperation,
   components: Components,
 ): JsonSchema {
   if (consumes === undefined) return {};
   const form = { type: "object", description: "The parameters of GET." };
-  const content = contentOf(consumes, queryInForm ? form : body);
+  const content = contentOf(consumes, method === "QUERY" ? form : body);
   return {
     requestBody: { required: true, content: components.schema(content) },
   };
