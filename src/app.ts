@@ -68,6 +68,8 @@ export class Application {
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
+  /** Of the one feature that has pages, if it is on. */
+  readonly #pages: FeatureHooks | undefined;
 
   constructor(options: ApplicationOptions) {
     const { routes, hooks } = buildRoutes(options, options.features);
@@ -76,6 +78,7 @@ export class Application {
     this.#options = options;
     this.#routes = routes;
     this.#features = hooks;
+    this.#pages = hooks.find(({ selectPage }) => selectPage);
     this.#shared = { ...options, verified: new Map() };
   }
 
@@ -136,7 +139,7 @@ export class Application {
     if (!operation.publicFromLoopback || !isFromLoopback(request)) {
       requireAccess(this.#shared, exchange.caller, operation.access); // 401, 403
     }
-    if (isReadMethod(method)) {
+    if (isReadMethod(method) && !this.#pages?.selectPage?.(exchange)) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
       exchange.asNdjson = format === ndjsonType;
     }
@@ -229,7 +232,7 @@ export class Application {
     logFailure(exchange, apiError, error, this.#options);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
-      ...errorResponse(apiError, headers.accept),
+      ...errorResponse(apiError, headers.accept, this.#pages?.documentationUrl),
       seq,
     });
   }
@@ -241,7 +244,7 @@ export class Application {
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
         ? applyPreference(prefer, method, result)
-        : result;
+        : this.#pages?.selectPage?.(exchange)?.(result) ?? result;
       const { status } = final;
       const fields = [...final.headers, ...cacheFields(exchange, final)];
       for (const { onResponse } of this.#features) {

@@ -14,6 +14,7 @@ const modules: Readonly<
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),
   metrics: () => import("./features/metrics/feature.ts"),
+  page: () => import("./features/page/feature.ts"),
   cors: () => import("./features/cors/feature.ts"), // on with CORS_ORIGINS
 };
 

@@ -157,6 +157,7 @@ test("few files know node:http and node:fs", () => {
     "cli/commands.ts",
     "config.ts",
     "features/imports/command.ts",
+    "features/page/feature.ts",
     "store/log/files.ts",
   ]);
 });

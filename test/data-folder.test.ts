@@ -2,7 +2,14 @@
 
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
-import { appendFile, cp, readdir, readFile, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  cp,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
@@ -18,6 +25,7 @@ import {
   removeFolder,
   run,
   start,
+  storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
 
@@ -146,6 +154,52 @@ test("a repair and a check list the records with references that lead nowhere, t
   const after = await check();
   assert.equal(after.code, 2);
   assert.ok(after.stdout.endsWith(listed), repaired.stdout + after.stdout);
+});
+
+test("a repair that leaves a unique value twice says so, and so does each start until its copy is deleted", async (t) => {
+  const folder = join(await temporaryFolder(), "store");
+  t.after(() => removeFolder(join(folder, "..")));
+  const place = { city: "Amsterdam", country: "NL" };
+  const store = await openDataFolder(folder, sample);
+  await store.commit([["put", "users", storedAdmin]], 0);
+  await store.commit([["put", "zoos", { id: 1, name: "Artis", ...place }]], 0);
+  const at = "2026-05-01T08:00:00.000Z";
+  const times = { created_at: at, updated_at: at };
+  const job = { zoo_id: 1, name: "Ada", job_title: "Keeper", ...times };
+  for (const [id, email] of [[1, "a@b.cd"], [1, "Artis@b.cd"], [2, "a@b.cd"]]) {
+    const document = { id: Number(id), ...job, email: String(email) };
+    await store.commit([["put", "employees", document]], 0);
+  }
+  await store.close();
+  await damage(folder, 6);
+  const repaired = await run(["repair", "--data-dir", folder]);
+  const line =
+    /^employees\.email: 2 records do not fit \(id 1, 2\): "email" is already in use/m;
+  assert.match(repaired.stdout, line);
+  assert.match((await run(["check", "--data-dir", folder])).stdout, line);
+
+  const server = await start({ folder });
+  t.after(() => server.stop());
+  const notice =
+    /The folder was repaired: .*zoo-api check.* delete damaged-\d+/;
+  assert.match(server.output(), notice);
+  const { body } = await server.request("GET", "/health");
+  assert.match(body.notices.join(), notice);
+  const token = await server.signIn();
+  const json = { email: "c@b.cd" };
+  const path = "/v1/employees/2";
+  const changed = await server.request("PATCH", path, { token, json });
+  assert.equal(changed.status, 201, changed.text);
+  await server.end();
+  const sound = await run(["check", "--data-dir", folder]);
+  assert.equal(sound.code, 0, sound.stdout);
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith("damaged-")) continue;
+    await rm(join(folder, name), { recursive: true });
+  }
+  const again = await openDataFolder(folder, sample);
+  assert.deepEqual(again.notices, []);
+  await again.close();
 });
 
 test("--dry-run is refused with other commands", async () => {

@@ -19,7 +19,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { featureNames } from "../src/features.ts";
-import { removeFolder, root, runNode, temporaryFolder } from "./harness.ts";
+import {
+  copyAssets,
+  removeFolder,
+  root,
+  runNode,
+  temporaryFolder,
+} from "./harness.ts";
 
 const isWhole = process.env["WHOLE"] === "1";
 
@@ -68,6 +74,7 @@ for (const [title, names] of deletions) {
     const tsc = join(root, "node_modules/typescript/bin/tsc");
     await runInside(copy, [tsc, "-p", "test"]);
     const build = join(copy, "build/test");
+    await copyAssets(join(copy, "src"), join(build, "src"));
     await cp(join(root, "package.json"), join(build, "package.json"));
     const all = isWhole ? await testsIn(copy) : quick;
     const skipped = names.length > 1 ? [] : slow;

@@ -67,6 +67,10 @@ const traces: Readonly<
     entries: ["openapi_url"],
   },
   metrics: { urls: ["/metrics"], entries: [] },
+  page: {
+    urls: ["/docs", "/page/page.js", "/page/page.css"],
+    entries: ["documentation_url"],
+  },
 };
 
 describe("FEATURES", { concurrency: 2 }, () => {
@@ -84,7 +88,7 @@ describe("FEATURES", { concurrency: 2 }, () => {
           const response = await server.request("GET", url, {
             token,
             // An event stream would not end.
-            headers: { accept: "application/json" },
+            headers: { accept: "application/json, text/javascript, text/css" },
           });
           if (name !== names) assertError(response, 40400);
           else assert.equal(response.status === 404, url.endsWith("/1"));

@@ -190,6 +190,12 @@ export function temporaryFolder(): Promise<string> {
   return mkdtemp(join(tmpdir(), "zoo-api-test-"));
 }
 
+/** Copies what the compiler leaves behind: files that are no source code. */
+export function copyAssets(source: string, build: string): Promise<void> {
+  const filter = (file: string) => !/\.(?:ts|md|json)$/.test(file);
+  return cp(source, build, { recursive: true, filter });
+}
+
 /** Removes a folder with all that is in it. */
 export function removeFolder(folder: string): Promise<void> {
   return rm(folder, { recursive: true, force: true });

@@ -20,6 +20,7 @@ import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import {
+  copyAssets,
   lacks,
   notInNode,
   removeFolder,
@@ -71,6 +72,7 @@ before(async () => {
   const compiler = join(root, "node_modules/typescript/bin/tsc");
   const args = [compiler, "-p", "src", "--outDir", join(app, "build")];
   execFileSync(process.execPath, args, { cwd: root, stdio: "pipe" });
+  await copyAssets(join(root, "src"), join(app, "build"));
 });
 after(() => removeFolder(folder));
 

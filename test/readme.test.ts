@@ -169,7 +169,7 @@ describe("each command that starts a server starts one", () => {
       await writeFile(join(folder, "library.js"), library);
       const output = await shell(
         command
-          .replace("npm run build", `$& -- --outDir '${folder}/build'`)
+          .replace("npm run build", `BUILD='${folder}/build' $&`)
           .replace("node build", `node '${folder}'/build`)
           .replace(
             "npm run start:locked",

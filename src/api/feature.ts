@@ -4,7 +4,7 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
-import type { IncomingRequest } from "../http/connection.ts";
+import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
@@ -94,6 +94,12 @@ export interface FeatureHooks {
     request: HandledRequest,
     response: { readonly status: number; readonly fields: string[] },
   ) => void;
+  /** Returns what turns a response into a page; undefined if the client does not prefer HTML. */
+  readonly selectPage?: (
+    request: HandledRequest,
+  ) => ((response: Response) => Response) | undefined;
+  /** Where errors are documented: each below the fragment that is its code. */
+  readonly documentationUrl?: string;
   /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;
   readonly stop?: () => Promise<void>;

@@ -295,22 +295,24 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the route of a JSON text that stays the same while the server runs; the first request has it made. */
-export function textRoute({ make, summary, schema }: {
+/** Returns the route of a text, JSON by default, that stays the same while the server runs; the first request has it made. */
+export function textRoute({ make, summary, schema, type }: {
   readonly make: () => string | Promise<string>;
   readonly summary: string;
   readonly schema: JsonSchema;
+  readonly type?: string;
 }): Route {
   let cached: Promise<Result> | undefined;
   const get: Operation = {
     summary,
+    ...(type && { produces: [type] }),
     access: "anyone",
     docs: {
       conditional: true,
       responses: { 200: { schema, headers: ["ETag"] } },
     },
     run: (context) => {
-      cached ??= Promise.resolve(make()).then(textResult);
+      cached ??= Promise.resolve(make()).then((body) => textResult(body, type));
       return context.afterWaiting(
         cached,
         (whole) =>
@@ -323,8 +325,8 @@ export function textRoute({ make, summary, schema }: {
   return route({ GET: get });
 }
 
-function textResult(body: string): Result {
+function textResult(body: string, type: string | undefined): Result {
   const hash = createHash("sha256").update(body).digest("base64url");
   const headers = ["ETag", `"${hash.slice(0, 16)}"`];
-  return { status: 200, headers, body, seq: 0 };
+  return { status: 200, headers, body, type, seq: 0 };
 }

@@ -106,7 +106,7 @@ export function buildRoutes(
   const add = (path: string, route: Route, name?: string) => {
     const pattern = path.startsWith("/") ? path : `${base.path}v1/${path}`;
     routes.set(pattern, route);
-    if (name !== undefined) urls[name] = prefix + path;
+    if (name !== undefined) urls[name] = base.origin + pattern;
   };
   const records = (name: string) => {
     const collection = collections.get(name);

@@ -143,13 +143,20 @@ export interface Response {
  * Creates the response to a request that failed.
  *
  * @param accept the Accept field of the request, which can ask for the format of RFC 9457
+ * @param documentationUrl where all errors are documented, if anywhere
  */
-export function errorResponse(error: ApiError, accept?: string): Response {
+export function errorResponse(
+  error: ApiError,
+  accept?: string,
+  documentationUrl?: string,
+): Response {
   const { status, headers } = error;
   if (!prefersProblemJson(accept)) {
-    return { status, headers, body: errorBody(error) };
+    const body = errorBody(error, { documentationUrl });
+    return { status, headers, body };
   }
-  const body = errorBody(error, STATUS_CODES[status] ?? "Error");
+  const title = STATUS_CODES[status] ?? "Error";
+  const body = errorBody(error, { title, documentationUrl });
   return { status, headers, body, type: problemType };
 }
 

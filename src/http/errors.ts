@@ -139,7 +139,7 @@ export function prefersProblemJson(accept: string | undefined): boolean {
     negotiate(accept, [problemType, "application/json"]) === problemType;
 }
 
-// The specification that explains a 401 or 403 to the author of a client.
+// The specification that explains a 401 or 403 where the server itself has no documentation.
 const documentation: Readonly<Record<number, string>> = {
   401: "https://www.rfc-editor.org/rfc/rfc6750#section-3",
   403: "https://www.rfc-editor.org/rfc/rfc9110#section-15.5.4",
@@ -151,16 +151,26 @@ const documentation: Readonly<Record<number, string>> = {
  * @param title the reason phrase; if present, the body has the format of RFC
  * 9457 section 3. Its type is `about:blank`: the error is that of the status
  * (section 4.2.1), and `errorCode` says more.
+ * @param documentationUrl where each error has a fragment, its code
  */
-export function errorBody(error: ApiError, title?: string): string {
+export function errorBody(
+  error: ApiError,
+  { title, documentationUrl }: {
+    readonly title?: string;
+    readonly documentationUrl?: string | undefined;
+  } = {},
+): string {
   const { status, code: errorCode, message, errors } = error;
-  const documentation_url = documentation[status];
+  const specification = documentation[status];
+  const documentation_url = documentationUrl
+    ? `${documentationUrl}#${errorCode}`
+    : specification;
   const members = title === undefined
     ? {
       error: message,
       errorCode,
       errorMsg: message,
-      message: documentation_url && message,
+      message: specification && message,
     }
     : { type: "about:blank", title, status, detail: message, errorCode };
   // JSON.stringify omits what is undefined.

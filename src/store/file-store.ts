@@ -79,12 +79,21 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
   }
 }
 
-/** Describes the damage that a start repairs. */
-function noticesOf({ tornWrite, log, faults }: FolderScan): string[] {
+/** Describes the damage that a start or a repair has put right. */
+function noticesOf(
+  { tornWrite, log, faults, fileNames }: FolderScan,
+): string[] {
   const notices = faults.map(({ file, byte, line, message }) =>
     `${file} is damaged (byte ${byte}, line ${line}: ${message}) and was ` +
     "skipped: the previous generation and the logs since are complete"
   );
+  const replaced = fileNames.find((name) => name.startsWith("damaged-"));
+  if (replaced !== undefined) {
+    notices.push(
+      `The folder was repaired: "zoo-api check" lists records that do not ` +
+        `fit any more; delete ${replaced} once they are corrected`,
+    );
+  }
   if (tornWrite === undefined || log === undefined) return notices;
   return [
     ...notices,

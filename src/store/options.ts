@@ -15,8 +15,8 @@ export const defaultLimits = {
   reserveBytes: 16 << 20,
   /** How long another process may take to respond about the lock. */
   lockTimeoutMs: 5000,
-  /** How long after a write the marker is updated. */
-  markerDelayMs: 1000,
+  /** How long after the last write the marker is updated; at most four times that under load. */
+  markerDelayMs: 1500,
   /** The delay before an operation that the disk refused is retried. */
   retryMs: 1000,
 };

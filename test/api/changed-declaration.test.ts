@@ -304,6 +304,59 @@ test("a name with hidden data is not renamed to, and references that lead nowher
   assert.deepEqual([back.body.one, back.body.two], ["1", "2"]);
 });
 
+test("a changed default is that of what was never set, in lists too, and leaves what was stored", async (t) => {
+  const { serve } = await library(t);
+  const declared = (genre: string, shelf: string) =>
+    books(`title: string({ maxLength: 9 }),
+      genre: optional(choice("novel", "science")${genre}),
+      ${shelf && `shelf: optional(string({ maxLength: 9 }), "${shelf}"),`}`);
+  const etags = new Set<string | null>();
+  const shown = async (server: Server, query: string) => {
+    const { body } = await server.request("GET", `/v1/books?${query}`);
+    const one = await server.request("GET", "/v1/books/1");
+    etags.add(one.headers.get("etag"));
+    return body.map((
+      { title, genre, shelf }: Record<string, unknown>,
+    ) => [title, genre, shelf].join());
+  };
+  let server = await serve(declared("", ""));
+  await post(server, "/v1/books", { title: "A" });
+  await post(server, "/v1/books", { title: "B", genre: "science" });
+  assert.deepEqual(await shown(server, ""), ["A,,", "B,science,"]);
+  await server.end();
+
+  server = await serve(declared(', "novel"', "A1"));
+  await post(server, "/v1/books", { title: "C" });
+  assert.deepEqual(await shown(server, "genre=novel"), [
+    "A,novel,A1",
+    "C,novel,A1",
+  ]);
+  await server.end();
+
+  server = await serve(declared(', "science"', "B2"));
+  assert.deepEqual(
+    await shown(server, "genre=science&sortby=title&order=desc"),
+    [
+      "B,science,B2",
+      "A,science,B2",
+    ],
+  );
+  assert.deepEqual(await shown(server, "sortby=shelf"), [
+    "C,novel,A1",
+    "A,science,B2",
+    "B,science,B2",
+  ]);
+  await server.end();
+
+  server = await serve(declared("", "B2"));
+  assert.deepEqual(await shown(server, "sortby=genre"), [
+    "C,novel,A1",
+    "B,science,B2",
+    "A,,B2",
+  ]);
+  assert.equal(etags.size, 4, "a representation changed without its ETag");
+});
+
 test("former names are forgotten once both are declared together", async (t) => {
   const { open } = await stores(t);
   const a = { a: optional(string({ maxLength: 9 })) };

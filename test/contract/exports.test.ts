@@ -100,7 +100,7 @@ describe("an export", () => {
       ["application/*", json],
       ["*/*", json],
       [`${lines};q=0, */*`, json],
-      [`text/html, ${lines};q=0.1`, lines],
+      [`image/png, ${lines};q=0.1`, lines],
     ];
     for (const [accept = "", type = ""] of cases) {
       const { status, headers } = await server.request("GET", "/v1/zoos", {

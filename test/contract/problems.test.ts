@@ -179,7 +179,7 @@ describe("Accept: application/problem+json", () => {
   });
 
   test("is no way around 406 for other types", async () => {
-    for (const accept of ["text/html", "image/*", `${problem};q=0`]) {
+    for (const accept of ["image/png", "image/*", `${problem};q=0`]) {
       const answer = await send("GET /v1/zoos/1", {}, accept);
       assert.equal(answer.status, 406);
       assert.equal(answer.body.errorCode, 40600);

@@ -304,7 +304,7 @@ const accepts = [
   "application/json",
   "application/problem+json",
   "*/*",
-  "text/html",
+  "image/png",
   "application/json;q=0",
   "application/*;q=0.5, text/plain",
   ",",

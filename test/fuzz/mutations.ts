@@ -35,7 +35,7 @@ const insertions = [
   "Connection: keep-alive, X-Request-Id\r\n",
   "Host: other.example\r\n",
   "Accept: application/x-ndjson\r\n",
-  "Accept: text/html\r\n",
+  "Accept: image/png\r\n",
   "Range: bytes=0-1\r\n",
   "Content-Encoding: gzip\r\n",
 ];

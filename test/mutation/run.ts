@@ -17,7 +17,7 @@ import {
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { removeFolder, root, temporaryFolder } from "../harness.ts";
+import { copyAssets, removeFolder, root, temporaryFolder } from "../harness.ts";
 import { explained } from "./explained.ts";
 import { type Mutant, mutantsOf } from "./mutants.ts";
 
@@ -87,6 +87,7 @@ async function compile(): Promise<string> {
   const compiler = "node_modules/typescript/lib/tsc.js";
   const result = await runNode(folder, [compiler, "-p", "test", "--noCheck"]);
   if (result !== "passed") throw new Error("Cannot compile the tests");
+  await copyAssets(join(folder, "src"), join(folder, "build/test/src"));
   cpSync(join(folder, "package.json"), join(folder, "build/test/package.json"));
   return folder;
 }

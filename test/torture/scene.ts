@@ -205,9 +205,10 @@ function countTurns(): () => void {
   const { setTimeout, clearTimeout } = globalThis;
   const waiting = new Set<unknown>();
   const later = (work: (...args: unknown[]) => void, milliseconds = 1) => {
-    const timer = { unref, ref: () => timer };
+    const timer = { unref, ref: () => timer, refresh };
     waiting.add(timer);
-    let left = Math.min(milliseconds, 1000) * 10;
+    let left = 0;
+    refresh();
     let immediate = setImmediate(turn);
     let held = true;
     function turn() {
@@ -219,6 +220,9 @@ function countTurns(): () => void {
       }
       immediate = setImmediate(turn);
       if (!held) immediate.unref();
+    }
+    function refresh() {
+      left = Math.min(milliseconds, 1000) * 10;
     }
     function unref() {
       held = false;

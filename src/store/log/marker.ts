@@ -9,6 +9,7 @@
 
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
+import { performance } from "node:perf_hooks";
 import { errorText } from "../error.ts";
 import type { Logger } from "../options.ts";
 import {
@@ -36,6 +37,8 @@ export interface DurabilityMarker {
 }
 
 const slotBytes = 512;
+/** For so many delays each write of the log puts off the marker, which is as much wear to the disk as a record. */
+const maxDelays = 3;
 const fileName = "mark";
 
 /** Returns the newer of the two slots, if one of them can be read. */
@@ -70,7 +73,7 @@ export interface MarkerOptions {
   readonly store: string;
   /** The turn of the last mark. */
   readonly turn: number;
-  /** How long after a change it is written. */
+  /** How long after the last change it is written. */
   readonly delayMs: number;
   /** Whose log the mark is of. */
   readonly writer: LogWriter;
@@ -85,6 +88,7 @@ export function writeMarker(
   { store, turn, delayMs, writer, log }: MarkerOptions,
 ) {
   let timer: NodeJS.Timeout | undefined;
+  let touchedAt = 0;
   let writing = Promise.resolve();
 
   async function write(clean: boolean): Promise<void> {
@@ -102,9 +106,15 @@ export function writeMarker(
   }
 
   return {
-    /** Schedules a write, as more is on the disk. */
+    /** Schedules a write, as more is on the disk: soon, but seldom while later lines prove that earlier ones are. */
     touch(): void {
-      timer ??= setTimeout(() => {
+      const now = performance.now();
+      if (timer !== undefined) {
+        if (now - touchedAt < maxDelays * delayMs) timer.refresh();
+        return;
+      }
+      touchedAt = now;
+      timer = setTimeout(() => {
         timer = undefined;
         writing = writing.then(() => write(false));
       }, delayMs).unref();

@@ -1,0 +1,197 @@
+// @ts-check
+/** What an exchange says: its status, each of its header fields, and the same request for a terminal. */
+
+import { h } from "./page.js";
+
+/** @typedef {import("./page.js").Exchange} Exchange */
+
+const rfc9110 = "RFC 9110 section ";
+
+/** What a status means, by status and method: `*` is any. @type {Record<string, string>} */
+const statuses = {
+  "0":
+    "No response came: the network failed, or the server is down. A safe or idempotent request can simply be sent again; a POST only with an Idempotency-Key.",
+  "200": "Success, and the content is what you asked for.",
+  "201":
+    "Success: the record is stored, durably, and the content is the record as it is now.",
+  "202":
+    "Accepted: the work goes on in the background; Location is where to watch it.",
+  "204": "Success, and there is nothing to say.",
+  "304":
+    "Not modified: the copy named in If-None-Match is still current, so its content is not sent again.",
+  "308": "The resource is at another URL for good; repeat the request there.",
+  "400":
+    "The server does not understand the request: its syntax or a parameter is wrong. Sending it again as it is cannot help.",
+  "401":
+    "The server does not know who you are: no token, or one that is no longer valid. Sign in.",
+  "403": "The server knows who you are, and your role may not do this.",
+  "404": "There is nothing at this URL, or nothing that you may see.",
+  "405": "The URL exists but has no such method; Allow lists those it has.",
+  "406": "The resource has none of the formats that Accept allows.",
+  "409":
+    "The request conflicts with the state of other records: something still refers to this one.",
+  "410":
+    "Gone: there was a record here, it was deleted for good, and its id will never be used again.",
+  "412":
+    "A precondition failed: the record is not the version that If-Match names; somebody changed it after you read it. Nothing was changed.",
+  "413": "The content is larger than the server accepts here.",
+  "415": "The server does not read content of this type here.",
+  "422":
+    "The syntax is right, but the values break a rule of the record. All that is wrong is listed; nothing was changed.",
+  "428":
+    "This server changes a record only if the request says which version it is about: send If-Match.",
+  "429": "Too many requests; Retry-After says when to go on.",
+  "500":
+    "The server failed. Whether the change was made is unknown: look before you repeat it.",
+  "503": "The server cannot do this now; Retry-After says when to try again.",
+};
+
+/** One sentence for each field. @type {Record<string, string>} */
+const fields = {
+  accept:
+    `The formats that the client can use, with weights (${rfc9110}12.5.1).`,
+  "accept-patch":
+    "The formats in which a PATCH may be sent here (RFC 5789 section 3.1).",
+  "accept-post": "The formats in which a POST may be sent here.",
+  "accept-query":
+    "The formats in which a QUERY may be sent here (RFC 10008 section 3).",
+  allow: `The methods that this URL has (${rfc9110}10.2.1).`,
+  authorization:
+    `Who is asking: a token that whoever has it can use (RFC 6750 section 2.1).`,
+  "cache-control":
+    `Who may keep a copy, and for how long; no-cache: only if it is validated at each use (RFC 9111 section 5.2).`,
+  connection: `What becomes of the connection afterwards (${rfc9110}7.6.1).`,
+  "content-length": `How many bytes the content has (${rfc9110}8.6).`,
+  "content-location": `The URL of what the content shows (${rfc9110}8.7).`,
+  "content-type": `The format of the content (${rfc9110}8.3).`,
+  date: `When the response was made (${rfc9110}6.6.1).`,
+  etag:
+    `The name of this version of the resource; W/ marks one that is equivalent, not byte for byte the same (${rfc9110}8.8.3).`,
+  "idempotency-key":
+    "Marks repetitions of one POST, so that it is done once (IETF draft).",
+  "if-match":
+    `Do it only if the resource is still this version; otherwise 412 (${rfc9110}13.1.1).`,
+  "if-none-match":
+    `Send the content only if it is no longer this version; otherwise 304 (${rfc9110}13.1.2).`,
+  "last-modified":
+    `When the resource was changed last, in whole seconds (${rfc9110}8.8.2).`,
+  link:
+    "URLs that belong to this one, such as the next page (RFC 8288 section 3).",
+  location: `Where the new resource is (${rfc9110}10.2.2).`,
+  prefer: "What the client would like, if the server can do it (RFC 7240).",
+  "preference-applied":
+    "Which wish the server has followed (RFC 7240 section 3).",
+  "retry-after": `How many seconds to wait (${rfc9110}10.2.3).`,
+  vary:
+    `The request fields that decide what is sent, so that caches keep the variants apart (${rfc9110}12.5.5).`,
+  "www-authenticate": `How to say who you are (${rfc9110}11.6.1).`,
+  "x-content-type-options":
+    "Browsers must believe the Content-Type (Fetch standard).",
+  "x-request-id": "The name of this request in the log of the server.",
+  "x-total-count": "How many records match in all, on all pages.",
+};
+
+/** What a method promises. @type {Record<string, string>} */
+const methods = {
+  GET:
+    "GET is safe: it changes nothing, so anybody may repeat it, follow it or store its response.",
+  OPTIONS: "OPTIONS is safe: it asks what may be done here.",
+  POST:
+    "POST is neither safe nor idempotent: twice sent is twice done, unless an Idempotency-Key marks the repetition.",
+  PUT:
+    "PUT is idempotent: it replaces the whole record, and doing so twice has the same effect as once.",
+  PATCH:
+    "PATCH changes the properties that are named, and leaves the others as they are (RFC 7396).",
+  DELETE:
+    "DELETE is idempotent: twice sent, the record is as gone as before, though the second response is a 404.",
+};
+
+export function meaningOf(status) {
+  return statuses[status] ?? statuses[Math.floor(status / 100) * 100] ?? "";
+}
+
+/** Writes an argument for a POSIX shell. */
+function quote(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** The same request as a command, with the token in a variable that is not copied. */
+export function curlOf({ method, url, fields, body }) {
+  return [
+    `curl -i -X ${method} ${quote(url)}`,
+    ...fields.map(([name, value]) =>
+      name === "Authorization"
+        ? '-H "Authorization: Bearer $TOKEN"'
+        : `-H ${quote(`${name}: ${value}`)}`
+    ),
+    ...(body === undefined ? [] : [`--data-raw ${quote(hide(body))}`]),
+  ].join(" \\\n  ");
+}
+
+/** Leaves passwords and tokens out of what is shown. */
+function hide(text) {
+  return text.replace(/("(?:password|token)":\s*)"(?:[^"\\]|\\.)*"/g, '$1"…"');
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(hide(text)), null, 2).slice(0, 5000);
+  } catch {
+    return text.slice(0, 5000);
+  }
+}
+
+function explained(list) {
+  return h(
+    "dl",
+    {},
+    list.map(([name, value]) => [
+      h(
+        "dt",
+        {},
+        h(
+          "code",
+          {},
+          `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
+        ),
+      ),
+      h("dd", {}, fields[name.toLowerCase()] ?? ""),
+    ]),
+  );
+}
+
+export function explain(exchange) {
+  const { method, url, fields, body, status, reason, received, text } =
+    exchange;
+  const curl = curlOf(exchange);
+  const copy = h("button", {
+    type: "button",
+    onclick: async () => {
+      await navigator.clipboard?.writeText(curl);
+      copy.textContent = "Copied";
+    },
+  }, "Copy");
+  return h(
+    "div",
+    {},
+    h("h3", {}, "Request"),
+    h(
+      "pre",
+      {},
+      `${method} ${
+        url.slice(location.origin.length)
+      } HTTP/1.1\nHost: ${location.host}`,
+    ),
+    h("p", {}, methods[method] ?? ""),
+    explained(fields),
+    body !== undefined && h("pre", {}, pretty(body)),
+    h("h3", {}, "Response"),
+    h("pre", {}, `HTTP/1.1 ${status} ${reason}`),
+    h("p", { class: "meaning" }, meaningOf(status)),
+    explained(received),
+    text && h("pre", {}, pretty(text)),
+    h("h3", {}, "In a terminal"),
+    h("pre", { class: "curl" }, curl),
+    copy,
+  );
+}

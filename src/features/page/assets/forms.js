@@ -1,0 +1,372 @@
+// @ts-check
+/**
+ * Creating, changing, deleting, importing and exporting: forms made of the
+ * schema and the writable properties that OPTIONS returns.
+ */
+
+import {
+  askPassword,
+  format,
+  get,
+  h,
+  local,
+  main,
+  navigate,
+  openDialog,
+  say,
+  send,
+  typesOf,
+} from "./page.js";
+
+/** @typedef {import("./page.js").View} View */
+/** @typedef {import("./page.js").Answer} Answer */
+/** @typedef {import("./page.js").Json} Json */
+
+/** The rules of a property in words. */
+export function rulesOf(schema, isRequired) {
+  const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = schema;
+  const isNumber = /integer|number/.test(String(schema["type"]));
+  return [
+    isRequired ? "required" : "optional",
+    typesOf(schema).filter((type) => type !== "null").join(" or "),
+    schema["description"] ?? schema["format"],
+    schema["enum"]?.join(", "),
+    maxLength && `${minLength ?? 0} to ${maxLength} characters`,
+    isNumber && minimum !== undefined && `at least ${minimum}`,
+    exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
+    isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
+    schema["default"] != null && `by default ${schema["default"]}`,
+    schema["readOnly"] && "set by the server",
+    schema["writeOnly"] && "never shown",
+  ].filter(Boolean).join(", ");
+}
+
+/** A property with its control. */
+function control(name, schema, value, isRequired) {
+  const types = typesOf(schema);
+  const choices = schema["enum"] ??
+    (types.includes("boolean") ? ["true", "false"] : undefined);
+  const text = value === null || value === undefined ? "" : String(value);
+  const help = { id: `help-${name}`, class: "help" };
+  const attributes = {
+    id: `field-${name}`,
+    name,
+    dir: "auto",
+    "aria-describedby": `help-${name} error-${name}`,
+    "aria-required": isRequired,
+  };
+  const isLong = schema["maxLength"] > 300 && schema["format"] !== "uri";
+  const input = choices
+    ? h(
+      "select",
+      attributes,
+      (isRequired && text ? [] : [""]).concat(choices).map((each) =>
+        h("option", { value: each, selected: each === text }, each || "–")
+      ),
+    )
+    : h(isLong ? "textarea" : "input", {
+      ...attributes,
+      ...(!isLong && { value: text }),
+      ...(schema["format"] === "date" && { type: "date" }),
+      ...(schema["writeOnly"] && name.includes("password") &&
+        { type: "password", autocomplete: "new-password" }),
+      ...(/integer|number/.test(String(types)) && { inputmode: "decimal" }),
+    }, isLong && text);
+  const error = h("p", { id: `error-${name}`, class: "error" });
+  const row = h(
+    "div",
+    { class: "field" },
+    h("label", { for: `field-${name}` }, name),
+    input,
+    h("p", help, rulesOf(schema, isRequired)),
+    error,
+  );
+  /** What JSON says for the text; what is no number is sent as it is, for the server to judge. */
+  const read = () => {
+    const { value } = input;
+    if (value === "") return types.includes("null") ? null : undefined;
+    if (types.includes("boolean")) return value === "true";
+    const isNumber = /integer|number/.test(String(types));
+    return isNumber && Number.isFinite(Number(value)) ? Number(value) : value;
+  };
+  return { name, row, input, error, read, before: text };
+}
+
+/** An Idempotency-Key, so that sending a form again cannot create a second record. */
+function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Shows what is wrong beside each property, and moves the focus to the first. */
+function showErrors({ body }, controls, summary) {
+  const errors = new Map(
+    (body?.errors ?? []).map((each) => [
+      each["field"],
+      each["message"],
+    ]),
+  );
+  for (const { name, input, error } of controls) {
+    error.textContent = errors.get(name) ?? "";
+    input.setAttribute("aria-invalid", String(errors.has(name)));
+    errors.delete(name);
+  }
+  summary.textContent = [
+    body?.error ??
+      "The server does not respond. Send it again: it is done once at most.",
+    ...[...errors].map(([name, message]) => `${name}: ${message}`),
+  ].join(" ");
+  (main.querySelector("[aria-invalid=true]") ?? summary).focus();
+}
+
+export function showForm(view, kind) {
+  const { options: { methods }, url } = view;
+  const back = url.replace(/#.*/, "");
+  const cancel = h("a", { href: back }, "Cancel");
+  const needed = kind === "edit" ? "PATCH" : "POST";
+  if (!methods.includes(needed)) {
+    return [
+      h("h1", {}, "Not allowed"),
+      h(
+        "p",
+        { class: "error" },
+        "You may not do this here: sign in as somebody who may.",
+      ),
+      h("button", { type: "button", onclick: askPassword }, "Sign in"),
+      " ",
+      cancel,
+    ];
+  }
+  return kind === "import"
+    ? importForm(back, cancel)
+    : recordForm(view, { isNew: kind === "new", back, cancel });
+}
+
+function recordForm(view, { isNew, back, cancel }) {
+  const { options: { writable, schema, methods }, answer, properties } = view;
+  const record = isNew ? {} : answer.body;
+  const required = new Set(schema["required"]);
+  const controls = writable.map((name) => {
+    const each = properties[name] ?? {};
+    const value = isNew ? each["default"] : record[name];
+    return control(
+      name,
+      each,
+      value,
+      required.has(name) && (isNew || !each["writeOnly"]),
+    );
+  });
+  const summary = h("p", { class: "error", role: "alert", tabindex: "-1" });
+  const key = newKey();
+  let etag = answer.headers.get("etag") ?? "";
+  /** @param {boolean} isWhole */
+  const bodyOf = (isWhole) => {
+    /** @type {Json} */
+    const body = {};
+    for (const { name, input, read, before } of controls) {
+      const value = read();
+      const isChanged = isNew
+        ? value !== undefined && value !== null
+        : input.value !== before;
+      if (isWhole ? value !== undefined : isChanged) {
+        body[name] = value ?? (isNew ? undefined : null);
+      }
+    }
+    return body;
+  };
+  /** @param {string} method */
+  const submit = async (method) => {
+    const body = bodyOf(method === "PUT");
+    const answer = await send(method, isNew ? back : record.url, {
+      fields: isNew ? { "Idempotency-Key": key } : {
+        "If-Match": etag,
+        ...(method === "PATCH" &&
+          { "Content-Type": "application/merge-patch+json" }),
+      },
+      body: JSON.stringify(body),
+    });
+    if (answer.status === 412) return conflict(body, method);
+    if (answer.status >= 300 || answer.status === 0) {
+      return showErrors(answer, controls, summary);
+    }
+    navigate(answer.body?.url ?? back);
+    say(isNew ? "Created." : "Changed.");
+  };
+  /** Shows both versions of a record that somebody else has changed meanwhile. @param {Json} mine @param {string} method */
+  const conflict = async (mine, method) => {
+    const theirs = await get(record.url);
+    if (theirs.status !== 200) return showErrors(theirs, controls, summary);
+    const names = Object.keys(mine).filter((name) =>
+      !properties[name]?.["writeOnly"]
+    );
+    const rows = names.map((name) =>
+      h("tr", {}, [
+        h("th", { scope: "row" }, name),
+        ...[record, theirs.body, mine].map((from) =>
+          h("td", {}, format(from[name] ?? null, properties[name]))
+        ),
+      ])
+    );
+    const dialog = openDialog(
+      "Somebody else has changed this record",
+      h(
+        "p",
+        {},
+        "Your If-Match named the version that you had read, and that is no longer the current one: 412, and nothing was changed. Without it you would have overwritten their change unseen.",
+      ),
+      h(
+        "table",
+        { id: "versions" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["property", "as you read it", "theirs, stored now", "yours"].map((
+              text,
+            ) => h("th", { scope: "col" }, text)),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+      h("button", {
+        type: "button",
+        id: "keep-theirs",
+        onclick: () => (dialog.close(), navigate(back)),
+      }, "Keep theirs"),
+      " ",
+      h("button", {
+        type: "button",
+        id: "apply-mine",
+        onclick: () => {
+          dialog.close();
+          etag = theirs.headers.get("etag") ?? "";
+          submit(method);
+        },
+      }, "Save mine over it"),
+    );
+  };
+  const save = (event) => {
+    event.preventDefault();
+    submit(isNew ? "POST" : "PATCH");
+  };
+  return [
+    h(
+      "h1",
+      {},
+      isNew ? `New ${schema["title"]}` : `Edit ${schema["title"]} ${record.id}`,
+    ),
+    h(
+      "form",
+      { onsubmit: save, novalidate: true },
+      summary,
+      controls.map(({ row }) => row),
+      h("button", {}, isNew ? "Create (POST)" : "Save the changes (PATCH)"),
+      " ",
+      !isNew && methods.includes("PUT") &&
+        h("button", {
+          type: "button",
+          id: "replace",
+          onclick: () => submit("PUT"),
+        }, "Replace the whole (PUT)"),
+      " ",
+      cancel,
+    ),
+  ];
+}
+
+export function confirmDelete({ answer: { body, headers }, url }) {
+  const error = h("p", { class: "error", role: "alert" });
+  const cascade = h("input", { type: "checkbox", id: "cascade" });
+  const more = h(
+    "label",
+    { hidden: true, for: "cascade" },
+    cascade,
+    " Delete them too, and empty the references that are optional (cascade)",
+  );
+  const dialog = openDialog(
+    "Delete it for good?",
+    h(
+      "p",
+      {},
+      `DELETE ${
+        new URL(url).pathname
+      }: its URL will be 410 (Gone) from then on.`,
+    ),
+    error,
+    more,
+    h("button", { id: "delete" }, "Delete"),
+  );
+  dialog.querySelector("form")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const etag = headers.get("etag");
+    const answer = await send(
+      "DELETE",
+      body.url + (cascade.checked ? "?cascade=true" : ""),
+      { fields: etag ? { "If-Match": etag } : {} },
+    );
+    if (answer.status === 204) {
+      dialog.close();
+      navigate(body.link?.href ?? "/");
+      return say("Deleted.");
+    }
+    error.textContent = answer.body?.error ?? "The server does not respond.";
+    more.hidden = answer.body?.errorCode !== 40900;
+  });
+}
+
+function importForm(url, cancel) {
+  const file = h("input", { type: "file", id: "file" });
+  const error = h("p", { class: "error", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    const [chosen] = file.files;
+    if (!chosen) return void (error.textContent = "Choose a file first.");
+    const answer = await send("POST", url, {
+      fields: {
+        "Content-Type": "application/x-ndjson",
+        "Idempotency-Key": newKey(),
+      },
+      body: chosen,
+    });
+    const task = answer.headers.get("location");
+    if (answer.status === 202 && task) return navigate(task);
+    error.textContent = answer.body?.error ?? "The server does not respond.";
+  };
+  return [
+    h("h1", {}, "Import"),
+    h(
+      "form",
+      { onsubmit: submit },
+      h(
+        "p",
+        {},
+        "A file of JSON lines, one record a line, as Export saves it. The answer is 202: a task works it off, and you see its progress.",
+      ),
+      h("label", { for: "file" }, "File "),
+      file,
+      error,
+      h("button", {}, "Import"),
+      " ",
+      cancel,
+    ),
+  ];
+}
+
+/** Saves all records that match, as a file of JSON lines. */
+export async function exportRecords(url) {
+  const from = new URL(url.replace(/#.*/, ""));
+  for (const name of ["limit", "offset", "page", "per_page"]) {
+    from.searchParams.delete(name);
+  }
+  const { status, text, body } = await send("GET", local(from.href) ?? "", {
+    fields: { Accept: "application/x-ndjson" },
+  });
+  if (status !== 200) return say(body?.error ?? "The export failed.");
+  const name = `${from.pathname.replace(/.*\//, "")}.ndjson`;
+  const href = URL.createObjectURL(new Blob([text]));
+  h("a", { href, download: name }).click();
+  URL.revokeObjectURL(href);
+  say(`Saved as ${name}.`);
+}

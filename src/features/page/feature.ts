@@ -1,0 +1,130 @@
+/**
+ * A page for people: a browser that asks for any URL gets one HTML document,
+ * whose scripts request that URL again as JSON and show the resource. The
+ * document is the same for all URLs and holds nothing of the records: only the
+ * status of its response depends on who asks for what.
+ */
+
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
+import { textRoute } from "../../api/operations.ts";
+import { evaluatePreconditions } from "../../http/conditional.ts";
+import type { Response } from "../../http/connection.ts";
+import { errorMessages } from "../../http/errors.ts";
+import { negotiate } from "../../http/headers.ts";
+
+const folder = new URL("assets/", import.meta.url);
+
+/** The files that browsers get, by name; read at startup. */
+const assets: ReadonlyMap<string, string> = new Map(
+  readdirSync(folder).map((name) => [
+    name,
+    readFileSync(new URL(name, folder), "utf8"),
+  ]),
+);
+
+/** The media types of the assets by the ends of their names. */
+const assetTypes: Readonly<Record<string, string>> = {
+  css: "text/css; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+};
+
+const htmlType = "text/html; charset=utf-8";
+
+/** Nothing is loaded from elsewhere, nothing inline runs, and no text becomes HTML in the browser. */
+const securityFields: readonly string[] = [
+  "Content-Security-Policy",
+  "default-src 'none'; script-src 'self'; style-src 'self'; " +
+  "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; " +
+  "frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+  "trusted-types 'none'",
+  "Cross-Origin-Opener-Policy",
+  "same-origin",
+  "Referrer-Policy",
+  "no-referrer",
+  "X-Frame-Options",
+  "DENY",
+];
+
+export const feature: Feature = {
+  open(api) {
+    const { base: { origin, path }, add } = api;
+    for (const [name, text] of assets) {
+      const type = assetTypes[name.replace(/.*\./, "")];
+      if (type === undefined) continue;
+      const route = textRoute({
+        summary: `A part of the page: ${name}`,
+        schema: { type: "string" },
+        make: () => text,
+        type,
+      });
+      add(`${path}page/${name}`, route);
+    }
+    const docs = textRoute({
+      summary: "All error codes; as HTML the documentation of the API",
+      schema: { title: "documentation", type: "object" },
+      make: () => JSON.stringify({ errors: errorMessages }),
+    });
+    add(`${path}docs`, docs, "documentation_url");
+    const document = createDocument(api);
+    const headers = ["ETag", `"${hash(document)}"`, ...securityFields];
+    const page = { status: 200, headers, body: document, type: htmlType };
+    return {
+      documentationUrl: `${origin}${path}docs`,
+      selectPage: (request) =>
+        prefersHtml(request)
+          ? (response) => toPage(response, page, request)
+          : undefined,
+    };
+  },
+};
+
+/** Fills in what the scripts cannot find out: where the root document is. */
+function createDocument({ base, declaration }: Api): string {
+  const values: Readonly<Record<string, string>> = {
+    root: base.origin + base.path,
+    path: base.path,
+    title: declaration.title,
+  };
+  const template = assets.get("page.html") ?? "";
+  return template.replace(
+    /%(\w+)%/g,
+    (_, name) => escapeHtml(values[name] ?? ""),
+  );
+}
+
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
+}
+
+function hash(text: string): string {
+  return createHash("sha256").update(text).digest("base64url").slice(0, 16);
+}
+
+/** Returns whether a client prefers HTML to all formats of a URL: browsers do, and programs that accept anything do not. */
+function prefersHtml({ method, headers, route }: HandledRequest): boolean {
+  const { accept } = headers;
+  if (accept === undefined || !/text\/(?:html|\*)/i.test(accept)) return false;
+  if (method !== "GET" && method !== "HEAD") return false;
+  const { produces = ["application/json"] } = route?.operations.get("GET") ??
+    {};
+  return negotiate(accept, [...produces, "text/html"]) === "text/html";
+}
+
+/** Returns the page in place of a response. An error keeps its status and fields. */
+function toPage(
+  response: Response,
+  page: Response,
+  request: HandledRequest,
+): Response {
+  const { status, headers } = response;
+  if (status >= 400) {
+    const fields = [...headers, ...securityFields];
+    return { ...page, status, headers: fields };
+  }
+  if (status > 300 && status !== 304) return response;
+  const [, etag] = page.headers;
+  const isCurrent = evaluatePreconditions(request, { etag }) === "not-modified";
+  return isCurrent ? { ...page, status: 304, body: undefined } : page;
+}

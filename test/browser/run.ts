@@ -1,0 +1,390 @@
+/**
+ * The page in a real browser: everything that a person can do with it, by
+ * clicks and keys. `npm run test:browser`
+ */
+
+import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, afterEach, before, describe, test } from "node:test";
+import {
+  adminPassword,
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+import { Browser } from "./chromium.ts";
+
+const script = "<img src=x onerror=alert(1)><script>alert(1)</script>";
+
+const zoos = Array.from({ length: 30 }, (_, at) => ({
+  name: `Zoo ${at + 1}`,
+  city: at % 2 ? "Amsterdam" : "Berlin",
+  country: at % 2 ? "NL" : "DE",
+}));
+const animals = [
+  { zoo_id: 1, animal_type_id: 1, name: script },
+  { zoo_id: 1, animal_type_id: 1, name: "حديقة الحيوان", weight_kg: 2.5 },
+  { zoo_id: 2, animal_type_id: 2, name: "Nele", sex: "female" },
+];
+
+describe("the page in Chromium", () => {
+  let server: Server;
+  let browser: Browser;
+  let token: string;
+  before(async () => {
+    server = await start({ seed: { zoos, animals, employees: [] } });
+    browser = await Browser.start();
+    token = await server.signIn();
+  });
+  after(async () => {
+    await browser?.stop();
+    await server?.stop();
+  });
+  afterEach(() => {
+    assert.deepEqual(browser.complaints, []);
+    for (const url of browser.requested) {
+      assert.ok(/^(?:data|blob):/.test(url) || url.startsWith(server.origin));
+    }
+  });
+
+  const at = (path: string) => `location.href === "${server.origin}${path}"`;
+  const open = (path: string) => browser.open(server.origin + path);
+  const column = (n: number): Promise<string[]> =>
+    browser.evaluate(
+      `[...document.querySelectorAll("tbody tr")].map((row) => row.cells[${n}].innerText)`,
+    );
+
+  test("shows the root document first, with few requests", async () => {
+    await open("/");
+    const files = browser.requested.filter((url) => /\/page\//.test(url));
+    assert.equal(files.length, 2);
+    assert.equal(await browser.text("h1"), "zoo-api");
+    await browser.click("zoos");
+    await browser.shown(at("/v1/zoos"));
+    assert.equal((await column(0)).length, 20);
+    assert.equal(await browser.text("#count"), "1 to 20 of 30 records");
+  });
+
+  test("sorts, pages, and keeps each view in its URL", async () => {
+    await open("/v1/zoos");
+    await browser.click("name");
+    await browser.shown(at("/v1/zoos?sortby=name&order=asc"));
+    assert.deepEqual((await column(1)).slice(0, 2), ["Zoo 1", "Zoo 10"]);
+    await browser.click("#page-next");
+    await browser.shown(
+      at("/v1/zoos?sortby=name&order=asc&offset=20"),
+    );
+    assert.equal((await column(0)).length, 10);
+    const last = await column(1);
+    await browser.send("Page.reload");
+    await browser.shown(`document.querySelectorAll("tbody tr").length === 10`);
+    assert.deepEqual(await column(1), last);
+    await browser.evaluate("history.back()");
+    await browser.shown(at("/v1/zoos?sortby=name&order=asc"));
+    assert.equal((await column(0)).length, 20);
+    await browser.evaluate("history.forward()");
+    await browser.shown(`document.querySelectorAll("tbody tr").length === 10`);
+    await browser.fill("#page-size", "50");
+    await browser.shown(`document.querySelectorAll("tbody tr").length === 30`);
+    assert.match(await browser.evaluate("location.search"), /limit=50/);
+  });
+
+  test("filters by the type of each property, and says if nothing matches", async () => {
+    await open("/v1/zoos");
+    await browser.click("Filter");
+    await browser.fill("[aria-label='city: comparison']", ":starts");
+    await browser.fill("[aria-label='city: value']", "amst");
+    await browser.fill("[aria-label='id: comparison']", ":lte");
+    await browser.fill("[aria-label='id: value']", "10");
+    await browser.click("Apply");
+    await browser.shown(
+      `document.querySelector("#count").innerText === "1 to 5 of 5 records"`,
+    );
+    assert.deepEqual(await column(0), ["2", "4", "6", "8", "10"]);
+    await browser.fill("[aria-label='city: value']", "nowhere + there");
+    await browser.click("Apply");
+    await browser.shown(
+      `/No record matches/.test(document.querySelector("#records").innerText)`,
+    );
+    await browser.fill("[aria-label='id: value']", "many");
+    await browser.click("Apply");
+    await browser.shown(
+      `document.querySelector("h1").innerText === "400 Bad Request"`,
+    );
+    assert.match(await browser.text(), /id:lte/);
+  });
+
+  test("follows the links of a record, and shows text as text", async () => {
+    await open("/v1/zoos/1");
+    await browser.click("/v1/zoos/1/animals");
+    await browser.shown(at("/v1/zoos/1/animals"));
+    assert.deepEqual(await column(3), [script, "حديقة الحيوان"]);
+    assert.equal(
+      await browser.evaluate(
+        "document.querySelectorAll('main img, main script').length",
+      ),
+      0,
+    );
+    await browser.click("1");
+    await browser.shown(
+      "/^animal 1$/.test(document.querySelector('h1').innerText)",
+    );
+    assert.ok((await browser.text()).includes(script));
+    await browser.click("List of animals");
+    await browser.shown(at("/v1/animals"));
+  });
+
+  test("shows errors with their status, and what they mean", async () => {
+    const { body } = await server.request("POST", "/v1/zoos", {
+      token,
+      json: zoos[0],
+    });
+    await server.request("DELETE", body.url, { token });
+    for (
+      const [path, heading] of [
+        [body.url, "410 Gone"],
+        ["/v1/zoos/999", "404 Not Found"],
+        ["/nowhere", "404 Not Found"],
+        ["/v1/user", "401 Unauthorized"],
+        ["/v1/events", "401 Unauthorized"],
+      ]
+    ) {
+      await open(path ?? "");
+      assert.equal(await browser.text("h1"), heading);
+      assert.ok(
+        await browser.evaluate(
+          `!!document.querySelector('main a[href*="/docs#4"]')`,
+        ),
+      );
+    }
+  });
+
+  test("offers nothing that a caller may not do, and signs in and out", async () => {
+    await open("/v1/zoos");
+    assert.doesNotMatch(await browser.text(), /New zoo/);
+    await browser.click("Sign in");
+    await browser.fill("dialog [name=username]", "admin");
+    await browser.fill("dialog [name=current-password]", "a wrong password");
+    await browser.click("Sign in");
+    await browser.until(
+      "/wrong/.test(document.querySelector('dialog .error').innerText)",
+    );
+    await browser.fill("dialog [name=current-password]", adminPassword);
+    await browser.press("Enter");
+    await browser.until(
+      "/Signed in as admin .admin./.test(document.querySelector('#who').innerText)",
+    );
+    await browser.shown(
+      "/New zoo/.test(document.querySelector('main').innerText)",
+    );
+    assert.equal(
+      await browser.evaluate("localStorage.length + document.cookie.length"),
+      0,
+    );
+    await browser.send("Page.reload");
+    await browser.until(
+      "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+    );
+  });
+
+  test("creates a record, beside whose properties it shows what is wrong", async () => {
+    await open("/v1/zoos");
+    await browser.click("New zoo");
+    await browser.shown(at("/v1/zoos#new"));
+    await browser.fill("#field-name", "Ueno Zoo");
+    await browser.fill("#field-country", "Japan");
+    await browser.click("Create (POST)");
+    await browser.until(
+      "document.querySelector('#error-city').innerText !== ''",
+    );
+    assert.match(
+      await browser.text("#error-country"),
+      /two|capital|format|characters/,
+    );
+    assert.equal(
+      await browser.evaluate("document.activeElement.id"),
+      "field-city",
+    );
+    await browser.fill("#field-city", "Tokyo");
+    await browser.fill("#field-country", "JP");
+    await browser.fill("#field-opened_on", "1882-03-20");
+    await browser.press("Enter");
+    await browser.shown(
+      "/^zoo 3/.test(document.querySelector('h1').innerText)",
+    );
+    assert.match(await browser.text(), /Ueno Zoo/);
+    assert.match(await browser.text("#message"), /Created/);
+  });
+
+  test("changes only what was changed, and shows both versions on a 412", async () => {
+    await open("/v1/zoos/3#edit");
+    const changed = await server.request("PATCH", "/v1/zoos/3", {
+      token,
+      json: { name: "Theirs" },
+    });
+    assert.equal(changed.status, 201);
+    await browser.fill("#field-name", "Mine");
+    await browser.click("Save the changes (PATCH)");
+    await browser.until("!!document.querySelector('#versions')");
+    assert.match(
+      await browser.text("#versions"),
+      /name\s+Zoo 3\s+Theirs\s+Mine/,
+    );
+    await browser.click("Keep theirs");
+    await browser.shown(
+      `${
+        at("/v1/zoos/3")
+      } && /Theirs/.test(document.querySelector('main').innerText)`,
+    );
+    await browser.click("Edit");
+    await server.request("PATCH", "/v1/zoos/3", {
+      token,
+      json: { city: "Bonn" },
+    });
+    await browser.fill("#field-name", "Mine");
+    await browser.click("Save the changes (PATCH)");
+    await browser.click("#apply-mine");
+    await browser.shown(
+      `${
+        at("/v1/zoos/3")
+      } && /Mine/.test(document.querySelector('#record').innerText)`,
+    );
+    const { body } = await server.request("GET", "/v1/zoos/3");
+    assert.deepEqual([body.name, body.city], ["Mine", "Bonn"]);
+  });
+
+  test("replaces a record with PUT", async () => {
+    await open("/v1/zoos/4#edit");
+    await browser.fill("#field-website", "https://example.com/");
+    await browser.click("#replace");
+    await browser.shown(
+      `${
+        at("/v1/zoos/4")
+      } && /example.com/.test(document.querySelector('#record').innerText)`,
+    );
+    const { body } = await server.request("GET", "/v1/zoos/4");
+    assert.equal(body.website, "https://example.com/");
+    assert.equal(body.name, "Zoo 4");
+  });
+
+  test("deletes after a question, and explains a cascade", async () => {
+    await open("/v1/zoos/2");
+    await browser.click("Delete");
+    await browser.click("#delete");
+    await browser.until(
+      "/animal/.test(document.querySelector('dialog .error').innerText)",
+    );
+    await browser.click("#cascade");
+    await browser.click("#delete");
+    await browser.shown(at("/v1/zoos"));
+    assert.equal((await server.request("GET", "/v1/zoos/2")).status, 410);
+    assert.equal((await server.request("GET", "/v1/animals/3")).status, 410);
+  });
+
+  test("shows changes by others as they happen, and marks them", async () => {
+    await open("/v1/zoos?limit=5");
+    await browser.until(
+      "/live/.test(document.querySelector('#live').innerText)",
+    );
+    await server.request("PATCH", "/v1/zoos/1", {
+      token,
+      json: { name: "Now" },
+    });
+    await browser.until(
+      "document.querySelector('tr.changed')?.innerText.includes('Now')",
+    );
+    await open("/v1/zoos/1");
+    await server.request("PATCH", "/v1/zoos/1", {
+      token,
+      json: { name: "Later" },
+    });
+    await browser.until(
+      "document.querySelector('#record.changed')?.innerText.includes('Later')",
+    );
+  });
+
+  test("imports a file and watches its task, and exports", async () => {
+    const folder = await temporaryFolder();
+    const file = join(folder, "zoos.ndjson");
+    const lines = zoos.slice(0, 3).map((zoo) => JSON.stringify(zoo));
+    await writeFile(file, [...lines, "{}"].join("\n"));
+    await open("/v1/zoos");
+    await browser.click("Import a file");
+    await browser.shown(at("/v1/zoos#import"));
+    const { root } = await browser.send("DOM.getDocument");
+    const { nodeId } = await browser.send("DOM.querySelector", {
+      nodeId: root.nodeId,
+      selector: "#file",
+    });
+    await browser.send("DOM.setFileInputFiles", { nodeId, files: [file] });
+    await browser.click("Import");
+    await browser.shown(
+      "/succeeded/.test(document.querySelector('#record')?.innerText)",
+    );
+    assert.match(await browser.text("#record"), /imported\s+3\s+rejected\s+1/);
+    await browser.send("Browser.setDownloadBehavior", {
+      behavior: "allow",
+      downloadPath: folder,
+    });
+    await open("/v1/zoos?country=NL");
+    await browser.click("Export");
+    await browser.until(
+      "/Saved as zoos.ndjson/.test(document.querySelector('#message').innerText)",
+    );
+    await removeFolder(folder);
+  });
+
+  test("shows the exchange behind each click, with a command that works", async () => {
+    await open("/v1/zoos/1");
+    await browser.send("Page.reload");
+    await browser.shown();
+    await browser.until(
+      `[...document.querySelectorAll(".exchange summary")].some((each) => /GET .v1.zoos.1 → 304/.test(each.innerText))`,
+    );
+    await browser.evaluate(
+      `[...document.querySelectorAll(".exchange summary")].find((each) => /304/.test(each.innerText)).click()`,
+    );
+    await browser.until("!!document.querySelector('.curl')");
+    const shown = await browser.text(".exchange[open]");
+    assert.match(shown, /if-none-match: |If-None-Match: /);
+    assert.match(shown, /copy named in If-None-Match is still current/);
+    assert.match(shown, /RFC 9110 section 13\.1\.2/);
+    assert.match(shown, /Authorization: Bearer …/);
+    const curl = await browser.text(".curl");
+    assert.match(curl, /^curl -i -X GET 'http/);
+    assert.match(curl, /Bearer \$TOKEN/);
+  });
+
+  test("documents the running API, with examples that run", async () => {
+    await open("/docs#40401");
+    assert.equal(await browser.evaluate("document.activeElement.id"), "40401");
+    const text = await browser.text();
+    assert.match(text, /41000\n.*deleted/);
+    assert.match(text, /name\s+required, string, 1 to 100 characters/);
+    assert.match(text, /\/v1\/zoos\/\{zoo_id\}\/animals/);
+    await browser.evaluate(
+      `document.querySelector("[aria-label='Run GET /v1/zoos?limit=2']").click()`,
+    );
+    await browser.until(
+      "[...document.querySelectorAll('section li p')].some((each) => each.innerText === '200 OK')",
+    );
+  });
+
+  test("signs out, which ends the token", async () => {
+    const stored = await browser.evaluate(
+      `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
+    );
+    await browser.click("Sign out");
+    await browser.until(
+      "/^Sign in$/.test(document.querySelector('#who').innerText)",
+    );
+    const { body } = await server.request("GET", "/v1/user", { token: stored });
+    assert.equal(body.errorCode, 40104);
+    assert.equal(
+      await browser.evaluate(`sessionStorage.getItem("/ authorization")`),
+      "null",
+    );
+  });
+});
