@@ -202,6 +202,15 @@ test("a repair that leaves a unique value twice says so, and so does each start 
   await again.close();
 });
 
+test("check says that the files are of a newer format", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  await writeFile(join(folder, "meta.json"), '{"format":9}\n');
+  const { code, stdout } = await run(["check", "--data-dir", folder]);
+  assert.equal(code, 2);
+  assert.match(stdout, /^fault: Cannot read meta\.json: its format 9 is one/m);
+});
+
 test("--dry-run is refused with other commands", async () => {
   const { code, stderr } = await run(["check", "--dry-run"]);
   assert.equal(code, 2);

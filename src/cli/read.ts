@@ -93,7 +93,8 @@ export async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  // Of a damaged store only a part was read.
+  // Of a damaged store only a part was read, of one of a newer format nothing.
+  if (refusal?.code === "format") await print(`fault: ${refusal.message}\n`);
   if (refusal !== undefined) return 2;
   const collections = [...collectionsOf(api).values()];
   const misfits = describeMisfits(collections, tables);

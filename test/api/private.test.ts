@@ -127,6 +127,22 @@ describe("private records", () => {
     assert.deepEqual(body.writable, ["book_id", "draft_of_id", "text"]);
   });
 
+  test("of a deleted user stay, for the highest role alone to see, change and delete", async (t) => {
+    const { send, ada, bob, join } = await startNotes(t);
+    assert.equal((await send("DELETE", "users/2")).status, 204);
+    assert.equal((await send("GET", "notes/1", undefined, ada)).status, 401);
+    assert.equal((await send("GET", "notes/1", undefined, bob)).status, 404);
+    // No id is used twice: a new user of that name is not the owner.
+    const again = await join("ada");
+    assert.deepEqual(ids(await send("GET", "notes", undefined, again)), []);
+    const found = await send("GET", "notes?owner_id=2");
+    assert.deepEqual(ids(found), [1]);
+    const put = await send("PATCH", "notes/1", { text: "kept" });
+    assert.equal(put.status, 201, put.text);
+    assert.equal(put.body.owner_id, 2);
+    assert.equal((await send("DELETE", "notes/1")).status, 204);
+  });
+
   test("have validators that tell their owners apart", async (t) => {
     const { ada, bob, request, token } = await startNotes(t);
     const etags = [];
