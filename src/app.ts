@@ -39,7 +39,6 @@ import { RateLimiter } from "./http/rate-limit.ts";
 import { findRoute, parseTarget, type Target } from "./http/router.ts";
 import {
   errorResponse,
-  type IncomingRequest,
   type OutgoingResponse,
   type Response,
   send,
@@ -63,10 +62,9 @@ const maxNdjsonBytes = 1 << 30;
 
 /** Responds to requests. */
 export class Application {
-  readonly #options: ApplicationOptions;
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
-  readonly #shared: Shared;
+  readonly #shared: ApplicationOptions & Shared;
   readonly #limiter: RateLimiter | undefined;
   /** Of the one feature that has pages, if it is on. */
   readonly #pages: FeatureHooks | undefined;
@@ -75,7 +73,6 @@ export class Application {
     const { routes, hooks } = buildRoutes(options, options.features);
     const { rateLimit, now } = options;
     if (rateLimit) this.#limiter = new RateLimiter(rateLimit, now);
-    this.#options = options;
     this.#routes = routes;
     this.#features = hooks;
     this.#pages = hooks.find(({ selectPage }) => selectPage);
@@ -93,8 +90,8 @@ export class Application {
   }
 
   /** Responds to one request; never throws. */
-  handle(request: IncomingRequest, response: OutgoingResponse): void {
-    this.#run(new Exchange(request, response, this.#shared));
+  handle(response: OutgoingResponse): void {
+    this.#run(new Exchange(response, this.#shared));
   }
 
   #run(exchange: Exchange): void {
@@ -122,7 +119,7 @@ export class Application {
     checkMessage(request); // 400
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
     const target = parseTarget(request.url ?? ""); // 400
-    const { origin, path } = this.#options.base;
+    const { origin, path } = this.#shared.base;
     const match = findRoute(this.#routes, target.path, path); // 400
     const operation = match?.route.operations
       .get(method === "HEAD" ? "GET" : method);
@@ -147,7 +144,7 @@ export class Application {
     const { consumes, parse = noParameters } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) return operation.run(exchange, parameters, {});
-    const runOnce = this.#runOnce(exchange, target.path, operation); // 400
+    const runOnce = this.#runOnce(exchange, operation); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
       const body = streamBody(exchange.response, { maxBytes: maxNdjsonBytes });
@@ -185,7 +182,7 @@ export class Application {
    * no URL may hold it (RFC 3986 section 3.4).
    */
   #redirect({ path, query }: Target): Result {
-    const { base } = this.#options;
+    const { base } = this.#shared;
     const shorter = path.replace(/\/$/, "");
     if (!findRoute(this.#routes, shorter, base.path)) {
       throw unknownUrl(path, base.path);
@@ -197,14 +194,10 @@ export class Application {
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
-  #runOnce(exchange: Exchange, path: string, operation: Operation): RunOnce {
+  #runOnce(exchange: Exchange, operation: Operation): RunOnce {
     if (exchange.method === "POST") {
       for (const { runOnce } of this.#features) {
-        const found = runOnce?.(exchange.request, {
-          path,
-          operation,
-          context: exchange,
-        });
+        const found = runOnce?.(exchange, operation);
         if (found) return found;
       }
     }
@@ -213,7 +206,7 @@ export class Application {
 
   /** Sends a response as soon as everything in it is durable. */
   #respond(exchange: Exchange, result: Result): void {
-    this.#options.store.onDurable(result.seq, (error) => {
+    this.#shared.store.onDurable(result.seq, (error) => {
       const isRolledBack = error?.code === "disk-full";
       if (error === undefined) this.#send(exchange, result);
       // A read is processed again if what it saw was rolled back.
@@ -227,9 +220,9 @@ export class Application {
   #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientDisconnected) return;
     const { headers } = exchange;
-    const { store } = this.#options;
+    const { store } = this.#shared;
     const apiError = toApiError(error);
-    logFailure(exchange, apiError, error, this.#options);
+    logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
       ...errorResponse(apiError, headers.accept, this.#pages?.documentationUrl),
@@ -252,11 +245,11 @@ export class Application {
       }
       if (quota && this.#limiter) fields.push(...this.#limiter.fields(quota));
       fields.push("X-Request-Id", id);
-      logResponse(exchange, status, this.#options);
+      logResponse(exchange, status);
       send(response, final, fields);
     } catch (error) {
       response.destroy();
-      this.#options.log("error", `Cannot send a response: ${error}`, { id });
+      this.#shared.log("error", `Cannot send a response: ${error}`, { id });
     }
   }
 }

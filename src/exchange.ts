@@ -24,10 +24,12 @@ import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
 import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
+import type { Logger } from "./store/store.ts";
 
 /** The state that the exchanges of one application share. */
 export interface Shared extends Authentication {
   readonly trustProxy?: BlockList | undefined;
+  readonly log: Logger;
 }
 
 /** One request and its response. */
@@ -40,7 +42,7 @@ export class Exchange implements RequestContext {
   readonly client: string;
   /** A `performance.now()` value: meaningful only as a difference. */
   readonly start = performance.now();
-  readonly #shared: Shared;
+  readonly shared: Shared;
   #holdsSlot = false;
   // Set by the steps that find them.
   url = "";
@@ -55,18 +57,15 @@ export class Exchange implements RequestContext {
   /** The quota of its client, if requests are limited. */
   quota: Quota | undefined;
 
-  constructor(
-    request: IncomingRequest,
-    response: OutgoingResponse,
-    shared: Shared,
-  ) {
+  constructor(response: OutgoingResponse, shared: Shared) {
+    const request = response.req;
     this.request = request;
     this.response = response;
     this.method = request.method ?? "";
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
     this.client = clientOf(request, shared.trustProxy);
-    this.#shared = shared;
+    this.shared = shared;
   }
 
   get resolveScope(): ResolveScope | undefined {
@@ -75,9 +74,9 @@ export class Exchange implements RequestContext {
 
   /** Returns the caller as of now; throws an ApiError if access was lost. */
   reauthenticate(): Caller | undefined {
-    this.caller = reauthenticate(this.#shared, this.caller);
+    this.caller = reauthenticate(this.shared, this.caller);
     requireAccess(
-      this.#shared,
+      this.shared,
       this.caller,
       this.operation?.access ?? "anyone",
     );

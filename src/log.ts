@@ -8,7 +8,7 @@ import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import type { Exchange } from "./exchange.ts";
 import type { ApiError } from "./http/errors.ts";
-import type { LogFields, Logger, Store } from "./store/store.ts";
+import type { LogFields, Logger } from "./store/store.ts";
 
 /** The levels of the log; each includes those before it. */
 export const logLevels = ["silent", "error", "info", "debug"] as const;
@@ -63,12 +63,6 @@ function formatForPeople(
     .replace(/\p{Cc}/gu, "?");
 }
 
-/** The parts of the server that write the log. */
-interface LogContext {
-  readonly store: Store;
-  readonly log: Logger;
-}
-
 /** The errors that the log reports at the level `info`. */
 const auditedCodes: readonly number[] = [40101, 40300, 42900];
 
@@ -77,36 +71,34 @@ export function logFailure(
   exchange: Exchange,
   { code, message }: ApiError,
   error: unknown,
-  { store, log }: LogContext,
 ): void {
   if (!auditedCodes.includes(code)) exchange.auditEvent = undefined;
   else exchange.auditEvent ??= { message };
   if (code !== 50000) return;
   const text = error instanceof Error ? error.stack : String(error);
-  log("error", message, { ...describe(exchange, store), error: text });
+  const fields = { ...describe(exchange), error: text };
+  exchange.shared.log("error", message, fields);
 }
 
 /** Logs a response. */
 export function logResponse(
   exchange: Exchange,
   status: number,
-  { store, log }: LogContext,
 ): void {
-  const { auditEvent: event } = exchange;
+  const { auditEvent: event, shared: { log } } = exchange;
   if (event) {
     const more = { status, ...event.fields };
-    log("info", event.message, { ...describe(exchange, store), ...more });
+    log("info", event.message, { ...describe(exchange), ...more });
   }
   log("debug", "answered", () => {
     const ms = Math.round(performance.now() - exchange.start);
-    return { ...describe(exchange, store), status, ms };
+    return { ...describe(exchange), status, ms };
   });
 }
 
 /** Returns what was requested, and by whom. */
 function describe(
-  { id, client, method, request, caller }: Exchange,
-  store: Store,
+  { id, client, method, request, caller, shared: { store } }: Exchange,
 ): LogFields {
   const by = caller && store.table("users").get(caller.id)?.document;
   const path = withoutValues(request.url ?? "");

@@ -19,6 +19,7 @@ import {
   writeSecret,
 } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
+import type { OutgoingResponse } from "./http/connection.ts";
 import { listen, type Listener, type TlsFiles } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
@@ -161,16 +162,16 @@ async function open(
   { host, port }: Config,
   tls: TlsFiles | undefined,
 ): Promise<OpenServer> {
-  const early: Parameters<Application["handle"]>[] = [];
-  let handle: Application["handle"] = (...each) => void early.push(each);
+  const early: OutgoingResponse[] = [];
+  let handle = (response: OutgoingResponse) => void early.push(response);
   try {
     const listener = await listen(
-      (request, response) => handle(request, response),
+      (response) => handle(response),
       { host, port, tls },
     );
     const admit = () => {
-      handle = (request, response) => application.handle(request, response);
-      for (const each of early) handle(...each);
+      handle = (response) => application.handle(response);
+      early.forEach(handle);
     };
     return { listener, admit };
   } catch (error) {

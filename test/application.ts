@@ -92,7 +92,7 @@ export async function startApplication(options: {
   });
   await application.start();
   const listener = await listen(
-    (incoming, response) => application.handle(incoming, response),
+    (response) => application.handle(response),
     { host: "127.0.0.1", port: 0, limits: options.limits ?? {} },
   );
   const origin = `http://127.0.0.1:${listener.port}`;

@@ -82,12 +82,8 @@ export interface FeatureHooks {
   ) => Operation | undefined;
   /** Returns a function that runs a POST at most once, if it can be a retry. */
   readonly runOnce?: (
-    request: IncomingRequest,
-    about: {
-      readonly path: string;
-      readonly operation: Operation;
-      readonly context: RequestContext;
-    },
+    context: RequestContext,
+    operation: Operation,
   ) => RunOnce | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (

@@ -37,8 +37,8 @@ import {
 
 type Connections = Map<Duplex, Connection>;
 
-/** A function that responds to a request. */
-type Handler = (request: IncomingRequest, response: OutgoingResponse) => void;
+/** A function that responds to the request of a response, its `req`. */
+type Handler = (response: OutgoingResponse) => void;
 
 /**
  * Returns whether a request comes from a program on this machine: not through a
@@ -224,7 +224,7 @@ function trackConnections(
  * keeps reading while no output is pending: it is disconnected.
  */
 function handleInOrder(response: OutgoingResponse, handle: Handler): void {
-  const { req: request, connectionState } = response;
+  const { connectionState } = response;
   const { response: previous, waiting, server, socket } = connectionState;
   const { maxPipelinedRequests } = server.limits;
   if (connectionState.isClosing || connectionState.isBroken) {
@@ -234,7 +234,7 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
   }
   if (previous === undefined || previous.writableFinished) {
     connectionState.response = response;
-    handle(request, response);
+    handle(response);
   } else if (previous.isLive || waiting === maxPipelinedRequests) {
     socket.destroy(); // after a live response none can follow
   } else {
@@ -242,7 +242,7 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
     connectionState.waiting++;
     previous.once("finish", () => {
       connectionState.waiting--;
-      if (!connectionState.isClosing) handle(request, response);
+      if (!connectionState.isClosing) handle(response);
     });
   }
 }

@@ -15,7 +15,7 @@ async function exchange(
   body: string,
   { timeoutMs = 5000 }: { readonly timeoutMs?: number } = {},
 ): Promise<string> {
-  const listener = await listen(async (_request, response) => {
+  const listener = await listen(async (response) => {
     try {
       let text = "";
       for await (
@@ -75,7 +75,7 @@ test("a body that stalls is given up, and its connection is closed", async () =>
 });
 
 test("a small body must arrive in time", async () => {
-  const listener = await listen((_request, response) => {
+  const listener = await listen((response) => {
     readBody(response, { maxBytes: 10, timeoutMs: 50 }).catch((error) =>
       send(response, errorResponse(error), [])
     );

@@ -267,7 +267,7 @@ function serveResponse(
   limits: Partial<ServerLimits> = {},
   onResponse: (response: OutgoingResponse) => void = () => {},
 ): Promise<Listener> {
-  return listen((_request, outgoing) => {
+  return listen((outgoing) => {
     onResponse(outgoing);
     send(outgoing, { status: 200, headers: [], ...response }, []);
   }, {
@@ -493,7 +493,7 @@ describe("a connection", () => {
   });
 
   test("delivers the 413 to a client that is still sending", async () => {
-    const listener = await listen((_request, response) => {
+    const listener = await listen((response) => {
       readBody(response, { maxBytes: 10 }).catch((error: ApiError) =>
         send(response, errorResponse(error), [])
       );

@@ -147,19 +147,15 @@ function repeat({ document, seq }: Row, isSame: boolean): Result {
 }
 
 /**
- * Parses the Idempotency-Key field. The draft has a quoted string, but most
- * clients send it bare: here the key is the whole value.
+ * Parses the Idempotency-Key field, which can be sent only once (see
+ * http/message.ts). The draft has a quoted string, but most clients send it
+ * bare: here the key is the whole value.
  *
- * @param values the value of each such field: in `headers`, node:http joins two
- * into one, but not in `headersDistinct`
- * @throws {ApiError} 40000 if there are two, or it is malformed
+ * @throws {ApiError} 40000 if it is malformed
  */
-export function parseIdempotencyKey(
-  values: readonly string[] | undefined,
-): string | undefined {
-  if (values === undefined) return undefined;
-  const [key = ""] = values;
-  if (values.length === 1 && /^[!-~]{1,255}$/.test(key)) return key;
+export function parseIdempotencyKey(value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value === "string" && /^[!-~]{1,255}$/.test(value)) return value;
   throw new ApiError(
     40000,
     "Idempotency-Key must be sent once, with 1 to 255 visible ASCII characters.",
@@ -182,11 +178,12 @@ export const feature: Feature = {
         ...post,
         docs: { ...post.docs, parameters, errors: [409] },
       }),
-      runOnce({ headersDistinct }, { path, operation, context }) {
-        const sent = parseIdempotencyKey(headersDistinct["idempotency-key"]);
+      runOnce(context, operation) {
+        const sent = parseIdempotencyKey(context.headers["idempotency-key"]);
         // Keys belong to users: an anonymous request has none.
         const by = context.caller?.id;
         if (sent === undefined || by === undefined) return undefined;
+        const path = context.url.slice(api.base.origin.length);
         const key = `${by} ${path} ${sent}`;
         const { records } = operation.resource ?? {};
         const secret = records?.collection.secretName !== undefined;

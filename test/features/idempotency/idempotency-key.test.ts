@@ -10,29 +10,27 @@ test("an Idempotency-Key is 1 to 255 visible ASCII characters", () => {
     "!~",
     "k".repeat(255),
   ];
-  for (const key of keys) assert.equal(parseIdempotencyKey([key]), key);
+  for (const key of keys) assert.equal(parseIdempotencyKey(key), key);
   assert.equal(parseIdempotencyKey(undefined), undefined);
 });
 
-test("any other key, and two of them, are rejected", () => {
-  const table: readonly (readonly string[])[] = [
-    [""],
-    ["k".repeat(256)],
-    ["a b"],
-    ["a\tb"],
-    ["a\x7f"],
-    ["caf\xe9"],
+test("any other key is rejected", () => {
+  const keys = [
+    "",
+    "k".repeat(256),
+    "a b",
+    "a\tb",
+    "a\x7f",
+    "caf\xe9",
+    "a, b",
     ["a", "b"],
-    ["a", "a"],
-    ["a", ""],
-    [],
   ];
-  for (const values of table) {
-    assert.throws(() => parseIdempotencyKey(values), {
+  for (const key of keys) {
+    assert.throws(() => parseIdempotencyKey(key), {
       name: "ApiError",
       code: 40000,
       message:
         "Idempotency-Key must be sent once, with 1 to 255 visible ASCII characters.",
-    }, values.join("|"));
+    }, String(key));
   }
 });
