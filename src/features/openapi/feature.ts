@@ -36,8 +36,7 @@ QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place fo
 
 /** Describes all routes, one in each turn of the event loop: all of them take some 100 ms. */
 async function createDocument(api: Api): Promise<JsonSchema> {
-  const { declaration, routes, base, requireIfMatch } = api;
-  const { lowest } = declaration.roles;
+  const { declaration, routes, base } = api;
   const components = new Components();
   const paths: Record<string, JsonSchema> = {};
   const tags = new Set<string>();
@@ -50,12 +49,7 @@ async function createDocument(api: Api): Promise<JsonSchema> {
     const path = nameIds(relative, api);
     const ids = path.match(/(?<=\{)\w+/g) ?? [];
     paths[path] = {
-      ...describeOperations(route, {
-        path,
-        requireIfMatch,
-        lowest,
-        components,
-      }),
+      ...describeOperations(route, { api, path }, components),
       parameters: components.parameters([
         ...ids.map(idParameter),
         fieldParameter("X-Request-Id", "The id of the request in the log"),
@@ -111,9 +105,8 @@ function idParameter(name: string): JsonSchema {
 /** Describes the operations of a path, each under its method. */
 function describeOperations(
   { tag, operations }: Route,
-  { components, ...place }:
-    & Pick<DocumentedOperation, "path" | "requireIfMatch" | "lowest">
-    & { readonly components: Components },
+  place: Pick<DocumentedOperation, "api" | "path">,
+  components: Components,
 ): Record<string, JsonSchema> {
   const get = operations.get("GET");
   const all = get ? [...operations, ["HEAD", get] as const] : operations;

@@ -122,8 +122,7 @@ function errorsOf(
   {
     method,
     path,
-    requireIfMatch,
-    lowest,
+    api: { requireIfMatch, declaration: { roles } },
     access,
     consumes,
     conditional,
@@ -136,7 +135,7 @@ function errorsOf(
   const isChange = isWrite && method !== "POST";
   const groups: readonly (readonly [unknown, ...number[]])[] = [
     [true, 400, 401, 429, 431, 500, ...errors],
-    [access !== "anyone" && access !== lowest, 403],
+    [access !== "anyone" && access !== roles.lowest, 403],
     [hasId, 404],
     [isRead, 406],
     [hasId && isRead, 410],

@@ -8,6 +8,7 @@ import {
   authorizations,
   signInForm,
 } from "../../api/accounts/authorizations.ts";
+import type { Api } from "../../api/feature.ts";
 import {
   type Collection,
   deriveCollection,
@@ -34,12 +35,9 @@ import {
 
 /** An operation with everything that the document says about it. */
 export interface DocumentedOperation extends Operation, OperationDocs {
+  readonly api: Api;
   readonly method: string;
   readonly path: string;
-  /** True if a change must have a precondition. */
-  readonly requireIfMatch: boolean;
-  /** The lowest role. */
-  readonly lowest: string;
   readonly summary: string;
   readonly responses: NonNullable<OperationDocs["responses"]>;
 }
@@ -47,10 +45,7 @@ export interface DocumentedOperation extends Operation, OperationDocs {
 /** Adds to an operation what follows from its kind; its own `docs` win. */
 export function documentOperation(
   operation: Operation,
-  place: Pick<
-    DocumentedOperation,
-    "method" | "path" | "requireIfMatch" | "lowest"
-  >,
+  place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
   const { kind, resource, docs = {}, summary } = operation;
   const derived = kind ? kinds[kind](subjectOf(operation)) : { summary: "" };
