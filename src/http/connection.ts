@@ -151,13 +151,9 @@ export function errorResponse(
   documentationUrl?: string,
 ): Response {
   const { status, headers } = error;
-  if (!prefersProblemJson(accept)) {
-    const body = errorBody(error, { documentationUrl });
-    return { status, headers, body };
-  }
-  const title = STATUS_CODES[status] ?? "Error";
+  const title = prefersProblemJson(accept) ? STATUS_CODES[status] : undefined;
   const body = errorBody(error, { title, documentationUrl });
-  return { status, headers, body, type: problemType };
+  return { status, headers, body, type: title && problemType };
 }
 
 /**

@@ -156,7 +156,7 @@ const documentation: Readonly<Record<number, string>> = {
 export function errorBody(
   error: ApiError,
   { title, documentationUrl }: {
-    readonly title?: string;
+    readonly title?: string | undefined;
     readonly documentationUrl?: string | undefined;
   } = {},
 ): string {

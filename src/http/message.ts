@@ -39,13 +39,13 @@ export function checkMessage(request: IncomingRequest): void {
     checkRepetition(request);
   }
   const { host, expect, "transfer-encoding": coding } = headers;
-  if (host === undefined && httpVersion !== "1.0") { // RFC 9112 section 3.2
-    throw new ApiError(40000, "A request must have a Host field.");
-  }
-  if (host !== undefined && !isAuthority(host)) {
+  const hasHost = host === undefined // RFC 9112 section 3.2
+    ? httpVersion === "1.0"
+    : isAuthority(host);
+  if (!hasHost) {
     throw new ApiError(
       40000,
-      "The Host field must be a host name or IP address, with or without a port.",
+      "A request must have a Host field: a host name or IP address, with or without a port.",
     );
   }
   if (coding === "") {

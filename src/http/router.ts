@@ -30,16 +30,12 @@ export function parseTarget(target: string): Target {
       /^https?:\/\/([^/?#]*)\/?(.*)$/i.exec(target) ?? [];
     rest = isAuthority(authority) ? `/${path}` : "";
   }
-  if (!rest.startsWith("/") || rest.includes("#")) {
-    throw new ApiError(
-      40000,
-      "The request target must be a path that begins with a slash, without a fragment.",
-    );
-  }
-  const queryMark = rest.indexOf("?");
-  return queryMark < 0
-    ? { path: rest, query: "" }
-    : { path: rest.slice(0, queryMark), query: rest.slice(queryMark + 1) };
+  const [, path, query = ""] = /^(\/[^?#]*)(?:\?([^#]*))?$/.exec(rest) ?? [];
+  if (path !== undefined) return { path, query };
+  throw new ApiError(
+    40000,
+    "The request target must be a path that begins with a slash, without a fragment.",
+  );
 }
 
 /**

@@ -158,8 +158,8 @@ export async function listen(
   server.listen(port, host);
   await once(server, "listening"); // throws if the server emits "error" instead
   server.on("error", () => {}); // a connection that cannot be accepted
-  const check = () => disconnectStalled(connections);
-  const checking = setInterval(check, limits.checkIntervalMs);
+  const interval = limits.checkIntervalMs;
+  const checking = setInterval(disconnectStalled, interval, connections);
   const address = server.address() as AddressInfo; // it is not a pipe
   return {
     port: address.port,
