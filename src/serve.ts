@@ -163,7 +163,7 @@ async function open(
   tls: TlsFiles | undefined,
 ): Promise<OpenServer> {
   const early: OutgoingResponse[] = [];
-  let handle = (response: OutgoingResponse) => void early.push(response);
+  let handle: Application["handle"] = (each) => void early.push(each);
   try {
     const listener = await listen(
       (response) => handle(response),
