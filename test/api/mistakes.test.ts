@@ -83,11 +83,11 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   "an unknown word around a property": [words.maybe(date()), /^maybe is not a/],
   "a word that is not called": [
     string,
-    /^\[Function.* is not a property: it must be one such as date\(\)/,
+    /^\[Function: string\] is not a property: it must be one such as date\(\)/,
   ],
   "a word that is not called in another": [
     optional(email),
-    /^\[Function.* is not a property: it must be one such as date\(\)/,
+    /^\[Function: email\] is not a property: it must be one such as date\(\)/,
   ],
   "no property": [5, /^5 is not a property: it must be one such as date\(\)$/],
   "undefined": [undefined, /^undefined is not a property/],
@@ -202,7 +202,7 @@ const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   ],
   "options for a word without any": [
     date("2020"),
-    /^the options of date are "2020": they must be one of renamed$/,
+    /^the options of date are "2020": they must be an object with any of renamed$/,
   ],
   "the vocabulary": [words, /is not a property/],
 };
@@ -390,7 +390,7 @@ const collections: Readonly<
   ],
   "a reference with text for options": [
     [plain, declare("books", { author_id: reference("authors", "works") })],
-    [/^books\.author_id: the options of reference are "works": .* one of /],
+    [/^books\.author_id: the options of reference are "works": .* any of /],
   ],
   "a group of no properties": [
     [declare("books", {}, { unique: [["a"]] })],

@@ -69,15 +69,14 @@ export function mistakesIn(
   required: readonly string[] = [],
 ): string[] {
   const names = Object.keys(shape);
-  const allowed = `one of ${names.join(", ")}`;
+  const allowed = names.join(", ");
   if (!isObject(options)) {
-    return [
-      `the options of ${owner} are ${show(options)}: they must be ${allowed}`,
-    ];
+    const given = `the options of ${owner} are ${show(options)}`;
+    return [`${given}: they must be an object with any of ${allowed}`];
   }
   const unknown = Object.keys(options).filter((name) => !names.includes(name))
     .map((name) =>
-      `${name} is not an option of ${owner}: it must be ${allowed}`
+      `${name} is not an option of ${owner}: it must be one of ${allowed}`
     );
   const wrong = Object.entries(shape).flatMap(([name, { check, expected }]) => {
     const { [name]: value } = options;

@@ -66,7 +66,7 @@ export const vocabulary: Vocabulary = new Proxy(words, {
 const properties = new WeakMap<object, readonly string[]>();
 
 function wordOf(name: string) {
-  return (...args: unknown[]): object => {
+  const named = (...args: unknown[]): object => {
     const found = mistakesInCall(name, args);
     const { renamed } = Object(args.at(-1));
     const property = found.length > 0 ? boolean() : {
@@ -76,6 +76,7 @@ function wordOf(name: string) {
     properties.set(property, [...found, ...mistakesInDefault(property)]);
     return property;
   };
+  return Object.defineProperty(named, "name", { value: name });
 }
 
 /** Returns what is wrong with the arguments of a word. */
