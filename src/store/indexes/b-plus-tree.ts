@@ -162,21 +162,18 @@ export class BPlusTree {
    */
   replace(before: Row | undefined, after: Row | undefined): void {
     this.#root = this.#own(this.#root);
-    const row = after && this.#where(after.document) ? after : undefined;
-    const bound = row && this.#comparator.boundOf(row);
-    if (before !== undefined) {
-      const staysInPlace = bound !== undefined &&
-        this.#comparator.compareTo(before, bound) === 0;
-      if (!staysInPlace) {
-        this.#delete(this.#root, this.#comparator.boundOf(before));
-      }
+    const bound = after && this.#where(after.document)
+      ? this.#comparator.boundOf(after)
+      : undefined;
+    const staysInPlace = before && bound &&
+      this.#comparator.compareTo(before, bound) === 0;
+    if (before && !staysInPlace) {
+      this.#set(this.#root, this.#comparator.boundOf(before), undefined);
     }
-    if (row !== undefined && bound !== undefined) {
-      this.#insert(this.#root, row, bound);
-      if (entryCount(this.#root) > maxEntries) {
-        this.#root = new Node(this.#version, [], [this.#root]);
-        splitChild(this.#root, 0, row);
-      }
+    if (bound) this.#set(this.#root, bound, after);
+    if (entryCount(this.#root) > maxEntries) {
+      this.#root = new Node(this.#version, [], [this.#root]);
+      splitChild(this.#root, 0, after);
     }
     while (this.#root.children?.length === 1) {
       this.#root = this.#root.children[0] ?? this.#root;
@@ -191,55 +188,33 @@ export class BPlusTree {
       : new Node(this.#version, rows.slice(), children?.slice());
   }
 
-  /** Returns a child that may be changed, of a node that may be changed. */
-  #ownChild({ children = [] }: Node, at: number): Node | undefined {
-    const child = children[at];
-    return child && (children[at] = this.#own(child));
-  }
-
-  /** Inserts a row, or replaces the version of it at the same position. */
-  #insert(node: Node, row: Row, bound: Bound): void {
+  /** Puts a row at a position, in place of the version that is there; removes that version if there is no row. */
+  #set(node: Node, bound: Bound, row: Row | undefined): void {
     const { rows, children } = node;
     const at = this.#comparator.lowerBound(rows, bound);
-    const exists = this.#isAt(rows[at], bound);
+    const found = rows[at];
+    const exists = found?.document.id === bound.id &&
+      this.#comparator.compareTo(found, bound) === 0;
     // A separator too, so that the old version can be garbage-collected.
-    if (exists) rows[at] = row;
+    if (exists && row !== undefined) rows[at] = row;
     if (children === undefined) {
-      if (exists) return;
-      if (at === rows.length) rows.push(row);
+      if (exists === (row !== undefined)) return;
+      if (row === undefined) rows.splice(at, 1);
+      else if (at === rows.length) rows.push(row);
       else rows.splice(at, 0, row);
-      node.count++;
+      node.count = rows.length;
       return;
     }
-    const child = this.#ownChild(node, at) ?? node;
+    const child = this.#own(children[at] ?? node);
+    children[at] = child;
     node.count -= child.count;
-    this.#insert(child, row, bound);
+    this.#set(child, bound, row);
     node.count += child.count;
     if (entryCount(child) > maxEntries) splitChild(node, at, row);
-  }
-
-  #delete(node: Node, bound: Bound): void {
-    const { rows, children } = node;
-    const at = this.#comparator.lowerBound(rows, bound);
-    if (children === undefined) {
-      if (!this.#isAt(rows[at], bound)) return;
-      rows.splice(at, 1);
-      node.count--;
-      return;
-    }
-    const child = this.#ownChild(node, at) ?? node;
-    node.count -= child.count;
-    this.#delete(child, bound);
-    node.count += child.count;
     if (child.count > 0) return;
     // Only empty nodes are removed: deletes are rarer than inserts, which fill the others again.
     children.splice(at, 1);
     rows.splice(Math.max(at - 1, 0), 1);
-  }
-
-  #isAt(row: Row | undefined, bound: Bound): boolean {
-    return row !== undefined && row.document.id === bound.id &&
-      this.#comparator.compareTo(row, bound) === 0;
   }
 }
 
@@ -255,7 +230,7 @@ function lastRow({ rows, children }: Node): Row[] {
 }
 
 /** Splits a child with too many entries after a row was inserted. */
-function splitChild(node: Node, at: number, inserted: Row): void {
+function splitChild(node: Node, at: number, inserted: Row | undefined): void {
   const left = node.children?.[at];
   if (left === undefined) return;
   // Rows that are inserted in ascending order leave full nodes.
