@@ -1,7 +1,6 @@
 /** The command `prune`: deletes data that are no longer declared, for good. */
 
 import type { CommandSettings } from "../api/feature.ts";
-import { collectionsOf } from "../api/routes.ts";
 import { UsageError } from "../config.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Store } from "../store/store.ts";
@@ -23,8 +22,7 @@ export async function pruneCommand(
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, { isFixed: true });
   try {
-    const collections = [...collectionsOf(declaration).values()];
-    const hidden = findHidden(store.tables, collections);
+    const hidden = findHidden(declaration, store.tables);
     const count = hidden.get(target);
     if (count === undefined) {
       const all = describeHidden(hidden).join(", ") || "nothing";

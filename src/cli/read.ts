@@ -5,6 +5,7 @@
  */
 
 import process from "node:process";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
 import { usersWithHashes } from "../api/accounts/users.ts";
 import {
@@ -96,10 +97,9 @@ export async function check(
   // Of a damaged store only a part was read, of one of a newer format nothing.
   if (refusal?.code === "format") await print(`fault: ${refusal.message}\n`);
   if (refusal !== undefined) return 2;
-  const collections = [...collectionsOf(api).values()];
-  const misfits = describeMisfits(collections, tables);
+  const misfits = describeMisfits(api, tables);
   await print(misfits);
-  for (const each of describeHidden(findHidden(tables, collections))) {
+  for (const each of describeHidden(findHidden(api, tables))) {
     await print(`hidden: ${each}\n`);
   }
   if (faults.length > 0 || misfits !== "") return 2;
@@ -110,9 +110,10 @@ export async function check(
 
 /** Returns how many records each undeclared collection has, and how many values each undeclared property. */
 export function findHidden(
+  declaration: ApiDeclaration,
   tables: ReadonlyMap<string, Table>,
-  collections: readonly Collection[],
 ): Map<string, number> {
+  const collections = [...collectionsOf(declaration).values()];
   const found = new Map<string, number>();
   const known = [...reservedCollectionNames, declarationTable]
     .concat(collections.map(({ name }) => name));
@@ -141,11 +142,12 @@ export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
 
 /** Lists the records that would not fit the declaration at a start. Changes the tables as the start would. */
 export function describeMisfits(
-  collections: readonly Collection[],
+  declaration: ApiDeclaration,
   tables: Tables,
 ): string {
   try {
-    return findMisfits(collections, follow(collections, tables))
+    const { collections, table } = follow(declaration, tables);
+    return findMisfits(collections, { table })
       .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
   } catch (error) {
     if (!(error instanceof RenameError)) throw error;
@@ -153,15 +155,15 @@ export function describeMisfits(
   }
 }
 
-/** Lets tables that were read follow the declaration, as a start would; returns them as a store has them. */
-function follow(collections: readonly Collection[], tables: Tables) {
+/** Lets tables that were read follow the declaration, as a start would. */
+function follow(declaration: ApiDeclaration, tables: Tables) {
+  const collections = [...collectionsOf(declaration).values()];
   const table = (name: string) => getOrCreateTable(tables, name);
-  const store = { tables, table };
   followDeclaration(collections, {
-    store,
+    store: { tables, table },
     apply: (mutation) => void applyMutation(tables, mutation, 0),
   });
-  return store;
+  return { collections, table };
 }
 
 /**
@@ -185,7 +187,7 @@ export async function exportCommand(
     throw unknownCollection("export", name, [...derived.keys()]);
   }
   const { tables } = await readUndamagedStore(dataDir);
-  follow([...collectionsOf(declaration).values()], tables);
+  follow(declaration, tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
   let done = 0;

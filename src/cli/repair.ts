@@ -12,7 +12,7 @@ import { describeMisfits } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
-import { collectionsOf, tablesOf } from "../api/routes.ts";
+import { tablesOf } from "../api/routes.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import {
@@ -141,6 +141,6 @@ function describeLosses(
     describeList("lost records", records.filter((each) => !isThere(each))) +
     describeList(title, records.filter(isThere)) +
     (api
-      ? describeMisfits([...collectionsOf(api).values()], tables)
+      ? describeMisfits(api, tables)
       : "records were not validated: the declaration cannot be loaded\n");
 }

@@ -4,7 +4,6 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { CommandSettings } from "../api/feature.ts";
-import type { Records } from "../api/records/records.ts";
 import { changeRecord } from "../api/records/writing.ts";
 import { UsageError } from "../config.ts";
 import {
@@ -40,11 +39,14 @@ export async function userCommand(
       await createUser(store, declaration, user);
       await print(`created user ${name}\n`);
     } else {
-      await changePassword(
-        recordsOf(store, declaration, "users"),
-        name,
-        password,
-      );
+      const users = recordsOf(store, declaration, "users");
+      const [row] = users.table.find("username", name);
+      if (row === undefined) {
+        throw new CommandError(`there is no user ${JSON.stringify(name)}`);
+      }
+      const call = { ...operator, ids: [row.document.id] };
+      const change = { body: { password }, partial: true };
+      await commitOrExplain(store, () => changeRecord(users, call, change));
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {
@@ -58,22 +60,6 @@ async function listUsers(folder: string): Promise<void> {
     const { id, username, role, created_at } = document;
     await print(`${id}\t${username}\t${role}\t${created_at}\n`);
   }
-}
-
-async function changePassword(
-  records: Records,
-  username: string,
-  password: string,
-): Promise<void> {
-  const [row] = records.table.find("username", username);
-  if (row === undefined) {
-    throw new CommandError(`there is no user ${JSON.stringify(username)}`);
-  }
-  const call = { ...operator, ids: [row.document.id] };
-  await commitOrExplain(
-    records.options.store,
-    () => changeRecord(records, call, { body: { password }, partial: true }),
-  );
 }
 
 /** Reads the first line of standard input; on a terminal, prompts for it and does not echo it. */

@@ -205,7 +205,7 @@ export class FullDisk {
     const { folder, limits, scan } = this.#context;
     const { files, folder: path } = folder;
     const size = await sizeOf(files, this.#path);
-    const half = Math.floor((await files.free(path) + size) / 2);
+    const half = Math.floor(await this.freeBytes() / 2);
     this.#reserveBytes = Math.max(size, Math.min(limits.reserveBytes, half));
     await this.#allocate();
     try {
@@ -229,12 +229,10 @@ export class FullDisk {
     }
   }
 
-  /** Returns how many bytes are missing for the next snapshot, or for a start after a crash, which copies the log. */
-  async missingBytes(logBytes: number): Promise<number> {
+  /** Returns how many bytes are free, with those of the reserve. */
+  async freeBytes(): Promise<number> {
     const { files, folder } = this.#context.folder;
-    const free = await files.free(folder) + await sizeOf(files, this.#path);
-    const snapshotBytes = this.#checkpoints?.expectedBytes() ?? 0;
-    return Math.max(0, Math.max(logBytes, snapshotBytes) - free);
+    return await files.free(folder) + await sizeOf(files, this.#path);
   }
 
   /** Recovers with these checkpoints from now on. */

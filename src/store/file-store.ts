@@ -94,15 +94,14 @@ function noticesOf(
         `fit any more; delete ${replaced} once they are corrected`,
     );
   }
-  if (tornWrite === undefined || log === undefined) return notices;
-  return [
-    ...notices,
-    `${tornWrite.file} ended with a torn write at byte ${tornWrite.byte}, line ` +
-    `${tornWrite.line}: ${
-      log.size - log.end
-    } bytes that were never acknowledged ` +
-    "were cut off and saved beside it",
-  ];
+  if (tornWrite !== undefined && log !== undefined) {
+    notices.push(
+      `${tornWrite.file} ended with a torn write at byte ${tornWrite.byte}, ` +
+        `line ${tornWrite.line}: ${log.size - log.end} bytes that were never ` +
+        "acknowledged were cut off and saved beside it",
+    );
+  }
+  return notices;
 }
 
 /** The end of a transaction in a log. */
@@ -197,8 +196,10 @@ export class Store {
   }
 
   /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
-  missingBytes(): Promise<number> {
-    return this.#parts.disk.missingBytes(this.#writer.log.offset);
+  async missingBytes(): Promise<number> {
+    const snapshotBytes = this.#checkpoints.expectedBytes();
+    const neededBytes = Math.max(this.#writer.log.offset, snapshotBytes);
+    return Math.max(0, neededBytes - await this.#parts.disk.freeBytes());
   }
 
   /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
@@ -241,8 +242,6 @@ export class Store {
     const operations: Mutation[] = [];
     const undo: Undo[] = [];
     let puts = 0;
-    let text = "";
-    let bytes = 0;
     try {
       run((operation) => {
         const [kind, name] = operation;
@@ -253,19 +252,19 @@ export class Store {
         if (undone !== undefined) undo.push(undone);
       });
       if (operations.length === 0) return this.seq;
-      text = JSON.stringify(operations);
-      bytes = Buffer.byteLength(text) + lineOverhead;
+      const text = JSON.stringify(operations);
+      const bytes = Buffer.byteLength(text) + lineOverhead;
       if (this.#closing !== undefined) throw closedError();
       throwUnlessWritable(this.#writer, bytes, limits.maxQueueBytes);
       if (disk.isFull) disk.admit(bytes, { puts, allowWhenFull });
+      this.#checkpoints.count(text.length, puts);
+      const at = formatTime(this.folder.now());
+      this.#writer.add({ seq, at, by, text, bytes, undo });
+      return seq;
     } catch (error) {
       rollBack(undo);
       throw error;
     }
-    this.#checkpoints.count(text.length, puts);
-    const at = formatTime(this.folder.now());
-    this.#writer.add({ seq, at, by, text, bytes, undo });
-    return seq;
   }
 
   /** Applies mutations and resolves when they are durable. Throws as `apply` does; rejects with `disk-full` (rolled back) or `outcome-unknown`. */

@@ -6,7 +6,7 @@
 import { Buffer } from "node:buffer";
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { Document, Mutation, Row, Store } from "../../store/store.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
 import {
   type Collection,
   isVisible,
@@ -44,15 +44,19 @@ export function deleteRecord(
   const row = findForChange(records, context, context.resolveScope?.(context));
   const { document: previous } = row;
   const change = { previous, next: undefined };
-  const changes: Changes = new Map([[row, {
-    of: collection,
-    next: undefined,
-  }]]);
+  const deletion = { of: collection, next: undefined };
+  const changes: Changes = new Map([[row, deletion]]);
   if (cascade) {
     followReferences(records, changes);
     checkChanges(records, context, changes);
   } else checkUnreferenced(records, context, previous);
-  const mutations = mutationsOf(changes, store);
+  // The newest first: an index removes its last rows faster than its first.
+  const mutations = [...changes].reverse().flatMap(
+    ([{ document: previous }, { of, next }]): Mutation[] => [
+      next ? ["put", of.name, next] : ["del", of.name, previous.id],
+      ...of.sideEffects?.({ previous, next }, store) ?? [],
+    ],
+  );
   const response = { status: 204, headers: [] };
   return records.commit(context, { mutations, response, change });
 }
@@ -162,15 +166,4 @@ function checkChanges(
       `Deleting the ${singular} would break a rule of the ${of.singular} ${document.id}: ${error.message}`,
     );
   }
-}
-
-/** Returns the mutations of all changes. */
-function mutationsOf(changes: Changes, store: Store): Mutation[] {
-  // The newest first: an index removes its last rows faster than its first.
-  return [...changes].reverse().flatMap(
-    ([{ document: previous }, { of, next }]): Mutation[] => [
-      next ? ["put", of.name, next] : ["del", of.name, previous.id],
-      ...of.sideEffects?.({ previous, next }, store) ?? [],
-    ],
-  );
 }

@@ -44,9 +44,9 @@ export function listRecords(
   if (isNotModified(context, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
-  // HEAD of an export needs only the number of records.
-  const countOnly = asNdjson && context.method === "HEAD";
-  if (asNdjson && !countOnly) context.acquireSlot(exportSlots); // before any wait
+  // Before any wait; the response to HEAD has no records.
+  const isExport = asNdjson && context.method !== "HEAD";
+  if (isExport) context.acquireSlot(exportSlots);
   const paged = asNdjson ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if somebody who saw the private records of all users no longer does. */
@@ -64,32 +64,21 @@ export function listRecords(
     if (!asNdjson) {
       return { ...result, body: representation.toJsonArray(rows, fields) };
     }
-    const parts = () => representation.toNdjson(rows, fields);
-    const stream = () => whileAllowed(parts(), checkSight);
+    const stream = async function* () {
+      for await (const part of representation.toNdjson(rows, fields)) {
+        checkSight();
+        yield part;
+      }
+    };
     return { ...result, type: ndjsonType, stream };
   };
-  const result = select(indexes, countOnly ? { ...paged, limit: 0 } : paged, {
-    scope,
-    use,
-    requester: context,
-  });
+  const result = select(indexes, paged, { scope, use, requester: context });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       checkSight();
       return result;
     })
     : result;
-}
-
-/** Yields the parts of an export; throws once its caller may no longer have them. */
-async function* whileAllowed(
-  parts: AsyncIterable<string>,
-  check: () => void,
-): AsyncGenerator<string> {
-  for await (const part of parts) {
-    check();
-    yield part;
-  }
 }
 
 /**

@@ -302,19 +302,17 @@ export function collectionValidators(
   { asNdjson }: RequestContext,
   scope: Scope | undefined,
 ): readonly string[] {
-  const state = `${processStartTag}-${table.lastSeq.toString(36)}`;
-  const part = scope === undefined ? "" : stateOf(table, scope);
-  return ["ETag", `W/"${state}${part}${asNdjson ? "-lines" : ""}"`];
-}
-
-/** Returns the part of an ETag that tells a scope from others. */
-function stateOf(table: Table, { conditions, where }: Scope): string {
-  const [first] = conditions;
-  // Records can expire without a new sequence number.
-  const live = first && where && table.find(first.property, first.value)
-    .filter(({ document }) => where(document));
-  const values = conditions.map(({ value }) => value).join(".");
-  return `-${values}-${live?.length ?? ""}`;
+  let state = `${processStartTag}-${table.lastSeq.toString(36)}`;
+  if (scope !== undefined) {
+    const { conditions, where } = scope;
+    const [first] = conditions;
+    // Records can expire without a new sequence number.
+    const live = first && where && table.find(first.property, first.value)
+      .filter(({ document }) => where(document));
+    const values = conditions.map(({ value }) => value).join(".");
+    state += `-${values}-${live?.length ?? ""}`;
+  }
+  return ["ETag", `W/"${state}${asNdjson ? "-lines" : ""}"`];
 }
 
 /**

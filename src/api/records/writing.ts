@@ -43,29 +43,29 @@ export function createRecord(
   body: Body,
 ): Result | Promise<Result> {
   const plan = (hashes: Hashes) => {
-    const scope = context.resolveScope?.(context);
-    const valuesFromUrl = prepareCreate(records, context, scope);
-    const { caller } = context;
-    const next = records.buildRecord(body, { caller, valuesFromUrl, hashes });
+    const scope = prepareCreate(records, context);
+    const next = records.buildRecord(body, {
+      caller: context.caller,
+      valuesFromUrl: valuesFromUrl(scope),
+      hashes,
+    });
     return { row: undefined, next, scope };
   };
   return write(records, context, { body, plan });
 }
 
 /**
- * Checks that records can be created now, and returns the values that the URL
- * gives them: the zoo of `/zoos/7/animals`.
+ * Checks that records can be created now, and returns the scope of the URL.
  *
  * @throws {ApiError} 40401, 41200
  */
 export function prepareCreate(
   records: Records,
   context: RequestContext,
-  scope = context.resolveScope?.(context),
-): Readonly<Record<string, Json>> {
-  const validators = () => collectionValidators(records, context, scope);
-  isNotModified(context, validators);
-  return valuesFromUrl(scope);
+): Scope | undefined {
+  const scope = context.resolveScope?.(context);
+  isNotModified(context, () => collectionValidators(records, context, scope));
+  return scope;
 }
 
 /**
@@ -121,7 +121,9 @@ export function changeRecord(
 }
 
 /** Returns the values that a scope gives: the zoo of `/zoos/7/animals`. */
-function valuesFromUrl(scope: Scope | undefined): Record<string, Json> {
+export function valuesFromUrl(
+  scope: Scope | undefined,
+): Readonly<Record<string, Json>> {
   const { conditions = [] } = scope ?? {};
   return Object.fromEntries(
     conditions.map(({ property, value }) => [property, value]),

@@ -7,7 +7,7 @@ import { Slots } from "../../admission.ts";
 import { countRenamings } from "../../api/declaration/evolution.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
-import { prepareCreate } from "../../api/records/writing.ts";
+import { prepareCreate, valuesFromUrl } from "../../api/records/writing.ts";
 import type {
   RequestContext,
   Result,
@@ -60,7 +60,7 @@ export async function receiveImport(
     call.reauthenticate();
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
-      const given = prepareCreate(target, call);
+      const given = valuesFromUrl(prepareCreate(target, call));
       const { name: collection } = target.collection;
       const task = { collection, given, spool };
       const result = queueTask(context, call, task);

@@ -169,8 +169,7 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   if (acknowledged > scan.seq) {
     const message = `it ends at sequence ${scan.seq}, but the marker proves ` +
       `that ${acknowledged} was acknowledged`;
-    const file = names.log(scan.generation);
-    refuse(scan, { file, byte: end, line: 0, message });
+    refuse(scan, wholeFile(names.log(scan.generation), message, end));
   }
 }
 
@@ -239,7 +238,7 @@ async function readFile(
   const isEnded = log.isSealed && !log.isPadded;
   if (!isLast && !isEnded && log.faults.length === 0) {
     const message = "it does not end with a valid seal";
-    log.faults.push({ file: name, byte: log.end, line: 0, message });
+    log.faults.push(wholeFile(name, message, log.end));
   }
   return log;
 }
@@ -304,7 +303,7 @@ async function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
   }
 }
 
-/** Describes a fault of a whole file. */
-function wholeFile(file: string, message: string): Fault {
-  return { file, byte: 0, line: 0, message };
+/** Describes a fault that is not in a line. */
+function wholeFile(file: string, message: string, byte = 0): Fault {
+  return { file, byte, line: 0, message };
 }
