@@ -23,7 +23,6 @@ import {
 import { makeFolder } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
 import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
-import type { FolderScan } from "../store/recovery/scan.ts";
 import { readUndamagedStore } from "./read.ts";
 
 /**
@@ -44,36 +43,30 @@ export async function backupStore(
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
   try {
-    await writeCopy(await readUndamagedStore(folder, files), to);
-    const { seq, tables } = await readUndamagedStore(to, files);
-    const remembered = tables.get(declarationTable)?.size ?? 0;
-    return { seq, records: countRecords(tables) - remembered };
+    const { exists, generation, seq, storeId, tables } =
+      await readUndamagedStore(folder, files);
+    if (!exists) {
+      const message = `Cannot back up: there is no store in ${folder}`;
+      throw new StoreError("damaged", message);
+    }
+    const place = { folder: to, files, random: randomBytes, now: Date.now };
+    const start = { store: storeId, generation: generation + 1, seq };
+    await writeGeneration(place, start, tables);
+    // So that tokens stay valid.
+    const secret = await readSmallFile(files, folder, "secret");
+    if (secret !== undefined) {
+      const path = join(to, "secret");
+      await writeAtomically(files, path, (file) => writeAll(file, secret, 0));
+    }
+    await writeMeta(place);
+    const copy = await readUndamagedStore(to, files);
+    const remembered = copy.tables.get(declarationTable)?.size ?? 0;
+    return { seq: copy.seq, records: countRecords(copy.tables) - remembered };
   } catch (error) {
     for (const name of await files.list(to)) await files.remove(join(to, name));
     if (isNew) await files.removeFolder(to).catch(() => {});
     throw error;
   }
-}
-
-/** Writes the store that was read, and the secret, so that tokens stay valid. */
-async function writeCopy(
-  { exists, folder, generation, options, seq, storeId, tables }: FolderScan,
-  to: string,
-): Promise<void> {
-  if (!exists) {
-    const message = `Cannot back up: there is no store in ${folder}`;
-    throw new StoreError("damaged", message);
-  }
-  const { files } = options;
-  const place = { folder: to, files, random: randomBytes, now: Date.now };
-  const start = { store: storeId, generation: generation + 1, seq };
-  await writeGeneration(place, start, tables);
-  const secret = await readSmallFile(files, folder, "secret");
-  if (secret !== undefined) {
-    const path = join(to, "secret");
-    await writeAtomically(files, path, (file) => writeAll(file, secret, 0));
-  }
-  await writeMeta(place);
 }
 
 /**

@@ -22,7 +22,14 @@ export async function userCommand(
   { dataDir, flags, loadApi }: CommandSettings,
   [action, name]: readonly string[],
 ): Promise<void> {
-  if (action === "list" && name === undefined) return await listUsers(dataDir);
+  if (action === "list" && name === undefined) {
+    const { tables } = await readUndamagedStore(dataDir);
+    for (const { document } of tables.get("users")?.rows() ?? []) {
+      const { id, username, role, created_at } = document;
+      await print(`${id}\t${username}\t${role}\t${created_at}\n`);
+    }
+    return;
+  }
   if ((action !== "add" && action !== "password") || name === undefined) {
     throw new UsageError(
       `user ${
@@ -51,14 +58,6 @@ export async function userCommand(
     }
   } finally {
     await store.close();
-  }
-}
-
-async function listUsers(folder: string): Promise<void> {
-  const { tables } = await readUndamagedStore(folder);
-  for (const { document } of tables.get("users")?.rows() ?? []) {
-    const { id, username, role, created_at } = document;
-    await print(`${id}\t${username}\t${role}\t${created_at}\n`);
   }
 }
 

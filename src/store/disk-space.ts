@@ -122,8 +122,8 @@ export class Checkpointer {
   }
 
   async #run(): Promise<void> {
-    const { limits, log } = this.#context;
     if (this.#isClosed) throw closedError();
+    const { limits, log } = this.#context;
     try {
       await this.#write();
       this.#failures = 0;

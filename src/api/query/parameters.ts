@@ -412,7 +412,16 @@ export function pageHeaders(
   if (total === 0) return headers;
   const byPage = isPaged(parameters);
   const name = byPage ? "page" : "offset";
-  const [before, after] = splitPageUrl(parameters, { url, name });
+  // The parts of their URLs before and after the number.
+  let before = `${url}?`;
+  let after: string | undefined;
+  for (const [each, value] of parameters) {
+    if (each === name) after = "";
+    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
+    else before += `${encode(each)}=${encode(value)}&`;
+  }
+  before += `${name}=`;
+  after ??= "";
   const last = Math.floor((total - 1) / limit) * limit;
   const number = (to: number) => byPage ? to / limit + 1 : to;
   const longestUrl = before + number(last) + after;
@@ -425,21 +434,6 @@ export function pageHeaders(
   if (offset + limit < total) links += `, ${link("next", offset + limit)}`;
   headers.push("Link", `${links}, ${link("last", last)}`);
   return headers;
-}
-
-/** Returns the parts before and after the number in the URLs of a query's pages. */
-function splitPageUrl(
-  parameters: Parameters,
-  { url, name }: { readonly url: string; readonly name: string },
-): [before: string, after: string] {
-  let before = `${url}?`;
-  let after: string | undefined;
-  for (const [each, value] of parameters) {
-    if (each === name) after = "";
-    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
-    else before += `${encode(each)}=${encode(value)}&`;
-  }
-  return [`${before}${name}=`, after ?? ""];
 }
 
 /** Percent-encodes a parameter, except for characters that a query may contain as they are. */

@@ -44,25 +44,23 @@ export class JobQueue {
    *
    * @throws {OverloadedError} if too many jobs are waiting
    */
-  run<T>(requester: Requester, job: Job<T>): T | Promise<T> {
-    if (job.cost > maxImmediateRows) {
-      return this.#admission.run(requester, () => runInSlices(requester, job));
+  run<T>(
+    requester: Requester,
+    { cost, start, finish }: Job<T>,
+  ): T | Promise<T> {
+    if (cost <= maxImmediateRows) {
+      for (const _ of start()); // without a pause
+      return finish();
     }
-    for (const _ of job.start()); // without a pause
-    return job.finish();
+    return this.#admission.run(requester, async () => {
+      let end = performance.now() + sliceMs;
+      for (const _ of start()) {
+        if (performance.now() < end) continue;
+        await new Promise((resolve) => setImmediate(resolve));
+        requester.throwIfAborted();
+        end = performance.now() + sliceMs;
+      }
+      return finish();
+    });
   }
-}
-
-async function runInSlices<T>(
-  requester: Requester,
-  { start, finish }: Job<T>,
-): Promise<T> {
-  let end = performance.now() + sliceMs;
-  for (const _ of start()) {
-    if (performance.now() < end) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    requester.throwIfAborted();
-    end = performance.now() + sliceMs;
-  }
-  return finish();
 }

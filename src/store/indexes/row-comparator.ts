@@ -76,7 +76,7 @@ export class RowComparator {
   compare(key: Json, otherKey: Json, row: Row, otherRow: Row): number {
     if (key !== otherKey) {
       if (typeof key === "string" && typeof otherKey === "string") {
-        const isBefore = key < otherKey; // twice as fast as compareCodePoints
+        const isBefore = key < otherKey; // twice as fast as compareValues
         return isBefore === !this.#first.descending ? -1 : 1;
       }
       const order = compareIn(this.#first, key, otherKey);
@@ -125,19 +125,14 @@ export function caseFold(text: string): string {
 /** Compares two values of one type, or null, which comes last; returns a number below 0, 0 or above 0. */
 export function compareValues(a: Json, b: Json): number {
   if (typeof a === "string" && typeof b === "string") {
-    return compareCodePoints(a, b);
+    if (a === b) return 0;
+    return toCodePointOrder(a) < toCodePointOrder(b) ? -1 : 1;
   }
   if (a === null || b === null) return Number(a === null) - Number(b === null);
   return Number(a) - Number(b);
 }
 
-/** Compares strings by code point. JavaScript's own operators compare UTF-16 units, which puts U+10000 before U+FFFD. */
-function compareCodePoints(a: string, b: string): number {
-  if (a === b) return 0;
-  return toCodePointOrder(a) < toCodePointOrder(b) ? -1 : 1;
-}
-
-/** Returns a string that JavaScript's own operators compare as the given one is by code point: nearly always the string itself. */
+/** Returns a string that JavaScript's own operators compare as the given one is by code point: nearly always the string itself. They compare UTF-16 units, which puts U+10000 before U+FFFD. */
 function toCodePointOrder(text: string): string {
   if (!/[\ud800-\uffff]/.test(text)) return text;
   return text.replace(

@@ -107,13 +107,6 @@ export type Table = Omit<
   "put" | "load" | "delete" | "advanceCounters" | "restore"
 >;
 
-/** The records of one collection at one moment. */
-interface TableState {
-  readonly rows: readonly Row[];
-  readonly lastId: number;
-  readonly lastSeq: number;
-}
-
 /** The records of one collection. */
 export class WritableTable {
   readonly name: string;
@@ -181,12 +174,13 @@ export class WritableTable {
   }
 
   /** All rows and counters, for {@linkcode restore}. */
-  get state(): TableState {
-    return { rows: this.rows(), lastId: this.lastId, lastSeq: this.lastSeq };
+  get state() {
+    const { lastId, lastSeq } = this;
+    return { rows: this.rows(), lastId, lastSeq };
   }
 
   /** Replaces all rows and the counters. Takes long: for renamings only. */
-  restore({ rows, lastId, lastSeq }: TableState): void {
+  restore({ rows, lastId, lastSeq }: WritableTable["state"]): void {
     // The newest first: an index removes its last rows faster than its first.
     for (const { document } of this.rows().toReversed()) {
       this.#replace(document.id, undefined);
