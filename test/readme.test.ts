@@ -9,7 +9,7 @@ import { spawnSync } from "node:child_process";
 import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { describe, test, type TestContext } from "node:test";
+import { after, before, describe, test, type TestContext } from "node:test";
 import { users } from "../src/api/accounts/users.ts";
 import { vocabulary } from "../src/api/declaration/vocabulary.ts";
 import { collections, sample } from "./collections.ts";
@@ -37,6 +37,9 @@ const maxWords = 3500;
 const major = Number(process.versions.node.split(".")[0]);
 
 const readme = await readFile(join(root, "README.md"), "utf8");
+const { scripts } = JSON.parse(
+  await readFile(join(root, "package.json"), "utf8"),
+);
 
 const blocks = blocksIn(readme);
 
@@ -150,6 +153,19 @@ const untilTaskEnds = `until curl -s $API/tasks/1 -H "$AUTH" |
   grep -q '"status":"succeeded"'; do sleep 0.05; done`;
 
 describe("each command that starts a server starts one", () => {
+  let project: string; // with a build
+  before(async () => {
+    project = await temporaryFolder();
+    // What is compiled is a module because of the package that it is in.
+    for (const file of ["package.json", "data/seed.json"]) {
+      await cp(join(root, file), join(project, file));
+    }
+    await writeFile(join(project, "library.js"), library);
+    await shell("npm run build", { env: { BUILD: join(project, "build") } });
+  });
+  after(() => removeFolder(project));
+  // Starting from the source takes much longer, so only one command does.
+  const [, flags = ""] = /src\/main\.ts (.*)$/.exec(scripts.start) ?? [];
   const commands = [
     ...commandsIn("Start").join("").matchAll(/^[^#\n].*$/gm),
     ...commandsIn("Your own collections").join("").matchAll(/^.+$/gm),
@@ -164,19 +180,20 @@ describe("each command that starts a server starts one", () => {
         "this Node.js forbids fsync there";
     test(command, { skip }, async (t) => {
       const folder = await folderOf(t);
-      // What is compiled is a module because of the package that it is in.
-      await cp(join(root, "package.json"), join(folder, "package.json"));
-      await writeFile(join(folder, "library.js"), library);
       const output = await shell(
         command
-          .replace("npm run build", `BUILD='${folder}/build' $&`)
-          .replace("node build", `node '${folder}'/build`)
+          .replace(
+            /npm start (?:-- )?(?=.)|(?<==.*)npm start/,
+            `node build/main.js ${flags} `,
+          )
+          .replace("npm run build && ", "")
+          .replace("node build", `node '${project}'/build`)
           .replace(
             "npm run start:locked",
-            `npm run --prefix '${folder}' start:locked`,
+            `npm run --prefix '${project}' start:locked`,
           )
           .replace("data/mine", `'${folder}/store'`)
-          .replace("library.js", `'${folder}/library.js'`)
+          .replace("library.js", `'${project}/library.js'`)
           .replace("4000", "0"),
         {
           env: { PORT: "0", DATA_DIR: join(folder, "store") },
