@@ -168,7 +168,7 @@ export class Browser {
     );
   }
 
-  /** Clicks an element by its text or, with a leading `#`, by its id. */
+  /** Clicks an element by its text, or by a selector that begins with `#` or a dot. */
   async click(target: string): Promise<void> {
     const find = findScript(target);
     await this.until(`!!${find}`);
@@ -222,7 +222,7 @@ export class Browser {
 
 /** Returns a script that finds a link, button or summary. */
 function findScript(target: string): string {
-  if (target.startsWith("#")) {
+  if (/^[#.]/.test(target)) {
     return `document.querySelector(${JSON.stringify(target)})`;
   }
   const within = "document.querySelector('dialog') ?? document";

@@ -4,9 +4,11 @@
  */
 
 import { strict as assert } from "node:assert";
-import { writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, afterEach, before, describe, test } from "node:test";
+import { featureNames } from "../../src/features.ts";
 import {
   adminPassword,
   removeFolder,
@@ -372,6 +374,136 @@ describe("the page in Chromium", () => {
     );
   });
 
+  test("teaches in ten lessons, each of which checks what was sent", async () => {
+    await open("/docs#course");
+    for (let number = 1; number <= 10; number++) {
+      await browser.click(
+        number === 1 ? "Resources and URLs" : "Go on",
+      );
+      await browser.shown(at(`/docs#course-${number}`));
+      assert.equal(await browser.text("#why"), "");
+      await browser.evaluate(
+        `document.querySelectorAll("[name=guess]")[${number % 2}].click()`,
+      );
+      const count = await browser.evaluate(
+        "document.querySelectorAll('main ol button').length",
+      );
+      for (let step = 0; step < count; step++) {
+        await browser.until(
+          `(() => { const step = document.querySelectorAll("main ol button")[${step}]; return !step.disabled && !step.click(); })()`,
+        );
+        await browser.until(
+          `/✓|✗/.test(document.querySelectorAll("main ol li")[${step}].innerText)`,
+        );
+      }
+      assert.doesNotMatch(await browser.text("main ol"), /✗/, `${number}`);
+      await browser.until("document.querySelector('#why').innerText !== ''");
+      assert.match(await browser.text("#verdict"), /predicted/);
+    }
+    const made = await server.request("GET", "/v1/zoos?name:starts=Lesson");
+    assert.deepEqual(made.body, []);
+    await browser.click("Go on");
+    await browser.shown(at("/docs#course"));
+  });
+
+  const views = [
+    "/",
+    "/v1/zoos",
+    "/v1/zoos?city=nowhere",
+    "/v1/zoos#new",
+    "/v1/zoos#import",
+    "/v1/zoos/1",
+    "/v1/zoos/1#edit",
+    "/v1/user",
+    "/docs",
+    "/docs#course",
+    "/docs#course-1",
+    "/nowhere",
+  ];
+
+  test("is accessible in every view, by the rules of axe-core", async () => {
+    const axe = await loadAxe();
+    for (const scheme of ["light", "dark"]) {
+      await browser.send("Emulation.setEmulatedMedia", {
+        features: [{ name: "prefers-color-scheme", value: scheme }],
+      });
+      // What the colours do not change is checked once.
+      const rules = scheme === "dark" ? '{ runOnly: ["color-contrast"] }' : "";
+      for (const view of views) {
+        await open("/health"); // so that a change of the fragment is a new view
+        await open(view);
+        await browser.click(".exchange:first-child summary");
+        await browser.until("!!document.querySelector('.curl')");
+        await browser.evaluate(axe);
+        const violations = await browser.evaluate(
+          `axe.run(${rules}).then(({ violations }) => violations.map(({ id, nodes }) =>
+            id + ": " + nodes.map(({ html, failureSummary }) => html + failureSummary).join()))`,
+        );
+        assert.deepEqual(violations, [], `${view}, ${scheme}`);
+      }
+    }
+  });
+
+  test("fits a phone in every view", async () => {
+    const metrics = { width: 360, height: 640, deviceScaleFactor: 1 };
+    await browser.send("Emulation.setDeviceMetricsOverride", {
+      ...metrics,
+      mobile: true,
+    });
+    for (const view of views) {
+      await open("/health");
+      await open(view);
+      const width = "document.documentElement.scrollWidth";
+      assert.equal(await browser.evaluate(width), 360, view);
+    }
+    await browser.send("Emulation.clearDeviceMetricsOverride");
+  });
+
+  test("needs no mouse", async () => {
+    await open("/v1/zoos");
+    const tabTo = async (text: string) => {
+      for (let count = 0; count < 200; count++) {
+        await browser.press("Tab");
+        const active = await browser.evaluate(
+          "document.activeElement.innerText?.trim() || document.activeElement.id",
+        );
+        if (active === text) return;
+      }
+      assert.fail(`Tab does not reach ${text}`);
+    };
+    await tabTo("Skip to the content");
+    await tabTo("New zoo");
+    await browser.press("Enter");
+    await browser.shown(at("/v1/zoos#new"));
+    assert.equal(
+      await browser.evaluate("document.activeElement.tagName"),
+      "H1",
+    );
+    for (
+      const [id, text] of [["name", "Keys"], ["city", "Bonn"], [
+        "country",
+        "DE",
+      ]]
+    ) {
+      await tabTo(`field-${id}`);
+      await browser.send("Input.insertText", { text });
+    }
+    await tabTo("Create (POST)");
+    await browser.press("Enter");
+    await browser.shown(
+      "/Keys/.test(document.querySelector('#record')?.innerText)",
+    );
+    await tabTo("Delete");
+    await browser.press("Enter");
+    await browser.until("!!document.querySelector('dialog[open]')");
+    await browser.press("Escape");
+    await browser.until("!document.querySelector('dialog')");
+    assert.equal(
+      await browser.evaluate("document.activeElement.innerText"),
+      "Delete",
+    );
+  });
+
   test("signs out, which ends the token", async () => {
     const stored = await browser.evaluate(
       `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
@@ -388,3 +520,55 @@ describe("the page in Chromium", () => {
     );
   });
 });
+
+test("the page works below a path, and without each other feature", async () => {
+  const browser = await Browser.start();
+  const others = featureNames.filter((name) => name !== "page");
+  try {
+    for (const off of ["", ...others]) {
+      const names = featureNames.filter((name) => name !== off).join();
+      const server = await start({
+        seed: { zoos: zoos.slice(0, 3), animals: [], employees: [] },
+        args: ["--base-url", "/api/", "--features", names],
+      });
+      const token = await server.signIn().catch(() => undefined);
+      assert.equal(token, undefined, "there is nothing but /api/");
+      await browser.open(`${server.origin}/api/`);
+      await browser.click("Sign in");
+      await browser.fill("dialog [name=username]", "admin");
+      await browser.fill("dialog [name=current-password]", adminPassword);
+      await browser.press("Enter");
+      await browser.until(
+        "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+      );
+      await browser.click("zoos");
+      await browser.shown(`document.querySelectorAll("tbody tr").length === 3`);
+      await browser.click("2");
+      await browser.shown(
+        "/^zoo 2$/.test(document.querySelector('h1').innerText)",
+      );
+      await browser.click("documentation");
+      await browser.shown(
+        `${"document.querySelector('h1').innerText"} === "Documentation"`,
+      );
+      const isLive = await browser.text("#live");
+      assert.equal(isLive !== "", off !== "events");
+      await server.stop();
+    }
+    assert.deepEqual(browser.complaints, []);
+  } finally {
+    await browser.stop();
+  }
+});
+
+/** Returns the script of axe-core, which the registry has; it is no dependency. */
+async function loadAxe(): Promise<string> {
+  const folder = await temporaryFolder();
+  try {
+    execFileSync("npm", ["pack", "--silent", "axe-core@4"], { cwd: folder });
+    execFileSync("tar", ["xzf", ...await readdir(folder)], { cwd: folder });
+    return await readFile(join(folder, "package/axe.min.js"), "utf8");
+  } finally {
+    await removeFolder(folder);
+  }
+}

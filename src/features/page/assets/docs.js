@@ -47,15 +47,14 @@ function example(url) {
   const run = async () => {
     const { status, exchange: { reason }, body } = await send("GET", url);
     output.replaceChildren(
-      h("p", {}, `${status} ${reason}`),
+      h("p", `${status} ${reason}`),
       format(body ?? null),
     );
   };
   const path = url.slice(location.origin.length);
   return h(
     "li",
-    {},
-    h("code", {}, `GET ${path} `),
+    h("code", `GET ${path} `),
     h("button", {
       type: "button",
       onclick: run,
@@ -68,22 +67,19 @@ function example(url) {
 async function section(name, href) {
   const url = local(href) ?? "";
   const { methods, schema } = await optionsOf(url);
-  const properties = schema["properties"] ?? {};
+  const properties = schema.properties ?? {};
   const rows = Object.entries(properties).map(([property, each]) =>
     h(
       "tr",
-      {},
       h("th", { scope: "row" }, property),
-      h("td", {}, rulesOf(each, schema["required"]?.includes(property))),
+      h("td", rulesOf(each, schema.required?.includes(property))),
     )
   );
   return h(
     "section",
-    {},
     h("h2", { id: name }, name.replace(/_url$/, "")),
     h(
       "p",
-      {},
       link(url, url.slice(location.origin.length)),
       ` – you may: ${methods.join(", ")}`,
     ),
@@ -93,61 +89,61 @@ async function section(name, href) {
         tabindex: "0",
         role: "region",
         "aria-label": `Properties of ${name}`,
-      }, h("table", {}, h("tbody", {}, rows))),
+      }, h("table", h("tbody", rows))),
     methods.includes("QUERY") &&
-      h("ul", {}, examplesOf(properties).map((each) => example(url + each))),
+      h("ul", examplesOf(properties).map((each) => example(url + each))),
   );
 }
 
 /** All URLs, if the API describes itself. */
 async function urls() {
-  const description = root["openapi_url"];
+  const description = root.openapi_url;
   if (!description) return undefined;
   const { body } = await get(description);
   const rows = Object.entries(body?.paths ?? {}).map(([path, item]) => [
-    h("dt", {}, h("code", {}, path)),
+    h("dt", h("code", path)),
     Object.entries(item)
       .filter(([method]) => !/^(?:parameters|head|options)$/.test(method))
       .map(([method, { summary }]) =>
         h(
           "dd",
-          {},
-          h("b", {}, method.replace("x-", "").toUpperCase()),
+          h("b", method.replace("x-", "").toUpperCase()),
           ` ${summary}`,
         )
       ),
   ]);
   return h(
     "section",
-    {},
     h("h2", { id: "urls" }, "All URLs and methods"),
-    h("dl", {}, rows),
+    h("dl", rows),
   );
 }
 
 export async function showDocs() {
-  const { body } = await get(root["documentation_url"] ?? "");
+  if (location.hash.startsWith("#course")) {
+    return (await import("./course.js")).showCourse();
+  }
+  const { body } = await get(root.documentation_url ?? "");
   const resources = Object.entries(root).filter(([, url]) => local(url));
   const [all, ...sections] = await Promise.all([
     urls(),
     ...resources.map(([name, url]) => section(name, url)),
   ]);
   fill(
-    h("h1", {}, "Documentation"),
+    h("h1", "Documentation"),
     h(
       "p",
-      {},
-      "Made of the running API, for you: sign in, and it shows what you may do.",
+      "Made of the running API, for you: sign in, and it shows what you may do. New to HTTP? ",
+      h("a", { href: "#course" }, "A course of ten lessons"),
     ),
     ...sections,
     all,
     h("h2", { id: "errors" }, "Errors"),
     h(
       "dl",
-      {},
       Object.entries(body?.errors ?? {}).map(([code, message]) => [
         h("dt", { id: code, tabindex: "-1" }, code),
-        h("dd", {}, `${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
+        h("dd", `${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
       ]),
     ),
   );

@@ -144,18 +144,15 @@ function pretty(text) {
 function explained(list) {
   return h(
     "dl",
-    {},
     list.map(([name, value]) => [
       h(
         "dt",
-        {},
         h(
           "code",
-          {},
           `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
         ),
       ),
-      h("dd", {}, fields[name.toLowerCase()] ?? ""),
+      h("dd", fields[name.toLowerCase()] ?? ""),
     ]),
   );
 }
@@ -173,24 +170,22 @@ export function explain(exchange) {
   }, "Copy");
   return h(
     "div",
-    {},
-    h("h3", {}, "Request"),
+    h("h3", "Request"),
     h(
       "pre",
-      {},
       `${method} ${
         url.slice(location.origin.length)
       } HTTP/1.1\nHost: ${location.host}`,
     ),
-    h("p", {}, methods[method] ?? ""),
+    h("p", methods[method] ?? ""),
     explained(fields),
-    body !== undefined && h("pre", {}, pretty(body)),
-    h("h3", {}, "Response"),
-    h("pre", {}, `HTTP/1.1 ${status} ${reason}`),
+    body !== undefined && h("pre", pretty(body)),
+    h("h3", "Response"),
+    h("pre", `HTTP/1.1 ${status} ${reason}`),
     h("p", { class: "meaning" }, meaningOf(status)),
     explained(received),
-    text && h("pre", {}, pretty(text)),
-    h("h3", {}, "In a terminal"),
+    text && h("pre", pretty(text)),
+    h("h3", "In a terminal"),
     h("pre", { class: "curl" }, curl),
     copy,
   );

@@ -6,6 +6,7 @@
 
 import {
   askPassword,
+  button,
   format,
   get,
   h,
@@ -25,26 +26,26 @@ import {
 /** The rules of a property in words. */
 export function rulesOf(schema, isRequired) {
   const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = schema;
-  const isNumber = /integer|number/.test(String(schema["type"]));
+  const isNumber = /integer|number/.test(String(schema.type));
   return [
     isRequired ? "required" : "optional",
     typesOf(schema).filter((type) => type !== "null").join(" or "),
-    schema["description"] ?? schema["format"],
-    schema["enum"]?.join(", "),
+    schema.description ?? schema.format,
+    schema.enum?.join(", "),
     maxLength && `${minLength ?? 0} to ${maxLength} characters`,
     isNumber && minimum !== undefined && `at least ${minimum}`,
     exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
     isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
-    schema["default"] != null && `by default ${schema["default"]}`,
-    schema["readOnly"] && "set by the server",
-    schema["writeOnly"] && "never shown",
+    schema.default != null && `by default ${schema.default}`,
+    schema.readOnly && "set by the server",
+    schema.writeOnly && "never shown",
   ].filter(Boolean).join(", ");
 }
 
 /** A property with its control. */
 function control(name, schema, value, isRequired) {
   const types = typesOf(schema);
-  const choices = schema["enum"] ??
+  const choices = schema.enum ??
     (types.includes("boolean") ? ["true", "false"] : undefined);
   const text = value === null || value === undefined ? "" : String(value);
   const help = { id: `help-${name}`, class: "help" };
@@ -55,7 +56,7 @@ function control(name, schema, value, isRequired) {
     "aria-describedby": `help-${name} error-${name}`,
     "aria-required": isRequired,
   };
-  const isLong = schema["maxLength"] > 300 && schema["format"] !== "uri";
+  const isLong = schema.maxLength > 300 && schema.format !== "uri";
   const input = choices
     ? h(
       "select",
@@ -67,8 +68,8 @@ function control(name, schema, value, isRequired) {
     : h(isLong ? "textarea" : "input", {
       ...attributes,
       ...(!isLong && { value: text }),
-      ...(schema["format"] === "date" && { type: "date" }),
-      ...(schema["writeOnly"] && name.includes("password") &&
+      ...(schema.format === "date" && { type: "date" }),
+      ...(schema.writeOnly && name.includes("password") &&
         { type: "password", autocomplete: "new-password" }),
       ...(/integer|number/.test(String(types)) && { inputmode: "decimal" }),
     }, isLong && text);
@@ -102,8 +103,8 @@ function newKey() {
 function showErrors({ body }, controls, summary) {
   const errors = new Map(
     (body?.errors ?? []).map((each) => [
-      each["field"],
-      each["message"],
+      each.field,
+      each.message,
     ]),
   );
   for (const { name, input, error } of controls) {
@@ -126,13 +127,13 @@ export function showForm(view, kind) {
   const needed = kind === "edit" ? "PATCH" : "POST";
   if (!methods.includes(needed)) {
     return [
-      h("h1", {}, "Not allowed"),
+      h("h1", "Not allowed"),
       h(
         "p",
         { class: "error" },
         "You may not do this here: sign in as somebody who may.",
       ),
-      h("button", { type: "button", onclick: askPassword }, "Sign in"),
+      button("Sign in", askPassword),
       " ",
       cancel,
     ];
@@ -145,15 +146,15 @@ export function showForm(view, kind) {
 function recordForm(view, { isNew, back, cancel }) {
   const { options: { writable, schema, methods }, answer, properties } = view;
   const record = isNew ? {} : answer.body;
-  const required = new Set(schema["required"]);
+  const required = new Set(schema.required);
   const controls = writable.map((name) => {
     const each = properties[name] ?? {};
-    const value = isNew ? each["default"] : record[name];
+    const value = isNew ? each.default : record[name];
     return control(
       name,
       each,
       value,
-      required.has(name) && (isNew || !each["writeOnly"]),
+      required.has(name) && (isNew || !each.writeOnly),
     );
   });
   const summary = h("p", { class: "error", role: "alert", tabindex: "-1" });
@@ -200,10 +201,10 @@ function recordForm(view, { isNew, back, cancel }) {
       !properties[name]?.["writeOnly"]
     );
     const rows = names.map((name) =>
-      h("tr", {}, [
+      h("tr", [
         h("th", { scope: "row" }, name),
         ...[record, theirs.body, mine].map((from) =>
-          h("td", {}, format(from[name] ?? null, properties[name]))
+          h("td", format(from[name] ?? null, properties[name]))
         ),
       ])
     );
@@ -211,7 +212,6 @@ function recordForm(view, { isNew, back, cancel }) {
       "Somebody else has changed this record",
       h(
         "p",
-        {},
         "Your If-Match named the version that you had read, and that is no longer the current one: 412, and nothing was changed. Without it you would have overwritten their change unseen.",
       ),
       h(
@@ -219,32 +219,26 @@ function recordForm(view, { isNew, back, cancel }) {
         { id: "versions" },
         h(
           "thead",
-          {},
           h(
             "tr",
-            {},
             ["property", "as you read it", "theirs, stored now", "yours"].map((
               text,
             ) => h("th", { scope: "col" }, text)),
           ),
         ),
-        h("tbody", {}, rows),
+        h("tbody", rows),
       ),
-      h("button", {
-        type: "button",
-        id: "keep-theirs",
-        onclick: () => (dialog.close(), navigate(back)),
-      }, "Keep theirs"),
+      button(
+        "Keep theirs",
+        () => (dialog.close(), navigate(back)),
+        "keep-theirs",
+      ),
       " ",
-      h("button", {
-        type: "button",
-        id: "apply-mine",
-        onclick: () => {
-          dialog.close();
-          etag = theirs.headers.get("etag") ?? "";
-          submit(method);
-        },
-      }, "Save mine over it"),
+      button("Save mine over it", () => {
+        dialog.close();
+        etag = theirs.headers.get("etag") ?? "";
+        submit(method);
+      }, "apply-mine"),
     );
   };
   const save = (event) => {
@@ -254,22 +248,17 @@ function recordForm(view, { isNew, back, cancel }) {
   return [
     h(
       "h1",
-      {},
-      isNew ? `New ${schema["title"]}` : `Edit ${schema["title"]} ${record.id}`,
+      isNew ? `New ${schema.title}` : `Edit ${schema.title} ${record.id}`,
     ),
     h(
       "form",
       { onsubmit: save, novalidate: true },
       summary,
       controls.map(({ row }) => row),
-      h("button", {}, isNew ? "Create (POST)" : "Save the changes (PATCH)"),
+      h("button", isNew ? "Create (POST)" : "Save the changes (PATCH)"),
       " ",
       !isNew && methods.includes("PUT") &&
-        h("button", {
-          type: "button",
-          id: "replace",
-          onclick: () => submit("PUT"),
-        }, "Replace the whole (PUT)"),
+        button("Replace the whole (PUT)", () => submit("PUT"), "replace"),
       " ",
       cancel,
     ),
@@ -289,7 +278,6 @@ export function confirmDelete({ answer: { body, headers }, url }) {
     "Delete it for good?",
     h(
       "p",
-      {},
       `DELETE ${
         new URL(url).pathname
       }: its URL will be 410 (Gone) from then on.`,
@@ -335,19 +323,18 @@ function importForm(url, cancel) {
     error.textContent = answer.body?.error ?? "The server does not respond.";
   };
   return [
-    h("h1", {}, "Import"),
+    h("h1", "Import"),
     h(
       "form",
       { onsubmit: submit },
       h(
         "p",
-        {},
         "A file of JSON lines, one record a line, as Export saves it. The answer is 202: a task works it off, and you see its progress.",
       ),
       h("label", { for: "file" }, "File "),
       file,
       error,
-      h("button", {}, "Import"),
+      h("button", "Import"),
       " ",
       cancel,
     ),

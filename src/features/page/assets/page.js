@@ -21,21 +21,31 @@ const start = new URL(
 const apiTitle = document.title;
 
 /**
- * Creates an element: attributes by name, listeners as `onclick` and the like.
+ * Creates an element. Attributes, if there are any, come first; a listener is
+ * one by the name `onclick` and the like.
  *
  * @returns {any}
  */
-export function h(tag, attributes = {}, ...children) {
+export function h(tag, ...children) {
   const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") {
-      element.addEventListener(name.slice(2), value);
-    } else if (value !== false && value !== undefined && value !== null) {
-      element.setAttribute(name, value === true ? "" : String(value));
+  const [first] = children;
+  if (first && Object.getPrototypeOf(first) === Object.prototype) {
+    children.shift();
+    for (const [name, value] of Object.entries(first)) {
+      if (typeof value === "function") {
+        element.addEventListener(name.slice(2), value);
+      } else if (value !== false && value !== undefined && value !== null) {
+        element.setAttribute(name, value === true ? "" : String(value));
+      }
     }
   }
   element.append(...children.flat(3).filter((child) => child || child === 0));
   return element;
+}
+
+/** Creates a button. */
+export function button(text, onclick, id = "") {
+  return h("button", { type: "button", onclick, id: id || null }, text);
 }
 
 // --- URLs, requests and the exchanges that are shown
@@ -52,7 +62,7 @@ export function local(href) {
 /** The keys in the storage of this tab, which another API of the same origin must not read. */
 const storageKey = (name) => `${start.pathname} ${name}`;
 
-function stored(name) {
+export function stored(name) {
   return JSON.parse(sessionStorage.getItem(storageKey(name)) ?? "null");
 }
 
@@ -209,8 +219,7 @@ function showExchange(exchange) {
     },
     h(
       "summary",
-      {},
-      h("code", {}, `${method} ${path}`),
+      h("code", `${method} ${path}`),
       " → ",
       h("b", { class: `s${Math.floor(status / 100)}` }, status || "✗"),
       ` ${reason}, ${ms} ms`,
@@ -239,7 +248,6 @@ document.body.append(
   h("a", { href: "#main", class: "skip" }, "Skip to the content"),
   h(
     "header",
-    {},
     h("a", { href: start.pathname, class: "title" }, apiTitle),
     nav,
     live,
@@ -257,9 +265,8 @@ function panel() {
     h("h2", { id: "exchange-title" }, "The HTTP behind it"),
     h(
       "p",
-      {},
       "Each request of this page, the latest first. Open one to see it as it was sent, what its answer means, and the same for a terminal. ",
-      h("button", { type: "button", onclick: clear }, "Clear"),
+      button("Clear", clear),
     ),
     exchangeList,
   );
@@ -273,11 +280,10 @@ async function loadRoot() {
   root = body ?? {};
   nav.replaceChildren(h(
     "ul",
-    {},
     Object.entries(root)
       .filter(([, url]) => local(url))
       .map(([name, url]) =>
-        h("li", {}, h("a", { href: local(url) }, nameOf(name)))
+        h("li", h("a", { href: local(url) }, nameOf(name)))
       ),
   ));
   markCurrent();
@@ -298,15 +304,10 @@ function markCurrent() {
 // --- Signing in
 
 async function showWho() {
-  const url = root["current_user_url"];
+  const url = root.current_user_url;
   if (!authorization || !url) {
     const { authorizations_url: to } = root;
-    const button = h(
-      "button",
-      { type: "button", onclick: askPassword },
-      "Sign in",
-    );
-    who.replaceChildren(...(to ? [button] : []));
+    who.replaceChildren(...(to ? [button("Sign in", askPassword)] : []));
     return;
   }
   const { status, body } = await get(url);
@@ -315,7 +316,7 @@ async function showWho() {
     "Signed in as ",
     h("a", { href: local(url) }, body.username),
     ` (${body.role}) `,
-    h("button", { type: "button", onclick: signOut }, "Sign out"),
+    button("Sign out", signOut),
   );
 }
 
@@ -325,11 +326,11 @@ export function askPassword() {
   const password = field("Password", "password", "current-password");
   const dialog = openDialog(
     "Sign in",
-    h("p", {}, "The token stays in this tab and is gone when you close it."),
+    h("p", "The token stays in this tab and is gone when you close it."),
     username.label,
     password.label,
     error,
-    h("button", {}, "Sign in"),
+    h("button", "Sign in"),
   );
   dialog.querySelector("form")?.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -337,7 +338,7 @@ export function askPassword() {
       username: username.input.value,
       password: password.input.value,
     });
-    const answer = await send("POST", root["authorizations_url"] ?? "", {
+    const answer = await send("POST", root.authorizations_url ?? "", {
       body,
     });
     if (answer.status !== 201) {
@@ -352,16 +353,12 @@ export function askPassword() {
 
 function field(name, type, autocomplete) {
   const input = h("input", { type, autocomplete, name: autocomplete });
-  return { input, label: h("label", {}, name, input) };
+  return { input, label: h("label", name, input) };
 }
 
 /** Opens a dialog with a form; it is closed by Escape or its button. */
 export function openDialog(title, ...children) {
-  const close = h(
-    "button",
-    { type: "button", onclick: () => dialog.close() },
-    "Cancel",
-  );
+  const close = button("Cancel", () => dialog.close());
   const dialog = h(
     "dialog",
     { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
@@ -420,8 +417,8 @@ export async function show(moved = false) {
   main.setAttribute("aria-busy", "true");
   markCurrent();
   if (moved) say("");
-  const isDocs = root["documentation_url"] !== undefined &&
-    url.replace(/#.*/, "") === local(root["documentation_url"]);
+  const isDocs = root.documentation_url !== undefined &&
+    url.replace(/#.*/, "") === local(root.documentation_url);
   if (isDocs) {
     const { showDocs } = await import("./docs.js");
     if (mine === generation) await showDocs();
@@ -449,7 +446,7 @@ let current;
 
 /** Replaces the view. */
 export function fill(...children) {
-  main.replaceChildren(h("div", {}, children));
+  main.replaceChildren(h("div", children));
 }
 
 async function draw(view) {
@@ -468,10 +465,10 @@ async function draw(view) {
     fill(...recordView(view));
   } else {
     fill(
-      h("h1", {}, url === start.href ? apiTitle : pathOf(url)),
+      h("h1", url === start.href ? apiTitle : pathOf(url)),
       url === start.href &&
-        h("p", {}, "What this API has; every URL is a link:"),
-      body === undefined ? h("pre", {}, view.answer.text) : properties(view),
+        h("p", "What this API has; every URL is a link:"),
+      body === undefined ? h("pre", view.answer.text) : properties(view),
     );
   }
 }
@@ -481,20 +478,18 @@ function pathOf(url) {
 }
 
 function errorView({ answer: { status, body, exchange }, url }) {
-  const retry = h("button", { type: "button", onclick: () => show() }, "Retry");
+  const retry = button("Retry", () => show());
   const known = body?.documentation_url;
   return [
-    h("h1", {}, status ? `${status} ${exchange.reason}` : "No response"),
-    h("p", {}, h("code", {}, pathOf(url))),
+    h("h1", status ? `${status} ${exchange.reason}` : "No response"),
+    h("p", h("code", pathOf(url))),
     h(
       "p",
       { role: "alert", class: "error" },
       body?.error ?? "The server cannot be reached.",
     ),
-    known && h("p", {}, link(known, `What ${body.errorCode} means`)),
-    status === 401
-      ? h("button", { type: "button", onclick: askPassword }, "Sign in")
-      : status < 400 && retry,
+    known && h("p", link(known, `What ${body.errorCode} means`)),
+    status === 401 ? button("Sign in", askPassword) : status < 400 && retry,
   ];
 }
 
@@ -525,14 +520,14 @@ export function format(value, schema = {}) {
     return h("span", { class: "null", title: "null: no value" }, "null");
   }
   if (typeof value === "object") {
-    return h("pre", {}, JSON.stringify(value, null, 2));
+    return h("pre", JSON.stringify(value, null, 2));
   }
   const text = String(value);
-  if (schema["format"] === "date-time") {
+  if (schema.format === "date-time") {
     const shown = new Date(text).toLocaleString();
     return h("time", { datetime: text, title: text }, shown);
   }
-  if (schema["format"] === "uri") return link(text);
+  if (schema.format === "uri") return link(text);
   return typeof value === "string" ? h("span", { dir: "auto" }, text) : text;
 }
 
@@ -555,12 +550,12 @@ function linksOf(record) {
 function properties(view) {
   const { answer: { body }, properties } = view;
   const names = shownNames(view).map((name) => [
-    h("dt", {}, name),
-    h("dd", {}, valueOf(body, name, properties)),
+    h("dt", name),
+    h("dd", valueOf(body, name, properties)),
   ]);
   const links = Object.entries(body)
     .filter(([name, value]) => isLink(name) && typeof value === "string")
-    .map(([name, url]) => [h("dt", {}, name), h("dd", {}, link(url))]);
+    .map(([name, url]) => [h("dt", name), h("dd", link(url))]);
   return h("dl", { id: "record" }, names, links);
 }
 
@@ -570,7 +565,7 @@ let watching = 0;
 function recordView(view) {
   const { answer: { body }, options: { methods, schema }, url } = view;
   const own = local(body.url) ?? url;
-  const name = schema["title"] ?? "record";
+  const name = schema.title ?? "record";
   const remove = async () => {
     (await import("./forms.js")).confirmDelete(view);
   };
@@ -578,21 +573,17 @@ function recordView(view) {
     watching = setTimeout(() => refresh(), 500);
   }
   return [
-    h("h1", {}, `${name} ${body.id ?? ""}`),
-    body.link && h("p", {}, link(body.link.href, body.link.title)),
+    h("h1", `${name} ${body.id ?? ""}`),
+    body.link && h("p", link(body.link.href, body.link.title)),
     h(
       "p",
       { class: "actions" },
       methods.includes("PATCH") && h("a", { href: "#edit" }, "Edit"),
-      methods.includes("DELETE") && h(
-        "button",
-        { type: "button", onclick: remove },
-        "Delete",
-      ),
+      methods.includes("DELETE") && button("Delete", remove),
     ),
     properties(view),
     own !== url.replace(/#.*/, "") &&
-    h("p", {}, "Its own URL: ", link(own)),
+    h("p", "Its own URL: ", link(own)),
   ];
 }
 
@@ -605,14 +596,14 @@ function collectionView(view) {
   const name = pathOf(url).replace(/.*\//, "");
   const isFiltered = [...new URL(url).searchParams.keys()].some(isFilter);
   return [
-    h("h1", {}, name),
+    h("h1", name),
     h(
       "p",
       { class: "actions" },
       methods.includes("POST") &&
-        h("a", { href: "#new" }, `New ${schema["title"] ?? "record"}`),
+        h("a", { href: "#new" }, `New ${schema.title ?? "record"}`),
       takesLines && h("a", { href: "#import" }, "Import a file"),
-      h("button", { type: "button", onclick: exportAll }, "Export"),
+      button("Export", exportAll),
     ),
     filterForm(view, isFiltered),
     h(
@@ -620,7 +611,7 @@ function collectionView(view) {
       { id: "records" },
       answer.body.length > 0
         ? recordTable(view)
-        : h("p", {}, isFiltered ? "No record matches." : "No records yet."),
+        : h("p", isFiltered ? "No record matches." : "No records yet."),
     ),
     pager(view),
   ];
@@ -672,13 +663,13 @@ function recordTable(view) {
   const rows = body.map((record) =>
     h(
       "tr",
-      { "data-url": record["url"], "data-content": JSON.stringify(record) },
+      { "data-url": record.url, "data-content": JSON.stringify(record) },
       names.map((name) =>
-        name === "id" && record["url"]
-          ? h("th", { scope: "row" }, link(record["url"], String(record["id"])))
-          : h("td", {}, valueOf(record, name, properties))
+        name === "id" && record.url
+          ? h("th", { scope: "row" }, link(record.url, String(record.id)))
+          : h("td", valueOf(record, name, properties))
       ),
-      h("td", {}, linksOf(record)),
+      h("td", linksOf(record)),
     )
   );
   return h(
@@ -686,9 +677,8 @@ function recordTable(view) {
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" },
     h(
       "table",
-      {},
-      h("thead", {}, h("tr", {}, headings, h("th", { scope: "col" }, "links"))),
-      h("tbody", {}, rows),
+      h("thead", h("tr", headings, h("th", { scope: "col" }, "links"))),
+      h("tbody", rows),
     ),
   );
 }
@@ -728,7 +718,6 @@ function pager({ answer: { headers, body }, url }) {
     ),
     h(
       "label",
-      {},
       "Records a page ",
       h(
         "select",
@@ -742,14 +731,14 @@ function pager({ answer: { headers, body }, url }) {
 }
 
 export function typesOf(schema) {
-  return [schema["type"]].flat();
+  return [schema.type].flat();
 }
 
 /** The filters that the collection has for a property, with what they are called. */
 function operatorsOf(schema) {
   const types = typesOf(schema);
-  const isOrdered = !schema["enum"] && !types.includes("boolean");
-  const isText = types.includes("string") && isOrdered && !schema["format"];
+  const isOrdered = !schema.enum && !types.includes("boolean");
+  const isText = types.includes("string") && isOrdered && !schema.format;
   return [
     ["", "is"],
     [":ne", "is not"],
@@ -790,12 +779,12 @@ function filterForm(view, isOpen) {
   return h(
     "details",
     { open: isOpen, class: "filters" },
-    h("summary", {}, "Filter"),
+    h("summary", "Filter"),
     h(
       "form",
       { onsubmit: apply },
       rows.map(({ row }) => row),
-      h("button", {}, "Apply"),
+      h("button", "Apply"),
       " ",
       isOpen && h("a", { href: withParameters(url, none) }, "Clear"),
     ),
@@ -815,7 +804,7 @@ function filterRow(name, schema, given) {
   );
   const list = `values-of-${name}`;
   const known = [
-    ...(schema["enum"] ?? []),
+    ...(schema.enum ?? []),
     ...(typesOf(schema).includes("boolean") ? ["true", "false"] : []),
     ...(typesOf(schema).includes("null") ? ["null"] : []),
   ];
@@ -823,13 +812,13 @@ function filterRow(name, schema, given) {
     value,
     list: known.length > 0 && list,
     "aria-label": `${name}: value`,
-    inputmode: /integer|number/.test(String(schema["type"])) && "decimal",
-    placeholder: schema["format"] === "date" && "YYYY-MM-DD",
+    inputmode: /integer|number/.test(String(schema.type)) && "decimal",
+    placeholder: schema.format === "date" && "YYYY-MM-DD",
   });
   const row = h(
     "div",
     { class: "filter" },
-    h("span", {}, name),
+    h("span", name),
     operator,
     input,
     known.length > 0 && h(
@@ -869,7 +858,7 @@ async function refresh() {
   const focused = document.activeElement;
   const focus = focused?.id || focused?.getAttribute("href");
   main.querySelector("#records").replaceChildren(
-    answer.body.length > 0 ? recordTable(next) : h("p", {}, "No records."),
+    answer.body.length > 0 ? recordTable(next) : h("p", "No records."),
   );
   main.querySelector("#pager").replaceWith(pager(next));
   for (const row of main.querySelectorAll("tbody tr")) {
@@ -892,8 +881,8 @@ let refreshTimer = 0;
 async function follow() {
   stream?.abort();
   stream = undefined;
-  const url = local(root["events_url"] ?? "");
-  const isOn = authorization && root["events_url"] && url;
+  const url = local(root.events_url ?? "");
+  const isOn = authorization && root.events_url && url;
   live.textContent = "";
   if (!isOn || document.visibilityState === "hidden") return;
   const controller = new AbortController();

@@ -1,0 +1,307 @@
+// @ts-check
+/**
+ * Ten lessons: predict, send the requests, see the exchanges, read why. They work
+ * on records of the learner's own, in any collection where they may create and
+ * delete one, and delete them at the end.
+ */
+
+import {
+  button,
+  fill,
+  h,
+  local,
+  main,
+  optionsOf,
+  root,
+  send,
+  store,
+  stored,
+} from "./page.js";
+
+const state = stored("course") ?? { collection: "", content: {}, made: [] };
+
+/**
+ * Title, question, wrong and right answer, requests with the status that shows
+ * that they worked, reason. Requests are about `c`, the collection, and `r`, the
+ * record that was created last.
+ */
+const lessons = [
+  [
+    "Resources and URLs",
+    "A resource is anything that has a URL. How does a program find the URL of a collection?",
+    "It follows rules in a manual",
+    "It takes it from a response",
+    "GET root 200; GET c 200",
+    "Only the URL of the root document must be known; it holds the others. What is sent is a representation of the resource: JSON for programs, for you this page.",
+  ],
+  [
+    "Safe and idempotent methods",
+    "You send the same PUT twice. How many records are there then?",
+    "Two",
+    "One, as after the first",
+    "POST c 201; PUT r 201; PUT r 201",
+    "PUT is idempotent: it says what the record shall be, so the second one changes nothing (look at updated_at). Safe methods such as GET never change anything. POST is neither: each one creates a record.",
+  ],
+  [
+    "Families of statuses",
+    "A status begins with 4. Who has to change something?",
+    "The server",
+    "The client, which asked",
+    "GET c?colour=red 400; GET c/9007199254740991 404; GET c 200",
+    "2xx: done. 3xx: look elsewhere, or at your copy. 4xx: the request is wrong, and stays wrong if it is repeated. 5xx: the server failed; the same request may work later.",
+  ],
+  [
+    "Content negotiation",
+    "Two requests for one URL differ in Accept. Can the responses differ?",
+    "No, a URL is one file",
+    "Yes, each client gets a format that it can use",
+    "GET c Accept:text/html 200; GET c Accept:application/json 200; GET c Accept:image/png 406",
+    "Accept lists formats, Content-Type says which one came, and Vary tells caches that it depends on Accept. 406: there is none that suits both.",
+  ],
+  [
+    "Validation",
+    "You send a record without any property. What comes back?",
+    "The first thing that is wrong",
+    "All that is wrong, at once",
+    "POST c {} 422",
+    "400 means: not readable. 422 means: read and understood, but against the rules. Each entry of errors has a code for programs and a message for people.",
+  ],
+  [
+    "Conditional requests",
+    "You have a copy and ask whether it is current. It is. What is sent?",
+    "The whole record again",
+    "A header without content",
+    "POST c 201; GET r 200; GET r If-None-Match:etag 304",
+    "ETag names a version of the resource. If-None-Match names the version that you have, and 304 means: still that one.",
+  ],
+  [
+    "Lost updates",
+    "Two people read a record and change it, both with If-Match. What becomes of the first change?",
+    "The second one overwrites it",
+    "It stays; the second one is refused",
+    "POST c 201; PATCH r If-Match:etag 201; PATCH r If-Match:etag 412",
+    "If-Match names the version that was read. After the first PATCH it is no longer the current one: 412, nothing is changed, and no work is lost unseen.",
+  ],
+  [
+    "Retries",
+    "The response to a POST is lost, and you send it again. How can you not get two records?",
+    "That cannot be avoided",
+    "With the same Idempotency-Key",
+    "POST c Idempotency-Key:key 201; POST c Idempotency-Key:key 201",
+    "The server stores its first response with the key and sends it again: the same id, byte for byte. There is one record.",
+  ],
+  [
+    "Paging and filters",
+    "A collection has a million records. What does GET send?",
+    "All of them",
+    "A few, and where the others are",
+    "POST c 201; POST c 201; GET c?limit=1 200; GET next 200",
+    "Link holds the URLs of the other pages, so a client computes nothing; X-Total-Count says how many records match. Filters and order are parameters, so each selection has its URL.",
+  ],
+  [
+    "Hypermedia",
+    "A record was deleted. What does its URL say?",
+    "404: there is nothing",
+    "410: it was here, and is gone for good",
+    "POST c 201; DELETE r 204; GET r 410; GET c 200",
+    "What can be done next is in each response: url, link, Location, Link, Allow. Programs that follow them still work when URLs change. Ids are never used again, so an old link never leads to something new.",
+  ],
+];
+
+const names = {
+  root: "the root document",
+  c: "the collection",
+  r: "the record",
+  next: "the next page",
+};
+
+const newText = () => `Lesson ${Math.random().toString(36).slice(2, 8)}`;
+
+/** Sends a request of a lesson, such as `GET r If-None-Match:etag`; returns its status, 0 if it did not do what the lesson shows. */
+async function run(words, memory) {
+  const [method = "", target = "", option = ""] = words;
+  const [, base = "", rest = ""] = /^(\w+)(.*)$/.exec(target) ?? [];
+  const url = { ...memory, c: state.collection, r: memory.url }[base];
+  const [name = "", value] = option.split(":");
+  const fields = value ? { [name]: memory[value] ?? value } : {};
+  const text = Object.keys(state.content).find((each) =>
+    String(state.content[each]).startsWith("Lesson")
+  );
+  const content = option === "{}"
+    ? {}
+    : method === "PATCH" && text
+    ? { [text]: newText() }
+    : state.content;
+  const hasBody = /^P/.test(method);
+  const answer = await send(method, url + rest, {
+    fields,
+    ...(hasBody && { body: JSON.stringify(content) }),
+  });
+  const { status, headers, body } = answer;
+  memory.next = /<([^>]*)>; rel="next"/.exec(headers.get("link") ?? "")?.[1];
+  if (/^(?:GET|POST)$/.test(method)) memory.etag = headers.get("etag");
+  if (method !== "POST" || status !== 201) return status;
+  const isSecond = name === "Idempotency-Key" && memory.isSent;
+  if (isSecond && body.url !== memory.url) return 0;
+  memory.isSent = true;
+  memory.url = body.url;
+  if (!isSecond) state.made.push(body.url);
+  store("course", state);
+  return status;
+}
+
+/** Makes up a value. What only a pattern describes is taken from an existing record. */
+function sample(
+  { type, format, pattern = "", enum: choices, maxLength, minimum = 1 },
+  given,
+) {
+  if (choices) return choices[0];
+  if (format === "email") return `${newText().replace(" ", ".")}@example.com`;
+  if (maxLength > 15 && !format && /^(\^\[\^|$)/.test(pattern)) {
+    return newText();
+  }
+  return given ??
+    (type === "boolean"
+      ? true
+      : format === "date"
+      ? "2001-01-01"
+      : type === "string"
+      ? "AA"
+      : Math.max(minimum, 1));
+}
+
+/** Finds a collection in which this caller can create and delete a record. */
+async function prepare() {
+  if (state.collection) return true;
+  for (const href of Object.values(root)) {
+    const url = local(href);
+    const { methods, writable, schema: { properties, required } } =
+      await optionsOf(url ?? "/");
+    const isHidden = writable.some((name) => properties[name].writeOnly);
+    if (isHidden || !methods.includes("POST") || !methods.includes("GET")) {
+      continue;
+    }
+    const one = await optionsOf(`${url}/1`);
+    if (!one.methods.includes("DELETE")) continue;
+    const { body } = await send("GET", `${url}?limit=1`);
+    state.content = Object.fromEntries(
+      required.map((name) => [name, sample(properties[name], body[0]?.[name])]),
+    );
+    state.collection = url;
+    const memory = {};
+    if (await run(["POST", "c"], memory) === 201) return true;
+    state.collection = "";
+  }
+  return false;
+}
+
+async function cleanUp() {
+  for (const url of state.made) await send("DELETE", url);
+  Object.assign(state, { collection: "", made: [] });
+  store("course", state);
+}
+
+export function showCourse() {
+  const number = Number(/-(\d+)$/.exec(location.hash)?.[1] ?? 0);
+  if (lessons[number - 1]) return showLesson(number);
+  const status = h("p", { role: "status" });
+  fill(
+    h("h1", "A course of ten lessons"),
+    h(
+      "p",
+      "In each you predict what will happen, send requests to this API, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own.",
+    ),
+    h(
+      "ol",
+      lessons.map(([title], at) =>
+        h("li", h("a", { href: `#course-${at + 1}` }, title))
+      ),
+    ),
+    button("Delete the records of the course", async () => {
+      await cleanUp();
+      status.textContent = "Deleted.";
+    }, "clean-up"),
+    status,
+  );
+}
+
+function showLesson(number) {
+  const [title, question, wrong, right, requests = "", why] =
+    lessons[number - 1] ?? [];
+  const memory = {
+    key: newText().replace(" ", "-"),
+    root: document.querySelector("link[rel=start]")?.getAttribute("href"),
+  };
+  const verdict = h("p", { role: "status", id: "verdict" });
+  const result = h("div", { id: "why" });
+  const enable = (at) => steps[at]?.removeAttribute("disabled");
+  // The right answer is first in every other lesson.
+  const answers = [wrong, right].sort(() => number % 2 ? 1 : -1);
+  const steps = requests.split("; ").map((request, at, all) => {
+    const words = request.split(" ");
+    const expected = Number(words.pop());
+    const [method, target = "", option = ""] = words;
+    const text = `${method} ${
+      target.replace(/^\w+/, (name) => names[name])
+    } ${option}`;
+    const step = button(text, async () => {
+      if (!(await prepare())) {
+        return void (verdict.textContent =
+          "Sign in first, as somebody who may create and delete records.");
+      }
+      const status = await run(words, memory);
+      const isDone = status === expected;
+      step.after(
+        ` ${status} ${
+          isDone
+            ? "✓"
+            : "✗: the lesson needs another response; look at the exchange"
+        }`,
+      );
+      if (!isDone) return;
+      step.disabled = true;
+      document.querySelector("#exchanges details")?.setAttribute("open", "");
+      enable(at + 1);
+      if (at + 1 < all.length) return steps[at + 1].focus();
+      if (number === 10) await cleanUp();
+      const guess = main.querySelector("[name=guess]:checked")?.value;
+      verdict.textContent = guess === right
+        ? "As you predicted."
+        : `You predicted something else. Right is: ${right}.`;
+      result.append(
+        h("h2", "Why"),
+        h("p", why),
+        h(
+          "a",
+          { href: number < 10 ? `#course-${number + 1}` : "#course" },
+          "Go on",
+        ),
+      );
+    });
+    step.disabled = true;
+    return step;
+  });
+  fill(
+    h("h1", `Lesson ${number}: ${title}`),
+    h("a", { href: "#course" }, "All lessons"),
+    h(
+      "fieldset",
+      h("legend", question),
+      answers.map((answer) =>
+        h(
+          "label",
+          h("input", {
+            type: "radio",
+            name: "guess",
+            value: answer,
+            onchange: () => enable(0),
+          }),
+          ` ${answer} `,
+        )
+      ),
+    ),
+    h("ol", steps.map((step) => h("li", step))),
+    verdict,
+    result,
+  );
+}
