@@ -67,16 +67,17 @@ test("renaming a property exchanges two values in each record, in their places, 
   assert.deepEqual(stateOf(store), before);
 });
 
-test("renaming a table exchanges two tables with their counters", async (t) => {
+test("renaming a table exchanges the records of two, and no id is used again under either name", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   await fillTables(store);
   const before = stateOf(store);
   await store.commit([["rename", "zoos", "animals"]], 0);
-  assert.deepEqual(stateOf(store), before.toReversed());
+  const exchanged = before.toReversed().map((each) => ({ ...each, lastId: 9 }));
+  assert.deepEqual(stateOf(store), exchanged);
   assert.equal(store.table("animals").count("name", "artis"), 1);
   assert.equal(store.table("animals").count("zoo_id", 3), 0);
-  await store.commit([["put", "zoos", { id: 5, zoo_id: 3, title: "Max" }]], 1);
+  await store.commit([["put", "zoos", { id: 10, zoo_id: 3, title: "Max" }]], 1);
   const changed = stateOf(store);
   await store.close();
 

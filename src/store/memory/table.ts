@@ -290,8 +290,10 @@ function exchangeTables(
   lastSeq: number,
 ): Undo {
   const [before, others] = [table.state, other.state];
-  table.restore({ ...others, lastSeq });
-  other.restore({ ...before, lastSeq });
+  // No id that was used under either name is used again.
+  const lastId = Math.max(before.lastId, others.lastId);
+  table.restore({ rows: others.rows, lastId, lastSeq });
+  other.restore({ rows: before.rows, lastId, lastSeq });
   return () => {
     table.restore(before);
     other.restore(others);
