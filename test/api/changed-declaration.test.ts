@@ -357,6 +357,24 @@ test("a changed default is that of what was never set, in lists too, and leaves 
   assert.equal(etags.size, 4, "a representation changed without its ETag");
 });
 
+test("another description is no difference, another pattern is", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const differences = async (pattern: RegExp, description: string) => {
+    const isbn = string({ maxLength: 13, pattern, description });
+    const logged: string[] = [];
+    const log = (_: string, text: string) => void logged.push(text);
+    await (await openDataFolder(folder, apiOf([shelf({ isbn })]), { log }))
+      .close();
+    return logged;
+  };
+  assert.deepEqual(await differences(/^97/, "an ISBN"), []);
+  assert.deepEqual(await differences(/^97/, "13 digits"), []);
+  assert.deepEqual(await differences(/^978/, "13 digits"), [
+    "shelves.isbn has changed",
+  ]);
+});
+
 test("former names are forgotten once both are declared together", async (t) => {
   const { open } = await stores(t);
   const a = { a: optional(string({ maxLength: 9 })) };

@@ -114,7 +114,9 @@ function describeAll(collections: readonly Collection[]): Map<string, string> {
     const { unique, private: isPrivate, check } = others;
     const rules = { unique, isPrivate, check: check && String(check) };
     found.set(of, JSON.stringify(rules));
-    for (const { name, target: _, renamed: __, ...deciding } of properties) {
+    for (const property of properties) {
+      const { name, target: _, renamed: __, expected: ___, ...deciding } =
+        property;
       found.set(`${of}.${name}`, JSON.stringify(deciding));
     }
   }
