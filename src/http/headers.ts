@@ -22,23 +22,21 @@ export interface MediaType {
   readonly parameters: ReadonlyMap<string, string>;
 }
 
-const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
+const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
+const mediaType = new RegExp(`^${token}/${token}$`);
+const parameterSyntax = new RegExp(`^(${token})=(.*)$`, "s");
 
 /** Parses `type/subtype;name=value` (RFC 9110 section 8.3.1); returns undefined if it is malformed. */
 export function parseMediaType(text: string): MediaType | undefined {
-  const [name = "", ...rest] = splitList(text.toLowerCase(), ";");
-  const [type = "", subtype = "", more] = name.split("/");
-  if (!token.test(type) || !token.test(subtype) || more !== undefined) {
-    return undefined;
-  }
+  const [type = "", ...rest] = splitList(text.toLowerCase(), ";");
+  if (!mediaType.test(type)) return undefined;
   const parameters = new Map<string, string>();
   for (const parameter of rest) {
-    const end = parameter.indexOf("=");
-    const key = parameter.slice(0, end);
-    if (end < 1 || !token.test(key) || parameters.has(key)) return undefined;
-    parameters.set(key, unquote(parameter.slice(end + 1)));
+    const [, name, value = ""] = parameterSyntax.exec(parameter) ?? [];
+    if (name === undefined || parameters.has(name)) return undefined;
+    parameters.set(name, unquote(value));
   }
-  return { type: name, parameters };
+  return { type, parameters };
 }
 
 /**
@@ -78,7 +76,7 @@ function matches(
   if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
     return false;
   }
-  return range.parameters.every(([name, value]) =>
+  return [...range.parameters].every(([name, value]) =>
     parameters?.get(name) === value || (name === "charset" && value === "utf-8")
   );
 }
@@ -91,19 +89,15 @@ const weightSyntax = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;
 
 /** Parses a media range of an Accept field; returns undefined if it is malformed. */
 function parseRange(member: string) {
-  const { type = "", parameters } = parseMediaType(member) ?? {};
-  const weight = parameters?.get("q") ?? "1";
-  if (parameters === undefined || !weightSyntax.test(weight)) return undefined;
-  const all = [...parameters];
-  const end = all.findIndex(([name]) => name === "q");
   // Parameters after the weight do not belong to the type.
-  const own = end < 0 ? all : all.slice(0, end);
-  const kind = type === "*/*" ? 0 : type.endsWith("/*") ? 1 : 2;
+  const [text = "", weight = "1"] = member.split(/;[ \t]*q=([^; \t]*)/i);
+  const range = parseMediaType(text);
+  if (range === undefined || !weightSyntax.test(weight)) return undefined;
+  const kind = range.type === "*/*" ? 0 : range.type.endsWith("/*") ? 1 : 2;
   return {
-    type,
-    parameters: own,
+    ...range,
     /** How specific it is: of the ranges that match a type, the most specific decides. */
-    precedence: kind * 16 + own.length,
+    precedence: kind * 16 + range.parameters.size,
     weight: Number(weight),
   };
 }
