@@ -62,20 +62,18 @@ export async function userCommand(
 }
 
 /** Reads the first line of standard input; on a terminal, prompts for it and does not echo it. */
-function readPassword(): Promise<string> {
+async function readPassword(): Promise<string> {
   const { stdin, stderr } = process;
   const terminal = stdin.isTTY === true;
   if (terminal) stderr.write("Password: ");
   // readline echoes what is typed to its output; this one discards it.
   const output = new Writable({ write: (_chunk, _encoding, done) => done() });
   const lines = createInterface({ input: stdin, output, terminal });
-  return new Promise<string>((resolve, reject) => {
-    lines.once("line", resolve);
-    lines.once("close", () => {
-      reject(new CommandError("there is no password on standard input"));
-    });
-  }).finally(() => {
+  try {
+    for await (const line of lines) return line;
+    throw new CommandError("there is no password on standard input");
+  } finally {
     lines.close();
     if (terminal) stderr.write("\n");
-  });
+  }
 }

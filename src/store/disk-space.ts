@@ -109,10 +109,9 @@ export class Checkpointer {
 
   /** Writes a checkpoint now; joins one that is being written. */
   run(): Promise<void> {
-    this.#running ??= this.#run().finally(() => {
+    return this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
     });
-    return this.#running;
   }
 
   /** Ends the checkpoint that is being written, as soon as possible. */
