@@ -60,7 +60,7 @@ export class TokenSigner {
 
   /**
    * Verifies a token and returns its claims. They are parsed only if the header
-   * and the signature are ours.
+   * and the signature are right.
    *
    * @param now seconds since 1970
    * @throws {TokenError} whose message names the part that is invalid
@@ -126,7 +126,7 @@ function parseClaims(payload: string): Claims | undefined {
 function invalid(part: "header" | "signature" | "claims"): TokenError {
   return new TokenError(
     "invalid",
-    `The token is not valid: its ${part} is not of this server.`,
+    `The token is not valid: its ${part} does not come from this server.`,
   );
 }
 

@@ -35,7 +35,7 @@ export function parseJsonObject(
     isAmbiguous = countProperties(value) < count;
   } catch (error) {
     const problem = error instanceof RangeError
-      ? `too complex: at most ${maxNames} names and arrays and ${maxDepth} levels are allowed`
+      ? `too complex: at most ${maxNames} names and arrays, in at most ${maxDepth} levels, are allowed`
       : "not valid JSON (RFC 8259): send one JSON object";
     throw new ApiError(40001, `The ${name} is ${problem}.`);
   }
@@ -88,12 +88,12 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
 /** The deepest nesting. */
 const maxDepth = 64;
 
-// One that never ends is matched too, so that no text takes long.
+// A string that never ends is matched too, so that no text takes long.
 const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[:[]/gs;
 
 /**
- * Returns how many names of properties, and arrays, are in a JSON text: it has
- * a colon after each name, and no other outside its strings.
+ * Counts the names of properties, and the arrays, in a JSON text. Outside its
+ * strings, it has a colon after each name and nowhere else.
  *
  * @throws {RangeError} before it takes long
  */
@@ -108,8 +108,8 @@ function countNames(text: string, max: number): number {
 }
 
 /**
- * Returns how many properties, and arrays, a value holds at all levels: fewer
- * than its text names if one object names a property twice, in any spelling.
+ * Counts the properties and arrays at all levels of a value: fewer than in its
+ * text if an object there names a property twice, in whatever spelling.
  *
  * @throws {RangeError} if it is nested too deeply
  */

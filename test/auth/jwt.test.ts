@@ -118,7 +118,8 @@ test("a token is invalid unless it is one that the server itself would sign", ()
     assert.throws(() => signer.verify(token, now), {
       name: "TokenError",
       code: "invalid",
-      message: `The token is not valid: its ${part} is not of this server.`,
+      message:
+        `The token is not valid: its ${part} does not come from this server.`,
     }, `${part}: ${token}`);
   }
 });
