@@ -4,7 +4,6 @@
  */
 
 import type { BlockList } from "node:net";
-import { authenticate, requireAccess } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
@@ -44,7 +43,6 @@ import {
   send,
 } from "./http/connection.ts";
 import { checkMessage } from "./http/message.ts";
-import { isFromLoopback } from "./http/server.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
@@ -130,12 +128,7 @@ export class Application {
     exchange.route = match.route;
     if (operation === undefined) throw unsupported(match.route, method); // 405, 501
     exchange.operation = operation;
-    if (!operation.ignoresCredentials) {
-      exchange.caller = authenticate(this.#shared, headers.authorization); // 401
-    }
-    if (!operation.publicFromLoopback || !isFromLoopback(request)) {
-      requireAccess(this.#shared, exchange.caller, operation.access); // 401, 403
-    }
+    exchange.authenticate(); // 401, 403
     if (isReadMethod(method) && !this.#pages?.selectPage?.(exchange)) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
       exchange.asNdjson = format === ndjsonType;

@@ -57,7 +57,7 @@ export const operator: RequestContext = {
   method: "",
   asNdjson: false,
   headers: {},
-  reauthenticate: () => localOperator,
+  authenticate: () => localOperator,
   afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},
   acquireSlot: () => {},

@@ -7,9 +7,9 @@ import type { BlockList } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { Slots } from "./admission.ts";
 import {
+  authenticate,
   type Authentication,
   type Caller,
-  reauthenticate,
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { Operation, Route } from "./api/operations.ts";
@@ -23,7 +23,7 @@ import { ClientDisconnected } from "./http/body.ts";
 import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
 import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
-import { requestId } from "./http/server.ts";
+import { isFromLoopback, requestId } from "./http/server.ts";
 import type { Logger } from "./store/store.ts";
 
 /** The state that the exchanges of one application share. */
@@ -72,14 +72,16 @@ export class Exchange implements RequestContext {
     return this.operation?.resource?.scope;
   }
 
-  /** Returns the caller as of now; throws an ApiError if access was lost. */
-  reauthenticate(): Caller | undefined {
-    this.caller = reauthenticate(this.shared, this.caller);
-    requireAccess(
-      this.shared,
-      this.caller,
-      this.operation?.access ?? "anyone",
-    );
+  /** Returns the caller as of now; throws an ApiError without the access that the operation requires. */
+  authenticate(): Caller | undefined {
+    const { operation, headers, request } = this;
+    if (!operation?.ignoresCredentials) {
+      this.caller = authenticate(this.shared, headers.authorization);
+    }
+    if (!operation?.publicFromLoopback || !isFromLoopback(request)) {
+      const access = operation?.access ?? "anyone";
+      requireAccess(this.shared, this.caller, access);
+    }
     return this.caller;
   }
 
@@ -92,7 +94,7 @@ export class Exchange implements RequestContext {
     resume: (value: T) => R | Promise<R>,
   ): Promise<R> {
     return promise.then((value) => {
-      this.reauthenticate();
+      this.authenticate();
       return resume(value);
     });
   }

@@ -51,7 +51,7 @@ export interface RequestContext {
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /** Returns the caller as of now; throws an ApiError if access was lost. */
-  reauthenticate(): Actor | undefined;
+  authenticate(): Actor | undefined;
   /**
    * Waits for a promise, and resumes if the caller still has access: every wait
    * of an operation goes through this, before anything is changed or shown.

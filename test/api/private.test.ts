@@ -251,10 +251,10 @@ describe("private records", () => {
           resume: (value: T) => R | Promise<R>,
         ) => {
           const value = await promise;
-          context.caller = context.reauthenticate();
+          context.caller = context.authenticate();
           return await resume(value);
         },
-        reauthenticate: () => actor("editor"),
+        authenticate: () => actor("editor"),
       };
       return context;
     };
@@ -275,7 +275,7 @@ describe("private records", () => {
     const read = async (roleNow: string) => {
       const context = contextOf(true);
       const { stream } = await listRecords(records, context, all);
-      context.reauthenticate = () => actor(roleNow);
+      context.authenticate = () => actor(roleNow);
       let text = "";
       for await (const part of stream?.() ?? []) text += part;
       return fromLines(text).length;

@@ -16,7 +16,12 @@ import { excerpt } from "../../http/json.ts";
 import { formatTime, type Store } from "../../store/store.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 
-/** The claims of a token: the parts of a caller that stay the same while the token is valid. */
+/** A signed-in user. */
+export interface Caller extends Actor {
+  readonly role: string;
+}
+
+/** The claims of a token. */
 interface Identity {
   readonly id: number;
   /** The id of the authorization that the token names. */
@@ -25,11 +30,6 @@ interface Identity {
   readonly expiresAt: number;
   /** The end of the second in which the token was issued, as a time of records. */
   readonly issuedBefore: string;
-}
-
-/** A signed-in user. */
-export interface Caller extends Identity, Actor {
-  readonly role: string;
 }
 
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
@@ -65,9 +65,9 @@ export interface Authentication {
 }
 
 /**
- * Returns the caller that an Authorization field identifies; undefined without
- * a field. A valid signature stays valid, so it is verified once (a quarter of
- * the cost of a small write); all else is checked each time.
+ * Returns the user that an Authorization field identifies, as of now; undefined
+ * without a field. A valid signature stays valid, so it is verified once (a
+ * quarter of the cost of a small write); all else is checked each time.
  *
  * @throws {ApiError} 40100 on another scheme, 40102 on an invalid token, 40103
  * on an expired one, 40104 on one whose authorization was deleted
@@ -77,11 +77,31 @@ export function authenticate(
   authorization: string | undefined,
 ): Caller | undefined {
   if (authorization === undefined) return undefined;
-  const { verified } = authentication;
-  return reauthenticate(
-    authentication,
-    verified.get(authorization) ?? verify(authentication, authorization),
-  );
+  const { declaration, now, store, verified } = authentication;
+  const { id, authorizationId, expiresAt, issuedBefore } =
+    verified.get(authorization) ?? verify(authentication, authorization);
+  if (now() / 1000 >= expiresAt) throw unauthorized(declaration, 40103);
+  const invalid = (reason: string) =>
+    unauthorized(declaration, 40102, `The token is not valid: ${reason}.`);
+  const authorizations = store.table("authorizations");
+  const row = authorizations.get(authorizationId);
+  if (row === undefined) {
+    if (authorizationId <= authorizations.lastId) {
+      throw unauthorized(declaration, 40104);
+    }
+    throw invalid("its jti was never issued");
+  }
+  const { user_id, created_at } = row.document;
+  const role = String(store.table("users").get(id)?.document["role"]);
+  const grants = declaration.roles.grantsOf(role);
+  if (user_id !== id || grants === undefined) {
+    throw invalid("its sub does not own its jti");
+  }
+  // A restored backup issues the ids of later authorizations again.
+  if (String(created_at ?? "") >= issuedBefore) {
+    throw unauthorized(declaration, 40104);
+  }
+  return { id, role, grants };
 }
 
 /** Verifies the token of an Authorization field and caches its claims. */
@@ -119,42 +139,6 @@ function verify(
     const code = error.code === "expired" ? 40103 : 40102;
     throw unauthorized(declaration, code, error.message);
   }
-}
-
-/**
- * Returns the same caller as of now. After a slow body or the hashing of a
- * password the authorization may have ended, or the role may have changed.
- *
- * @throws {ApiError} 40102, 40103, 40104
- */
-export function reauthenticate(
-  { store, now, declaration }: Authentication,
-  caller: Identity | undefined,
-): Caller | undefined {
-  if (caller === undefined) return undefined;
-  const { id, authorizationId, expiresAt, issuedBefore } = caller;
-  if (now() / 1000 >= expiresAt) throw unauthorized(declaration, 40103);
-  const invalid = (reason: string) =>
-    unauthorized(declaration, 40102, `The token is not valid: ${reason}.`);
-  const authorizations = store.table("authorizations");
-  const authorization = authorizations.get(authorizationId);
-  if (authorization === undefined) {
-    if (authorizationId <= authorizations.lastId) {
-      throw unauthorized(declaration, 40104);
-    }
-    throw invalid("its jti was never issued");
-  }
-  const { user_id, created_at } = authorization.document;
-  const role = String(store.table("users").get(id)?.document["role"]);
-  const grants = declaration.roles.grantsOf(role);
-  if (user_id !== id || grants === undefined) {
-    throw invalid("its sub does not own its jti");
-  }
-  // A restored backup issues the ids of later authorizations again.
-  if (String(created_at ?? "") >= issuedBefore) {
-    throw unauthorized(declaration, 40104);
-  }
-  return { id, role, grants, authorizationId, expiresAt, issuedBefore };
 }
 
 /**

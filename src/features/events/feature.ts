@@ -81,7 +81,7 @@ function follow(
   if (reader === undefined) throw new Error("Nobody is signed in");
   const isAuthorized = () => {
     try {
-      return context.reauthenticate()?.grants === reader.grants;
+      return context.authenticate()?.grants === reader.grants;
     } catch {
       return false;
     }

@@ -57,7 +57,7 @@ export async function receiveImport(
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;
   try {
-    call.reauthenticate();
+    call.authenticate();
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
       const given = valuesFromUrl(prepareCreate(target, call));

@@ -246,7 +246,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
     method: "POST",
     asNdjson: false,
     headers: {},
-    reauthenticate: () => localOperator,
+    authenticate: () => localOperator,
     afterWaiting: async <T, R>(
       promise: Promise<T>,
       resume: (value: T) => R | Promise<R>,
