@@ -231,8 +231,10 @@ export function collectionMethods(
 
 /** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */
 function maxRecordBytes({ properties }: Collection): number {
-  const lengths = properties.map(({ schema }) => Number(schema.maxLength ?? 0));
-  const characters = lengths.reduce((sum, length) => sum + length, 0);
+  const characters = properties.reduce(
+    (sum, { schema: { maxLength = 0 } }) => sum + Number(maxLength),
+    0,
+  );
   return Math.max(defaultMaxBodyBytes, 4 * characters);
 }
 

@@ -143,8 +143,8 @@ export interface Collection extends Omit<Declaration, "properties"> {
   readonly visibleProperties: ReadonlyMap<string, NamedProperty>;
   /** The URL of the record, then one for each reference. */
   readonly urlProperties: UrlProperty[];
-  /** The names that a body may have: the declared properties, and the server's own, which are ignored. */
-  readonly acceptedNames: Set<string>;
+  /** The names that a body may have besides those of URLs: the declared properties, and the server's own, which are ignored. */
+  readonly acceptedNames: ReadonlySet<string>;
   /** References to other collections. */
   readonly parents: Reference[];
   /** References of other collections to this one. */
@@ -199,7 +199,7 @@ export function deriveCollection(declaration: Declaration): Collection {
     secretName: properties.find(({ kind }) => kind === "secret")?.name,
     visibleProperties: new Map(visible.map((each) => [each.name, each])),
     urlProperties: [{ ...idUrl, name: "url", before: `${name}/` }],
-    acceptedNames: new Set([...names, ...serverProperties, "url"]),
+    acceptedNames: new Set([...names, ...serverProperties]),
     parents: [],
     children: [],
   };
@@ -220,14 +220,14 @@ function linkReferences(
     const before = `${references}/`;
     source.parents.push(reference);
     target.children.push(reference);
-    addUrlProperty(source, {
+    source.urlProperties.push({
       name: name.replace(/_id$/, "_url"),
       property: name,
       before,
       after: "",
       nullable,
     });
-    addUrlProperty(target, {
+    target.urlProperties.push({
       ...idUrl,
       name: `${segment}_url`,
       before,
@@ -245,11 +245,6 @@ export const ownerProperty: NamedProperty = {
 
 /** The URL property of a record's own id. */
 const idUrl = { property: "id", after: "", nullable: false };
-
-function addUrlProperty(collection: Collection, added: UrlProperty): void {
-  collection.urlProperties.push(added);
-  collection.acceptedNames.add(added.name);
-}
 
 /** Returns whether somebody sees all records of a collection. */
 export function seesAll(

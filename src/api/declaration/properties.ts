@@ -63,8 +63,6 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly as?: string | undefined;
   /** If true, only the server sets it. */
   readonly readOnly: boolean;
-  /** What is wrong with its declaration, one sentence each. */
-  readonly mistakes?: readonly string[];
 }
 
 /** A property that every body must have, before it is known what kind it is. */

@@ -184,10 +184,12 @@ function validationError(errors: readonly FieldError[]): ApiError {
 }
 
 function unknownProperties(
-  { acceptedNames, properties, singular }: Collection,
+  { acceptedNames, urlProperties, properties, singular }: Collection,
   body: Body,
 ): FieldError[] {
-  const unknown = Object.keys(body).filter((name) => !acceptedNames.has(name));
+  const unknown = Object.keys(body).filter((name) =>
+    !acceptedNames.has(name) && !urlProperties.some((url) => url.name === name)
+  );
   if (unknown.length === 0) return [];
   const allowed = properties.map(({ name }) => name).join(", ");
   const reason = `is not a property of ${
