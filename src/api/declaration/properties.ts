@@ -199,12 +199,13 @@ export function integer(
     & NumberOptions = {},
 ): Property<number> {
   const bounds = { ...others, maximum };
-  const both = { minimum: Number.MIN_SAFE_INTEGER, ...bounds };
+  const { minimum = Number.MIN_SAFE_INTEGER } = others;
+  const safe = { ...bounds, minimum };
   return {
     ...number(bounds),
     expected: `an integer${describeRange(bounds)}`,
     schema: { type: "integer", ...bounds },
-    check: (value) => checkInteger(value, both),
+    check: (value) => checkInteger(value, safe),
     parse: parseInteger,
   };
 }
