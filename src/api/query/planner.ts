@@ -130,7 +130,8 @@ export function select<T>(
 function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
   const { table } = indexes;
   let best = indexes.all();
-  for (const { property, value } of equalitiesOf(filters)) {
+  for (const { operator, property, value } of filters) {
+    if (operator !== "eq") continue;
     const { name, unique, references } = property;
     if (name === "id") {
       const row = table.get(Number(value));
@@ -181,10 +182,6 @@ function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
   return [...equalities.map(({ property }) => property), ...by];
 }
 
-function equalitiesOf(filters: readonly Filter[]): Filter[] {
-  return filters.filter(({ operator }) => operator === "eq");
-}
-
 /** Returns a condition of a scope as a filter. */
 function filterOf(
   { property: name, value }: Scope["conditions"][number],
@@ -198,7 +195,7 @@ function rangeScanOf(
   filters: readonly Filter[],
   { sort }: Query,
 ): QueryPlan | undefined {
-  const equalities = equalitiesOf(filters);
+  const equalities = filters.filter(({ operator }) => operator === "eq");
   const names = new Set(equalities.map(({ property }) => property.name));
   // Two conditions on one property, as in /zoos/7/animals?zoo_id=8.
   if (names.size < equalities.length) return undefined;

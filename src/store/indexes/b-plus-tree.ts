@@ -75,7 +75,6 @@ function* readSlices(
 }
 
 export class BPlusTree {
-  readonly #columns: readonly Column[];
   readonly #comparator: RowComparator;
   readonly #where: (document: Document) => boolean;
   #version = 0;
@@ -86,7 +85,6 @@ export class BPlusTree {
     columns: readonly Column[],
     where: (document: Document) => boolean = () => true,
   ) {
-    this.#columns = columns;
     this.#comparator = new RowComparator(columns);
     this.#where = where;
   }
@@ -117,7 +115,7 @@ export class BPlusTree {
   }
 
   /** Returns the rows from one rank up to, but not including, another. */
-  slice(from: number, to: number): Row[] {
+  slice(from: number, to = this.size): Row[] {
     const rows: Row[] = [];
     collect(this.#root, { from, to, rows });
     return rows;
@@ -126,7 +124,7 @@ export class BPlusTree {
   /** Returns the index as it is now, whatever changes later. */
   freeze(): SortedIndex {
     this.#version++;
-    const frozen = new BPlusTree(this.#columns);
+    const frozen = new BPlusTree(this.#comparator.columns);
     frozen.#root = this.#root;
     return frozen;
   }

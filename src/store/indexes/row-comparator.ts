@@ -26,25 +26,25 @@ export interface Bound {
 
 /** Compares rows by some columns, then by id. */
 export class RowComparator {
-  readonly #columns: readonly Column[];
+  readonly columns: readonly Column[];
   /** The first column, or the id. */
   readonly #first: Column;
 
   constructor(columns: readonly Column[]) {
-    this.#columns = columns;
+    this.columns = columns;
     this.#first = columns[0] ?? { name: "id", default: null };
   }
 
   /** Returns the position of a row. */
   boundOf({ document }: Row): Bound {
-    const values = this.#columns.map((column) => valueOf(document, column));
+    const values = this.columns.map((column) => valueOf(document, column));
     return { values, id: document.id };
   }
 
   /** Returns a number below 0 for a row before the position, 0 for the one at it, above 0 for one after it. */
   compareTo({ document }: Row, { values, id }: Bound): number {
     for (let at = 0; at < values.length; at++) {
-      const column = this.#columns[at];
+      const column = this.columns[at];
       if (column === undefined) break;
       const value = valueOf(document, column);
       const order = compareIn(column, value, values[at] ?? null);
@@ -84,8 +84,8 @@ export class RowComparator {
     }
     const { document } = row;
     const { document: other } = otherRow;
-    for (let at = 1; at < this.#columns.length; at++) {
-      const column = this.#columns[at];
+    for (let at = 1; at < this.columns.length; at++) {
+      const column = this.columns[at];
       if (column === undefined) break;
       const value = valueOf(document, column);
       const order = compareIn(column, value, valueOf(other, column));

@@ -41,7 +41,7 @@ class HashIndex {
   }
 
   /** Returns a copy of the rows with a key, or of the first ones. */
-  find(key: string | number, limit = this.count(key)): readonly Row[] {
+  find(key: string | number, limit?: number): readonly Row[] {
     return this.#groups.get(key)?.slice(0, limit) ?? [];
   }
 
@@ -139,7 +139,7 @@ export class WritableTable {
 
   /** Returns a copy of all rows, in ascending order of id. */
   rows(): readonly Row[] {
-    return this.byId.slice(0, this.byId.size);
+    return this.byId.slice(0);
   }
 
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */

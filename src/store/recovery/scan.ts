@@ -293,14 +293,11 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
   );
 }
 
-async function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
-  try {
-    await work;
-    return undefined;
-  } catch (error) {
+function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
+  return work.then(() => undefined, (error) => {
     if (error instanceof StoreError) return error;
     throw error;
-  }
+  });
 }
 
 /** Describes a fault that is not in a line. */
