@@ -110,9 +110,9 @@ function mistakesInCollection(
 ): string[] {
   const { roles } = context;
   const { properties, access, private: isPrivate } = Object(declaration);
-  const [mistake = "it is not a collection(…)"] =
-    findCallMistakes(declaration) ?? [];
-  if (findCallMistakes(declaration)) return at(place, [mistake]);
+  const inCall = findCallMistakes(declaration);
+  const [mistake = "it is not a collection(…)"] = inCall ?? [];
+  if (inCall) return at(place, [mistake]);
   const names = Object.keys(Object(properties));
   const shape = collectionShape(names, context);
   const anyone = isPrivate ? [] : ["anyone"];
