@@ -5,7 +5,10 @@
 
 import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
+import { Buffer } from "node:buffer";
 import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { removeFolder, temporaryFolder } from "../harness.ts";
@@ -179,8 +182,10 @@ export class Browser {
   async fill(selector: string, text: string): Promise<void> {
     const field = `document.querySelector(${JSON.stringify(selector)})`;
     await this.until(`!!${field}`);
-    const isSelect = await this.evaluate(`${field}.tagName === "SELECT"`);
-    if (isSelect) {
+    const isTyped = await this.evaluate(
+      `${field}.tagName !== "SELECT" && ${field}.type !== "date"`,
+    );
+    if (!isTyped) {
       await this.evaluate(
         `${field}.value = ${JSON.stringify(text)};
         ${field}.dispatchEvent(new Event("change", { bubbles: true }))`,
@@ -203,6 +208,21 @@ export class Browser {
       ...text,
     });
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", ...common });
+  }
+
+  /** With `SCREENSHOTS=1` writes what the tab shows to the pictures of the README. */
+  async screenshot(name: string): Promise<void> {
+    if (process.env["SCREENSHOTS"] !== "1") return;
+    await this.send("Emulation.setDeviceMetricsOverride", {
+      width: 1100,
+      height: 620,
+      deviceScaleFactor: 1,
+      mobile: false,
+    });
+    const { data } = await this.send("Page.captureScreenshot", {});
+    const file = join(import.meta.dirname, `${name}.png`);
+    await writeFile(file, Buffer.from(data, "base64"));
+    await this.send("Emulation.clearDeviceMetricsOverride");
   }
 
   text(selector = "main"): Promise<string> {

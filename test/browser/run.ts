@@ -12,6 +12,7 @@ import { featureNames } from "../../src/features.ts";
 import {
   adminPassword,
   removeFolder,
+  root,
   type Server,
   start,
   temporaryFolder,
@@ -230,6 +231,7 @@ describe("the page in Chromium", () => {
     await browser.fill("#field-name", "Mine");
     await browser.click("Save the changes (PATCH)");
     await browser.until("!!document.querySelector('#versions')");
+    await browser.screenshot("conflict");
     assert.match(
       await browser.text("#versions"),
       /name\s+Zoo 3\s+Theirs\s+Mine/,
@@ -287,6 +289,9 @@ describe("the page in Chromium", () => {
 
   test("shows changes by others as they happen, and marks them", async () => {
     await open("/v1/zoos?limit=5");
+    await browser.click(".exchange:first-child summary");
+    await browser.until("!!document.querySelector('.curl')");
+    await browser.screenshot("collection");
     await browser.until(
       "/live/.test(document.querySelector('#live').innerText)",
     );
@@ -519,6 +524,69 @@ describe("the page in Chromium", () => {
       "null",
     );
   });
+});
+
+test("the page shows an API of one's own, and nothing of any other", async () => {
+  const server = await start({
+    env: { COLLECTIONS: join(root, "test/library/collections.ts") },
+  });
+  const browser = await Browser.start();
+  try {
+    await browser.open(`${server.origin}/`);
+    await browser.click("Sign in");
+    await browser.fill("dialog [name=username]", "admin");
+    await browser.fill("dialog [name=current-password]", adminPassword);
+    await browser.press("Enter");
+    await browser.click("authors");
+    await browser.click("New author");
+    await browser.fill("#field-name", "Le Guin");
+    await browser.press("Enter");
+    await browser.shown(
+      "/^author 1$/.test(document.querySelector('h1').innerText)",
+    );
+    await browser.click("/v1/authors/1/books");
+    await browser.click("New book");
+    await browser.fill("#field-title", "Always Coming Home");
+    await browser.fill("#field-author_id", "1");
+    await browser.fill("#field-isbn", "nothing");
+    await browser.fill("#field-genre", "science");
+    await browser.fill("#field-published_on", "1985-01-01");
+    await browser.fill("#field-reprinted_on", "1984-01-01");
+    await browser.click("Create (POST)");
+    await browser.until(
+      "document.querySelector('#error-isbn').innerText !== ''",
+    );
+    await browser.fill("#field-isbn", "9783423000015");
+    await browser.click("Create (POST)");
+    await browser.until(
+      "/published_on/.test(document.querySelector('#error-reprinted_on').innerText)",
+    );
+    await browser.fill("#field-reprinted_on", "");
+    await browser.click("Create (POST)");
+    await browser.shown(
+      "/^book 1$/.test(document.querySelector('h1').innerText)",
+    );
+    await browser.click("1");
+    await browser.shown(
+      "/^author 1$/.test(document.querySelector('h1').innerText)",
+    );
+    await browser.click("notes");
+    await browser.click("New note");
+    await browser.fill("#field-text", "Mine");
+    await browser.click("Create (POST)");
+    await browser.shown(
+      "/owner_id/.test(document.querySelector('#record')?.innerText)",
+    );
+    await browser.click("documentation");
+    await browser.shown(
+      "document.querySelector('h1').innerText === 'Documentation'",
+    );
+    assert.doesNotMatch(await browser.text("body"), /zoo|animal/);
+    assert.deepEqual(browser.complaints, []);
+  } finally {
+    await browser.stop();
+    await server.stop();
+  }
 });
 
 test("the page works below a path, and without each other feature", async () => {

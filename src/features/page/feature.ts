@@ -20,7 +20,7 @@ const folder = new URL("assets/", import.meta.url);
 const assets: ReadonlyMap<string, string> = new Map(
   readdirSync(folder).map((name) => [
     name,
-    readFileSync(new URL(name, folder), "utf8"),
+    strip(readFileSync(new URL(name, folder), "utf8")),
   ]),
 );
 
@@ -29,6 +29,11 @@ const assetTypes: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
 };
+
+/** Removes comments and indentation, a sixth of the bytes, for browsers. */
+function strip(text: string): string {
+  return text.replace(/^ *\/\*\*(?:(?!\*\/)[^])*\*\/\n|^ +/gm, "");
+}
 
 const htmlType = "text/html; charset=utf-8";
 

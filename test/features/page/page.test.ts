@@ -201,7 +201,7 @@ describe("the page", () => {
     assert.equal(missing.status, 404);
   });
 
-  test("all files together have less than 75 KB", async () => {
+  test("all files together have less than 60 KB", async () => {
     const { body } = await running.request("GET", "/v1/openapi.json");
     const paths = Object.keys(body.paths).filter((path) =>
       path.startsWith("/page/")
@@ -212,7 +212,7 @@ describe("the page", () => {
       const { text } = await get(origin + path, { accept: "*/*" });
       bytes += new TextEncoder().encode(text).length;
     }
-    assert.ok(bytes < 75_000, `${bytes} bytes`);
+    assert.ok(bytes < 60_000, `${bytes} bytes`);
   });
 
   test("each error links to its documentation, which knows every code", async () => {

@@ -6,12 +6,20 @@
  */
 
 import {
+  a,
   button,
+  div,
   fill,
   h,
+  h1,
+  h2,
+  label,
+  li,
   local,
   main,
+  ol,
   optionsOf,
+  p,
   root,
   send,
   store,
@@ -204,18 +212,12 @@ async function cleanUp() {
 export function showCourse() {
   const number = Number(/-(\d+)$/.exec(location.hash)?.[1] ?? 0);
   if (lessons[number - 1]) return showLesson(number);
-  const status = h("p", { role: "status" });
+  const status = p({ role: "status" });
   fill(
-    h("h1", "A course of ten lessons"),
-    h(
-      "p",
-      "In each you predict what will happen, send requests to this API, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own.",
-    ),
-    h(
-      "ol",
-      lessons.map(([title], at) =>
-        h("li", h("a", { href: `#course-${at + 1}` }, title))
-      ),
+    h1("A course of ten lessons"),
+    p("In each you predict what will happen, send requests to this API, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own."),
+    ol(
+      lessons.map(([title], at) => li(a({ href: `#course-${at + 1}` }, title))),
     ),
     button("Delete the records of the course", async () => {
       await cleanUp();
@@ -232,8 +234,8 @@ function showLesson(number) {
     key: newText().replace(" ", "-"),
     root: document.querySelector("link[rel=start]")?.getAttribute("href"),
   };
-  const verdict = h("p", { role: "status", id: "verdict" });
-  const result = h("div", { id: "why" });
+  const verdict = p({ role: "status", id: "verdict" });
+  const result = div({ id: "why" });
   const enable = (at) => steps[at]?.removeAttribute("disabled");
   // The right answer is first in every other lesson.
   const answers = [wrong, right].sort(() => number % 2 ? 1 : -1);
@@ -269,27 +271,22 @@ function showLesson(number) {
         ? "As you predicted."
         : `You predicted something else. Right is: ${right}.`;
       result.append(
-        h("h2", "Why"),
-        h("p", why),
-        h(
-          "a",
-          { href: number < 10 ? `#course-${number + 1}` : "#course" },
-          "Go on",
-        ),
+        h2("Why"),
+        p(why),
+        a({ href: number < 10 ? `#course-${number + 1}` : "#course" }, "Go on"),
       );
     });
     step.disabled = true;
     return step;
   });
   fill(
-    h("h1", `Lesson ${number}: ${title}`),
-    h("a", { href: "#course" }, "All lessons"),
+    h1(`Lesson ${number}: ${title}`),
+    a({ href: "#course" }, "All lessons"),
     h(
       "fieldset",
       h("legend", question),
       answers.map((answer) =>
-        h(
-          "label",
+        label(
           h("input", {
             type: "radio",
             name: "guess",
@@ -300,7 +297,7 @@ function showLesson(number) {
         )
       ),
     ),
-    h("ol", steps.map((step) => h("li", step))),
+    ol(steps.map((step) => li(step))),
     verdict,
     result,
   );

@@ -4,17 +4,32 @@
 import { meaningOf } from "./exchange.js";
 import { rulesOf } from "./forms.js";
 import {
+  a,
+  dd,
+  div,
+  dl,
+  dt,
   fill,
   format,
   get,
   h,
+  h1,
+  h2,
   isLink,
+  li,
   link,
   local,
   optionsOf,
+  p,
   root,
   send,
+  table,
+  tbody,
+  td,
+  th,
+  tr,
   typesOf,
+  ul,
 } from "./page.js";
 
 /** @typedef {import("./page.js").Json} Json */
@@ -43,17 +58,16 @@ function examplesOf(properties) {
 
 /** A request that runs on a click, with its response below. */
 function example(url) {
-  const output = h("div", { "aria-live": "polite" });
+  const output = div({ "aria-live": "polite" });
   const run = async () => {
     const { status, exchange: { reason }, body } = await send("GET", url);
     output.replaceChildren(
-      h("p", `${status} ${reason}`),
+      p(`${status} ${reason}`),
       format(body ?? null),
     );
   };
   const path = url.slice(location.origin.length);
-  return h(
-    "li",
+  return li(
     h("code", `GET ${path} `),
     h("button", {
       type: "button",
@@ -69,29 +83,27 @@ async function section(name, href) {
   const { methods, schema } = await optionsOf(url);
   const properties = schema.properties ?? {};
   const rows = Object.entries(properties).map(([property, each]) =>
-    h(
-      "tr",
-      h("th", { scope: "row" }, property),
-      h("td", rulesOf(each, schema.required?.includes(property))),
+    tr(
+      th({ scope: "row" }, property),
+      td(rulesOf(each, schema.required?.includes(property))),
     )
   );
   return h(
     "section",
-    h("h2", { id: name }, name.replace(/_url$/, "")),
-    h(
-      "p",
+    h2({ id: name }, name.replace(/_url$/, "")),
+    p(
       link(url, url.slice(location.origin.length)),
       ` – you may: ${methods.join(", ")}`,
     ),
     rows.length > 0 &&
-      h("div", {
+      div({
         class: "scroll",
         tabindex: "0",
         role: "region",
         "aria-label": `Properties of ${name}`,
-      }, h("table", h("tbody", rows))),
+      }, table(tbody(rows))),
     methods.includes("QUERY") &&
-      h("ul", examplesOf(properties).map((each) => example(url + each))),
+      ul(examplesOf(properties).map((each) => example(url + each))),
   );
 }
 
@@ -101,21 +113,17 @@ async function urls() {
   if (!description) return undefined;
   const { body } = await get(description);
   const rows = Object.entries(body?.paths ?? {}).map(([path, item]) => [
-    h("dt", h("code", path)),
+    dt(h("code", path)),
     Object.entries(item)
       .filter(([method]) => !/^(?:parameters|head|options)$/.test(method))
       .map(([method, { summary }]) =>
-        h(
-          "dd",
-          h("b", method.replace("x-", "").toUpperCase()),
-          ` ${summary}`,
-        )
+        dd(h("b", method.replace("x-", "").toUpperCase()), ` ${summary}`)
       ),
   ]);
   return h(
     "section",
-    h("h2", { id: "urls" }, "All URLs and methods"),
-    h("dl", rows),
+    h2({ id: "urls" }, "All URLs and methods"),
+    dl(rows),
   );
 }
 
@@ -130,20 +138,18 @@ export async function showDocs() {
     ...resources.map(([name, url]) => section(name, url)),
   ]);
   fill(
-    h("h1", "Documentation"),
-    h(
-      "p",
+    h1("Documentation"),
+    p(
       "Made of the running API, for you: sign in, and it shows what you may do. New to HTTP? ",
-      h("a", { href: "#course" }, "A course of ten lessons"),
+      a({ href: "#course" }, "A course of ten lessons"),
     ),
     ...sections,
     all,
-    h("h2", { id: "errors" }, "Errors"),
-    h(
-      "dl",
+    h2({ id: "errors" }, "Errors"),
+    dl(
       Object.entries(body?.errors ?? {}).map(([code, message]) => [
-        h("dt", { id: code, tabindex: "-1" }, code),
-        h("dd", `${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
+        dt({ id: code, tabindex: "-1" }, code),
+        dd(`${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
       ]),
     ),
   );

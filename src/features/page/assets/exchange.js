@@ -1,7 +1,7 @@
 // @ts-check
 /** What an exchange says: its status, each of its header fields, and the same request for a terminal. */
 
-import { h } from "./page.js";
+import { dd, div, dl, dt, h, h3, p, pre } from "./page.js";
 
 /** @typedef {import("./page.js").Exchange} Exchange */
 
@@ -142,19 +142,13 @@ function pretty(text) {
 }
 
 function explained(list) {
-  return h(
-    "dl",
-    list.map(([name, value]) => [
-      h(
-        "dt",
-        h(
-          "code",
-          `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
-        ),
-      ),
-      h("dd", fields[name.toLowerCase()] ?? ""),
-    ]),
-  );
+  return dl(list.map(([name, value]) => [
+    dt(h(
+      "code",
+      `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
+    )),
+    dd(fields[name.toLowerCase()] ?? ""),
+  ]));
 }
 
 export function explain(exchange) {
@@ -168,25 +162,23 @@ export function explain(exchange) {
       copy.textContent = "Copied";
     },
   }, "Copy");
-  return h(
-    "div",
-    h("h3", "Request"),
-    h(
-      "pre",
+  return div(
+    h3("Request"),
+    pre(
       `${method} ${
         url.slice(location.origin.length)
       } HTTP/1.1\nHost: ${location.host}`,
     ),
-    h("p", methods[method] ?? ""),
+    p(methods[method] ?? ""),
     explained(fields),
-    body !== undefined && h("pre", pretty(body)),
-    h("h3", "Response"),
-    h("pre", `HTTP/1.1 ${status} ${reason}`),
-    h("p", { class: "meaning" }, meaningOf(status)),
+    body !== undefined && pre(pretty(body)),
+    h3("Response"),
+    pre(`HTTP/1.1 ${status} ${reason}`),
+    p({ class: "meaning" }, meaningOf(status)),
     explained(received),
-    text && h("pre", pretty(text)),
-    h("h3", "In a terminal"),
-    h("pre", { class: "curl" }, curl),
+    text && pre(pretty(text)),
+    h3("In a terminal"),
+    pre({ class: "curl" }, curl),
     copy,
   );
 }

@@ -5,17 +5,30 @@
  */
 
 import {
+  a,
   askPassword,
   button,
+  div,
+  form,
   format,
   get,
   h,
+  h1,
+  label,
   local,
   main,
   navigate,
   openDialog,
+  option,
+  p,
   say,
   send,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
   typesOf,
 } from "./page.js";
 
@@ -62,7 +75,7 @@ function control(name, schema, value, isRequired) {
       "select",
       attributes,
       (isRequired && text ? [] : [""]).concat(choices).map((each) =>
-        h("option", { value: each, selected: each === text }, each || "–")
+        option({ value: each, selected: each === text }, each || "–")
       ),
     )
     : h(isLong ? "textarea" : "input", {
@@ -73,13 +86,12 @@ function control(name, schema, value, isRequired) {
         { type: "password", autocomplete: "new-password" }),
       ...(/integer|number/.test(String(types)) && { inputmode: "decimal" }),
     }, isLong && text);
-  const error = h("p", { id: `error-${name}`, class: "error" });
-  const row = h(
-    "div",
+  const error = p({ id: `error-${name}`, class: "error" });
+  const row = div(
     { class: "field" },
-    h("label", { for: `field-${name}` }, name),
+    label({ for: `field-${name}` }, name),
     input,
-    h("p", help, rulesOf(schema, isRequired)),
+    p(help, rulesOf(schema, isRequired)),
     error,
   );
   /** What JSON says for the text; what is no number is sent as it is, for the server to judge. */
@@ -123,13 +135,12 @@ function showErrors({ body }, controls, summary) {
 export function showForm(view, kind) {
   const { options: { methods }, url } = view;
   const back = url.replace(/#.*/, "");
-  const cancel = h("a", { href: back }, "Cancel");
+  const cancel = a({ href: back }, "Cancel");
   const needed = kind === "edit" ? "PATCH" : "POST";
   if (!methods.includes(needed)) {
     return [
-      h("h1", "Not allowed"),
-      h(
-        "p",
+      h1("Not allowed"),
+      p(
         { class: "error" },
         "You may not do this here: sign in as somebody who may.",
       ),
@@ -157,7 +168,7 @@ function recordForm(view, { isNew, back, cancel }) {
       required.has(name) && (isNew || !each.writeOnly),
     );
   });
-  const summary = h("p", { class: "error", role: "alert", tabindex: "-1" });
+  const summary = p({ class: "error", role: "alert", tabindex: "-1" });
   const key = newKey();
   let etag = answer.headers.get("etag") ?? "";
   /** @param {boolean} isWhole */
@@ -201,32 +212,24 @@ function recordForm(view, { isNew, back, cancel }) {
       !properties[name]?.["writeOnly"]
     );
     const rows = names.map((name) =>
-      h("tr", [
-        h("th", { scope: "row" }, name),
+      tr([
+        th({ scope: "row" }, name),
         ...[record, theirs.body, mine].map((from) =>
-          h("td", format(from[name] ?? null, properties[name]))
+          td(format(from[name] ?? null, properties[name]))
         ),
       ])
     );
     const dialog = openDialog(
       "Somebody else has changed this record",
-      h(
-        "p",
-        "Your If-Match named the version that you had read, and that is no longer the current one: 412, and nothing was changed. Without it you would have overwritten their change unseen.",
-      ),
-      h(
-        "table",
+      p("Your If-Match named the version that you had read, and that is no longer the current one: 412, and nothing was changed. Without it you would have overwritten their change unseen."),
+      table(
         { id: "versions" },
-        h(
-          "thead",
-          h(
-            "tr",
-            ["property", "as you read it", "theirs, stored now", "yours"].map((
-              text,
-            ) => h("th", { scope: "col" }, text)),
-          ),
+        thead(
+          tr(["property", "as you read it", "theirs, stored now", "yours"].map((
+            text,
+          ) => th({ scope: "col" }, text))),
         ),
-        h("tbody", rows),
+        tbody(rows),
       ),
       button(
         "Keep theirs",
@@ -246,12 +249,8 @@ function recordForm(view, { isNew, back, cancel }) {
     submit(isNew ? "POST" : "PATCH");
   };
   return [
-    h(
-      "h1",
-      isNew ? `New ${schema.title}` : `Edit ${schema.title} ${record.id}`,
-    ),
-    h(
-      "form",
+    h1(isNew ? `New ${schema.title}` : `Edit ${schema.title} ${record.id}`),
+    form(
       { onsubmit: save, novalidate: true },
       summary,
       controls.map(({ row }) => row),
@@ -266,22 +265,18 @@ function recordForm(view, { isNew, back, cancel }) {
 }
 
 export function confirmDelete({ answer: { body, headers }, url }) {
-  const error = h("p", { class: "error", role: "alert" });
+  const error = p({ class: "error", role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
-  const more = h(
-    "label",
+  const more = label(
     { hidden: true, for: "cascade" },
     cascade,
     " Delete them too, and empty the references that are optional (cascade)",
   );
   const dialog = openDialog(
     "Delete it for good?",
-    h(
-      "p",
-      `DELETE ${
-        new URL(url).pathname
-      }: its URL will be 410 (Gone) from then on.`,
-    ),
+    p(`DELETE ${
+      new URL(url).pathname
+    }: its URL will be 410 (Gone) from then on.`),
     error,
     more,
     h("button", { id: "delete" }, "Delete"),
@@ -306,7 +301,7 @@ export function confirmDelete({ answer: { body, headers }, url }) {
 
 function importForm(url, cancel) {
   const file = h("input", { type: "file", id: "file" });
-  const error = h("p", { class: "error", role: "alert" });
+  const error = p({ class: "error", role: "alert" });
   const submit = async (event) => {
     event.preventDefault();
     const [chosen] = file.files;
@@ -323,15 +318,11 @@ function importForm(url, cancel) {
     error.textContent = answer.body?.error ?? "The server does not respond.";
   };
   return [
-    h("h1", "Import"),
-    h(
-      "form",
+    h1("Import"),
+    form(
       { onsubmit: submit },
-      h(
-        "p",
-        "A file of JSON lines, one record a line, as Export saves it. The answer is 202: a task works it off, and you see its progress.",
-      ),
-      h("label", { for: "file" }, "File "),
+      p("A file of JSON lines, one record a line, as Export saves it. The answer is 202: a task works it off, and you see its progress."),
+      label({ for: "file" }, "File "),
       file,
       error,
       h("button", "Import"),
@@ -353,7 +344,7 @@ export async function exportRecords(url) {
   if (status !== 200) return say(body?.error ?? "The export failed.");
   const name = `${from.pathname.replace(/.*\//, "")}.ndjson`;
   const href = URL.createObjectURL(new Blob([text]));
-  h("a", { href, download: name }).click();
+  a({ href, download: name }).click();
   URL.revokeObjectURL(href);
   say(`Saved as ${name}.`);
 }

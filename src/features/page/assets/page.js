@@ -43,6 +43,36 @@ export function h(tag, ...children) {
   return element;
 }
 
+/** The same as functions by the names of elements. @type {any} */
+const elements = new Proxy({}, {
+  get: (_, tag) => (...parts) => h(tag, ...parts),
+});
+export const {
+  a,
+  dd,
+  div,
+  dl,
+  dt,
+  form,
+  h1,
+  h2,
+  h3,
+  label,
+  li,
+  ol,
+  option,
+  p,
+  pre,
+  span,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  ul,
+} = elements;
+
 /** Creates a button. */
 export function button(text, onclick, id = "") {
   return h("button", { type: "button", onclick, id: id || null }, text);
@@ -232,12 +262,12 @@ function showExchange(exchange) {
 
 // --- The frame around every view
 
-const exchangeList = h("div", { id: "exchanges" });
+const exchangeList = div({ id: "exchanges" });
 export const main = h("main", { id: "main" });
 const nav = h("nav", { "aria-label": "Resources" });
-const who = h("div", { id: "who" });
-const live = h("span", { id: "live" });
-const announcer = h("p", { id: "message", role: "status" });
+const who = div({ id: "who" });
+const live = span({ id: "live" });
+const announcer = p({ id: "message", role: "status" });
 
 /** Says something to the reader, until the next view. */
 export function say(text) {
@@ -245,16 +275,16 @@ export function say(text) {
 }
 
 document.body.append(
-  h("a", { href: "#main", class: "skip" }, "Skip to the content"),
+  a({ href: "#main", class: "skip" }, "Skip to the content"),
   h(
     "header",
-    h("a", { href: start.pathname, class: "title" }, apiTitle),
+    a({ href: start.pathname, class: "title" }, apiTitle),
     nav,
     live,
     who,
   ),
   announcer,
-  h("div", { class: "columns" }, main, panel()),
+  div({ class: "columns" }, main, panel()),
 );
 
 function panel() {
@@ -262,9 +292,8 @@ function panel() {
   return h(
     "aside",
     { "aria-labelledby": "exchange-title" },
-    h("h2", { id: "exchange-title" }, "The HTTP behind it"),
-    h(
-      "p",
+    h2({ id: "exchange-title" }, "The HTTP behind it"),
+    p(
       "Each request of this page, the latest first. Open one to see it as it was sent, what its answer means, and the same for a terminal. ",
       button("Clear", clear),
     ),
@@ -278,13 +307,10 @@ export let root = {};
 async function loadRoot() {
   const { body } = await get(start.href);
   root = body ?? {};
-  nav.replaceChildren(h(
-    "ul",
+  nav.replaceChildren(ul(
     Object.entries(root)
       .filter(([, url]) => local(url))
-      .map(([name, url]) =>
-        h("li", h("a", { href: local(url) }, nameOf(name)))
-      ),
+      .map(([name, url]) => li(a({ href: local(url) }, nameOf(name)))),
   ));
   markCurrent();
 }
@@ -314,19 +340,19 @@ async function showWho() {
   if (status !== 200) return;
   who.replaceChildren(
     "Signed in as ",
-    h("a", { href: local(url) }, body.username),
+    a({ href: local(url) }, body.username),
     ` (${body.role}) `,
     button("Sign out", signOut),
   );
 }
 
 export function askPassword() {
-  const error = h("p", { role: "alert", class: "error" });
+  const error = p({ role: "alert", class: "error" });
   const username = field("Username", "text", "username");
   const password = field("Password", "password", "current-password");
   const dialog = openDialog(
     "Sign in",
-    h("p", "The token stays in this tab and is gone when you close it."),
+    p("The token stays in this tab and is gone when you close it."),
     username.label,
     password.label,
     error,
@@ -353,7 +379,7 @@ export function askPassword() {
 
 function field(name, type, autocomplete) {
   const input = h("input", { type, autocomplete, name: autocomplete });
-  return { input, label: h("label", name, input) };
+  return { input, label: label(name, input) };
 }
 
 /** Opens a dialog with a form; it is closed by Escape or its button. */
@@ -362,10 +388,9 @@ export function openDialog(title, ...children) {
   const dialog = h(
     "dialog",
     { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
-    h(
-      "form",
+    form(
       { novalidate: true },
-      h("h2", { id: "dialog-title" }, title),
+      h2({ id: "dialog-title" }, title),
       ...children,
       close,
     ),
@@ -388,6 +413,7 @@ function endSession(message) {
 function changeSession(changed) {
   authorization = changed;
   store("authorization", changed);
+  store("copy", null);
   copies.clear();
   described.clear();
   showWho();
@@ -446,7 +472,7 @@ let current;
 
 /** Replaces the view. */
 export function fill(...children) {
-  main.replaceChildren(h("div", children));
+  main.replaceChildren(div(children));
 }
 
 async function draw(view) {
@@ -465,10 +491,10 @@ async function draw(view) {
     fill(...recordView(view));
   } else {
     fill(
-      h("h1", url === start.href ? apiTitle : pathOf(url)),
+      h1(url === start.href ? apiTitle : pathOf(url)),
       url === start.href &&
-        h("p", "What this API has; every URL is a link:"),
-      body === undefined ? h("pre", view.answer.text) : properties(view),
+        p("What this API has; every URL is a link:"),
+      body === undefined ? pre(view.answer.text) : properties(view),
     );
   }
 }
@@ -481,14 +507,13 @@ function errorView({ answer: { status, body, exchange }, url }) {
   const retry = button("Retry", () => show());
   const known = body?.documentation_url;
   return [
-    h("h1", status ? `${status} ${exchange.reason}` : "No response"),
-    h("p", h("code", pathOf(url))),
-    h(
-      "p",
+    h1(status ? `${status} ${exchange.reason}` : "No response"),
+    p(h("code", pathOf(url))),
+    p(
       { role: "alert", class: "error" },
       body?.error ?? "The server cannot be reached.",
     ),
-    known && h("p", link(known, `What ${body.errorCode} means`)),
+    known && p(link(known, `What ${body.errorCode} means`)),
     status === 401 ? button("Sign in", askPassword) : status < 400 && retry,
   ];
 }
@@ -496,9 +521,9 @@ function errorView({ answer: { status, body, exchange }, url }) {
 /** A link to a URL of the API or, with a mark, to another website. */
 export function link(href, text = href) {
   const ours = local(href);
-  if (ours) return h("a", { href: ours }, text);
+  if (ours) return a({ href: ours }, text);
   if (!/^https?:/.test(href)) return text;
-  return h("a", { href, rel: "noreferrer noopener" }, text, " ↗");
+  return a({ href, rel: "noreferrer noopener" }, text, " ↗");
 }
 
 /** The properties of a record that are shown as values: all but its links. */
@@ -517,10 +542,10 @@ export function isLink(name) {
 /** Shows a value by its schema. */
 export function format(value, schema = {}) {
   if (value === null) {
-    return h("span", { class: "null", title: "null: no value" }, "null");
+    return span({ class: "null", title: "null: no value" }, "null");
   }
   if (typeof value === "object") {
-    return h("pre", JSON.stringify(value, null, 2));
+    return pre(JSON.stringify(value, null, 2));
   }
   const text = String(value);
   if (schema.format === "date-time") {
@@ -528,7 +553,7 @@ export function format(value, schema = {}) {
     return h("time", { datetime: text, title: text }, shown);
   }
   if (schema.format === "uri") return link(text);
-  return typeof value === "string" ? h("span", { dir: "auto" }, text) : text;
+  return typeof value === "string" ? span({ dir: "auto" }, text) : text;
 }
 
 /** The value of a property; a reference leads to the record it names. */
@@ -550,13 +575,13 @@ function linksOf(record) {
 function properties(view) {
   const { answer: { body }, properties } = view;
   const names = shownNames(view).map((name) => [
-    h("dt", name),
-    h("dd", valueOf(body, name, properties)),
+    dt(name),
+    dd(valueOf(body, name, properties)),
   ]);
   const links = Object.entries(body)
     .filter(([name, value]) => isLink(name) && typeof value === "string")
-    .map(([name, url]) => [h("dt", name), h("dd", link(url))]);
-  return h("dl", { id: "record" }, names, links);
+    .map(([name, url]) => [dt(name), dd(link(url))]);
+  return dl({ id: "record" }, names, links);
 }
 
 /** When a resource that is still being worked on is requested again. */
@@ -573,17 +598,16 @@ function recordView(view) {
     watching = setTimeout(() => refresh(), 500);
   }
   return [
-    h("h1", `${name} ${body.id ?? ""}`),
-    body.link && h("p", link(body.link.href, body.link.title)),
-    h(
-      "p",
+    h1(`${name} ${body.id ?? ""}`),
+    body.link && p(link(body.link.href, body.link.title)),
+    p(
       { class: "actions" },
-      methods.includes("PATCH") && h("a", { href: "#edit" }, "Edit"),
+      methods.includes("PATCH") && a({ href: "#edit" }, "Edit"),
       methods.includes("DELETE") && button("Delete", remove),
     ),
     properties(view),
     own !== url.replace(/#.*/, "") &&
-    h("p", "Its own URL: ", link(own)),
+    p("Its own URL: ", link(own)),
   ];
 }
 
@@ -596,22 +620,20 @@ function collectionView(view) {
   const name = pathOf(url).replace(/.*\//, "");
   const isFiltered = [...new URL(url).searchParams.keys()].some(isFilter);
   return [
-    h("h1", name),
-    h(
-      "p",
+    h1(name),
+    p(
       { class: "actions" },
       methods.includes("POST") &&
-        h("a", { href: "#new" }, `New ${schema.title ?? "record"}`),
-      takesLines && h("a", { href: "#import" }, "Import a file"),
+        a({ href: "#new" }, `New ${schema.title ?? "record"}`),
+      takesLines && a({ href: "#import" }, "Import a file"),
       button("Export", exportAll),
     ),
     filterForm(view, isFiltered),
-    h(
-      "div",
+    div(
       { id: "records" },
       answer.body.length > 0
         ? recordTable(view)
-        : h("p", isFiltered ? "No record matches." : "No records yet."),
+        : p(isFiltered ? "No record matches." : "No records yet."),
     ),
     pager(view),
   ];
@@ -646,41 +668,35 @@ function recordTable(view) {
     const isSorted = name === sorted;
     const order = isSorted && !isDown ? "desc" : "asc";
     const href = withParameters(url, { sortby: name, order });
-    return h(
-      "th",
+    return th(
       {
         scope: "col",
         "aria-sort": isSorted && (isDown ? "descending" : "ascending"),
       },
-      h(
-        "a",
+      a(
         { href },
         name,
-        isSorted && h("span", { "aria-hidden": "true" }, isDown ? " ▼" : " ▲"),
+        isSorted && span({ "aria-hidden": "true" }, isDown ? " ▼" : " ▲"),
       ),
     );
   });
   const rows = body.map((record) =>
-    h(
-      "tr",
+    tr(
       { "data-url": record.url, "data-content": JSON.stringify(record) },
       names.map((name) =>
         name === "id" && record.url
-          ? h("th", { scope: "row" }, link(record.url, String(record.id)))
-          : h("td", valueOf(record, name, properties))
+          ? th({ scope: "row" }, link(record.url, String(record.id)))
+          : td(valueOf(record, name, properties))
       ),
-      h("td", linksOf(record)),
+      td(linksOf(record)),
     )
   );
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Records" },
-    h(
-      "table",
-      h("thead", h("tr", headings, h("th", { scope: "col" }, "links"))),
-      h("tbody", rows),
-    ),
-  );
+  return div({
+    class: "scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "Records",
+  }, table(thead(tr(headings, th({ scope: "col" }, "links"))), tbody(rows)));
 }
 
 function pager({ answer: { headers, body }, url }) {
@@ -699,11 +715,9 @@ function pager({ answer: { headers, body }, url }) {
       [byPage ? "per_page" : "limit"]: event.target.value,
     }));
   const sizes = [...new Set(["10", "20", "50", "100", size])];
-  return h(
-    "div",
+  return div(
     { id: "pager" },
-    h(
-      "p",
+    p(
       { id: "count" },
       body.length > 0 && `${offset + 1} to ${offset + body.length} of `,
       `${total} ${total === 1 ? "record" : "records"}`,
@@ -712,18 +726,17 @@ function pager({ answer: { headers, body }, url }) {
       "nav",
       { "aria-label": "Pages" },
       targets.map(([, href = "", rel]) => [
-        h("a", { href: local(href), rel, id: `page-${rel}` }, rel),
+        a({ href: local(href), rel, id: `page-${rel}` }, rel),
         " ",
       ]),
     ),
-    h(
-      "label",
+    label(
       "Records a page ",
       h(
         "select",
         { id: "page-size", onchange: choose },
         sizes.map((each) =>
-          h("option", { value: each, selected: each === size }, each)
+          option({ value: each, selected: each === size }, each)
         ),
       ),
     ),
@@ -780,13 +793,12 @@ function filterForm(view, isOpen) {
     "details",
     { open: isOpen, class: "filters" },
     h("summary", "Filter"),
-    h(
-      "form",
+    form(
       { onsubmit: apply },
       rows.map(({ row }) => row),
       h("button", "Apply"),
       " ",
-      isOpen && h("a", { href: withParameters(url, none) }, "Clear"),
+      isOpen && a({ href: withParameters(url, none) }, "Clear"),
     ),
   );
 }
@@ -799,7 +811,7 @@ function filterRow(name, schema, given) {
     "select",
     { "aria-label": `${name}: comparison` },
     operators.map(([suffix, text]) =>
-      h("option", { value: suffix, selected: suffix === used?.[0] }, text)
+      option({ value: suffix, selected: suffix === used?.[0] }, text)
     ),
   );
   const list = `values-of-${name}`;
@@ -815,16 +827,15 @@ function filterRow(name, schema, given) {
     inputmode: /integer|number/.test(String(schema.type)) && "decimal",
     placeholder: schema.format === "date" && "YYYY-MM-DD",
   });
-  const row = h(
-    "div",
+  const row = div(
     { class: "filter" },
-    h("span", name),
+    span(name),
     operator,
     input,
     known.length > 0 && h(
       "datalist",
       { id: list },
-      known.map((each) => h("option", { value: each })),
+      known.map((each) => option({ value: each })),
     ),
   );
   return { name, operator, input, row };
@@ -858,7 +869,7 @@ async function refresh() {
   const focused = document.activeElement;
   const focus = focused?.id || focused?.getAttribute("href");
   main.querySelector("#records").replaceChildren(
-    answer.body.length > 0 ? recordTable(next) : h("p", "No records."),
+    answer.body.length > 0 ? recordTable(next) : p("No records."),
   );
   main.querySelector("#pager").replaceWith(pager(next));
   for (const row of main.querySelectorAll("tbody tr")) {
