@@ -47,11 +47,14 @@ export interface Step {
 
 /**
  * What a step comes to: nothing special, an error, an error behind half the
- * work, or a write that takes too few bytes.
+ * work or behind all of it, as of a write that waits for the disk in vain, or a
+ * write that takes too few bytes.
  */
 export type Fate = undefined | {
   readonly error?: string;
   readonly half?: boolean;
+  /** What was written can be read, and never reaches the disk. */
+  readonly isLost?: boolean;
   readonly short?: number;
 };
 
@@ -314,6 +317,7 @@ export class Disk implements FileSystem {
           if (fate?.half) taken = Math.floor(length / 2);
           if (fate?.short !== undefined) taken = Math.min(taken, fate.short);
           node.write(whole.subarray(0, taken), position);
+          if (fate?.isLost) node.failSync();
           const written = whole.subarray(0, taken);
           this.bytesWritten += written.findLastIndex((each) => each > 0) + 1;
           if (taken === 0 && length > 0) throw failure("ENOSPC");
@@ -409,7 +413,7 @@ export class Disk implements FileSystem {
     const end = this.#dead ? "dead" : fate === undefined ? "" : fate;
     this.trace.push(`${number} ${kind} ${name} ${JSON.stringify(end)}`);
     if (this.#dead) throw failure("EIO");
-    if (fate?.error !== undefined && !fate.half) {
+    if (fate?.error !== undefined && !fate.half && !fate.isLost) {
       failed();
       throw failure(fate.error);
     }

@@ -181,6 +181,8 @@ function chooseFault(step: Step, random: Random): Fate {
       { error: "EFBIG", half: true },
       { error: "EIO" },
       { error: "EIO", half: true },
+      { error: "EIO", isLost: true },
+      { error: "ENOSPC", isLost: true },
       { error: "EROFS" },
       { short: random.below(600) },
       { short: random.below(60) },
