@@ -49,11 +49,11 @@ export async function repairStore(
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
-    const options = { files, tables: [], isThorough: true };
+    const options = { files, tables, isThorough: true };
     const before = await scanFolder(folder, options);
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
-    const salvage = await salvageFolder(before, tables);
+    const salvage = await salvageFolder(before);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
     const { refusal } = await scanFolder(folder, options);

@@ -128,12 +128,11 @@ export class Salvage {
   }
 }
 
-/** Reads a damaged folder; `declared` are tables that exist even if none of their records is readable. */
+/** Reads a damaged folder. The declared tables exist even if none of their records is readable. */
 export async function salvageFolder(
   { faults, fileNames, folder, generation, marker, options }: FolderScan,
-  declared: readonly TableDeclaration[],
 ): Promise<Salvage> {
-  const salvage = new Salvage(faults, declared);
+  const salvage = new Salvage(faults, options.tables);
   const isWhole = (name: string) => !faults.some(({ file }) => file === name);
   const [base = 0] = snapshotsAmong(fileNames.filter(isWhole));
   for (let at = base; at <= generation; at++) {
