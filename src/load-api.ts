@@ -47,8 +47,8 @@ export async function loadApi(
 }
 
 /**
- * Waits until a file is loaded. Also throws an error that the file throws in a
- * timer, or in a promise that nobody handles, and if it waits for nothing.
+ * Waits until a file is loaded. Also rejects if the file throws in a timer or in
+ * a promise that nobody handles, or waits for what never happens.
  */
 async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   let onError = (_error: unknown) => {};
