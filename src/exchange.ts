@@ -23,7 +23,7 @@ import { ClientDisconnected } from "./http/body.ts";
 import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
 import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
-import { isFromLoopback, requestId } from "./http/server.ts";
+import { requestId } from "./http/server.ts";
 import type { Logger } from "./store/store.ts";
 
 /** The state that the exchanges of one application share. */
@@ -78,7 +78,7 @@ export class Exchange implements RequestContext {
     if (!operation?.ignoresCredentials) {
       this.caller = authenticate(this.shared, headers.authorization);
     }
-    if (!operation?.publicFromLoopback || !isFromLoopback(request)) {
+    if (!operation?.isPublicFor?.(request)) {
       const access = operation?.access ?? "anyone";
       requireAccess(this.shared, this.caller, access);
     }

@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
+import type { IncomingRequest } from "../http/connection.ts";
 import {
   type Collection,
   readableNames,
@@ -51,8 +52,8 @@ export type OperationKind =
 /** One method of a URL; `P` is the type of its parsed parameters. */
 export interface Operation<P = unknown> {
   readonly access: Access;
-  /** Set if a program on the same machine needs no role. */
-  readonly publicFromLoopback?: boolean | undefined;
+  /** Returns whether a request needs no role, whatever `access` says. */
+  readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
   readonly ignoresCredentials?: true;
   /** Set if `RATE_LIMIT` does not apply. */
   readonly isUnlimited?: true;

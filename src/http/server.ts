@@ -40,18 +40,6 @@ type Connections = Map<Duplex, Connection>;
 /** A function that responds to the request of a response, its `req`. */
 type Handler = (response: OutgoingResponse) => void;
 
-/**
- * Returns whether a request comes from a program on this machine: not through a
- * proxy on it, and not from a web page whose host name leads to it.
- */
-export function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
-  const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
-  const forwarding = /^(?:forwarded|via|x-forwarded-.*|x-real-ip)$/;
-  return /^(?:::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? "") &&
-    host.test(headers.host ?? "") &&
-    !Object.keys(headers).some((name) => forwarding.test(name));
-}
-
 /** A certificate and its private key, as the text of PEM files. */
 export interface TlsFiles {
   readonly cert: string;

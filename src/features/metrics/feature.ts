@@ -8,6 +8,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { route } from "../../api/operations.ts";
+import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
@@ -175,6 +176,18 @@ function format(families: Families, title: string): string {
   return text;
 }
 
+/**
+ * Returns whether a request comes from a program on this machine: not through a
+ * proxy on it, and not from a web page whose host name leads to it.
+ */
+function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
+  const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
+  const forwarding = /^(?:forwarded|via|x-forwarded-.*|x-real-ip)$/;
+  return /^(?:::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? "") &&
+    host.test(headers.host ?? "") &&
+    !Object.keys(headers).some((name) => forwarding.test(name));
+}
+
 export const feature: Feature = {
   open(api) {
     const requests = new RequestMetrics();
@@ -187,7 +200,7 @@ export const feature: Feature = {
       GET: {
         summary: "Metrics for Prometheus",
         access: api.declaration.roles.highest,
-        publicFromLoopback: api.hasLocalMetrics,
+        isPublicFor: api.hasLocalMetrics ? isFromLoopback : undefined,
         run: () => ({
           status: 200,
           headers: ["Cache-Control", "no-store"],

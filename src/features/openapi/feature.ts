@@ -123,7 +123,7 @@ function describeOperation(
   components: Components,
 ): JsonSchema {
   const { method, access, summary, ignoresCredentials } = operation;
-  const isPublic = access === "anyone" || operation.publicFromLoopback;
+  const isPublic = access === "anyone" || operation.isPublicFor;
   const { private: isPrivate, overseer } =
     operation.resource?.records.collection ?? {};
   const role = `Requires the role ${access}.`;
