@@ -171,7 +171,7 @@ async function open(
     );
     const admit = () => {
       handle = (response) => application.handle(response);
-      early.forEach(handle);
+      early.splice(0).forEach(handle);
     };
     return { listener, admit };
   } catch (error) {
