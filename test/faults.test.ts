@@ -262,7 +262,7 @@ describe("a write that is rolled back on a full disk", () => {
       assert.equal((await change).status, 503);
       for (const answer of await Promise.all(readers)) {
         assert.equal(answer.status, 200, answer.text);
-        assert.equal(answer.body[0].name, "Artis");
+        assert.equal(answer.body[0]?.name, "Artis");
       }
     } finally {
       await app.stop();

@@ -19,7 +19,12 @@ import { collectionsOf } from "../src/api/routes.ts";
 import { featureNames } from "../src/features.ts";
 import { openStore } from "../src/store/store.ts";
 import { collectionsFile, sample } from "./collections.ts";
-import { checkDocumented, noteServer } from "./replay.ts";
+import {
+  checkDocumented,
+  noteServer,
+  type OpenApiDocument,
+  type Schema,
+} from "./replay.ts";
 import { root } from "./root.ts";
 
 export { root };
@@ -112,13 +117,55 @@ export function lacks(feature: string): string | false {
   return featureNames.includes(feature) ? false : `no feature ${feature}`;
 }
 
+/** An error in a property, or the errors in a line of an import. */
+interface FailedPart {
+  readonly field: string;
+  readonly code: string;
+  readonly message: string;
+  readonly line: number;
+  readonly errors: readonly Pick<FailedPart, "field" | "code" | "message">[];
+}
+
+/**
+ * The parsed JSON of a response, an event or a line. Which of these properties
+ * it has, and whether it is an array, depends on the request.
+ */
+export interface Body extends ReadonlyArray<Body>, OpenApiDocument {
+  readonly [property: string]: unknown;
+  readonly [link: `${string}_url`]: string;
+  readonly id: number;
+  readonly url: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly expires_at: string;
+  readonly link: Readonly<Record<"rel" | "href" | "type" | "title", string>>;
+  readonly name: string;
+  readonly title: string;
+  readonly username: string;
+  readonly token: string;
+  readonly status: string;
+  readonly error: string;
+  readonly errorMsg: string;
+  readonly message: string;
+  readonly errorCode: number;
+  readonly errors: readonly FailedPart[];
+  readonly notices: readonly string[];
+  readonly lines: number;
+  readonly imported: number;
+  readonly rejected: number;
+  readonly failure: string;
+  readonly methods: readonly string[];
+  readonly writable: readonly string[];
+  readonly schema: Schema;
+  readonly documentation_url: string;
+}
+
 /** An answer, whole: `body` is the parsed JSON, or undefined where it is none. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  // deno-lint-ignore no-explicit-any -- a test looks into any body
-  readonly body: any;
+  readonly body: Body;
 }
 
 /** Asserts that an answer is the error of a code, with a message. */

@@ -267,7 +267,7 @@ describe("a library", () => {
         ({ body } = await send("GET", task, { token: librarian }));
       } while (!["succeeded", "failed"].includes(body.status));
       assert.equal(body.imported, 1);
-      assert.equal(body.errors[0].errors[0].code, "rule");
+      assert.equal(body.errors[0]?.errors[0]?.code, "rule");
     },
   );
 

@@ -1,7 +1,7 @@
 /** Requests with NDJSON, and the tasks of imports. */
 
 import { setTimeout as wait } from "node:timers/promises";
-import type { Answer, RequestOptions } from "./harness.ts";
+import type { Answer, Body, RequestOptions } from "./harness.ts";
 
 /** The media type of NDJSON. */
 export const lines = "application/x-ndjson";
@@ -21,8 +21,7 @@ export function toLines(records: readonly unknown[]): string {
 }
 
 /** Decodes NDJSON. */
-// deno-lint-ignore no-explicit-any -- a test looks into any record
-export function fromLines(text: string): any[] {
+export function fromLines(text: string): Body[] {
   return text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
 }
 
@@ -54,10 +53,9 @@ export async function taskWhen(
   { url, token, until }: {
     readonly url: string;
     readonly token: string;
-    // deno-lint-ignore no-explicit-any -- a test looks into any body
-    readonly until: (task: any) => boolean;
+    readonly until: (task: Body) => boolean;
   },
-): Promise<Answer["body"]> {
+): Promise<Body> {
   while (true) {
     const { status, text, body } = await target.request("GET", url, { token });
     if (status !== 200) throw new Error(text);
@@ -71,7 +69,7 @@ export async function importLines(
   target: Target,
   path: string,
   options: RequestOptions & { readonly token: string },
-): Promise<Answer["body"]> {
+): Promise<Body> {
   const { status, text, body } = await sendLines(target, path, options);
   if (status !== 202) throw new Error(text);
   return await taskWhen(target, {

@@ -5,9 +5,73 @@
 
 import { strict as assert } from "node:assert";
 
-/** Any JSON object. */
-// deno-lint-ignore no-explicit-any -- a test looks into any document
-type Json = any;
+/** A reference in an OpenAPI document, resolved where its target is used. */
+interface Referable {
+  readonly $ref?: string;
+}
+
+/** The keywords of JSON Schema 2020-12 that our documents use. */
+export interface Schema extends Referable {
+  readonly type?: string | readonly string[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly default?: unknown;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly items?: Schema;
+  readonly allOf?: readonly Schema[];
+  readonly anyOf?: readonly Schema[];
+  readonly minItems?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+  readonly format?: string;
+  readonly readOnly?: boolean;
+  readonly writeOnly?: boolean;
+  readonly description?: string;
+}
+
+type Content = Readonly<Record<string, { readonly schema: Schema }>>;
+
+/** A parameter or a header field. */
+interface Field extends Referable {
+  readonly required?: boolean;
+  readonly schema: Schema;
+}
+
+export interface DocumentedResponse extends Referable {
+  readonly content?: Content;
+  readonly headers: Readonly<Record<string, Field>>;
+}
+
+export interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly parameters: readonly Referable[];
+  readonly requestBody: { readonly content: Content };
+  readonly responses: Readonly<Record<string, DocumentedResponse>>;
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+}
+
+/** The operations of a URL, by the method in lower case. */
+export type PathItem = Readonly<Record<string, Operation>>;
+
+/** An OpenAPI document, as far as tests look into it. */
+export interface OpenApiDocument {
+  readonly info: { readonly title: string };
+  readonly servers: readonly { readonly url: string }[];
+  readonly paths: Readonly<Record<string, PathItem>>;
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>;
+    readonly parameters: Readonly<Record<string, Field>>;
+    readonly responses: Readonly<Record<string, DocumentedResponse>>;
+    readonly headers: Readonly<Record<string, Field>>;
+  };
+}
 
 /** A response, with the method and URL of its request. */
 export interface Exchange {
@@ -23,7 +87,7 @@ const exempt =
   /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|x-content-type-options|strict-transport-security|access-control-.*)$/;
 
 /** The documents of servers by their keys. */
-const documents = new Map<string, Promise<Json>>();
+const documents = new Map<string, Promise<OpenApiDocument | null>>();
 
 /** The keys of servers by their origins. */
 const keys = new Map<string, string>();
@@ -38,7 +102,9 @@ export function noteServer(origin: string, key = origin): void {
 }
 
 /** Fetches the document of a server, below any base path of our tests; null without that feature. */
-async function fetchDocument(origin: string): Promise<Json> {
+async function fetchDocument(
+  origin: string,
+): Promise<OpenApiDocument | null> {
   for (const path of ["/v1/", "/api/v1/", "/deep/api/v1/"]) {
     const document = await fetch(`${origin}${path}openapi.json`);
     const text = await document.text();
@@ -70,7 +136,10 @@ export async function checkDocumented(exchange: Exchange): Promise<void> {
 }
 
 /** Throws if a response is not as a document describes it. */
-export function checkResponse(document: Json, exchange: Exchange): void {
+export function checkResponse(
+  document: OpenApiDocument,
+  exchange: Exchange,
+): void {
   const { method, address, status, headers, text } = exchange;
   const schemas = new Schemas(document);
   const item = findPath(document, decode(address.pathname));
@@ -89,13 +158,14 @@ export function checkResponse(document: Json, exchange: Exchange): void {
   const { content, headers: fields } = schemas.resolve(reference);
   for (const [name, value] of headers) {
     if (exempt.test(name)) continue;
-    const found = Object.keys(fields).find((key) => key.toLowerCase() === name);
-    assert.ok(found, `the field ${name}: ${value} is not documented`);
-    const { schema } = schemas.resolve(fields[found]);
+    const [, field] = Object.entries(fields)
+      .find(([key]) => key.toLowerCase() === name) ?? [];
+    assert.ok(field, `the field ${name}: ${value} is not documented`);
+    const { schema } = schemas.resolve(field);
     const sent = schema.type === "integer" ? Number(value) : value;
     schemas.check(schema, sent, name);
   }
-  for (const [name, field] of Object.entries<Json>(fields)) {
+  for (const [name, field] of Object.entries(fields)) {
     const { required } = schemas.resolve(field);
     assert.ok(!required || headers.has(name), `the field ${name} is missing`);
   }
@@ -110,8 +180,8 @@ export function checkResponse(document: Json, exchange: Exchange): void {
     return;
   }
   assert.ok(content, "there is a body");
-  assert.ok(type && content[type], `the type ${type} is not documented`);
-  const { schema } = content[type];
+  const { schema } = content[type ?? ""] ?? {};
+  assert.ok(type && schema, `the type ${type} is not documented`);
   const body = /[/+]json$/.test(type) ? JSON.parse(text) : text;
   const part = address.searchParams.has("fields") || method === "QUERY";
   schemas.check(schema, body, "body", !part);
@@ -128,9 +198,15 @@ function decode(path: string): string {
 }
 
 /** The path items of each document, with the patterns of their URLs. */
-const patterns = new WeakMap<Json, readonly (readonly [RegExp, Json])[]>();
+const patterns = new WeakMap<
+  OpenApiDocument,
+  readonly (readonly [RegExp, PathItem])[]
+>();
 
-function findPath(document: Json, path: string): Json {
+function findPath(
+  document: OpenApiDocument,
+  path: string,
+): PathItem | undefined {
   const compiled = patterns.get(document) ?? patternsOf(document);
   patterns.set(document, compiled);
   const plain = path.replace(/^(.*\/v1)\/$/, "$1");
@@ -141,16 +217,122 @@ function findPath(document: Json, path: string): Json {
 }
 
 function patternsOf(
-  { paths, servers: [{ url }] }: Json,
-): [RegExp, Json][] {
+  { paths, servers: [server] }: OpenApiDocument,
+): [RegExp, PathItem][] {
+  const { url = "" } = server ?? {};
   const base = url.startsWith("/") ? url : new URL(url).pathname;
   const root = base.replace(/\/$/, "");
-  return Object.entries<Json>(paths).map(([template, item]) => {
+  return Object.entries(paths).map(([template, item]) => {
     const pattern = (root + template).replaceAll(".", "\\.")
       .replace(/\{\w+\}/g, "[1-9]\\d{0,15}");
     return [new RegExp(`^${pattern}$`), item];
   });
 }
+
+/**
+ * The schemas of a document. A keyword that is not known fails. Stricter than
+ * JSON Schema in one respect: an object has only properties that are named.
+ */
+class Schemas {
+  readonly #document: OpenApiDocument;
+
+  constructor(document: OpenApiDocument) {
+    this.#document = document;
+  }
+
+  /** Resolves a reference. */
+  resolve<Kind extends Referable>(value: Kind): Kind {
+    if (value.$ref === undefined) return value;
+    let found: unknown = this.#document;
+    for (const key of value.$ref.slice(2).split("/")) {
+      found = isObject(found) ? found[key] : undefined;
+    }
+    assert.ok(isObject(found), `${value.$ref} leads nowhere`);
+    return this.resolve(found as Referable as Kind);
+  }
+
+  /** Throws if a value does not match; with `whole`, records must be complete. */
+  check(schema: Schema, value: unknown, where: string, whole = false): void {
+    this.#checkNames(schema, value, where);
+    this.#checkKeywords(schema, value, where, whole);
+  }
+
+  #checkKeywords(
+    schema: Schema,
+    value: unknown,
+    where: string,
+    whole: boolean,
+  ): void {
+    const { $ref, allOf = [], anyOf, items } = schema;
+    const { properties = {}, required = [] } = schema;
+    for (const keyword of Object.keys(schema)) {
+      const isKnown = keyword in keywords || structural.has(keyword) ||
+        annotations.has(keyword);
+      assert.ok(isKnown, `unknown keyword ${keyword}`);
+      const fits = keywords[keyword]?.(value, schema) ?? true;
+      assert.ok(fits, `${where} fails ${keyword}: ${JSON.stringify(schema)}`);
+    }
+    if ($ref !== undefined) {
+      // A part stands for the whole record where no fields were chosen.
+      const name = $ref.replace(/.*\/|Part$/g, "");
+      const record = this.#document.components.schemas[name];
+      const target = whole && record ? record : this.resolve(schema);
+      const isList = whole && name.endsWith("List");
+      this.#checkKeywords(target, value, where, isList);
+    }
+    for (const each of allOf) this.#checkKeywords(each, value, where, false);
+    if (anyOf) {
+      const fits = anyOf.some((each) => this.#fits(each, value, where, whole));
+      assert.ok(fits, `${where} fails anyOf: ${JSON.stringify(schema)}`);
+    }
+    for (const name of required) {
+      const isThere = isObject(value) && Object.hasOwn(value, name);
+      assert.ok(isThere, `${where} fails required ${name}`);
+    }
+    for (const [name, each] of Object.entries(properties)) {
+      if (!isObject(value) || !Object.hasOwn(value, name)) continue;
+      this.check(each, value[name], `${where}.${name}`);
+    }
+    if (items === undefined || !Array.isArray(value)) return;
+    for (const each of value) this.check(items, each, `${where}[]`, whole);
+  }
+
+  #fits(...args: Parameters<Schemas["check"]>): boolean {
+    try {
+      this.check(...args);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  #checkNames(schema: Schema, value: unknown, where: string): void {
+    const names = this.#namesOf(schema);
+    if (names.size === 0 || !isObject(value)) return;
+    for (const name of Object.keys(value)) {
+      assert.ok(names.has(name), `${where}.${name} is not documented`);
+    }
+  }
+
+  /** Returns the names of all properties of a schema. */
+  #namesOf(schema: Schema): Set<string> {
+    const { properties = {}, allOf = [] } = this.resolve(schema);
+    return new Set([
+      ...Object.keys(properties),
+      ...allOf.flatMap((each) => [...this.#namesOf(each)]),
+    ]);
+  }
+}
+
+/** Keywords that name other schemas or properties. */
+const structural = new Set([
+  "$ref",
+  "allOf",
+  "anyOf",
+  "properties",
+  "required",
+  "items",
+]);
 
 const annotations = new Set([
   "title",
@@ -160,161 +342,31 @@ const annotations = new Set([
   "writeOnly",
 ]);
 
-/**
- * The keywords of JSON Schema 2020-12 that our documents use; any other one
- * fails. Stricter in one respect: an object has only properties that are named.
- */
-class Schemas {
-  readonly #document: Json;
-
-  constructor(document: Json) {
-    this.#document = document;
-  }
-
-  /** Resolves a reference. */
-  resolve(value: Json): Json {
-    if (typeof value.$ref !== "string") return value;
-    const segments = value.$ref.slice(2).split("/");
-    const found = segments.reduce(
-      (at: Json, key: string) => at?.[key],
-      this.#document,
-    );
-    assert.ok(found, `${value.$ref} leads nowhere`);
-    return this.resolve(found);
-  }
-
-  /** Throws if a value does not match; with `whole`, records must be complete. */
-  check(schema: Json, value: Json, where: string, whole = false): void {
-    this.#checkNames(schema, value, where);
-    this.#checkKeywords(schema, value, where, whole);
-  }
-
-  #checkKeywords(
-    schema: Json,
-    value: Json,
-    where: string,
-    whole = false,
-  ): void {
-    const fail = (keyword: string) =>
-      assert.fail(`${where} fails ${keyword}: ${JSON.stringify(schema)}`);
-    for (const [keyword, operand] of Object.entries<Json>(schema)) {
-      switch (keyword) {
-        case "$ref": {
-          // A part stands for the whole record where no fields were chosen.
-          const name = operand.replace(/.*\/|Part$/g, "");
-          const record = this.#document.components.schemas[name];
-          const target = whole && record ? record : this.resolve(schema);
-          this.#checkKeywords(
-            target,
-            value,
-            where,
-            whole && name.endsWith("List"),
-          );
-          break;
-        }
-        case "allOf":
-          for (const each of operand) {
-            this.#checkKeywords(each, value, where);
-          }
-          break;
-        case "anyOf": {
-          const fits = (each: Json) => {
-            try {
-              this.check(each, value, where, whole);
-              return true;
-            } catch {
-              return false;
-            }
-          };
-          if (!operand.some(fits)) fail(keyword);
-          break;
-        }
-        case "type":
-          if (![operand].flat().some((type) => isOfType(value, type))) {
-            fail(keyword);
-          }
-          break;
-        case "enum":
-          if (!operand.includes(value)) fail(keyword);
-          break;
-        case "const":
-          if (operand !== value) fail(keyword);
-          break;
-        case "properties":
-          for (const [name, each] of Object.entries<Json>(operand)) {
-            if (!isOfType(value, "object") || !Object.hasOwn(value, name)) {
-              continue;
-            }
-            this.check(each, value[name], `${where}.${name}`);
-          }
-          break;
-        case "required":
-          for (const name of operand) {
-            if (!Object.hasOwn(value, name)) fail(`${keyword} ${name}`);
-          }
-          break;
-        case "items":
-          for (const each of Array.isArray(value) ? value : []) {
-            this.check(operand, each, `${where}[]`, whole);
-          }
-          break;
-        case "minItems":
-          if (Array.isArray(value) && value.length < operand) fail(keyword);
-          break;
-        case "minimum":
-          if (typeof value === "number" && value < operand) fail(keyword);
-          break;
-        case "maximum":
-          if (typeof value === "number" && value > operand) fail(keyword);
-          break;
-        case "exclusiveMinimum":
-          if (typeof value === "number" && value <= operand) fail(keyword);
-          break;
-        case "minLength":
-          if (isOfType(value, "string") && [...value].length < operand) {
-            fail(keyword);
-          }
-          break;
-        case "maxLength":
-          if (isOfType(value, "string") && [...value].length > operand) {
-            fail(keyword);
-          }
-          break;
-        case "pattern":
-          if (
-            typeof value === "string" && !new RegExp(operand, "u").test(value)
-          ) {
-            fail(keyword);
-          }
-          break;
-        case "format":
-          if (typeof value === "string" && !formats[operand]?.(value)) {
-            fail(`${keyword} ${operand}`);
-          }
-          break;
-        default:
-          assert.ok(annotations.has(keyword), `unknown keyword ${keyword}`);
-      }
-    }
-  }
-
-  #checkNames(schema: Json, value: Json, where: string): void {
-    const names = this.#namesOf(schema);
-    if (names.size === 0 || !isOfType(value, "object")) return;
-    for (const name of Object.keys(value)) {
-      assert.ok(names.has(name), `${where}.${name} is not documented`);
-    }
-  }
-
-  /** Returns the names of all properties of a schema. */
-  #namesOf(schema: Json): Set<string> {
-    const { properties = {}, allOf = [] } = this.resolve(schema);
-    return new Set([
-      ...Object.keys(properties),
-      ...allOf.flatMap((each: Json) => [...this.#namesOf(each)]),
-    ]);
-  }
-}
+/** Whether a value fits a keyword of a schema that has it. */
+const keywords: Readonly<
+  Record<string, (value: unknown, schema: Schema) => boolean>
+> = {
+  type: (value, { type = [] }) =>
+    [type].flat().some((each) => isOfType(value, each)),
+  enum: (value, schema) => schema.enum?.includes(value) === true,
+  const: (value, schema) => value === schema.const,
+  minItems: (value, { minItems = 0 }) =>
+    !Array.isArray(value) || value.length >= minItems,
+  minimum: (value, { minimum = -Infinity }) =>
+    typeof value !== "number" || value >= minimum,
+  maximum: (value, { maximum = Infinity }) =>
+    typeof value !== "number" || value <= maximum,
+  exclusiveMinimum: (value, { exclusiveMinimum = -Infinity }) =>
+    typeof value !== "number" || value > exclusiveMinimum,
+  minLength: (value, { minLength = 0 }) =>
+    typeof value !== "string" || [...value].length >= minLength,
+  maxLength: (value, { maxLength = Infinity }) =>
+    typeof value !== "string" || [...value].length <= maxLength,
+  pattern: (value, { pattern = "" }) =>
+    typeof value !== "string" || new RegExp(pattern, "u").test(value),
+  format: (value, { format = "" }) =>
+    typeof value !== "string" || formats[format]?.(value) === true,
+};
 
 const formats: Readonly<Record<string, (text: string) => boolean>> = {
   "date": (text) => /^\d{4}-\d\d-\d\d$/.test(text),
@@ -324,15 +376,18 @@ const formats: Readonly<Record<string, (text: string) => boolean>> = {
   "uri-reference": (text) => URL.canParse(text, "http://localhost"),
 };
 
-function isOfType(value: Json, type: string): boolean {
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isOfType(value: unknown, type: string): boolean {
   switch (type) {
     case "null":
       return value === null;
     case "array":
       return Array.isArray(value);
     case "object":
-      return typeof value === "object" && value !== null &&
-        !Array.isArray(value);
+      return isObject(value);
     case "integer":
       return Number.isInteger(value);
     default: {

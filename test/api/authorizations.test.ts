@@ -112,7 +112,7 @@ test("users who are changed in the same millisecond have their own ETags at /use
     ),
   );
   const [one, other] = created.map(({ body }) => body);
-  assert.equal(one.updated_at, other.updated_at);
+  assert.equal(one?.updated_at, other?.updated_at);
   const tokens = await Promise.all(
     names.map((name) => app.signIn(name, password)),
   );

@@ -5,10 +5,13 @@ import { describe, test } from "node:test";
 import { findMistakes } from "../../src/api/declaration/mistakes.ts";
 import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
 
-// Declarations as plain JavaScript may have them, which no type describes.
-// deno-lint-ignore no-explicit-any
-type Anything = any;
-const words: Anything = vocabulary;
+/** The vocabulary as plain JavaScript meets it: each word takes anything. */
+const words = vocabulary as unknown as Readonly<
+  Record<
+    keyof typeof vocabulary | "maybe" | "table" | "text",
+    (...values: readonly unknown[]) => object
+  >
+>;
 const {
   boolean,
   choice,
@@ -27,6 +30,11 @@ const {
   url,
 } = words;
 
+/** The mistakes in whatever the function of a declaration file returns. */
+function mistakesInApi(returned: unknown): readonly string[] {
+  return findMistakes(returned as Parameters<typeof findMistakes>[0]);
+}
+
 const access = { read: "anyone", write: "keeper", delete: "admin" };
 
 /** Declares a collection with these properties; other options override its own. */
@@ -36,7 +44,7 @@ function declare(name: string, properties: object, options: object = {}) {
 }
 
 function mistakesOf(...collections: readonly unknown[]): readonly string[] {
-  return findMistakes({ collections } as Anything);
+  return mistakesInApi({ collections });
 }
 
 /** The mistakes in one property of a collection. */
@@ -70,7 +78,7 @@ test("a declaration without mistakes has none", () => {
   });
   const api = { title: "Ünï", roles: ["keeper", "admin"] };
   assert.deepEqual(
-    findMistakes({ ...api, collections: [authors, books] }),
+    mistakesInApi({ ...api, collections: [authors, books] }),
     [],
   );
 });
@@ -450,7 +458,7 @@ test("private records need a role that does not see those of all", () => {
     const collections = [
       declare("books", {}, { access, private: isPrivate }),
     ];
-    return findMistakes({ roles, collections } as Anything);
+    return mistakesInApi({ roles, collections });
   };
   const [mistake = "", ...others] = of(true, "user");
   assert.match(mistake, /^books: private is true: it must be false, unless/);
@@ -461,7 +469,7 @@ test("private records need a role that does not see those of all", () => {
 
 test("beside wrong roles, missing access is missing all the same", () => {
   const books = declare("books", {}, { access: { read: "boss", write: "" } });
-  const lines = findMistakes({ roles: [], collections: [books] } as Anything);
+  const lines = mistakesInApi({ roles: [], collections: [books] });
   assert.match(lines[0] ?? "", /^roles is \[\]/);
   assert.deepEqual(lines.slice(1), [
     'books.access: write is "": it must be one of the roles',
@@ -472,27 +480,27 @@ test("beside wrong roles, missing access is missing all the same", () => {
 test("wrong titles and roles are reported, and access is not compared with them", () => {
   const odd = declare("books", {}, { access: { ...access, write: "boss" } });
   for (const title of ["", 5, "a\nb", "x".repeat(101)]) {
-    const lines = findMistakes({ title, collections: [plain] } as Anything);
+    const lines = mistakesInApi({ title, collections: [plain] });
     assert.match(
       lines.join("\n"),
       /^the API|^title is .*: it must be 1 to 100 characters, not blank/,
     );
   }
   for (const roles of [[], ["a", "a"], ["A"], ["anyone"], "admin", [1]]) {
-    const lines = findMistakes({ roles, collections: [odd] } as Anything);
+    const lines = mistakesInApi({ roles, collections: [odd] });
     assert.equal(lines.length, 1, lines.join("\n"));
     assert.match(
       lines[0] ?? "",
       /^roles is .*: it must be a list of different/,
     );
   }
-  const others = findMistakes({ name: "x", collections: [plain] } as Anything);
+  const others = mistakesInApi({ name: "x", collections: [plain] });
   assert.deepEqual(others, [
     "name is not an option of the returned API: it must be one of title, roles, collections",
   ]);
   for (const returned of [undefined, null, 5, []]) {
     assert.match(
-      findMistakes(returned as Anything).join("\n"),
+      mistakesInApi(returned).join("\n"),
       /^the options of the returned API are .* title, roles, collections$/,
     );
   }

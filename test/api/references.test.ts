@@ -26,7 +26,7 @@ test("an optional reference is null with its URL, and can be set and emptied", a
   assert.deepEqual(await ids(app, "books?author_id:ne=null"), [2]);
   const listed = await send("GET", "books?sortby=author_id&fields=author_url");
   assert.deepEqual(
-    listed.body.map((each: { author_url: unknown }) => each.author_url),
+    listed.body.map((each) => each.author_url),
     ["/v1/authors/1", null],
   );
   const patched = await send("PATCH", "books/2", { author_id: null });
@@ -35,16 +35,16 @@ test("an optional reference is null with its URL, and can be set and emptied", a
   assert.equal(set.body.author_url, "/v1/authors/2");
   const wrong = await send("PATCH", "books/1", { author_id: 3 });
   assert.equal(
-    wrong.body.errors[0].message,
+    wrong.body.errors[0]?.message,
     '"author_id" is 3, which does not exist: it must be the id of one of the authors, or null.',
   );
   const { body } = await send("OPTIONS", "books");
-  assert.deepEqual(body.schema.properties.author_url, {
+  assert.deepEqual(body.schema.properties?.author_url, {
     type: ["string", "null"],
     format: "uri-reference",
     readOnly: true,
   });
-  assert.deepEqual(body.schema.properties.url.type, "string");
+  assert.deepEqual(body.schema.properties?.url?.type, "string");
 });
 
 test("several references lead to one collection, each by a URL of its own", async (t) => {
@@ -80,7 +80,7 @@ test("several references lead to one collection, each by a URL of its own", asyn
       translator_id: json,
     });
     assert.equal(
-      refused.body.errors[0].message,
+      refused.body.errors[0]?.message,
       `"translator_id" is ${value}, but the URL says 1: leave it out, or send 1.`,
     );
   }
@@ -117,8 +117,9 @@ test(
         "/v1/books/{book_id}/sequels",
       ]
     ) assert.ok(document.paths[path], path);
-    const { post } = document.paths["/v1/authors/{author_id}/translations"];
-    assert.equal(post.operationId, "postAuthorsTranslations");
+    const { post } = document.paths["/v1/authors/{author_id}/translations"] ??
+      {};
+    assert.equal(post?.operationId, "postAuthorsTranslations");
     assert.equal(
       post.summary,
       "Create a new book of an author, by translator_id",
@@ -142,6 +143,6 @@ test("two URLs whose operations would have one name have two", {
   t.after(() => app.stop());
   const { paths } = (await app.send("GET", "openapi.json")).body;
   const ids = ["/v1/authors/{author_id}/books", "/v1/authors_books"]
-    .map((path) => paths[path].get.operationId);
+    .map((path) => paths[path]?.["get"]?.operationId);
   assert.deepEqual(ids.sort(), ["getAuthorsBooks", "getAuthorsBooks2"]);
 });

@@ -231,7 +231,7 @@ describe("with REQUIRE_IF_MATCH=1", () => {
 
   test("signing out needs none", async () => {
     const token = await strict.signIn();
-    const [{ url }] = (await strict.request(
+    const [{ url = "" } = {}] = (await strict.request(
       "GET",
       "/v1/authorizations?sortby=id&order=desc&limit=1",
       { token },

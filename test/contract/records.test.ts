@@ -146,8 +146,8 @@ function assertError(answer: Answer, status: number, code: number): void {
 function assertInvalid(answer: Answer, field: string, code?: string): void {
   assertError(answer, 422, 42200);
   assert.equal(answer.body.errors.length, 1, answer.text);
-  assert.equal(answer.body.errors[0].field, field);
-  if (code) assert.equal(answer.body.errors[0].code, code);
+  assert.equal(answer.body.errors[0]?.field, field);
+  if (code) assert.equal(answer.body.errors[0]?.code, code);
 }
 
 /** Asserts that a record is gone for good, under each of its addresses. */

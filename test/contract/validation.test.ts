@@ -82,8 +82,7 @@ function assertInvalid(
   expected: Readonly<Record<string, string>>,
 ): void {
   assertError(answer, 422, 42200);
-  const errors: { field: string; code: string; message: string }[] =
-    answer.body.errors;
+  const { errors } = answer.body;
   const fields = errors.map(({ field }) => field);
   assert.deepEqual(fields.sort(), Object.keys(expected).sort(), answer.text);
   for (const { field, code, message } of errors) {

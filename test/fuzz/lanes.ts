@@ -2,9 +2,9 @@
 
 import { Buffer } from "node:buffer";
 import { Random } from "../torture/random.ts";
-import { checkResponse } from "../replay.ts";
+import { checkResponse, type OpenApiDocument } from "../replay.ts";
 import { Connection } from "./connection.ts";
-import { type OpenApi, type Operation } from "./document.ts";
+import type { Operation } from "./document.ts";
 import { type Message, MessageGenerator, type Tokens } from "./messages.ts";
 import { Model } from "./model.ts";
 import { insertField, mutate, split } from "./mutations.ts";
@@ -14,7 +14,7 @@ import { type Received, Violation } from "./responses.ts";
 export interface Target {
   readonly port: number;
   readonly origin: string;
-  readonly document: OpenApi;
+  readonly document: OpenApiDocument;
   readonly operations: readonly Operation[];
   readonly tokens: Tokens;
   /** How many responses had each status. */

@@ -13,7 +13,7 @@ import process from "node:process";
 import { parseArgs } from "node:util";
 import { type Server, start } from "../harness.ts";
 import { Connection } from "./connection.ts";
-import { type OpenApi, operationsOf } from "./document.ts";
+import { operationsOf } from "./document.ts";
 import { type Lane, lanesOf, ModelLane, type Target } from "./lanes.ts";
 import type { Message } from "./messages.ts";
 import { quantile, Watch } from "./watch.ts";
@@ -77,13 +77,12 @@ async function prepare(server: Server): Promise<Target> {
     await create("/v1/employees", { ...zoo, job_title: "J", email });
   }
   const signIn = (role: string) => server.signIn(`fuzz-${role}`, password);
-  const { body } = await server.request("GET", "/v1/openapi.json");
-  const document = body as OpenApi;
+  const { body, text } = await server.request("GET", "/v1/openapi.json");
   return {
     port: server.port,
     origin: server.origin,
-    document,
-    operations: operationsOf(document),
+    document: body,
+    operations: operationsOf(JSON.parse(text)),
     statuses: new Map(),
     tokens: {
       viewer: await signIn("viewer"),

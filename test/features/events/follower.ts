@@ -1,6 +1,7 @@
 /** A client of server-sent events (HTML standard section 9.2). */
 
 import { type IncomingMessage, request } from "node:http";
+import type { Body } from "../../harness.ts";
 
 /** A dispatched event. */
 export interface Event {
@@ -9,8 +10,7 @@ export interface Event {
   /** Whether it had an `id` itself. */
   readonly own: boolean;
   readonly type: string;
-  // deno-lint-ignore no-explicit-any -- a test looks into any record
-  readonly data: any;
+  readonly data: Body;
 }
 
 /** An open stream. */

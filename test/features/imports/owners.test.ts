@@ -140,8 +140,11 @@ test("somebody who is not signed in imports with the rights of anyone, while any
     return await taskWhen(app, { url: body.url, token, until: ended });
   };
   const { imported, rejected, errors } = await run();
-  assert.deepEqual([imported, rejected, errors[0].line], [1, 1, 2]);
-  assert.match(errors[0].errors[0].message, /is 1, which does not exist/);
+  assert.deepEqual([imported, rejected, errors[0]?.line], [1, 1, 2]);
+  assert.match(
+    errors[0]?.errors[0]?.message ?? "",
+    /is 1, which does not exist/,
+  );
   store.table("tasks").listeners.add({
     onChange: () => access.write = "member",
   });
