@@ -11,7 +11,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { removeFolder, temporaryFolder } from "../harness.ts";
+import { removeFolder, root, temporaryFolder } from "../harness.ts";
 
 /** Where the browser is; `CHROMIUM` names another. */
 const program = process.env["CHROMIUM"] ??
@@ -220,7 +220,7 @@ export class Browser {
       mobile: false,
     });
     const { data } = await this.send("Page.captureScreenshot", {});
-    const file = join(import.meta.dirname, `${name}.png`);
+    const file = join(root, "test/browser", `${name}.png`);
     await writeFile(file, Buffer.from(data, "base64"));
     await this.send("Emulation.clearDeviceMetricsOverride");
   }

@@ -12,11 +12,11 @@ import { featureNames } from "../../src/features.ts";
 import {
   adminPassword,
   removeFolder,
-  root,
   type Server,
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { extension } from "../root.ts";
 import { Browser } from "./chromium.ts";
 
 const script = "<img src=x onerror=alert(1)><script>alert(1)</script>";
@@ -287,6 +287,25 @@ describe("the page in Chromium", () => {
     assert.equal((await server.request("GET", "/v1/animals/3")).status, 410);
   });
 
+  test("says if the server cannot be reached, and tries again", async () => {
+    await open("/v1/zoos");
+    const offline = (offline: boolean) =>
+      browser.send("Network.emulateNetworkConditions", {
+        offline,
+        latency: 0,
+        downloadThroughput: -1,
+        uploadThroughput: -1,
+      });
+    await offline(true);
+    await browser.click("animals");
+    await browser.shown(
+      "document.querySelector('h1').innerText === 'No response'",
+    );
+    await offline(false);
+    await browser.click("Retry");
+    await browser.shown("document.querySelector('h1').innerText === 'animals'");
+  });
+
   test("shows changes by others as they happen, and marks them", async () => {
     await open("/v1/zoos?limit=5");
     await browser.click(".exchange:first-child summary");
@@ -528,7 +547,12 @@ describe("the page in Chromium", () => {
 
 test("the page shows an API of one's own, and nothing of any other", async () => {
   const server = await start({
-    env: { COLLECTIONS: join(root, "test/library/collections.ts") },
+    env: {
+      COLLECTIONS: join(
+        import.meta.dirname,
+        `../library/collections${extension}`,
+      ),
+    },
   });
   const browser = await Browser.start();
   try {
