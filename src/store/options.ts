@@ -16,7 +16,7 @@ export const defaultLimits = {
   /** How long another process may take to respond about the lock. */
   lockTimeoutMs: 5000,
   /** How long after the last write the marker is updated; at most four times that under load. */
-  markerDelayMs: 1500,
+  markerDelayMs: 1250,
   /** The delay before an operation that the disk refused is retried. */
   retryMs: 1000,
 };
