@@ -7,6 +7,7 @@ import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { after, afterEach, before, describe, test } from "node:test";
 import { featureNames } from "../../src/features.ts";
 import {
@@ -381,6 +382,9 @@ describe("the page in Chromium", () => {
     const curl = await browser.text(".curl");
     assert.match(curl, /^curl -i -X GET 'http/);
     assert.match(curl, /Bearer \$TOKEN/);
+    const env = { ...process.env, TOKEN: token };
+    const output = execFileSync("sh", ["-c", curl], { env, stdio: "pipe" });
+    assert.match(String(output), /^HTTP\/1\.1 304 /);
   });
 
   test("documents the running API, with examples that run", async () => {

@@ -44,8 +44,6 @@ const securityFields: readonly string[] = [
   "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; " +
   "frame-ancestors 'none'; require-trusted-types-for 'script'; " +
   "trusted-types 'none'",
-  "Cross-Origin-Opener-Policy",
-  "same-origin",
   "Referrer-Policy",
   "no-referrer",
   "X-Frame-Options",

@@ -158,8 +158,10 @@ export function explain(exchange) {
   const copy = h("button", {
     type: "button",
     onclick: async () => {
-      await navigator.clipboard?.writeText(curl);
-      copy.textContent = "Copied";
+      // Browsers have no clipboard without TLS, but on this machine.
+      if (navigator.clipboard) await navigator.clipboard.writeText(curl);
+      else getSelection()?.selectAllChildren(copy.previousSibling);
+      copy.textContent = navigator.clipboard ? "Copied" : "Selected";
     },
   }, "Copy");
   return div(
