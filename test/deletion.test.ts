@@ -32,8 +32,6 @@ const isWhole = process.env["WHOLE"] === "1";
 /** The core's tests that run by default. */
 const quick = [
   "test/contract/merge-patch.test.ts",
-  "test/contract/preconditions.test.ts",
-  "test/contract/problems.test.ts",
   "test/contract/queries.test.ts",
 ];
 

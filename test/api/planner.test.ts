@@ -313,7 +313,7 @@ test("total and rows of a scan are of one moment, whatever is written during it"
     "animals",
     { ...animal(id, below), name },
   ];
-  const count = 40_000;
+  const count = 20_000;
   const operations = [];
   const marked = new Set<number>();
   for (let id = 1; id <= count; id++) {
@@ -367,7 +367,7 @@ test("other requests are handled during a scan", async (t) => {
   const running = await start(t);
   const below = numbers(6);
   const puts = Array.from(
-    { length: 60_000 },
+    { length: 30_000 },
     (_, place): Mutation => ["put", "animals", animal(place + 1, below)],
   );
   await running.store.commit([...zoos(), ...puts], 1);

@@ -509,7 +509,7 @@ describe("the command line", { concurrency: 3 }, () => {
   });
 
   test("a Node.js that is too old is named in one line", async () => {
-    for (const version of ["v18.20.8", "v20.9.0", "v20.18.3"]) {
+    for (const version of ["v18.20.8", "v20.18.3"]) {
       const code =
         `Object.defineProperty(process, "version", { value: "${version}" });`;
       const old = [
@@ -640,9 +640,7 @@ describe("the command line", { concurrency: 3 }, () => {
     for (
       const [args, input] of [
         [["add", "mia"]],
-        [["add", "Not A Name"]],
         [["add", "short"], "nine-sign\n"],
-        [["add", "empty"], ""],
         [["add", "root", "--role", "root"]],
         [["add"]],
         [["password", "nobody"]],

@@ -17,7 +17,7 @@ import {
 // One search runs and at most 32 wait.
 const maxSearches = 33;
 
-const count = 150_000;
+const count = 75_000;
 let parent: string;
 let server: Server;
 

@@ -57,10 +57,16 @@ test("a power cut at any step of a start on a full disk loses nothing", async (t
   assert.ok(report.opened > 100, JSON.stringify(report));
 });
 
+/** The seeds that catch the defects for which many others do not. */
+const firstSeeds: Readonly<Record<string, number>> = {
+  "rewrites the log in place after a crash": 1008,
+  "leaves stale bytes in the space that it allocates": 1005,
+};
+
 for (const [name, defect] of Object.entries(defects)) {
   test(`the torture catches a store that ${name}`, async (t) => {
     const folder = await folderFor(t);
-    for (let seed = 1000; seed < 1100; seed++) {
+    for (let seed = firstSeeds[name] ?? 1000; seed < 1100; seed++) {
       const torture = simulateDefect(defect, { folder, seed });
       if (await isCaught(defect, torture)) return;
     }

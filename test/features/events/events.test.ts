@@ -20,7 +20,7 @@ import {
 } from "../../harness.ts";
 import { Random } from "../../torture/random.ts";
 
-const changes = Number(process.env["EVENTS_CHANGES"] || 1000);
+const changes = Number(process.env["EVENTS_CHANGES"] || 600);
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
@@ -471,7 +471,7 @@ test("a client that is disconnected a hundred times, and once by a kill -9 of th
         feed ??= await follow(server.port, token, last).catch(() => undefined);
         if (feed === undefined) continue;
         const { events } = feed;
-        const some = 1 + random.below(Math.floor(changes / 70));
+        const some = 1 + random.below(Math.floor(changes / 100));
         await feed.until(() =>
           events.length >= some || events.at(-1)?.data.name === "the end"
         );
