@@ -18,6 +18,7 @@ import {
 } from "../../src/api/declaration/properties.ts";
 import { createRecord } from "../../src/api/records/writing.ts";
 import { openDataFolder, operator, recordsOf } from "../../src/data-folder.ts";
+import { featureNames } from "../../src/features.ts";
 import { apiOf } from "../collections.ts";
 import {
   removeFolder,
@@ -229,15 +230,18 @@ test("renamed, hidden and new properties keep every value, through every write a
   assert.match(rental.book_url ?? "", /\/v1\/books\/2$/);
   assert.equal((await server.request("GET", "/v1/loans/1")).status, 404);
   await post(server, "/v1/rentals", { book_id: 1, to: "Bob" });
-  // Whoever followed the changes before begins anew.
-  const events = await fetch(`${server.origin}/v1/events`, {
-    headers: { authorization: `Bearer ${token}`, "last-event-id": "1" },
-  });
-  const reader = events.body?.pipeThrough(new TextDecoderStream()).getReader();
-  let stream = "";
-  while (!/event: /.test(stream)) stream += (await reader?.read())?.value ?? "";
-  assert.match(stream, /event: reset/);
-  await reader?.cancel();
+  if (featureNames.includes("events")) {
+    // Whoever followed the changes before begins anew.
+    const { body } = await fetch(`${server.origin}/v1/events`, {
+      headers: { authorization: `Bearer ${token}`, "last-event-id": "1" },
+    });
+    let stream = "";
+    for await (const part of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      stream += part;
+      if (stream.includes("event: ")) break;
+    }
+    assert.match(stream, /event: reset/);
+  }
   const log = await command("log", "books");
   assert.match(log.stdout, / - renamed books\.title to name$/m);
   assert.doesNotMatch(log.stdout, /loans/);
