@@ -6,9 +6,7 @@
 
 import { strict as assert } from "node:assert";
 import { spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
@@ -23,6 +21,7 @@ import {
 import {
   adminPassword,
   command,
+  freePort,
   removeFolder,
   root,
   type Server,
@@ -154,11 +153,8 @@ test("systemd accepts the units", {
 });
 
 test("a drill opens the newest backup beside the server", async () => {
-  const reserved = createServer().listen(0, "127.0.0.1");
-  await once(reserved, "listening");
-  const { port } = reserved.address() as AddressInfo;
-  reserved.close();
-  const drill = blockWith("DRILL=").replaceAll("3999", String(port));
+  const port = String(await freePort());
+  const drill = blockWith("DRILL=").replaceAll("3999", port);
   const output = await runBlocks(drill);
   assert.match(output, /^animals: 250 records/m);
   assert.match(output, /"status":"ok"/);

@@ -6,10 +6,10 @@
 import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
 import { Buffer } from "node:buffer";
-import { scryptSync } from "node:crypto";
+import { randomInt, scryptSync } from "node:crypto";
 import { existsSync, rmSync } from "node:fs";
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import process from "node:process";
@@ -241,6 +241,20 @@ export function temporaryFolder(): Promise<string> {
 export function copyAssets(source: string, build: string): Promise<void> {
   const filter = (file: string) => !/\.(?:ts|md|json)$/.test(file);
   return cp(source, build, { recursive: true, filter });
+}
+
+/**
+ * Returns a port to listen on, where it must be known before. It is below those
+ * that systems give to connections, so none of the many of other tests takes it.
+ */
+export async function freePort(): Promise<number> {
+  const port = 10_000 + randomInt(20_000);
+  const probe = createServer();
+  const isFree = await new Promise<boolean>((resolve) => {
+    probe.once("error", () => resolve(false));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+  });
+  return isFree ? port : await freePort();
 }
 
 /** Removes a folder with all that is in it. */

@@ -9,7 +9,7 @@ import { createHash, createHmac } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { describe, test, type TestContext } from "node:test";
@@ -17,6 +17,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { collectionsFile } from "../collections.ts";
 import {
   command,
+  freePort,
   notInNode,
   removeFolder,
   root,
@@ -317,10 +318,7 @@ describe("the command line", { concurrency: 3 }, () => {
   });
 
   test("a new server answers nothing before there is an admin", async (t) => {
-    const probe = createServer().listen(0, "127.0.0.1");
-    await once(probe, "listening");
-    const { port } = probe.address() as AddressInfo;
-    probe.close();
+    const port = await freePort();
     const folder = join(await folderFor(t), "store");
     let hasFailed = false;
     const starting = serverFor(t, { folder, isNew: true, port });
