@@ -161,3 +161,17 @@ test("few files know node:http and node:fs", () => {
     "store/log/files.ts",
   ]);
 });
+
+test("no line is exempt from the linter or the compiler: there is no any", async () => {
+  const exempt = /\b(?:deno-lint-ignore|ts-(?:ignore|expect-error|nocheck))\b/;
+  for (const folder of ["src", "test"]) {
+    const names = await readdir(join(root, folder), { recursive: true });
+    for (const name of names.filter((name) => name.endsWith(".ts"))) {
+      const text = await readFile(join(root, folder, name), "utf8");
+      const lines = text.split("\n").filter((line) =>
+        line.trimStart().startsWith("//") && exempt.test(line)
+      );
+      assert.deepEqual(lines, [], name);
+    }
+  }
+});

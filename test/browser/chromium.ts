@@ -18,9 +18,35 @@ const program = process.env["CHROMIUM"] ??
   ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
     .find((file) => existsSync(file));
 
-/** Any JSON object. */
-// deno-lint-ignore no-explicit-any -- the protocol has hundreds of messages
-type Json = any;
+/** An exception in the page. */
+interface Problem {
+  readonly text: string;
+  readonly exception?: { readonly description?: string };
+}
+
+/** The result of a command, as far as these tests use one. */
+interface Result {
+  readonly result: { readonly value?: unknown };
+  readonly exceptionDetails?: Problem;
+  readonly targetId: string;
+  readonly sessionId: string;
+  readonly root: { readonly nodeId: number };
+  readonly nodeId: number;
+  readonly data: string;
+}
+
+/** A message of the browser: the response to a command, or an event. */
+interface Message {
+  readonly id: number;
+  readonly result: Result;
+  readonly error?: unknown;
+  readonly method?: string;
+  readonly params: {
+    readonly exceptionDetails: Problem;
+    readonly entry: Readonly<Record<"level" | "text" | "source", string>>;
+    readonly request: { readonly url: string };
+  };
+}
 
 /** How long a condition may take to become true, on a busy machine. */
 const maxWaitMs = 60_000;
@@ -32,7 +58,7 @@ export class Browser {
   readonly #output: Writable;
   readonly #waiting = new Map<
     number,
-    { resolve: (result: Json) => void; reject: (error: Error) => void }
+    { resolve: (result: Result) => void; reject: (error: Error) => void }
   >();
   #lastId = 0;
   #session = "";
@@ -97,7 +123,7 @@ export class Browser {
     }
   }
 
-  #receive({ id, result, error, method, params }: Json): void {
+  #receive({ id, result, error, method, params }: Message): void {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (error) waiting?.reject(new Error(JSON.stringify(error)));
@@ -114,7 +140,7 @@ export class Browser {
     }
   }
 
-  send(method: string, params: Json = {}): Promise<Json> {
+  send(method: string, params: object = {}): Promise<Result> {
     const id = ++this.#lastId;
     const message = {
       id,
@@ -129,7 +155,7 @@ export class Browser {
   }
 
   /** Evaluates an expression in the tab, and returns its value. */
-  async evaluate(expression: string): Promise<Json> {
+  async evaluate<Value = unknown>(expression: string): Promise<Value> {
     const { result, exceptionDetails } = await this.send("Runtime.evaluate", {
       expression,
       awaitPromise: true,
@@ -139,11 +165,11 @@ export class Browser {
       const { text, exception } = exceptionDetails;
       throw new Error(`${text} ${exception?.description}: ${expression}`);
     }
-    return result.value;
+    return result.value as Value;
   }
 
   /** Waits until an expression is true in the tab, and returns its value. */
-  async until(expression: string): Promise<Json> {
+  async until(expression: string): Promise<unknown> {
     const deadline = performance.now() + maxWaitMs;
     for (;;) {
       // A view that is being left has no answer.

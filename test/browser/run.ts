@@ -413,7 +413,7 @@ describe("the page in Chromium", () => {
       await browser.evaluate(
         `document.querySelectorAll("[name=guess]")[${number % 2}].click()`,
       );
-      const count = await browser.evaluate(
+      const count = await browser.evaluate<number>(
         "document.querySelectorAll('main ol button').length",
       );
       for (let step = 0; step < count; step++) {
@@ -533,7 +533,7 @@ describe("the page in Chromium", () => {
   });
 
   test("signs out, which ends the token", async () => {
-    const stored = await browser.evaluate(
+    const stored = await browser.evaluate<string>(
       `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
     );
     await browser.click("Sign out");
