@@ -541,7 +541,8 @@ test("an import that is killed again and again imports each valid line once", as
 });
 
 test("an import that waits while the feature is off finishes when it is on again", async (t) => {
-  const records = Array.from({ length: 3000 }, (_, at) => ({
+  // More than the batches that are written before the signal arrives.
+  const records = Array.from({ length: 20_000 }, (_, at) => ({
     ...zoo,
     name: `N${at}`,
   }));
@@ -550,10 +551,9 @@ test("an import that waits while the feature is off finishes when it is on again
   });
   t.after(() => first.stop());
   const { folder } = first;
-  const raw = toLines(records);
   const { body: { url } } = await sendLines(first, "/v1/zoos", {
     token: await first.signIn(),
-    raw,
+    raw: toLines(records),
   });
   assert.equal(await first.ended, 0);
 
@@ -562,6 +562,7 @@ test("an import that waits while the feature is off finishes when it is on again
   const token = await without.signIn();
   const hidden = await without.request("GET", url, { token });
   assert.equal(hidden.body.errorCode, 40400);
+  const raw = toLines([zoo]);
   const refused = await sendLines(without, "/v1/zoos", { token, raw });
   assert.equal(refused.status, 415);
   const { headers } = await without.request("GET", "/v1/zoos?limit=1");
