@@ -166,7 +166,10 @@ describe("under Node's permission model", { skip: notInNode }, () => {
     skip: !isWithoutFsync,
   }, async () => {
     const starting = startLocked(join(folder, "refused"));
-    await assert.rejects(starting, /Cannot open .*f(?:data)?sync API is disabled/);
+    await assert.rejects(
+      starting,
+      /Cannot open .*f(?:data)?sync API is disabled/,
+    );
   });
 
   test("only the data folder can be written to, and no process started", {
