@@ -46,6 +46,8 @@ const slow = [
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
+  "test/contract/exports.test.ts",
+  "test/contract/searches.test.ts",
 ];
 
 /** How many files run at a time. */
