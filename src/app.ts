@@ -66,6 +66,8 @@ export class Application {
   readonly #limiter: RateLimiter | undefined;
   /** Of the one feature that has pages, if it is on. */
   readonly #pages: FeatureHooks | undefined;
+  /** Where errors are documented, if anywhere. */
+  readonly documentationUrl: string | undefined;
 
   constructor(options: ApplicationOptions) {
     const { routes, hooks } = buildRoutes(options, options.features);
@@ -74,6 +76,7 @@ export class Application {
     this.#routes = routes;
     this.#features = hooks;
     this.#pages = hooks.find(({ selectPage }) => selectPage);
+    this.documentationUrl = this.#pages?.documentationUrl;
     this.#shared = { ...options, verified: new Map() };
   }
 
@@ -129,7 +132,7 @@ export class Application {
     if (operation === undefined) throw unsupported(match.route, method); // 405, 501
     exchange.operation = operation;
     exchange.authenticate(); // 401, 403
-    if (isReadMethod(method) && !this.#pages?.selectPage?.(exchange)) {
+    if (isReadMethod(method) && this.#selectPage(exchange) === unchanged) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
       exchange.asNdjson = format === ndjsonType;
     }
@@ -160,6 +163,11 @@ export class Application {
         return operation.run(exchange, parameters, json); // 404 to 503
       });
     });
+  }
+
+  /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */
+  #selectPage(exchange: Exchange): (response: Response) => Response {
+    return exchange.toPage ??= this.#pages?.selectPage?.(exchange) ?? unchanged;
   }
 
   /** Counts a request, if requests are limited; throws 429 if its client has sent too many. */
@@ -218,7 +226,7 @@ export class Application {
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
-      ...errorResponse(apiError, headers.accept, this.#pages?.documentationUrl),
+      ...errorResponse(apiError, headers.accept, this.documentationUrl),
       seq,
     });
   }
@@ -230,7 +238,7 @@ export class Application {
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
         ? applyPreference(prefer, method, result)
-        : this.#pages?.selectPage?.(exchange)?.(result) ?? result;
+        : this.#selectPage(exchange)(result);
       const { status } = final;
       const fields = [...final.headers, ...cacheFields(exchange, final)];
       for (const { onResponse } of this.#features) {
@@ -245,6 +253,11 @@ export class Application {
       this.#shared.log("error", `Cannot send a response: ${error}`, { id });
     }
   }
+}
+
+/** Returns the response as it is. */
+function unchanged(response: Response): Response {
+  return response;
 }
 
 /** The header fields about caching, which depend on the method and the caller. */

@@ -22,7 +22,11 @@ import type {
 import { ClientDisconnected } from "./http/body.ts";
 import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
-import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
+import type {
+  IncomingRequest,
+  OutgoingResponse,
+  Response,
+} from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
 import type { Logger } from "./store/store.ts";
 
@@ -54,6 +58,8 @@ export class Exchange implements RequestContext {
   body: Uint8Array | undefined;
   storeResponse: StoreResponse | undefined;
   auditEvent: AuditEvent | undefined;
+  /** Turns the response into what is sent. */
+  toPage: ((response: Response) => Response) | undefined;
   /** The quota of its client, if requests are limited. */
   quota: Quota | undefined;
 

@@ -162,12 +162,13 @@ async function open(
   { host, port }: Config,
   tls: TlsFiles | undefined,
 ): Promise<OpenServer> {
+  const { documentationUrl } = application;
   const early: OutgoingResponse[] = [];
   let handle: Application["handle"] = (each) => void early.push(each);
   try {
     const listener = await listen(
       (response) => handle(response),
-      { host, port, tls },
+      { host, port, tls, documentationUrl },
     );
     const admit = () => {
       handle = (response) => application.handle(response);

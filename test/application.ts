@@ -93,7 +93,12 @@ export async function startApplication(options: {
   await application.start();
   const listener = await listen(
     (response) => application.handle(response),
-    { host: "127.0.0.1", port: 0, limits: options.limits ?? {} },
+    {
+      host: "127.0.0.1",
+      port: 0,
+      limits: options.limits ?? {},
+      documentationUrl: application.documentationUrl,
+    },
   );
   const origin = `http://127.0.0.1:${listener.port}`;
   noteServer(origin);

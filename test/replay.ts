@@ -146,6 +146,8 @@ export function checkResponse(
   const key = method === "QUERY" ? "x-query" : method.toLowerCase();
   const operation = item?.[key];
   const type = headers.get("content-type")?.replace(/;.*/, "");
+  // The scripts and the style sheet of the page are left out of the document.
+  if (/\/page\/[\w.]+$/.test(address.pathname)) return;
   if (operation === undefined) {
     // An unknown URL, a redirect, or an unsupported method.
     const expected = item ? [401, 405, 501, 400] : [401, 308, 404, 400, 501];

@@ -114,7 +114,7 @@ export interface Route {
   readonly allow: string;
   /** Header fields of every response to GET and HEAD. */
   readonly fields: readonly string[];
-  /** The heading in the OpenAPI document. */
+  /** The heading in the OpenAPI document; empty if it is left out there. */
   readonly tag: string;
 }
 

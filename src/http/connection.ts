@@ -86,6 +86,8 @@ export interface ServerState {
   readonly limits: ServerLimits;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
+  /** Where errors are documented, if anywhere. */
+  readonly documentationUrl: string | undefined;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */

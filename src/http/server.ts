@@ -52,6 +52,8 @@ export interface ListenOptions {
   readonly port: number;
   /** Set for HTTPS. */
   readonly tls?: TlsFiles | undefined;
+  /** Where errors are documented, if anywhere. */
+  readonly documentationUrl?: string | undefined;
   readonly limits?: Partial<ServerLimits>;
 }
 
@@ -119,13 +121,14 @@ async function createServerOf(
  */
 export async function listen(
   handle: Handler,
-  { host, port, tls, limits: givenLimits }: ListenOptions,
+  { host, port, tls, documentationUrl, limits: givenLimits }: ListenOptions,
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const fields = tls ? secureFields : commonFields;
   const state: ServerState = {
     limits,
     fields,
+    documentationUrl,
     isStopping: false,
     droppedBodies: 0,
   };
@@ -321,11 +324,11 @@ function toApiError(
 
 /** Sends an error where node:http provides no response object, and closes the connection. */
 function sendRawError(
-  { socket, server: { fields } }: Connection,
+  { socket, server: { fields, documentationUrl } }: Connection,
   error: ApiError,
 ): void {
   if (!socket.writable) return; // the response before it was the last
-  const body = errorBody(error);
+  const body = errorBody(error, { documentationUrl });
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );

@@ -420,6 +420,7 @@ describe("a connection", () => {
     const server = {
       limits: defaultLimits,
       fields: [],
+      documentationUrl: undefined,
       isStopping: false,
       droppedBodies: 0,
     };

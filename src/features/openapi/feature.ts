@@ -43,7 +43,8 @@ async function createDocument(api: Api): Promise<JsonSchema> {
   for (const [pattern, route] of routes) {
     const relative = pattern.slice(base.path.length - 1);
     // Of URLs that differ only by a slash at the end, one is described.
-    if (!pattern.startsWith(base.path) || /.\/$/.test(relative)) continue;
+    const isVariant = !pattern.startsWith(base.path) || /.\/$/.test(relative);
+    if (isVariant || route.tag === "") continue;
     await nextTick();
     tags.add(route.tag);
     const path = nameIds(relative, api);

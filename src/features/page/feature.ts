@@ -57,12 +57,13 @@ export const feature: Feature = {
       const type = assetTypes[name.replace(/.*\./, "")];
       if (type === undefined) continue;
       const route = textRoute({
-        summary: `A part of the page: ${name}`,
-        schema: { type: "string" },
+        summary: name,
+        schema: {},
         make: () => text,
         type,
       });
-      add(`${path}page/${name}`, route);
+      // Programs have no use for it, so no document describes it.
+      add(`${path}page/${name}`, { ...route, tag: "" });
     }
     const docs = textRoute({
       summary: "All error codes; as HTML the documentation of the API",

@@ -7,7 +7,7 @@
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
-import { type Server, start } from "../../harness.ts";
+import { exchange, type Server, start } from "../../harness.ts";
 
 /** What browsers send when a person follows a link. */
 const browser =
@@ -202,17 +202,25 @@ describe("the page", () => {
   });
 
   test("all files together have less than 60 KB", async () => {
-    const { body } = await running.request("GET", "/v1/openapi.json");
-    const paths = Object.keys(body.paths).filter((path) =>
-      path.startsWith("/page/")
-    );
-    assert.ok(paths.length >= 2);
-    let bytes = (await get(`${origin}/`)).text.length;
-    for (const path of paths) {
-      const { text } = await get(origin + path, { accept: "*/*" });
+    let bytes = 0;
+    const found = new Set(["/"]);
+    for (const path of found) {
+      const { text } = path === "/"
+        ? await get(origin)
+        : await get(origin + path, { accept: "*/*" });
       bytes += new TextEncoder().encode(text).length;
+      const names = text.matchAll(/"(?:\/page\/|\.\/)(\w+\.(?:css|js))"/g);
+      for (const [, name] of names) found.add(`/page/${name}`);
     }
+    assert.ok(found.size > 5, [...found].join());
     assert.ok(bytes < 60_000, `${bytes} bytes`);
+  });
+
+  test("its scripts are no part of the API that is described", async () => {
+    const { body } = await running.request("GET", "/v1/openapi.json");
+    const paths = Object.keys(body.paths);
+    assert.ok(paths.includes("/docs"));
+    assert.deepEqual(paths.filter((path) => path.startsWith("/page")), []);
   });
 
   test("each error links to its documentation, which knows every code", async () => {
@@ -240,6 +248,13 @@ describe("the page", () => {
       json: {},
     });
     assert.equal(refused.body.documentation_url, "/docs#42200");
+  });
+
+  test("so does the error of a request that cannot be parsed", async () => {
+    const request = "GET / HTTP/1.1\r\nHost: a\r\nno field\r\n\r\n";
+    const response = await exchange(running.port, request);
+    const [, body = ""] = response.split("\r\n\r\n");
+    assert.equal(JSON.parse(body).documentation_url, "/docs#40000");
   });
 });
 
