@@ -78,27 +78,26 @@ export function describeResponses(
 ): Record<string, JsonSchema> {
   const { method, produces = ["application/json"] } = operation;
   const described: Record<string, JsonSchema> = {};
-  const describe = (
-    status: string,
-    title: unknown,
-    { content, ...parts }: ResponseParts,
-  ) => {
-    described[status] ??= components.response(
-      `${title} ${status}`,
-      method === "HEAD" || !content ? parts : { ...parts, content },
+  const isHead = method === "HEAD";
+  const describe = (title: string, { content, ...parts }: ResponseParts) =>
+    components.response(
+      title,
+      isHead || !content ? parts : { ...parts, content },
     );
-  };
   for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers = [] } = response;
     const schema = record ? completeSchema(record) : response.schema;
-    describe(status, schema?.["title"] ?? "answer", {
+    described[status] = describe(`${schema?.["title"] ?? "answer"} ${status}`, {
       description: descriptions[status] ?? "",
       headers,
       ...(schema && { content: contentOf(produces, schema) }),
     });
   }
   for (const status of errorsOf(operation)) {
-    describe(`${status}`, "error", describeError(`${status}`));
+    described[status] ??= components.shared(
+      `${status} ${isHead}`,
+      () => describe(`error ${status}`, describeError(`${status}`)),
+    );
   }
   return described;
 }
