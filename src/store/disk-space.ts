@@ -1,6 +1,6 @@
 /**
  * How the store deals with the space on its disk: checkpoints keep the log
- * short, and a reserve keeps deletes possible when the disk is full.
+ * short, and a reserve makes deletes possible when the disk is full.
  */
 
 import { Buffer } from "node:buffer";
@@ -40,16 +40,20 @@ export interface StoreContext {
 }
 
 /**
- * Checkpoints: a snapshot of all records, and a new log after it. One is due
- * when the log has grown longer than the last snapshot and the next one, so
- * in the long run at most twice the size of the log is written. It is written
- * while transactions continue; one that fails is dropped, the log continues,
- * and it is tried again after a delay that doubles.
+ * Checkpoints: each writes a snapshot of all records and starts a new log after
+ * it. One is due when the log has grown longer than both the last snapshot and
+ * the expected next one, so in the long run at most twice the size of the log
+ * is written. Transactions continue meanwhile. A checkpoint that fails is
+ * dropped: the log continues, and the next attempt follows after a delay that
+ * doubles each time.
  */
 export class Checkpointer {
   readonly #context: StoreContext;
   readonly #writer: LogWriter;
-  /** The size and number of the documents written since, for their average size. */
+  /**
+   * The size and number of the documents in the files at startup and of those
+   * written since: their average predicts the size of a snapshot.
+   */
   #writtenBytes: number;
   #writtenCount: number;
   #running: Promise<void> | undefined;
@@ -89,7 +93,7 @@ export class Checkpointer {
     return !this.#isClosed && this.#writer.fault === undefined;
   }
 
-  /** Returns whether a checkpoint would give back space, and may be tried now. */
+  /** Returns whether a checkpoint would free space, and may be tried now. */
   isWorthwhile(hasDeleted: boolean): boolean {
     const isHalf = this.expectedBytes() * 2 < this.#logBytes;
     return (hasDeleted || isHalf) && performance.now() >= this.#retryAt;
@@ -107,7 +111,7 @@ export class Checkpointer {
     if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
   }
 
-  /** Writes a checkpoint now; joins one that is being written. */
+  /** Writes a checkpoint now, or joins the one that is being written. */
   run(): Promise<void> {
     return this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
@@ -176,7 +180,7 @@ export class Checkpointer {
  * - Every `retryMs` the store tries to recover: it allocates the reserve again,
  *   if that leaves space for a batch. If it cannot, and records were deleted or
  *   replaced, it frees the reserve and the earlier generation and writes a
- *   snapshot, which gives back the space of those records.
+ *   snapshot, which frees the space of those records.
  *
  * The write that found no space is undone by the log's writer.
  */
@@ -199,7 +203,10 @@ export class FullDisk {
     this.#path = join(context.folder.folder, "reserve");
   }
 
-  /** Reserves at most half of what a small disk has left, and reopens the log. */
+  /**
+   * Allocates the reserve (on a small disk at most half of the free space), and
+   * reopens the log.
+   */
   async open(): Promise<OpenLog> {
     const { folder, limits, scan } = this.#context;
     const { files, folder: path } = folder;
@@ -228,19 +235,19 @@ export class FullDisk {
     }
   }
 
-  /** Returns how many bytes are free, with those of the reserve. */
+  /** Returns how many bytes are free, including those of the reserve. */
   async freeBytes(): Promise<number> {
     const { files, folder } = this.#context.folder;
     return await files.free(folder) + await sizeOf(files, this.#path);
   }
 
-  /** Recovers with these checkpoints from now on. */
+  /** Sets the checkpoints that attempts to recover use. */
   start(checkpoints: Checkpointer): void {
     this.#checkpoints = checkpoints;
     if (this.isFull) this.enterFullMode();
   }
 
-  /** Throws `disk-full` unless a full disk accepts a transaction. */
+  /** Throws `disk-full` unless a transaction is accepted on a full disk. */
   admit(
     bytes: number,
     { puts, allowWhenFull }: { puts: number; allowWhenFull: boolean },
@@ -301,7 +308,10 @@ export class FullDisk {
     }
   }
 
-  /** Allocates the reserve, if that leaves space for a batch: the disk is not full then. */
+  /**
+   * Allocates the reserve, if that leaves space for a batch: then the disk no
+   * longer counts as full.
+   */
   #allocate(): Promise<void> {
     return this.#exclusively(async () => {
       const { limits, folder: { files, folder } } = this.#context;

@@ -1,6 +1,6 @@
 /**
- * The errors of the store: a code, and fields that say more. The API decides
- * what a client is sent for each code; nothing here knows HTTP.
+ * The errors of the store: a code, and fields with details. The API decides
+ * what a client is sent for each code; the store knows nothing of HTTP.
  */
 
 /**
@@ -47,7 +47,7 @@ export interface Fault {
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;
-  /** The damage that is the reason, if the code is `damaged`. */
+  /** The damage that was found, if the code is `damaged`. */
   readonly fault: Fault | undefined;
 
   constructor(

@@ -79,7 +79,7 @@ async function openLocked(path: string, options: StoreOptions): Promise<Store> {
   }
 }
 
-/** Describes the damage that a start or a repair has put right. */
+/** Describes the damage that this start, or a repair before it, has dealt with. */
 function noticesOf(
   { tornWrite, log, faults, fileNames }: FolderScan,
 ): string[] {
@@ -90,8 +90,8 @@ function noticesOf(
   const replaced = fileNames.find((name) => name.startsWith("damaged-"));
   if (replaced !== undefined) {
     notices.push(
-      `The folder was repaired: "zoo-api check" lists records that do not ` +
-        `fit any more; delete ${replaced} once they are corrected`,
+      `The folder was repaired: "zoo-api check" lists records that no ` +
+        `longer fit; delete ${replaced} once they are corrected`,
     );
   }
   if (tornWrite !== undefined && log !== undefined) {
@@ -113,11 +113,11 @@ export interface LogPosition {
   readonly seq: number;
 }
 
-/** Is notified as the log advances, and when the store closes. */
+/** Receives a call when the log advances, and when the store closes. */
 export interface StoreWatcher {
-  /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
+  /** Called when more transactions are durable, or the next log has begun; `syncMs` is how long the disk took. */
   readonly onAdvance: (syncMs: number) => void;
-  /** Called when the store closes: stops reading. */
+  /** Stops reading; called when the store closes. */
   readonly close: () => Promise<void>;
 }
 
@@ -220,8 +220,8 @@ export class Store {
   }
 
   /**
-   * Applies mutations in memory; returns a sequence number. `by` is the user's
-   * id, 0 for the server itself. Throws, with nothing applied, if refused.
+   * Applies mutations in memory; returns the sequence number. `by` is the user's
+   * id, 0 for the server itself. If refused, throws with nothing applied.
    */
   apply(
     operations: readonly Mutation[],
@@ -277,7 +277,7 @@ export class Store {
     return this.durable(seq) ?? Promise.resolve();
   }
 
-  /** Returns undefined if all up to `seq` is durable, else a promise of that. Call it in the same turn as the read; after `disk-full`, read the record again. */
+  /** Returns undefined if all transactions up to `seq` are durable, otherwise a promise that they will be. Call it in the same turn of the event loop as the read; after `disk-full`, read the record again. */
   durable(seq: number): Promise<void> | undefined {
     if (seq <= this.durableSeq) return undefined;
     return new Promise((resolve, reject) => {
@@ -285,12 +285,12 @@ export class Store {
     });
   }
 
-  /** Calls back when all up to `seq` is durable, at once if it is; saves a response three promises. */
+  /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
   onDurable(seq: number, callback: DurableCallback): void {
     this.#writer.onDurable(seq, callback);
   }
 
-  /** Calls a watcher until the store is closed. */
+  /** Adds a watcher, which is called until the store closes. */
   watch(watcher: StoreWatcher): void {
     this.#watchers.add(watcher);
   }

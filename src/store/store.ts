@@ -1,16 +1,16 @@
 /**
- * The store: records that survive. All records in memory, and a snapshot and a
- * write-ahead log of them in a folder.
+ * The store: durable records. All of them are in memory, and a snapshot and a
+ * write-ahead log are in a folder.
  *
- * Its promise: a write whose promise has resolved survives power loss at any
- * moment; a reader that waits for `durable` never sees a record that could
- * still vanish; damage is never ignored. Writes that were not
- * acknowledged may be lost; each of them is there completely or not at all.
+ * It guarantees that a write whose promise has resolved survives a power cut at
+ * any moment, that a reader who waits for `durable` never sees a record that
+ * could still vanish, and that damage is never ignored. Writes that were not
+ * acknowledged may be lost; each of them is applied completely or not at all.
  *
- * This file is the public interface of the store. Behind it,
- * file-store.ts opens a store and holds its transactions, disk-space.ts keeps
- * the log short and says what happens on a full disk. log/ writes the files,
- * recovery/ reads them at a start.
+ * This file is the public interface of the store. Of the files that implement
+ * it, file-store.ts opens a store and runs its transactions; disk-space.ts
+ * keeps the log short and handles a full disk; log/ writes the files, and
+ * recovery/ reads them at startup.
  */
 
 export { type Fault, StoreError } from "./error.ts";

@@ -26,7 +26,10 @@ class Node {
   readonly rows: Row[];
   /** The children of a branch; undefined in a leaf. */
   readonly children: Node[] | undefined;
-  /** The version of the tree that created it. If the tree has a later one by now, the node is frozen. */
+  /**
+   * The tree's version when it created the node. Once the tree has a later
+   * version, the node is frozen.
+   */
   readonly version: number;
   /** The number of rows in its subtree. */
   count: number;
@@ -46,7 +49,10 @@ export type SortedIndex = Pick<
   "size" | "rank" | "slice" | "freeze"
 >;
 
-/** Returns the rows that an index has now from one rank up to, but not including, another, whatever changes before they are read. */
+/**
+ * Returns the rows of an index from one rank up to, but not including, another,
+ * as they are now, whatever changes before they are read.
+ */
 export function rowsOf(
   index: SortedIndex,
   from = 0,
@@ -130,8 +136,8 @@ export class BPlusTree {
   }
 
   /**
-   * Inserts rows that are in any order, after sorting them: several times as
-   * fast as without. A row may occur twice.
+   * Inserts rows in any order. Sorts them first, which makes it several times
+   * as fast. A row may occur twice.
    *
    * @param isOutdated returns whether the row with an id is to be left out,
    * because it has changed since it was read from `rows`
@@ -193,7 +199,8 @@ export class BPlusTree {
     const found = rows[at];
     const exists = found?.document.id === bound.id &&
       this.#comparator.compareTo(found, bound) === 0;
-    // A separator too, so that the old version can be garbage-collected.
+    // Replaces separators too, so that the old version can be
+    // garbage-collected.
     if (exists && row !== undefined) rows[at] = row;
     if (children === undefined) {
       if (exists === (row !== undefined)) return;

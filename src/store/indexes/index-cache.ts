@@ -23,7 +23,10 @@ import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
 
-/** The most indexes cached for one table. Each takes 10 to 13 MB at a million rows. */
+/**
+ * The most indexes cached for one table. Each takes 10 to 13 MB for a million
+ * rows.
+ */
 const maxCachedIndexes = 8;
 
 /** The cost of applying one change to an index, in rows: a delete and an insert. */
@@ -127,10 +130,16 @@ export class IndexCache {
   readonly table: Table;
   /** By name. */
   readonly #cached = new Map<string, MaintainedIndex>();
-  /** The indexes that are being built or brought up to date, by name and client: the others of a client wait with the first. */
+  /**
+   * The indexes that are being built or brought up to date, by name and client:
+   * later requests of a client wait together with its first.
+   */
   readonly #building = new Map<string, Promise<SortedIndex>>();
   #evictedAt = performance.now();
-  /** The number of rows scanned for want of an index, since the last one was requested. */
+  /**
+   * The number of rows scanned for want of an index since the last one was
+   * requested.
+   */
   #scannedRows = 0;
 
   constructor(table: Table) {
@@ -190,7 +199,7 @@ export class IndexCache {
     const result = outdated === undefined
       ? builds.run(requester, {
         cost: this.table.size,
-        // While this waited, another client's may have been built.
+        // A request of another client may have built it in the meantime.
         start: () => this.#cached.has(name) ? [] : index.build(this.all().rows),
         finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
       })
@@ -208,8 +217,8 @@ export class IndexCache {
   /**
    * Does the same as `getOrBuild` if the index pays off; returns undefined if
    * scanning `count` candidates is cheaper. The rows of all such scans are
-   * summed, so that the index of a frequent query is likely to be the one that
-   * is built once they exceed `buildShare`.
+   * added up, and once they exceed `buildShare` the index of the current query
+   * is built, which is likely to be that of a frequent one.
    *
    * @throws {OverloadedError}
    */

@@ -1,8 +1,9 @@
 /**
- * Runs long jobs (searching many rows, building an index) one after another,
- * in the order of admission.ts and in slices of time. Between two slices the event loop handles other requests,
- * so the queue takes one slice per turn of the event loop. The
- * unit of cost is the row: reading, testing and sorting one takes about 1 µs.
+ * Runs long jobs (searching many rows, building an index) one after another, in
+ * the order that admission.ts decides, and in slices of time. Between two
+ * slices the event loop handles other requests, so the queue runs one slice per
+ * turn of the event loop. The unit of cost is the row: reading, testing and
+ * sorting one takes about 1 µs.
  */
 
 import { Admission, type Requester } from "../../admission.ts";

@@ -132,7 +132,11 @@ export function compareValues(a: Json, b: Json): number {
   return Number(a) - Number(b);
 }
 
-/** Returns a string that JavaScript's own operators compare as the given one is by code point: nearly always the string itself. They compare UTF-16 units, which puts U+10000 before U+FFFD. */
+/**
+ * Returns a string that the operators of JavaScript order as code points:
+ * nearly always the string itself. They compare UTF-16 code units, which puts
+ * U+10000 before U+FFFD.
+ */
 function toCodePointOrder(text: string): string {
   if (!/[\ud800-\uffff]/.test(text)) return text;
   return text.replace(

@@ -3,9 +3,9 @@
  *
  * A file that grows changes its metadata: on ext4 that costs each commit a
  * second flush and 12 KB of journal (measured; see the README of the tests). So
- * a write that does not fit into the file takes zeros along, in the same write,
- * for those that follow. The zeros must be written: space that is only reserved,
- * or a hole, changes the metadata when it is used.
+ * a write that does not fit into the file also appends zeros, in the same call,
+ * as space for the next writes. The zeros must really be written: using space
+ * that is only reserved, or a hole, changes the metadata too.
  */
 
 import { Buffer } from "node:buffer";
@@ -15,9 +15,12 @@ import { isNoSpaceError, writeAll } from "./files.ts";
 import type { OpenLog } from "./folder.ts";
 
 const blockBytes = 4096;
-/** At most so many zeros are written ahead. */
+/** The most zeros that are written ahead. */
 const maxAheadBytes = 1 << 20;
-/** For a batch that is longer, one more change of the metadata costs little. */
+/**
+ * A longer batch is written without zeros, as one more change of the metadata
+ * costs it little.
+ */
 const maxBatchBytesWithZeros = 1 << 16;
 
 /** Appends to a log durably and returns how long the disk took; throws `disk-full` if the log was cut back instead. */
@@ -49,7 +52,7 @@ export async function append(
   return performance.now() - start;
 }
 
-/** Cuts off durably all that follows the last line of a log. */
+/** Durably cuts off everything after the last line of a log. */
 export async function cutZeros(log: OpenLog): Promise<void> {
   await log.file.truncate(log.offset);
   await log.file.datasync();

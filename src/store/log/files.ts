@@ -33,7 +33,10 @@ export interface OpenFile {
     bytes: Uint8Array,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
-  /** Resolves once the written bytes, and the size, are on the disk: at once in a log where its writes already waited for that. */
+  /**
+   * Resolves once the written bytes and the file's size are on the disk: at
+   * once for a log whose writes have already waited for that.
+   */
   datasync(): Promise<void>;
   truncate(size: number): Promise<void>;
   stat(): Promise<{ readonly size: number; readonly nlink: number }>;
@@ -62,7 +65,10 @@ export interface FileSystem {
 
 const { O_RDONLY, O_RDWR, O_CREAT, O_TRUNC } = constants;
 
-/** Makes each write wait for the disk, which saves a trip through the thread pool. Elsewhere it is missing, or weaker than fdatasync. */
+/**
+ * Makes each write wait for the disk, which saves a trip through the thread
+ * pool. Other systems lack it, or their version is weaker than fdatasync.
+ */
 const O_DSYNC = process.platform === "linux" ? constants.O_DSYNC : 0;
 
 const flags = {
@@ -76,9 +82,9 @@ const flags = {
 const writeBytes = promisify(write);
 
 /**
- * The machine's own files. Writes bypass FileHandle, which takes a tenth of the
- * time of a transaction that is alone in its batch; fstat never waits for the
- * disk, so it can be synchronous.
+ * The machine's own files. Writes bypass FileHandle, which would take a tenth
+ * of the time of a transaction that is alone in its batch; fstat never waits
+ * for the disk, so it can be synchronous.
  */
 export const realFiles: FileSystem = {
   async open(path, mode) {
@@ -90,7 +96,8 @@ export const realFiles: FileSystem = {
       read: (into, position) => handle.read(into, 0, into.length, position),
       write: (bytes, position) =>
         writeBytes(handle.fd, bytes, 0, bytes.length, position),
-      // Not by its descriptor, which the permission model does not allow.
+      // Not through the file descriptor, which the permission model does not
+      // allow.
       async datasync() {
         if (!isSynced) await handle.datasync();
         isSynced = syncsItself;
@@ -119,7 +126,10 @@ export const realFiles: FileSystem = {
   },
 };
 
-/** Creates a folder and its parents, one by one: Node's `recursive` tries for ever below a folder such as /proc. */
+/**
+ * Creates a folder and its parents, one by one: Node's `recursive` never ends
+ * below a folder such as /proc.
+ */
 async function makeFolder(path: string): Promise<string | undefined> {
   const make = () =>
     mkdir(path, { mode: 0o700 }).then(() => path, (error) => {
@@ -293,7 +303,7 @@ export async function* readLines(
     position += chunk.length;
     if (!isEnd) {
       next = readNext();
-      next.catch(() => {}); // a caller that stops reading is not notified
+      next.catch(() => {}); // the caller may have stopped reading
     }
     yield lines;
     if (isEnd) return;

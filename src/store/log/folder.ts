@@ -28,7 +28,7 @@ export function snapshotsAmong(names: readonly string[]): number[] {
     .sort((one, other) => other - one);
 }
 
-/** Where a store's files are, and what it uses of the system. */
+/** The folder of a store, and the system functions that it uses. */
 export interface StoreFolder {
   readonly folder: string;
   readonly files: FileSystem;

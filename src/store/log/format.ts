@@ -29,15 +29,15 @@ import { type Line, type OpenFile, readLines } from "./files.ts";
 import type { Document } from "../memory/row.ts";
 
 /**
- * The version of the files that this store writes. It also reads versions 1
- * and 2. Version 2 had no renamings at first, and no remembered declaration.
+ * The version of the files that this store writes. It also reads versions 1 and
+ * 2. Version 2 at first had neither renamings nor a remembered declaration.
  */
 export const format = 3;
 
 /**
  * A change of one record; or a renaming, which exchanges what is stored under
  * two names: the values of two properties in all records of a table, or two
- * tables. So nothing is overwritten, and the same again undoes it.
+ * tables. So nothing is overwritten, and the same renaming again undoes it.
  */
 export type Mutation =
   | readonly ["put", string, Document]
@@ -143,7 +143,7 @@ export function checkLine(line: Buffer, seed = 0): boolean {
   return line.toString("latin1", 0, crcLength) === `{"crc":"${crc}",`;
 }
 
-/** The findings of reading a log, or a snapshot, from its first byte to its last. */
+/** What was found in a log or a snapshot, read from its first byte to its last. */
 export class LogScan {
   readonly name: string;
   header: LogHeader | undefined;
@@ -225,7 +225,10 @@ export async function scanLog(
   return scan;
 }
 
-/** Returns an unfinished last line without the zeros that were written ahead of it. */
+/**
+ * Returns an unfinished last line without the zeros at its end, which were
+ * written ahead.
+ */
 export function trimZeros(line: Line): Line {
   if (line.hasNewline || line.bytes.at(-1) !== 0) return line;
   const length = line.bytes.findLastIndex((byte) => byte !== 0) + 1;
@@ -259,7 +262,7 @@ function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
   }
   const last = seq ?? seal;
   if (last === undefined || (seal === undefined) === (tx === undefined)) {
-    throw unknown(scan.name, `line ${line.line} is of a kind`);
+    throw unknown(scan.name, `the kind of line ${line.line}`);
   }
   const expected = tx === undefined ? scan.seq : scan.seq + 1;
   const isNext = last === expected && parts === scan.parts && !scan.isSealed;
@@ -306,14 +309,13 @@ function holdsLostSector({ bytes, byte }: Line, goodEnd: number): boolean {
 /** Throws unless this version can read files of a format. */
 export function checkFormat(name: string, found: unknown): void {
   if (found === 1 || found === 2 || found === format) return;
-  throw unknown(name, `format ${String(found)} is one`);
+  throw unknown(name, `format ${String(found)}`);
 }
 
 /** Describes something that only a later version can have written. */
 export function unknown(name: string, what: string): StoreError {
   return new StoreError(
     "format",
-    `Cannot read ${name}: its ${what} that this version, which writes format ` +
-      `${format}, does not know. Nothing was changed`,
+    `Cannot read ${name}: this version, which writes format ${format}, does not know ${what}. Nothing was changed`,
   );
 }

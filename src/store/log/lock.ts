@@ -1,11 +1,11 @@
 /**
  * One process per folder: each listens on a unix socket in the folder itself,
- * which the kernel closes with its process, however that ends. So no stale lock
- * has to be deleted by hand, and network namespaces and containers that
- * share the folder see each other. (Machines that share it over a network do
+ * which the kernel closes with the process, however that ends. So no stale lock
+ * has to be deleted by hand, and containers and network namespaces that share
+ * the folder see each other's locks. (Machines that share it over a network do
  * not.) The usual way would be flock, which Node.js offers only through a child
- * process; a file with a process id would need cleaning up, and can name the
- * wrong process in another container.
+ * process; a file with a process id would have to be cleaned up, and could name
+ * the wrong process in another container.
  *
  * A process listens under a temporary name, then renames the socket to its
  * published name `lock-<random>.sock`, and then connects to all others. (One
@@ -13,14 +13,15 @@
  *
  * - Safe. Names are never reused, and a published socket listens until its
  *   process withdraws or dies. So a refused connection means a dead process,
- *   and others remove only such names. Of two that publish, the later one lists
- *   the folder when the earlier one is in it, so it sees it as long as it
- *   lives. No process becomes the owner while it sees another alive, whatever
- *   that one responds. So the later one cannot become a second owner; and
- *   the earlier one, once owner, stays published.
+ *   and others remove only such names. When two processes publish, the later
+ *   one lists the folder after the earlier name is in it, so it sees the
+ *   earlier process as long as that lives. No process becomes the owner while
+ *   it sees another one alive, whatever that one responds. So the later process
+ *   cannot become a second owner; and the earlier one, once owner, stays
+ *   published.
  * - Live. Nobody publishes while it sees a living candidate, so the candidates
  *   are few and become fewer. The one with the smallest name never withdraws
- *   for another; the others do, and it continues when they are gone. A socket
+ *   for another; the others do, and when they are gone it continues. A socket
  *   that is alive but silent (a stopped process) counts as the owner: better to
  *   give up than to share.
  */

@@ -1,7 +1,7 @@
 /**
  * The marker: how much of the log was known to be on the disk, and whether the
- * last stop was clean. Startup does not need it, but with it can prove that the
- * end of the log was lost, and can tell that the log need not be copied.
+ * last stop was clean. Startup does not need it, but can use it to prove that
+ * the end of the log was lost, and to see that the log need not be copied.
  *
  * The file has two slots of 512 bytes, written in turn. Each is one line of
  * JSON that fits in a sector: a torn write leaves the other slot as it was.
@@ -37,7 +37,10 @@ export interface DurabilityMarker {
 }
 
 const slotBytes = 512;
-/** For so many delays each write of the log puts off the marker, which is as much wear to the disk as a record. */
+/**
+ * For up to this many delays, each write to the log postpones the marker, which
+ * wears the disk as much as a record does.
+ */
 const maxDelays = 3;
 const fileName = "mark";
 
@@ -46,7 +49,7 @@ export async function readMarker(
   files: FileSystem,
   folder: string,
 ): Promise<DurabilityMarker | undefined> {
-  // An unreadable mark proves nothing, and is not needed.
+  // An unreadable marker proves nothing, and is not needed.
   const bytes = await readSmallFile(files, folder, fileName).catch(() => {});
   const markers = [0, slotBytes].flatMap((start): DurabilityMarker[] => {
     const line = bytes?.subarray(start, start + slotBytes - 1);
@@ -55,7 +58,10 @@ export async function readMarker(
   return markers.sort((one, other) => other.turn - one.turn)[0];
 }
 
-/** Opens the mark for writing. A new one gets the space of both slots, so that a stop is clean on a full disk too. */
+/**
+ * Opens the marker for writing. A new one gets the space of both slots, so that
+ * a stop on a full disk can be clean too.
+ */
 export async function openMarker(
   files: FileSystem,
   folder: string,
@@ -68,14 +74,14 @@ export async function openMarker(
   return await files.open(path, "write");
 }
 
-/** The content of the marker, and when it is written. */
+/** What the marker contains, and when it is written. */
 export interface MarkerOptions {
   readonly store: string;
-  /** The turn of the last mark. */
+  /** The turn of the last marker. */
   readonly turn: number;
   /** How long after the last change it is written. */
   readonly delayMs: number;
-  /** Whose log the mark is of. */
+  /** The writer of the log that the marker describes. */
   readonly writer: LogWriter;
   readonly log: Logger;
 }
@@ -106,7 +112,10 @@ export function writeMarker(
   }
 
   return {
-    /** Schedules a write, as more is on the disk: soon, but seldom while later lines prove that earlier ones are. */
+    /**
+     * Schedules a write after more of the log became durable: soon, but seldom
+     * under load, when each line proves that those before it are on the disk.
+     */
     touch(): void {
       const now = performance.now();
       if (timer !== undefined) {

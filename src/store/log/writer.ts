@@ -3,13 +3,13 @@
  *
  * - Group commit: a transaction is acknowledged only when its line and all
  *   lines before it are on the disk; all that wait share one write.
- * - A batch waits for the clients that are coming back. Those whose
- *   transactions were just made durable often send the next one at once, so a
+ * - A batch waits for clients that are about to write again. Those whose
+ *   transactions have just become durable often send the next one at once, so a
  *   batch is written when as many transactions wait as did a moment ago, or
- *   after as long as the last write took: a batch cannot gain more than that
- *   by waiting (compare PostgreSQL's `commit_siblings` and `commit_delay`). A
- *   lone writer never waits, and once writers stop coming one batch has waited
- *   in vain.
+ *   after as long as the last write took: a batch cannot gain more than that by
+ *   waiting (compare PostgreSQL's `commit_siblings` and `commit_delay`). A lone
+ *   writer never waits, and once writers stop coming one batch has waited in
+ *   vain.
  * - A failed write or fdatasync is never retried: the retry may report success
  *   although the data is lost. All that is not durable is rolled back with an
  *   unknown outcome, and nothing is written until a restart.
@@ -31,7 +31,7 @@ export interface Pending extends Entry {
   readonly undo: readonly Undo[];
 }
 
-/** How a writer works, and whom it notifies. */
+/** The options of a writer, and the functions that it calls. */
 export interface WriterOptions {
   readonly maxBatchBytes: number;
   readonly now: () => number;
@@ -39,7 +39,10 @@ export interface WriterOptions {
   readonly beforeWrite: () => Promise<void> | undefined;
   /** Returns how many bytes the disk has left. */
   readonly freeBytes: () => Promise<number>;
-  /** Called when more is durable, or the next log has begun; `syncMs` is how long the disk took. */
+  /**
+   * Called when more transactions are durable, or the next log has begun;
+   * `syncMs` is how long the disk took.
+   */
   readonly onAdvance: (syncMs: number) => void;
   /** Called when all that was not durable has been rolled back. */
   readonly onRollback: (error: StoreError) => void;
@@ -70,7 +73,10 @@ export class LogWriter {
   #queue: Pending[] = [];
   #waiters: Waiter[] = [];
   #rotation: Rotation | undefined;
-  /** How many transactions waited a moment ago, and how long they will be waited for. */
+  /**
+   * How many transactions were waiting a moment ago, and how long a batch waits
+   * for as many.
+   */
   #expectedCount = 0;
   #maxWaitMs = 0;
   #running: Promise<void> | undefined;
@@ -125,7 +131,8 @@ export class LogWriter {
 
   #start(): void {
     if (this.fault !== undefined) return;
-    // Deferred, so that all that is added in this turn of the event loop shares a batch.
+    // Deferred, so that all transactions added in this turn of the event loop
+    // share a batch.
     this.#running ??= new Promise((resolve) => {
       setImmediate(() => resolve(this.#run()));
     });
@@ -155,7 +162,8 @@ export class LogWriter {
     while (this.#queue.length < this.#expectedCount) {
       const leftMs = this.#maxWaitMs - (performance.now() - start);
       if (leftMs <= 0 || this.#rotation !== undefined) return;
-      // Timers are too coarse for a fast disk; on a slow one turns would waste CPU time.
+      // Timers are too coarse for a fast disk; on a slow disk, turns of the
+      // event loop would waste CPU time.
       await new Promise((resolve) =>
         leftMs < 2 ? setImmediate(resolve) : setTimeout(resolve, 1)
       );
@@ -233,7 +241,7 @@ export class LogWriter {
     this.queuedBytes = 0;
     this.#rotation?.reject(reason);
     this.#rotation = undefined;
-    // Before anybody is called back, so that all see the same state.
+    // Before any waiter is called back, so that all of them see the same state.
     this.#options.onRollback(reason);
     const waiters = this.#waiters;
     this.#waiters = [];

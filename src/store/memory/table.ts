@@ -20,12 +20,18 @@ export interface TableDeclaration {
   readonly indexes?: Readonly<Record<string, ToIndexKey>>;
 }
 
-/** Is notified of each change of a table: `before` is undefined for a new row, `after` for a deleted one. */
+/**
+ * Receives each change of a table: `before` is undefined for a new row, `after`
+ * for a deleted one.
+ */
 export interface ChangeListener {
   onChange(before: Row | undefined, after: Row | undefined): void;
 }
 
-/** A larger group is in a tree: in an array a change moves all rows after it. */
+/**
+ * A larger group is stored in a tree, because a change in an array moves all
+ * rows after it.
+ */
 const maxArrayLength = 1000;
 
 /** A hash index: the rows by a key that is computed from their documents. */
@@ -114,7 +120,7 @@ export class WritableTable {
   readonly byId = new BPlusTree([]);
   readonly #rows = new Rows();
   readonly #indexes: readonly HashIndex[];
-  /** Those who are notified of each change. */
+  /** The listeners that receive each change. */
   readonly listeners = new Set<ChangeListener>();
   /** The highest id ever assigned. */
   lastId = 0;
@@ -160,7 +166,10 @@ export class WritableTable {
     return undo;
   }
 
-  /** Stores a document without advancing the counters, as a snapshot has its own. */
+  /**
+   * Stores a document without advancing the counters, which a snapshot holds
+   * separately.
+   */
   load(document: Document, seq: number): void {
     this.#replace(document.id, new Row(document, seq));
   }
@@ -179,7 +188,7 @@ export class WritableTable {
     return { rows: this.rows(), lastId, lastSeq };
   }
 
-  /** Replaces all rows and the counters. Takes long: for renamings only. */
+  /** Replaces all rows and the counters. Slow: for renamings only. */
   restore({ rows, lastId, lastSeq }: WritableTable["state"]): void {
     // The newest first: an index removes its last rows faster than its first.
     for (const { document } of this.rows().toReversed()) {
@@ -272,7 +281,7 @@ function exchangeProperties(
 ): Undo {
   const before = table.state;
   for (const { document } of before.rows) {
-    // Ten times as fast as to go through a list of entries.
+    // Ten times as fast as building the object from a list of entries.
     const next: { id: number; [property: string]: Json } = { id: document.id };
     for (const name in document) {
       const other = name === from ? to : name === to ? from : name;

@@ -1,8 +1,8 @@
 /**
  * Reads a snapshot of format 1, so that a store written by an earlier version
- * can be upgraded. It is one JSON document with a record a line; the CRC covers
- * every byte before `"crc"`. (A log of format 1 differs from today's only in
- * the name of one property, so the log's reader reads it.)
+ * can be upgraded. It is one JSON document with one record per line; the CRC
+ * covers every byte before `"crc"`. (A log of format 1 differs from today's
+ * only in the name of one property, so the log's reader reads it.)
  *
  * ```
  * {"format":1,"store":"…","generation":2,"seq":1234,"at":"…","last":{"zoos":12},"changed":{"zoos":1200},"records":{

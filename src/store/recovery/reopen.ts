@@ -1,11 +1,12 @@
 /**
- * Prepares a data folder for writing: creates a new one, or reopens the one
- * that a scan found good, after upgrading it to the current format.
+ * Prepares a data folder for writing: creates a new store, or reopens one that
+ * a scan found good, and upgrades it to the current format.
  *
- * After an unclean stop a restart may read pages that never reached the disk,
- * and appending to such a file has lost acknowledged data. So unless the marker
- * says that the stop was clean, the good part of the log is copied to a new
- * file (copy, fsync, rename, fsync of the folder) before anything is served.
+ * After an unclean stop, a restart may read pages from memory that never
+ * reached the disk, and appending to such a file has been seen to lose
+ * acknowledged data. So unless the marker says that the stop was clean, the
+ * good part of the log is copied to a new file (copy, fsync, rename, fsync of
+ * the folder) before anything is served.
  *
  * An upgrade is an ordinary rotation: seal the last log, begin the next, write
  * a snapshot. After a crash at any step the scan reads the folder, old files
@@ -69,7 +70,10 @@ export async function writeGeneration(
   await createLog(place, start);
 }
 
-/** Prepares the last log of a good folder for writing, and upgrades the folder if it must. */
+/**
+ * Prepares the last log of a good folder for writing, and upgrades the folder
+ * if necessary.
+ */
 export async function reopenLog(
   place: StoreFolder,
   scan: FolderScan,

@@ -1,5 +1,5 @@
 /**
- * Reads a data folder and decides whether its content can be trusted. Changes
+ * Reads a data folder and decides whether its contents can be trusted. Changes
  * nothing.
  *
  * The state is the newest snapshot, then its log and every later log. At the
@@ -41,7 +41,7 @@ import {
 } from "../memory/table.ts";
 import { scanFormat1Snapshot } from "./format-1.ts";
 
-/** A data folder that is being read, and the findings in it. */
+/** A data folder that is being read, and what was found in it. */
 export class FolderScan {
   readonly folder: string;
   readonly options: FolderScanOptions;
@@ -63,7 +63,7 @@ export class FolderScan {
   baseBytes = 0;
   /** True if {@linkcode reopenLog} has made the end of the last log durable. */
   isCopied = false;
-  /** The generation of the last log, and its findings. */
+  /** The generation of the last log, and what was found in it. */
   generation = 0;
   log: LogScan | undefined;
   marker: DurabilityMarker | undefined;
@@ -257,7 +257,7 @@ export function applyTo(
     }
     for (const mutation of tx ?? []) {
       if (applyMutation(tables, mutation, seq) === undefined) {
-        throw unknown(name, `operation "${mutation[0]}" is one`);
+        throw unknown(name, `the mutation "${mutation[0]}"`);
       }
     }
   };
@@ -286,7 +286,7 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
     "damaged",
     `Cannot open ${folder}: ${file} is damaged (${place}: ${message}); the ` +
       `last good sequence is ${seq}. Nothing was changed. ` +
-      `"zoo-api repair --dry-run --data-dir ${folder}" tells what a repair ` +
+      `"zoo-api repair --dry-run --data-dir ${folder}" shows what a repair ` +
       `would lose; "zoo-api repair --data-dir ${folder}" makes the store ` +
       "usable again and keeps a copy of every file",
     { fault },
