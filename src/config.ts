@@ -73,7 +73,7 @@ export const settings = {
     default: "data/store",
     ...path,
   },
-  /** Loaded by load-api.ts. */
+  /** Loaded by cli/declaration/load-api.ts. */
   collections: {
     variable: "COLLECTIONS",
     description:

@@ -11,6 +11,7 @@ import type { ApiDeclaration } from "./api/declaration/api.ts";
 import {
   type Declaration,
   deriveCollection,
+  reservedCollectionNames,
 } from "./api/declaration/declaration.ts";
 import {
   describeMisfit,
@@ -18,7 +19,6 @@ import {
   followDeclaration,
   type Misfit,
 } from "./api/declaration/evolution.ts";
-import { reservedCollectionNames } from "./api/declaration/mistakes.ts";
 import { Records } from "./api/records/records.ts";
 import { createRecord } from "./api/records/writing.ts";
 import type { RequestContext, Result } from "./api/request-context.ts";

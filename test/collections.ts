@@ -10,10 +10,8 @@ import {
   declareApi,
 } from "../src/api/declaration/api.ts";
 import { type Declaration } from "../src/api/declaration/declaration.ts";
-import {
-  type Vocabulary,
-  vocabulary,
-} from "../src/api/declaration/vocabulary.ts";
+import type { Vocabulary } from "../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
 
 export default declare;
 

@@ -1,7 +1,7 @@
 /** A library, for the tests of what the sample API does not have: references of every kind, rules, records of each user's own. */
 
 import { type ApiDeclaration, declareApi } from "../src/api/declaration/api.ts";
-import { vocabulary } from "../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
 import { type Running, startApplication } from "./application.ts";
 import { type Answer, storedAdmin } from "./harness.ts";
 

@@ -6,7 +6,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
-import { loadApi } from "../src/load-api.ts";
+import { loadApi } from "../src/cli/declaration/load-api.ts";
 import {
   command,
   notInNode,

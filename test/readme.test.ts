@@ -11,7 +11,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test, type TestContext } from "node:test";
 import { users } from "../src/api/accounts/users.ts";
-import { vocabulary } from "../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
 import { collections, sample } from "./collections.ts";
 import { featureNames } from "../src/features.ts";
 import {

@@ -25,8 +25,8 @@ const budgets: readonly [
   maxTokens: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["the core", 71_400, (path) => !isOptional(path)],
-  ["all that comes before the store", 33_150, (path) => beforeStore.test(path)],
+  ["the core", 68_100, (path) => !isOptional(path)],
+  ["all that comes before the store", 30_400, (path) => beforeStore.test(path)],
   [
     "the store without indexes",
     18_850,

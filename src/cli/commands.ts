@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { loadApi } from "../load-api.ts";
+import { loadApi } from "./declaration/load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
 import { backupCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";

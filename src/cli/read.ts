@@ -12,6 +12,7 @@ import {
   type Collection,
   deriveCollection,
   type RecordChange,
+  reservedCollectionNames,
 } from "../api/declaration/declaration.ts";
 import {
   declarationTable,
@@ -20,7 +21,6 @@ import {
   followDeclaration,
   RenameError,
 } from "../api/declaration/evolution.ts";
-import { reservedCollectionNames } from "../api/declaration/mistakes.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { errorCode } from "../store/error.ts";

@@ -2,8 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
-import { findMistakes } from "../../src/api/declaration/mistakes.ts";
-import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { findMistakes } from "../../src/cli/declaration/mistakes.ts";
+import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 
 /** The vocabulary as plain JavaScript meets it: each word takes anything. */
 const words = vocabulary as unknown as Readonly<

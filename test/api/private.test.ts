@@ -5,7 +5,7 @@ import {
   declareApi,
 } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
-import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/cli/seed.ts";

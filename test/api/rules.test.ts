@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
-import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
 import { library, startLibrary } from "../library.ts";
 import { lacks } from "../harness.ts";

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { vocabulary } from "../../src/api/declaration/vocabulary.ts";
+import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/cli/seed.ts";
 import { sample } from "../collections.ts";

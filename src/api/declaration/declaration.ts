@@ -154,6 +154,19 @@ export interface Collection extends Omit<Declaration, "properties"> {
 /** Properties that the server adds to every record, besides the URLs. */
 export const serverProperties = ["id", "created_at", "updated_at", "link"];
 
+/** Segments of `v1/`, URLs of the root document and tables that the server itself uses, and what every object has. */
+export const reservedCollectionNames = [
+  "answers",
+  "authorizations",
+  "constructor",
+  "current_user",
+  "events",
+  "openapi",
+  "tasks",
+  "user",
+  "users",
+];
+
 /** The query parameters of a collection that are not filters. */
 export const collectionParameters = [
   "limit",

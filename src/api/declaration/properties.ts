@@ -28,7 +28,7 @@ export type { Json };
 /** A JSON Schema 2020-12 fragment. */
 export type JsonSchema = { readonly [keyword: string]: Json };
 
-/** An option of every property, which only vocabulary.ts reads. */
+/** An option of every property, which only `cli/declaration/` reads. */
 export interface Former {
   /** Its name in earlier declarations. */
   readonly renamed?: string;

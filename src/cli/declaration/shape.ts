@@ -5,7 +5,7 @@
 
 import { inspect } from "node:util";
 import { excerpt, isObject } from "../../http/json.ts";
-import { string } from "./properties.ts";
+import { string } from "../../api/declaration/properties.ts";
 
 /** The values of an option; most are those of a property. */
 export interface Rule {

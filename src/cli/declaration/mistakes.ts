@@ -4,17 +4,19 @@
  * to 2`.
  */
 
-import { isObject } from "../../http/json.ts";
-import { type ApiFile, defaultRoles } from "./api.ts";
+import { type ApiFile, defaultRoles } from "../../api/declaration/api.ts";
 import {
   type Collection,
   type CollectionDeclaration,
   collectionParameters,
   deriveCollections,
   ownerProperty,
+  reservedCollectionNames,
   serverProperties,
-} from "./declaration.ts";
-import { boolean, choice, string } from "./properties.ts";
+} from "../../api/declaration/declaration.ts";
+import { boolean, choice, string } from "../../api/declaration/properties.ts";
+import { isObject } from "../../http/json.ts";
+import { findCallMistakes, mistakesInProperty } from "./checked-vocabulary.ts";
 import {
   listOf,
   mistakesIn,
@@ -25,20 +27,6 @@ import {
   word,
   wordBut,
 } from "./shape.ts";
-import { findCallMistakes, mistakesInProperty } from "./vocabulary.ts";
-
-/** Segments of `v1/`, URLs of the root document and tables that the server itself uses, and what every object has. */
-export const reservedCollectionNames = [
-  "answers",
-  "authorizations",
-  "constructor",
-  "current_user",
-  "events",
-  "openapi",
-  "tasks",
-  "user",
-  "users",
-];
 
 /** The server's properties, the query parameters that would hide a filter of the same name, and what every object has. */
 const reservedPropertyNames = [

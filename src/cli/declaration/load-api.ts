@@ -9,11 +9,11 @@ import {
   type ApiFile,
   type DeclareApi,
   declareApi,
-} from "./api/declaration/api.ts";
-import { findMistakes } from "./api/declaration/mistakes.ts";
-import { vocabulary } from "./api/declaration/vocabulary.ts";
-import { UsageError } from "./config.ts";
-import { errorCode, errorText } from "./store/error.ts";
+} from "../../api/declaration/api.ts";
+import { UsageError } from "../../config.ts";
+import { errorCode, errorText } from "../../store/error.ts";
+import { vocabulary } from "./checked-vocabulary.ts";
+import { findMistakes } from "./mistakes.ts";
 
 /**
  * Loads an API from a file, by default the sample API.
@@ -32,7 +32,7 @@ export async function loadApi(
     const api = await watch(async () =>
       callDefault(
         file === undefined
-          ? await import("./collections.ts")
+          ? await import("../../collections.ts")
           : await import(pathToFileURL(resolve(file)).href),
       )
     );

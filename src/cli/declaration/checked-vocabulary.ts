@@ -1,0 +1,149 @@
+/**
+ * The vocabulary with checks. Its words never throw: what they return carries
+ * the mistakes in their arguments, so that all mistakes of a file are reported
+ * at once.
+ */
+
+import { collection } from "../../api/declaration/declaration.ts";
+import {
+  boolean,
+  integer,
+  number,
+  type Property,
+} from "../../api/declaration/properties.ts";
+import { type Vocabulary, words } from "../../api/declaration/vocabulary.ts";
+import { isObject } from "../../http/json.ts";
+import {
+  listOf,
+  mistakesIn,
+  phrase,
+  rule,
+  type Shape,
+  show,
+  word,
+} from "./shape.ts";
+
+/** The words, and for every other name a function whose call is reported. */
+export const vocabulary: Vocabulary = new Proxy(words, {
+  get: (_, name) => name === "collection" ? collection : wordOf(String(name)),
+});
+
+/** What the words for properties returned, with the mistakes in their arguments: nothing else is a property. */
+const properties = new WeakMap<object, readonly string[]>();
+
+function wordOf(name: string) {
+  const named = (...args: unknown[]): object => {
+    const found = mistakesInCall(name, args);
+    const { renamed } = Object(args.at(-1));
+    const property = found.length > 0 ? boolean() : {
+      ...Object(Reflect.apply(Reflect.get(words, name), undefined, args)),
+      ...(renamed !== undefined && { renamed }),
+    };
+    properties.set(property, [...found, ...mistakesInDefault(property)]);
+    return property;
+  };
+  return Object.defineProperty(named, "name", { value: name });
+}
+
+/** Returns what is wrong with the arguments of a word. */
+function mistakesInCall(
+  name: string,
+  args: readonly unknown[],
+): readonly string[] {
+  if (!Object.hasOwn(words, name)) {
+    const names = Object.keys(words).join(", ");
+    return [
+      `${name} is not a word of the vocabulary: it must be one of ${names}`,
+    ];
+  }
+  const [first = {}, second] = args;
+  const limits = Object(first);
+  const check = (
+    options: unknown,
+    shape: Shape,
+    required?: readonly string[],
+  ) => mistakesIn(name, options, { ...shape, renamed: anything }, required);
+  switch (name) {
+    case "string":
+      return check(first, stringShape(limits), ["maxLength"]);
+    case "number":
+      return check(first, boundsShape(number, limits));
+    case "integer":
+      return check(first, boundsShape(integer, limits));
+    case "choice": {
+      const choices = args.filter((each) => !isObject(each));
+      const options = { ...Object(args.find(isObject)), choices };
+      return check(options, { choices: listOf(phrase) });
+    }
+    case "unique":
+      return mistakesInProperty(args[0]);
+    case "optional":
+      return mistakesInOptional(args[0], second);
+    case "reference": {
+      const shape = { collection: word, as: word };
+      const options = isObject(second ?? {})
+        ? { collection: args[0], ...Object(second) }
+        : second;
+      return check(options, shape, ["collection"]);
+    }
+  }
+  return check(first, {});
+}
+
+/** A former name, which mistakes.ts compares with those of the collection. */
+const anything = rule("", () => true);
+
+const maxInteger = Number.MAX_SAFE_INTEGER;
+
+function stringShape({ maxLength: maximum = maxInteger }): Shape {
+  return {
+    minLength: integer({ minimum: 0, maximum }),
+    maxLength: integer({ minimum: 1 }),
+    // Other flags would change what the pattern means in JSON Schema.
+    pattern: rule(
+      "a regular expression without flags but u",
+      (value) => value instanceof RegExp && /^u?$/.test(value.flags),
+    ),
+    description: phrase,
+  };
+}
+
+function boundsShape(of: typeof number, { maximum = maxInteger }): Shape {
+  const lower = of({ maximum });
+  return { minimum: lower, exclusiveMinimum: lower, maximum: of() };
+}
+
+function mistakesInOptional(
+  of: unknown,
+  value: unknown = null,
+): readonly string[] {
+  const mistakes = mistakesInProperty(of);
+  if (mistakes.length > 0) return mistakes;
+  const property: Property = Object(of);
+  if (!property.required) {
+    return ["optional(…) is used twice: it must be used once"];
+  }
+  if (value === null) return [];
+  return mistakesIn("optional", { default: value }, { default: property });
+}
+
+function mistakesInDefault(
+  { default: preset, references, unique }: Property,
+): readonly string[] {
+  return preset !== null && (references || unique)
+    ? [`default is ${show(preset)}: a reference or unique property has none`]
+    : [];
+}
+
+/** Returns the mistakes in the call that returned a property; undefined if it is none. */
+export function findCallMistakes(
+  value: unknown,
+): readonly string[] | undefined {
+  return properties.get(Object(value));
+}
+
+/** Returns the mistakes in a property, or that it is none. */
+export function mistakesInProperty(value: unknown): readonly string[] {
+  return findCallMistakes(value) ??
+    [`${show(value)} is not a property: it must be one such as date()`];
+}
