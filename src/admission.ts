@@ -1,9 +1,9 @@
 /**
- * Admission: decides who may start work that takes long, such as hashing a
- * password, building an index or sending an export, and who waits. One rule
- * holds for all of it: the client that asked for the least is served first, and
- * the one that asked for the most is refused first. So nobody is shut out by
- * how much others ask for, and neither queues nor slots grow without a bound.
+ * Admission: decides who may start long work, such as hashing a password,
+ * building an index or sending an export, and who waits. One rule holds for all
+ * of it: the client that has asked for the least is served first, and the one
+ * that has asked for the most is refused first. So nobody is shut out, however
+ * much others ask for, and neither queues nor slots grow without bound.
  */
 
 import { performance } from "node:perf_hooks";
@@ -22,10 +22,10 @@ export interface Requester {
   throwIfAborted(): void;
 }
 
-/** Requests work that no client waits for. */
+/** The requester of work that no client waits for. */
 export const background: Requester = { client: "", throwIfAborted() {} };
 
-/** The time after which a request counts half. */
+/** The time after which a request counts only half. */
 const halfLifeMs = 60_000;
 
 /** The most clients whose requests are counted; the longest idle one is forgotten first. */
@@ -52,7 +52,7 @@ export class Admission {
   #running = 0;
   /** The next one first. */
   readonly #waiting: Waiter[] = [];
-  /** The recent requests of each client as of a time, the longest idle client first. */
+  /** The number of recent requests of each client, as of a time; the longest idle client first. */
   readonly #loads = new Map<
     string,
     { readonly load: number; readonly at: number }
@@ -77,7 +77,7 @@ export class Admission {
     try {
       this.#findDisplaced(this.#loadOf(client));
     } catch (error) {
-      this.#countRequest(client); // else asking again and again would help
+      this.#countRequest(client); // otherwise asking again and again would help
       throw error;
     }
   }
@@ -119,7 +119,7 @@ export class Admission {
     });
   }
 
-  /** Returns the waiter that makes room for a client with some load; throws if there is none. */
+  /** Returns the waiter that must give way to a client with this load; throws if there is none. */
   #findDisplaced(load: number): Waiter {
     const last = this.#waiting.at(-1);
     const displaced = this.#waiting.find(isAborted) ??
@@ -128,7 +128,10 @@ export class Admission {
     throw new OverloadedError(this.#limits.message);
   }
 
-  /** Returns the load of a client, at least that of its own requests which wait: none of them makes room for a later one. */
+  /**
+   * Returns the load of a client: at least that of its waiting requests, so
+   * that none of these gives way to a later one.
+   */
   #loadOf(client: string): number {
     const { load, at } = this.#loads.get(client) ?? { load: 0, at: 0 };
     const halfLives = (performance.now() - at) / halfLifeMs;
@@ -138,7 +141,7 @@ export class Admission {
     return Math.max(last?.load ?? 0, Math.round(load * 0.5 ** halfLives));
   }
 
-  /** Counts a request of a client; returns its load before. */
+  /** Counts a request of a client; returns the client's load without it. */
   #countRequest(client: string): number {
     const load = this.#loadOf(client);
     this.#loads.delete(client);
@@ -163,22 +166,23 @@ interface Slot {
   readonly cancel: () => void;
 }
 
-/** Slots for work that does not wait: it holds one from its start to its end. */
+/** Slots for work that does not wait in a queue: it holds a slot from its start to its end. */
 export class Slots {
   readonly #max: number;
   readonly #message: string;
   /** The oldest first. */
   readonly #held = new Set<Slot>();
 
-  /** @param message that of the error with which work is refused */
+  /** @param message the message of the error with which work is refused */
   constructor(max: number, message: string) {
     this.#max = max;
     this.#message = message;
   }
 
   /**
-   * Takes a slot; the result releases it. If none is free, the client that
-   * holds the most loses its oldest, if it then holds no fewer than this one.
+   * Takes a slot, and returns the function that releases it. If none is free,
+   * the client with the most slots loses its oldest one, unless it would then
+   * have fewer than this client.
    *
    * @param cancel ends the work when it loses its slot
    * @throws {OverloadedError}

@@ -49,9 +49,9 @@ import { errorCode, errorText } from "./store/error.ts";
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
-  /** The proxies that are believed about who their clients are. */
+  /** The proxies that are trusted to report the addresses of their clients. */
   readonly trustProxy?: BlockList | undefined;
-  /** How many requests a client may send in a minute; 0 for any number. */
+  /** How many requests a client may send in a minute; 0 for no limit. */
   readonly rateLimit?: number;
 }
 
@@ -64,7 +64,7 @@ export class Application {
   readonly #features: readonly FeatureHooks[];
   readonly #shared: ApplicationOptions & Shared;
   readonly #limiter: RateLimiter | undefined;
-  /** Of the one feature that has pages, if it is on. */
+  /** The hooks of the one feature that serves HTML pages, if it is on. */
   readonly #pages: FeatureHooks | undefined;
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl: string | undefined;
@@ -113,7 +113,8 @@ export class Application {
 
   /**
    * Processes a request. RFC 9110 leaves the order of the steps open; this is
-   * ours. The first failing step determines the response; nothing is changed.
+   * ours. The first step that fails determines the response, and nothing is
+   * changed.
    */
   #process(exchange: Exchange): Result | Promise<Result> {
     const { request, method, headers } = exchange;
@@ -178,9 +179,9 @@ export class Application {
   }
 
   /**
-   * Redirects an unknown URL if it is known but for a slash at its end; throws
-   * 404 otherwise. Percent-encodes what some clients send in a query although
-   * no URL may hold it (RFC 3986 section 3.4).
+   * Redirects an unknown URL if it is known without the slash at its end;
+   * throws 404 otherwise. Percent-encodes characters that some clients send in
+   * a query although no URL may contain them (RFC 3986 section 3.4).
    */
   #redirect({ path, query }: Target): Result {
     const { base } = this.#shared;
@@ -314,7 +315,7 @@ function parseFormParameters(bytes: Uint8Array, sent: Parameters): Parameters {
   );
 }
 
-/** Errors that reveal something of the records, users or authorizations. */
+/** The statuses of errors that reveal something about the records, users or authorizations. */
 const stateDependentStatuses: ReadonlySet<number> = new Set([
   401,
   403,
@@ -326,7 +327,10 @@ const stateDependentStatuses: ReadonlySet<number> = new Set([
   428,
 ]);
 
-/** The codes of errors of the store, of admission and of the operating system (too many open files) that a client may know. */
+/**
+ * The codes of errors of the store, of admission and of the operating system
+ * (too many open files) that a client may be told about.
+ */
 const unavailable: ReadonlyMap<string, ErrorCode> = new Map([
   ["read-only", 50300],
   ["disk-full", 50301],

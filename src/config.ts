@@ -11,7 +11,7 @@ import { password } from "./api/accounts/users.ts";
 import { logLevels } from "./log.ts";
 import { parseNetworks } from "./http/client-address.ts";
 
-/** Where the API lives. */
+/** The URL at which the API is served. */
 export interface Base {
   /** `https://api.example.com`, or empty: then URLs in responses begin with the path. */
   readonly origin: string;
@@ -153,7 +153,7 @@ export const settings = {
     defaultText: "none",
     ...path,
   },
-  /** Origins whose scripts may read responses; `*` is any. */
+  /** Origins whose scripts may read responses; `*` means any. */
   corsOrigins: {
     variable: "CORS_ORIGINS",
     description: "origins whose scripts may read responses, or *",
@@ -168,7 +168,7 @@ export const settings = {
   /** How many requests a client may send in a minute. */
   rateLimit: {
     variable: "RATE_LIMIT",
-    description: "requests a minute for each client; 0 is no limit",
+    description: "requests per minute for each client; 0 for no limit",
     expected: "a number from 0 to 1000000",
     default: 0,
     parse: (value) =>
@@ -178,7 +178,7 @@ export const settings = {
   },
   trustProxy: {
     variable: "TRUST_PROXY",
-    description: "proxies whose Forwarded or X-Forwarded-For is believed",
+    description: "proxies whose Forwarded or X-Forwarded-For is trusted",
     expected:
       "IP addresses or networks such as 10.0.0.0/8, separated by commas",
     default: undefined,
@@ -256,7 +256,7 @@ export function readSetting<T>(
   const isFile = file === "both" || (file && isFlag);
   const parsed = setting.parse(isFile ? readText(name, text) : text);
   if (parsed !== undefined) return parsed;
-  // A secret is not repeated.
+  // A message must not repeat a secret.
   const shown = file ? "its value" : JSON.stringify(text);
   throw new UsageError(
     `${name}: ${shown} is not allowed: it must be ${expected}`,

@@ -1,6 +1,6 @@
 /**
- * The data folder as the commands use it: opens its store, and changes
- * its records by the rules that hold over HTTP.
+ * The data folder as the commands use it: opens its store, and changes its
+ * records under the same rules as over HTTP.
  */
 
 import { Buffer } from "node:buffer";
@@ -40,7 +40,7 @@ import {
   type StoreOptions,
 } from "./store/store.ts";
 
-/** The file with the random password of the first admin, until that is changed. */
+/** The file with the random password of the first admin, which exists until that password is changed. */
 const passwordFile = "admin-password";
 
 /** A command that failed for a reason the operator can act on; exit code 1. */
@@ -64,9 +64,10 @@ export const operator: RequestContext = {
 };
 
 /**
- * Opens the store of a data folder, and lets its records follow the declaration.
+ * Opens the store of a data folder, and adapts its records to the declaration.
  *
- * @param options with `isFixed`, another declaration than the remembered one is refused
+ * @param options with `isFixed`, a declaration other than the remembered one is
+ * refused
  * @throws {StoreError} in-use, damaged, format, unusable; {CommandError} if
  * other users may access the folder, or if records do not fit the declaration
  */
@@ -100,7 +101,7 @@ export async function openDataFolder(
       if (isFixed && differing.size > 0) {
         const names = [...differing].join(", ");
         throw new CommandError(
-          `the declaration of ${names} is not the one that the data folder was last served with: ` +
+          `the declaration of ${names} is not the one with which the data folder was last served: ` +
             "start the server with it once, or name the other file with --collections",
         );
       }
@@ -109,7 +110,8 @@ export async function openDataFolder(
     };
     const seq = store.transact(0, follow, { allowWhenFull: true });
     await store.durable(seq);
-    // Otherwise every start would repeat the renaming, until the log is long.
+    // Otherwise every start would repeat the renaming until the next
+    // checkpoint.
     if (isRenamed) store.checkpoint().catch(() => {});
   } catch (error) {
     await store.close();
@@ -126,21 +128,21 @@ function misfitError(misfits: readonly Misfit[]): CommandError {
       name.split(".")[0] ?? "",
     );
     const advice = code === "required"
-      ? 'make it optional, give it a default, or name what it was with renamed: "…"'
+      ? 'make it optional, give it a default, or give its former name with renamed: "…"'
       : "correct them with the previous declaration" +
         (code === "rule" || isBuiltIn
           ? ""
-          : ", or leave it out, start, and delete its values with " +
+          : ", or remove it from the declaration, start, and delete its values with " +
             `"zoo-api prune ${name}"`);
     return `\n${describeMisfit(misfit)} You can ${advice}`;
   });
   return new CommandError(
-    "cannot open the store, and nothing was changed, as its records do not " +
-      `fit the declaration:${lines.join("")}`,
+    "cannot open the store, because its records do not fit the declaration; " +
+      `nothing was changed:${lines.join("")}`,
   );
 }
 
-/** Removes the file with the password of the first admin as soon as another one is durable. */
+/** Removes the file with the password of the first admin as soon as a new password is durable. */
 function removeChangedPassword(store: Store, file: string): void {
   const admins = store.table("users");
   let password: Json | undefined;
@@ -172,7 +174,10 @@ async function refuseSharedFolder(folder: string): Promise<void> {
   );
 }
 
-/** Returns the records of a collection, by its name or by a declaration without references, with the rules that hold over HTTP. */
+/**
+ * Returns the records of a collection, given its name or a declaration without
+ * references, with the same rules as over HTTP.
+ */
 export function recordsOf(
   store: Store,
   declaration: ApiDeclaration,
@@ -187,9 +192,9 @@ export function recordsOf(
 }
 
 /**
- * Creates the user admin if nobody has the highest role. A random password is printed
- * if a person sees it, but is no text for a log, which many may read: otherwise
- * it is in a file, durably before the user exists.
+ * Creates the user admin if nobody has the highest role. A random password is
+ * printed if a person sees it. A log may have many readers, so otherwise the
+ * password is written to a file, durably, before the user is created.
  */
 export async function createFirstAdmin(
   store: Store,

@@ -1,6 +1,6 @@
 /**
- * A request on its way to its response: what the steps of {@linkcode
- * Application} have found so far, and what an operation may do with it.
+ * A request and the response to it: what the steps of {@linkcode Application}
+ * have found so far, and what an operation may do with it.
  */
 
 import type { BlockList } from "node:net";
@@ -48,7 +48,7 @@ export class Exchange implements RequestContext {
   readonly start = performance.now();
   readonly shared: Shared;
   #holdsSlot = false;
-  // Set by the steps that find them.
+  // Set by the steps of the request.
   url = "";
   ids: readonly number[] = [];
   route: Route | undefined;
@@ -78,7 +78,7 @@ export class Exchange implements RequestContext {
     return this.operation?.resource?.scope;
   }
 
-  /** Returns the caller as of now; throws an ApiError without the access that the operation requires. */
+  /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */
   authenticate(): Caller | undefined {
     const { operation, headers, request } = this;
     if (!operation?.ignoresCredentials) {
@@ -92,8 +92,9 @@ export class Exchange implements RequestContext {
   }
 
   /**
-   * Resumes after a wait. No request resumes anywhere else: while it waited, its
-   * token may have been revoked, or its caller's role changed.
+   * Resumes after a wait, and checks access again: in the meantime the token
+   * may have been revoked, or the caller's role changed. No request resumes
+   * anywhere else.
    */
   afterWaiting<T, R>(
     promise: Promise<T>,

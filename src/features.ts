@@ -1,7 +1,7 @@
 /**
  * The optional capabilities of the server, each a folder below `features/`. A
- * feature that is switched off is never imported. Delete a folder and its line
- * here, and what is left is a complete server.
+ * feature that is switched off is never imported. If a folder and its line here
+ * are deleted, what is left is a complete server.
  */
 
 import type { Feature } from "./api/feature.ts";

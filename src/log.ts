@@ -1,7 +1,7 @@
 /**
- * The server's log: one JSON object a line, or plain text for people. It names
- * who did what, and holds no secret: neither passwords nor tokens, also where
- * they do not belong.
+ * The server's log: one JSON object per line, or plain text for people. It says
+ * who did what, and holds no secrets: neither passwords nor tokens, even if a
+ * client sends them in the wrong place.
  */
 
 import { performance } from "node:perf_hooks";
@@ -13,12 +13,12 @@ import type { LogFields, Logger } from "./store/store.ts";
 /** The levels of the log; each includes those before it. */
 export const logLevels = ["silent", "error", "info", "debug"] as const;
 
-/** How much waits for a reader of the log that is slow, before lines are dropped. */
+/** How much of the log may wait for a slow reader before lines are dropped. */
 const maxWaitingBytes = 1 << 20;
 
 /**
- * Creates a log that writes the messages up to a level, and `print`, which
- * writes any: for what somebody waits for.
+ * Creates `log`, which writes messages up to a level, and `print`, which writes
+ * any message, for those that somebody is waiting for.
  *
  * @param isForPeople if true, the lines are plain text
  */
@@ -52,7 +52,7 @@ export function createLogger(
   return { log, print };
 }
 
-/** Formats a message with its local time. Clients must not control the terminal. */
+/** Formats a message with its local time. Replaces control characters, which could control the terminal. */
 function formatForPeople(
   time: Date,
   message: string,
@@ -106,9 +106,9 @@ function describe(
   return { id, client, ...who, method, path };
 }
 
-/** Returns a URL with the names of its parameters only: a value, or a name that is none, may be a secret. */
+/** Returns a URL with only the names of its parameters: a value, or text in place of a name, may be a secret. */
 function withoutValues(url: string): string {
-  // Another form than a path could hold a password: http://name:password@host.
+  // Anything but a path could contain a password: http://name:password@host.
   const [path = "", query] = url.startsWith("/") ? url.split(/[?#]/, 2) : ["…"];
   if (query === undefined) return path;
   const names = query.split("&").map((parameter) =>

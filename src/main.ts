@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * The entry point. Loads the command line only if Node.js is new enough: an
- * older one would fail to link it, with a stack trace.
+ * older version would fail to link it and print a stack trace.
  */
 
 import process from "node:process";

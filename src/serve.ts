@@ -1,6 +1,6 @@
 /**
- * The command `serve`: from the settings to a running server, and to its
- * graceful shutdown. Also the secret that signs its tokens.
+ * The command `serve`: starts a server from the settings, and shuts it down
+ * gracefully. Also loads the secret that signs its tokens.
  */
 
 import { Buffer } from "node:buffer";
@@ -45,7 +45,7 @@ export async function serve(
   declaration: ApiDeclaration,
 ): Promise<void> {
   let opened: OpenServer | undefined;
-  // From the start on, as it would end the process.
+  // Handled from the start, because SIGHUP would otherwise end the process.
   process.on("SIGHUP", () => opened && reloadTls(opened, config, log));
   const tls = readTls(config);
   const { stdout } = process;
@@ -58,7 +58,7 @@ export async function serve(
     log,
     tables: tablesOf(declaration, features),
   });
-  /** Undoes each step of the start, the last one first. */
+  /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
     if (config.seed !== undefined) {
@@ -101,7 +101,7 @@ export async function serve(
   log("info", "stopped");
 }
 
-/** Returns where the server listens, and what runs it. */
+/** Describes where the server listens, its process and its Node.js. */
 function describeProcess({ host, tlsCert }: Config, port: number): string {
   const { pid, version } = process;
   const scheme = tlsCert === undefined ? "http" : "https";
@@ -111,11 +111,11 @@ function describeProcess({ host, tlsCert }: Config, port: number): string {
 
 /**
  * Returns the configured secrets, or else the one in the file `secret` of the
- * data folder, which must be locked. Creates it if it is missing: it is on the
- * disk before it signs anything, so tokens stay valid after a power cut.
+ * data folder, which must be locked. Creates the file if it is missing; it is
+ * on the disk before it signs anything, so tokens stay valid after a power cut.
  *
- * @throws {CommandError} if the file holds under 32 bytes; {Error} of the file
- * system
+ * @throws {CommandError} if the file holds fewer than 32 bytes; {Error} of the
+ * file system
  */
 async function loadSecrets(
   { jwtSecrets, dataDir: folder }: Config,
@@ -134,7 +134,10 @@ async function loadSecrets(
   return [secret];
 }
 
-/** Reads the certificate again; without one, SIGHUP has no effect. An unusable one leaves the old one in use. */
+/**
+ * Reads the certificate again on SIGHUP, which has no effect without one. If
+ * the new one is unusable, the old one stays in use.
+ */
 function reloadTls(
   { listener }: OpenServer,
   config: Config,
@@ -153,7 +156,7 @@ function reloadTls(
 /** A server that listens. */
 interface OpenServer {
   readonly listener: Listener;
-  /** Handles the requests, which wait until then. */
+  /** Begins to handle requests, which have to wait until then. */
   readonly admit: () => void;
 }
 

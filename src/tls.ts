@@ -17,7 +17,7 @@ export function readTls(
   if (tlsCert === undefined || tlsKey === undefined) {
     const missing = tlsCert === undefined ? "TLS_CERT" : "TLS_KEY";
     throw new UsageError(
-      `${missing}: is not set: set both TLS_CERT and TLS_KEY, or neither`,
+      `${missing} is not set: set both TLS_CERT and TLS_KEY, or neither`,
     );
   }
   const cert = readText("TLS_CERT", tlsCert);
@@ -26,7 +26,7 @@ export function readTls(
   const privateKey = parse("TLS_KEY", () => createPrivateKey(key));
   if (certificate.checkPrivateKey(privateKey)) return { cert, key };
   throw new UsageError(
-    "TLS_KEY: is not the key of TLS_CERT: it must belong to the first certificate in that file",
+    "TLS_KEY does not match TLS_CERT: it must be the key of the first certificate in that file",
   );
 }
 
@@ -35,7 +35,7 @@ function parse<T>(name: string, read: () => T): T {
     return read();
   } catch {
     throw new UsageError(
-      `${name}: the content of the file is not allowed: it must be PEM, without a passphrase`,
+      `${name}: the file is not valid: it must be PEM, without a passphrase`,
     );
   }
 }

@@ -70,10 +70,10 @@ const unloadable: Readonly<Record<string, readonly [string, RegExp]>> = {
     "export default (;",
     /^: Unexpected token ';'; "node --check .*syntax\.mjs" shows where$/,
   ],
-  "object-thrown.mjs": ["throw Object.create(null);", /^: it throws what is/],
+  "object-thrown.mjs": ["throw Object.create(null);", /^: it throws a value/],
   "stack.mjs": [
     "const error = new Error(); error.stack = 5; throw error;",
-    /^: it throws what is not a usual error$/,
+    /^: it throws a value that cannot be described$/,
   ],
   "nothing.mjs": ["export const api = 1;", /^: its default export must be a f/],
   "object.mjs": ["export default {};", /^: its default export must be a func/],
@@ -168,7 +168,7 @@ const neverLoaded: Readonly<Record<string, readonly [string, RegExp]>> = {
   ],
   "never.mjs": [
     `await new Promise(() => {});\n${valid}`,
-    /^: it waits for what never happens$/,
+    /^: it waits for something that never happens$/,
   ],
   "interval.mjs": [
     "setInterval(() => {}, 1000); export default 5;",

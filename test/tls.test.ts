@@ -145,7 +145,7 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
       [file("none.pem"), file("first.key"), /^zoo-api: TLS_CERT.*ENOENT/],
       [file("bad.pem"), file("first.key"), /^zoo-api: TLS_CERT.*PEM/],
       [file("first.pem"), file("bad.pem"), /^zoo-api: TLS_KEY.*PEM/],
-      [file("first.pem"), file("second.key"), /^zoo-api: TLS_KEY.*belong/],
+      [file("first.pem"), file("second.key"), /^zoo-api: TLS_KEY.*match/],
       [file("first.pem"), "", /^zoo-api: TLS_KEY.*not set/],
       ["", file("first.key"), /^zoo-api: TLS_CERT.*not set/],
     ];

@@ -1,6 +1,6 @@
 /**
- * All that the core and the features know of each other. The core calls a
- * feature through {@linkcode Feature} and its hooks; a feature uses the API
+ * Everything that the core and the features know of each other. The core calls
+ * a feature through {@linkcode Feature} and its hooks; a feature uses the API
  * through {@linkcode Api}. No feature knows another.
  */
 
@@ -17,9 +17,9 @@ import type { RequestContext, RunOnce } from "./request-context.ts";
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
-  /** By name; one without a value has the value 1. */
+  /** The values of the flags by name; a flag without a value has the value 1. */
   readonly flags: ReadonlyMap<string, string>;
-  /** Loads the declared API; throws a UsageError if it cannot be. */
+  /** Loads the declared API; throws a UsageError if that fails. */
   readonly loadApi: () => Promise<ApiDeclaration>;
 }
 
@@ -37,7 +37,7 @@ export interface ApiOptions {
   readonly declaration: ApiDeclaration;
   readonly store: Store;
   readonly signer: TokenSigner;
-  /** Where the API lives: an origin or nothing, then a path that ends in a slash. */
+  /** The URL at which the API is served: an origin or nothing, then a path that ends in a slash. */
   readonly base: { readonly origin: string; readonly path: string };
   /** The current time in milliseconds since 1970. */
   readonly now: () => number;
@@ -46,7 +46,7 @@ export interface ApiOptions {
   readonly requireIfMatch: boolean;
   /** True if programs on this machine may read the metrics without a token. */
   readonly hasLocalMetrics?: boolean;
-  /** Origins whose scripts may read the responses; `*` is any. */
+  /** Origins whose scripts may read the responses; `*` means any. */
   readonly corsOrigins?: readonly string[];
 }
 
@@ -90,11 +90,11 @@ export interface FeatureHooks {
     request: HandledRequest,
     response: { readonly status: number; readonly fields: string[] },
   ) => void;
-  /** Returns what turns a response into a page; undefined if the client does not prefer HTML. */
+  /** Returns a function that turns a response into an HTML page; undefined if the client does not prefer HTML. */
   readonly selectPage?: (
     request: HandledRequest,
   ) => ((response: Response) => Response) | undefined;
-  /** Where errors are documented: each below the fragment that is its code. */
+  /** The URL where errors are documented; the fragment of each is its code. */
   readonly documentationUrl?: string;
   /** Called before the first request, and after the last. */
   readonly start?: () => Promise<void>;

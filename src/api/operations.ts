@@ -1,6 +1,6 @@
 /**
- * Operations: one method of one URL each. The functions here build those that
- * every collection has; what is special to a URL is passed as options.
+ * Operations: each is one method of one URL. The functions here build those
+ * that every collection has; the particulars of a URL are passed as options.
  */
 
 import { createHash } from "node:crypto";
@@ -38,7 +38,7 @@ import type {
 } from "./request-context.ts";
 import { ndjsonType, recordSchema } from "./representation.ts";
 
-/** The kinds of operation from which a description follows. */
+/** The kinds of operations whose description can be derived. */
 export type OperationKind =
   | "list"
   | "create"
@@ -57,13 +57,16 @@ export interface Operation<P = unknown> {
   readonly ignoresCredentials?: true;
   /** Set if `RATE_LIMIT` does not apply. */
   readonly isUnlimited?: true;
-  /** The media types of a request body; undefined if there is no body. That of QUERY is a form that holds the parameters. */
+  /**
+   * The media types of a request body; undefined if there is no body. The body
+   * of QUERY is a form that holds the parameters.
+   */
   readonly consumes?: readonly string[];
   /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
   readonly maxBodyBytes?: number;
-  /** The media types of a success, the preferred one first; JSON by default. */
+  /** The media types of a successful response, the preferred one first; JSON by default. */
   readonly produces?: readonly string[];
-  /** A short description, if none follows from the kind. */
+  /** A short description, if none can be derived from the kind. */
   readonly summary?: string | undefined;
   /** For descriptions: the kind, and the resource it belongs to. */
   readonly kind?: OperationKind;
@@ -71,9 +74,9 @@ export interface Operation<P = unknown> {
   /** The only properties that a PATCH may change. */
   readonly writableOnly?: readonly string[] | undefined;
   readonly docs?: OperationDocs;
-  /** Parses the parameters; throws an ApiError if they are not valid. By default none is allowed. */
+  /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;
-  /** Where the operation will wait: refused before its body is read if that queue is full. */
+  /** The queue in which the operation will wait: if it is full, the request is refused before its body is read. */
   readonly admission?: Admission;
   /** Accepts an NDJSON body of any length. */
   readonly importNdjson?: (
@@ -85,7 +88,7 @@ export interface Operation<P = unknown> {
   run(context: RequestContext, parsed: P, body: Body): Result | Promise<Result>;
 }
 
-/** The parts of an operation's description that do not follow from its kind. */
+/** The parts of an operation's description that cannot be derived from its kind. */
 export interface OperationDocs {
   /** Parameters of the query or, in a form, of the body. */
   readonly parameters?: readonly JsonSchema[];
@@ -95,12 +98,12 @@ export interface OperationDocs {
   readonly responses?: Readonly<
     Record<number, {
       readonly schema?: JsonSchema;
-      /** In place of a schema: a whole record of this collection. */
+      /** Instead of a schema: a complete record of this collection. */
       readonly record?: Collection;
       readonly headers?: readonly string[];
     }>
   >;
-  /** The statuses of errors that do not follow from the rest. */
+  /** The statuses of errors that cannot be derived from the rest. */
   readonly errors?: readonly number[];
   /** Set if preconditions are evaluated. */
   readonly conditional?: true;
@@ -121,17 +124,17 @@ export interface Route {
 /** Records of a collection as one URL serves them. */
 export interface Resource {
   readonly records: Records;
-  /** The collection without the properties that only a single record shows, if there are any. */
+  /** The collection as lists show it, if lists leave some properties out. */
   readonly listed?: Collection;
-  /** Limits them; all of the collection by default. */
+  /** Limits the records; by default they are all of the collection. */
   readonly scope?: ResolveScope | undefined;
-  /** A short description of GET and QUERY of all of them, if none follows from their kind. */
+  /** A short description of GET and QUERY of the list, if none can be derived from their kind. */
   readonly summary?: string;
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
 }
 
-/** The largest body that is read into memory, if its operation names no other limit. */
+/** The largest body that is read into memory, unless its operation sets another limit. */
 export const defaultMaxBodyBytes = 64 * 1024;
 
 const json = ["application/json"];
@@ -187,7 +190,10 @@ export function route(
   return { operations, allow, fields, tag };
 }
 
-/** The header field with the media types of a method's body: RFC 10008 section 3, RFC 5789 section 3.1, and their counterpart for POST. */
+/**
+ * Returns the header field with the media types of a method's body: RFC 10008
+ * section 3, RFC 5789 section 3.1, and their counterpart for POST.
+ */
 function bodyTypes(name: string, operation: Operation | undefined): string[] {
   return operation?.consumes ? [name, operation.consumes.join(", ")] : [];
 }
@@ -298,7 +304,10 @@ export function noParameters(parameters: Parameters): undefined {
   rejectUnknownParameters(parameters, []);
 }
 
-/** Returns the route of a text, JSON by default, that stays the same while the server runs; the first request has it made. */
+/**
+ * Returns the route of a text, JSON by default, that stays the same while the
+ * server runs; it is created at the first request.
+ */
 export function textRoute({ make, summary, schema, type }: {
   readonly make: () => string | Promise<string>;
   readonly summary: string;

@@ -1,6 +1,6 @@
 /**
- * The representation of records: their properties, then the URLs that follow
- * from them; as JSON, as NDJSON, as a JSON Schema. The text of a record is
+ * The representation of records: their properties, then the URLs derived from
+ * them; as JSON, as NDJSON, as a JSON Schema. The text of a record is
  * serialized when it is first read, and cached in the row.
  */
 
@@ -15,7 +15,7 @@ import {
 } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
 
-/** The media type of one JSON record a line. */
+/** The media type of one JSON record per line. */
 export const ndjsonType = "application/x-ndjson";
 
 /** The length at which a part of an export is sent, in characters. */
@@ -33,13 +33,13 @@ export class Representation {
   readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
   readonly #shapeHash: string;
-  /** The rows that have a cached text: a ring. */
+  /** The rows that have a cached text: a ring buffer. */
   readonly #cachedRows: Row[] = [];
   #oldestIndex = 0;
   #latestTime = "";
   #latestValidators: readonly string[] = [];
 
-  /** @param prefix the beginning of every URL: `/v1/`, or the same after an origin */
+  /** @param prefix the beginning of every URL: `/v1/`, possibly after an origin */
   constructor(collection: Collection, prefix: string) {
     this.#collection = collection;
     this.#url = prefix + collection.name;
@@ -71,7 +71,8 @@ export class Representation {
   /**
    * Returns the ETag and Last-Modified of a record (RFC 9110 section 8.8). The
    * ETag consists of the time of the last change, which grows with every
-   * change, and of a hash of the shape in which records are shown.
+   * change, and of a hash of the declaration, from which the shape of the JSON
+   * follows.
    */
   validators(row: Row): readonly string[] {
     return row.validators ??= this.validatorsOf(row.document);
@@ -80,9 +81,10 @@ export class Representation {
   /** Returns the validators of a record that is not stored yet. */
   validatorsOf({ id, created_at, updated_at }: Document): readonly string[] {
     const at = String(updated_at ?? created_at);
-    // At `/user` everybody reads another record.
+    // At `/user`, every user reads a different record.
     const own = this.#collection.name === "users" ? `-${id}` : "";
-    // Records that are written together often have the same time, and share these.
+    // Records that are written together often have the same time, and share the
+    // validators.
     if (at !== this.#latestTime || own) {
       const time = Date.parse(at);
       const etag = `"${time.toString(36)}${own}-${this.#shapeHash}"`;
@@ -97,7 +99,7 @@ export class Representation {
     return this.#latestValidators;
   }
 
-  /** Returns a record as an element of a list; caches its text in the place of the oldest one. */
+  /** Returns a record as an element of a list; caches its text in place of the oldest one. */
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
     const oldest = this.#cachedRows[this.#oldestIndex];
@@ -109,7 +111,7 @@ export class Representation {
 
   /**
    * Returns a list item as a response of its own: with the link to its
-   * collection, or to the part of it in `collectionUrl`.
+   * collection, or to `collectionUrl`, a part of the collection.
    */
   asStandalone(item: string, collectionUrl?: string): string {
     const link = collectionUrl === undefined
@@ -171,18 +173,18 @@ export class Representation {
       const url = id === null ? null : `"${before}${id}${after}"`;
       parts.push(`,"${name}":${url}`);
     }
-    // Joined, as a concatenated text would keep all its parts in memory.
+    // Joined, because a concatenated text would keep all its parts in memory.
     parts.push("}");
     return parts.join("");
   }
 
   /**
    * Returns whether a stored document is exactly what a reader may see, so that
-   * its JSON is the record's except for the URLs. Documents are written in
-   * the declared order, so comparing the names one by one is enough, and it is
-   * safe: a name in any other place may be a password's hash, or a property
-   * that is no longer declared, which must not be shown. An older document, in
-   * another order or with a null where there is now a default, is serialized
+   * its JSON is the record's except for the URLs. Documents are written in the
+   * declared order, so comparing the names one by one is enough. It is also
+   * safe: any other name may be that of a password's hash, or of a property
+   * that is no longer declared, and neither must be shown. An older document,
+   * in another order or with a null where there is now a default, is serialized
    * property by property.
    */
   #isShownAsStored(document: Document): boolean {

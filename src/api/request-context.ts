@@ -1,6 +1,6 @@
 /**
- * The types that the life of a request and the operations share: the request
- * that an operation is given, and the result that it returns.
+ * The types that app.ts and the operations share: the request that an operation
+ * gets, and the result that it returns.
  */
 
 import type { Slots } from "../admission.ts";
@@ -31,30 +31,30 @@ export interface AuditEvent {
 
 /** A request, as the operations see it. */
 export interface RequestContext {
-  /** Its sender: an IPv4 address, or the first 64 bits of an IPv6 address. */
+  /** The client that sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
   readonly client: string;
   readonly method: string;
   /** The URL as it was requested, without the query. */
   readonly url: string;
   /** The ids in the path. */
   readonly ids: readonly number[];
-  /** The signed-in user, with the rights that it has now. */
+  /** The signed-in user, with their current rights. */
   caller: Actor | undefined;
   /** True if a collection is requested as NDJSON: all of it, unless the query asks for a page. */
   readonly asNdjson: boolean;
-  /** Undefined where the URL stands for all records of its collection. */
+  /** Undefined if the URL stands for all records of its collection. */
   readonly resolveScope?: ResolveScope | undefined;
-  /** Preconditions are evaluated when the record has been found. */
+  /** The header fields, for preconditions, which are evaluated once the record has been found. */
   readonly headers: IncomingRequest["headers"];
-  /** Set where the response must be stored with the changes it reports. */
+  /** Set if the response must be stored with the changes it reports. */
   storeResponse?: StoreResponse | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
-  /** Returns the caller as of now; throws an ApiError if access was lost. */
+  /** Returns the current caller; throws an ApiError if access was lost. */
   authenticate(): Actor | undefined;
   /**
-   * Waits for a promise, and resumes if the caller still has access: every wait
-   * of an operation goes through this, before anything is changed or shown.
+   * Waits for a promise, and resumes if the caller still has access. Every wait
+   * of an operation before something is changed or shown goes through this.
    */
   afterWaiting<T, R>(
     promise: Promise<T>,
@@ -70,7 +70,7 @@ export interface RequestContext {
 }
 
 /**
- * Finds the records that a URL stands for: those of the zoo 7, for
+ * Finds the records that a URL stands for: those of zoo 7, for
  * `/zoos/7/animals`. Throws an ApiError if that zoo does not exist.
  */
 export type ResolveScope = (context: RequestContext) => Scope | undefined;

@@ -1,5 +1,5 @@
 /**
- * Every URL of the API on one page, with its methods. Who may use a method, its
+ * Every URL of the API with its methods, on one page. Who may use a method, its
  * parameters and its body are in operations.ts; the URLs of optional features
  * are in their own folders.
  */
@@ -52,7 +52,10 @@ export function tablesOf(
   return [...tables, { name: declarationTable }, ...others];
 }
 
-/** Returns the hash indexes of a collection: of the properties that are looked up, and of each group that is unique together. */
+/**
+ * Returns the hash indexes of a collection: one for each property that is
+ * looked up, and for each group of properties that is unique together.
+ */
 function indexesOf(
   { properties, visibleProperties, unique = [], owner, indexed = [] }:
     Collection,
@@ -191,7 +194,7 @@ function addAuthorizations(api: Api): void {
       admission: hashing,
       consumes: ["application/json"],
       maxBodyBytes: 8 * 1024,
-      isUnlimited: true, // by a limit of its own
+      isUnlimited: true, // it has a limit of its own
       run: (context, _, body) =>
         signIn(context, body, { declaration, records, signer, limiter }),
     },
@@ -213,7 +216,7 @@ function addRoot(
   const names = Object.keys(urls);
   const url = { type: "string", format: "uri-reference" };
   const root = textRoute({
-    summary: "Where everything is",
+    summary: "The URLs of all resources",
     schema: {
       title: "root",
       type: "object",
@@ -258,7 +261,7 @@ function healthRoute(store: Store): Route {
   });
 }
 
-/** Returns what had to be repaired at startup, and what is wrong with the disk now. */
+/** Returns what had to be repaired at startup, and problems of the disk at present. */
 async function noticesOf(store: Store): Promise<readonly string[]> {
   const missing = await store.missingBytes().catch(() => 0); // an unreadable disk
   const notices = [...store.notices];

@@ -6,7 +6,7 @@
 /** The role that an operation requires of its caller, or `anyone` for no role. */
 export type Access = string;
 
-/** The names of the roles whose rights somebody has. */
+/** The names of all roles whose rights a user has. */
 export type Grants = Pick<ReadonlySet<string>, "has">;
 
 /** Somebody who reads or writes records. */
@@ -16,7 +16,7 @@ export interface Actor {
   readonly grants: Grants;
 }
 
-/** The operator at the command line, who is no user and has all rights. */
+/** The operator at the command line, who is not a user and has all rights. */
 export const localOperator: Actor = { id: 0, grants: { has: () => true } };
 
 /** The roles of an API. */
@@ -32,7 +32,7 @@ export class Roles {
     );
   }
 
-  /** The role that every user has the rights of. */
+  /** The role whose rights every user has. */
   get lowest(): string {
     return this.names[0] ?? "";
   }
@@ -48,7 +48,7 @@ export class Roles {
   }
 }
 
-/** Returns whether somebody's rights (undefined if not signed in) include the required access. */
+/** Returns whether the rights of a caller (undefined if not signed in) include the required access. */
 export function mayAccess(grants: Grants | undefined, access: Access): boolean {
   return access === "anyone" || grants?.has(access) === true;
 }

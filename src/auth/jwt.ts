@@ -1,9 +1,9 @@
 /**
- * Signs and verifies JSON Web Tokens (RFC 7519). A token is valid only if it is,
- * byte for byte, one that this server would sign for the same claims. So nothing
- * about it is left to a choice of its sender: not the algorithm, which is always
- * HMAC-SHA-256 (RFC 8725 sections 2.1 and 3.1), not a further claim or header
- * parameter, and not another spelling of the same base64url or JSON.
+ * Signs and verifies JSON Web Tokens (RFC 7519). A token is valid only if it
+ * is, byte for byte, one that this server would sign for the same claims. So
+ * its sender has no choice: not of the algorithm, which is always HMAC-SHA-256
+ * (RFC 8725 sections 2.1 and 3.1), not of a further claim or header parameter,
+ * and not of another spelling of the same base64url or JSON.
  */
 
 import { Buffer } from "node:buffer";
@@ -20,7 +20,7 @@ export interface Claims {
   readonly exp: number;
 }
 
-/** The token is `invalid`, or `expired` if it is valid otherwise. */
+/** The token is `invalid`, or it is `expired` but otherwise valid. */
 export class TokenError extends Error {
   override readonly name = "TokenError";
   readonly code: "invalid" | "expired";
@@ -59,8 +59,8 @@ export class TokenSigner {
   }
 
   /**
-   * Verifies a token and returns its claims. They are parsed only if the header
-   * and the signature are right.
+   * Verifies a token and returns its claims, which are parsed only if the
+   * header and the signature are valid.
    *
    * @param now seconds since 1970
    * @throws {TokenError} whose message names the part that is invalid
@@ -71,7 +71,7 @@ export class TokenSigner {
     if (key === undefined) throw invalid("header");
     if (!isEqual(token, seal(key, payload))) throw invalid("signature");
     const claims = parseClaims(payload);
-    // Another server can have the same secret.
+    // Another server may have the same secret.
     if (claims === undefined || this.#encodeClaims(claims) !== payload) {
       throw invalid("claims");
     }
@@ -101,13 +101,13 @@ function seal({ secret, header }: Key, payload: string): string {
   return `${input}.${hmac(secret, input)}`;
 }
 
-/** Compares tokens in a time that reveals nothing but their lengths, which are no secret. */
+/** Compares tokens in a time that reveals nothing but their lengths, which are not secret. */
 function isEqual(one: string, other: string): boolean {
   const [a, b] = [Buffer.from(one), Buffer.from(other)];
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Parses encoded claims to numbers; returns undefined if they are not an object as JSON. */
+/** Parses encoded claims to numbers; returns undefined if they are not a JSON object. */
 function parseClaims(payload: string): Claims | undefined {
   try {
     const text = Buffer.from(payload, "base64url").toString();

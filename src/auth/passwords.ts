@@ -54,7 +54,7 @@ export async function hashPassword(
  * takes as long and returns false, so that the time does not reveal which usernames
  * exist.
  *
- * @param beforeHash called when its turn has come; may throw
+ * @param beforeHash called just before the hash is computed; may throw
  * @throws {Error} if the stored hash is malformed
  * @throws {OverloadedError}
  */
@@ -77,7 +77,7 @@ export async function verifyPassword(
   return timingSafeEqual(key, hash) && stored !== undefined;
 }
 
-/** Returns whether a text has the form of a hash, and costs no more to verify than one of ours. */
+/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
 export function isPasswordHash(text: string): boolean {
   const [, N = 0, r = 0, p = 0] =
     /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)

@@ -8,10 +8,10 @@ import { Buffer } from "node:buffer";
 import { ApiError } from "./errors.ts";
 import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 
-/** Time limit for a small body to arrive, and for each further part of a large one. */
+/** Time limit for a whole small body, and for each part of a large one. */
 const bodyTimeoutMs = 30_000;
 
-/** The client disconnected before it had sent the whole request, so nobody waits for a response. */
+/** The client has disconnected, so nobody is waiting for a response. */
 export class ClientDisconnected extends Error {
   override readonly name = "ClientDisconnected";
 }
@@ -52,7 +52,7 @@ export function readBody(
     const fail = (error: Error) => {
       clearTimeout(timer);
       request.off("data", onData);
-      chunks = []; // the rest can take a while
+      chunks = []; // frees the memory, as the rest can take a while
       reject(error);
     };
     const timer = setTimeout(() => fail(new ApiError(40800)), timeoutMs);
@@ -63,8 +63,9 @@ export function readBody(
       const [first] = chunks;
       resolve(first && !chunks[1] ? first : Buffer.concat(chunks));
     });
-    // Without an "error" listener an aborted request emits "close" alone. The
-    // check saves every complete request an Error with its stack.
+    // Without an "error" listener an aborted request emits only "close". The
+    // check saves every complete request the creation of an Error with its
+    // stack.
     request.on("close", () => {
       if (!request.readableEnded) fail(new ClientDisconnected());
     });

@@ -1,7 +1,7 @@
 /**
- * Which client a request is from, for limits and the log: its IP address, or the
- * one that a trusted proxy reports. What anybody else reports is ignored, as
- * it can be invented.
+ * Identifies the client of a request, for limits and the log: by its IP
+ * address, or by the one that a trusted proxy reports. What anybody else
+ * reports is ignored, because it can be forged.
  */
 
 import { BlockList, isIP, SocketAddress } from "node:net";
@@ -23,7 +23,7 @@ export function parseNetworks(value: string): BlockList | undefined {
   return networks;
 }
 
-/** The parts of a request that tell who sent it. */
+/** The parts of a request that identify its sender. */
 interface ClientRequest {
   readonly socket: { readonly remoteAddress?: string | undefined };
   readonly headers: {
@@ -38,8 +38,9 @@ interface ClientRequest {
  * subscriber usually has all addresses that begin with them.
  *
  * @param proxies those whose `Forwarded` (RFC 7239) or `X-Forwarded-For` is
- * believed. Most proxies maintain one of the two and pass on what a client sent
- * as the other: if they name different clients, the client is the proxy.
+ * trusted. Most proxies maintain one of the two and pass on what a client sent
+ * as the other: if the two name different clients, the proxy itself counts as
+ * the client.
  */
 export function clientOf(
   { socket: { remoteAddress: peer = "" }, headers }: ClientRequest,
@@ -62,7 +63,7 @@ function forwardedFor(element: string): string {
   return pair?.slice(4).replace(/^"(.*)"$/, "$1") ?? "";
 }
 
-/** Returns the farthest node that only trusted proxies report; one without an address ends the walk. */
+/** Returns the farthest node that is reported by trusted proxies only; the search ends at a node without an address. */
 function followBack(
   peer: string,
   nodes: string[],

@@ -118,8 +118,9 @@ export interface Validators {
  * Evaluates preconditions in the order of RFC 9110 section 13.2.2, for a request
  * that would succeed without them (section 13.2.1).
  *
- * The RFC does not define the meaning of a malformed list of entity tags. The result
- * is the safe one: no read gets a 304, and no write proceeds, because of it.
+ * The RFC does not define the meaning of a malformed list of entity tags. The
+ * result is the safe one: a malformed list never leads to a 304 for a read, and
+ * never lets a write proceed.
  *
  * @param current undefined if there is no current representation
  * @returns `not-modified` for 304, `failed` for 412

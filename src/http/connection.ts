@@ -20,9 +20,9 @@ import {
   problemType,
 } from "./errors.ts";
 
-/** The most that a server accepts from its clients, unless it is given other limits. */
+/** The default limits on what a server accepts from its clients. */
 export const defaultLimits = {
-  /** A client beyond it is disconnected. */
+  /** A client beyond this limit is disconnected. */
   maxConnections: 1000,
   /** How many requests of a connection may wait for the response to an earlier one. */
   maxPipelinedRequests: 16,
@@ -34,7 +34,11 @@ export const defaultLimits = {
   readTimeoutMs: 30_000,
   /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
-  /** How much of them in a second, in all: their buffers are garbage, and collecting much of it takes all the time of a server with a million records. */
+  /**
+   * How much of such bodies is received per second, of all clients together:
+   * their buffers become garbage, and collecting too much of it would take all
+   * the time of a server with a million records.
+   */
   maxDroppedBytesPerSecond: 1 << 24,
   /** How long the rest of a body may take. */
   dropTimeoutMs: 5000,
@@ -44,7 +48,7 @@ export const defaultLimits = {
 
 export type ServerLimits = Readonly<typeof defaultLimits>;
 
-/** A longer response is written in parts, so that a client that reads it slowly can be told from one that does not. */
+/** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 const maxWriteBytes = 64 * 1024;
 
 /** The media type of a response by default. */
@@ -77,7 +81,7 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   declare connectionState: Connection;
   /** Its content while it waits for {@linkcode sendWaiting}. */
   content: string | undefined;
-  /** True if it lasts until the connection closes. */
+  /** True if the response lasts until the connection closes. */
   isLive = false;
 }
 
@@ -102,7 +106,7 @@ export class Connection {
   response: OutgoingResponse | undefined;
   /** How many requests wait for the response to an earlier one. */
   waiting = 0;
-  /** True if it closes after the response that is sent next. */
+  /** True if the connection closes after the response that is sent next. */
   isClosing = false;
   /** True if the latest request is followed by something that is not HTTP. */
   isBroken = false;
@@ -182,7 +186,7 @@ export function send(
   }
   const hasUnreadBody = !request.complete && request.hasContent;
   connectionState.isClosing ||= server.isStopping ||
-    // node:http does not parse what follows it in the same packet.
+    // After an Upgrade field, node:http does not parse the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined ||
     (hasUnreadBody && !canReuse(request, status, server.limits));
   if (connectionState.isClosing) fields.push("Connection", "close");
@@ -213,7 +217,10 @@ function* partsOf(body: string): Generator<Uint8Array, undefined> {
   }
 }
 
-/** Returns whether a connection can be used again although a body was not read: the rest of it is short and will arrive. */
+/**
+ * Returns whether a connection can be used again although a body was not read,
+ * because the rest of it is short and will arrive.
+ */
 function canReuse(
   { headers }: IncomingRequest,
   status: number,

@@ -123,7 +123,10 @@ export function notImplemented(method: string): ApiError {
 
 /** Creates the 501 error for a body in a coding that this server cannot decode (RFC 9112 section 6.1). */
 export function unsupportedCoding(): ApiError {
-  return new ApiError(50100, "The Transfer-Encoding must be chunked alone.");
+  return new ApiError(
+    50100,
+    "The only supported Transfer-Encoding is chunked.",
+  );
 }
 
 /** The media type of errors in the format of RFC 9457. */
@@ -131,7 +134,8 @@ export const problemType = "application/problem+json";
 
 /**
  * Returns whether an Accept field names the format of RFC 9457 and does not
- * prefer plain JSON. A wildcard is not enough, and neither is excluding both.
+ * prefer plain JSON. A wildcard is not enough, and neither is a field that
+ * excludes both.
  */
 export function prefersProblemJson(accept: string | undefined): boolean {
   const isNamed = accept?.toLowerCase().includes(problemType) ?? false;
@@ -149,8 +153,8 @@ const documentation: Readonly<Record<number, string>> = {
  * Writes the JSON body of an error.
  *
  * @param title the reason phrase; if present, the body has the format of RFC
- * 9457 section 3. Its type is `about:blank`: the error is that of the status
- * (section 4.2.1), and `errorCode` says more.
+ * 9457 section 3. Its type is `about:blank`: it means no more than the status
+ * code (section 4.2.1), and `errorCode` says more.
  * @param documentationUrl where each error has a fragment, its code
  */
 export function errorBody(

@@ -40,10 +40,11 @@ export function parseMediaType(text: string): MediaType | undefined {
 }
 
 /**
- * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1): the
- * most preferred one, or the first of these. The weight of a type is that of the
- * most specific range that matches it; a weight of 0 excludes it. A missing or
- * empty field accepts everything. Malformed members are ignored.
+ * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1):
+ * the most preferred one, or the first of several equally preferred ones. The
+ * weight of a type is that of the most specific range that matches it; a weight
+ * of 0 excludes it. A missing or empty field accepts everything. Malformed
+ * members are ignored.
  *
  * @param offers in the order that the server prefers
  */
@@ -67,7 +68,10 @@ export function negotiate<Offer extends string>(
   return best;
 }
 
-/** Returns whether a range includes a type: every parameter of the range must be one of the type's. All offered text is UTF-8. */
+/**
+ * Returns whether a range includes a type: the type must have every parameter
+ * of the range. All offered text is UTF-8.
+ */
 function matches(
   range: NonNullable<ReturnType<typeof parseRange>>,
   offer: MediaType | undefined,
@@ -81,7 +85,7 @@ function matches(
   );
 }
 
-/** The most members of an Accept field that count: more would take long. */
+/** The most members of an Accept field that are considered, which bounds the time. */
 const maxRanges = 64;
 
 // RFC 9110 section 12.4.2: 0 to 1 with at most three decimals.
@@ -96,7 +100,7 @@ function parseRange(member: string) {
   const kind = range.type === "*/*" ? 0 : range.type.endsWith("/*") ? 1 : 2;
   return {
     ...range,
-    /** How specific it is: of the ranges that match a type, the most specific decides. */
+    /** How specific the range is: of those that match a type, the most specific decides. */
     precedence: kind * 16 + range.parameters.size,
     weight: Number(weight),
   };

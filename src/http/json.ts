@@ -14,7 +14,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * Parses a request body that must be one JSON object.
  *
  * @param name the name of the bytes in messages
- * @param maxNames the most names of properties, and arrays: more take long to parse
+ * @param maxNames the most names of properties, plus arrays: more would take
+ * long to parse
  * @throws {ApiError} 40001 if it is empty, not UTF-8, not JSON or too complex;
  * 40002 if it is JSON but not an object
  */
@@ -96,7 +97,7 @@ const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[:[]/gs;
  * Counts the names of properties, and the arrays, in a JSON text. Outside its
  * strings, it has a colon after each name and nowhere else.
  *
- * @throws {RangeError} before it takes long
+ * @throws {RangeError} as soon as the limit is exceeded
  */
 function countNames(text: string, max: number): number {
   let count = 0;
@@ -108,7 +109,7 @@ function countNames(text: string, max: number): number {
   return count;
 }
 
-/** Returns the first name that occurs a second time anywhere in a JSON text, as it is when decoded. */
+/** Returns the first name, decoded, that occurs a second time anywhere in a JSON text. */
 function findRepeatedName(text: string): string {
   const names = new Set<string>();
   let last = "";

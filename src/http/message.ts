@@ -1,6 +1,6 @@
 /**
- * Checks the header of a request for what node:http lets pass, although two
- * servers could understand it differently or it asks for what we do not do.
+ * Checks the header of a request for what node:http accepts, although two
+ * servers could interpret it differently, or this server does not support it.
  */
 
 import type { IncomingRequest } from "./connection.ts";
@@ -30,7 +30,10 @@ const singleFields = [
 export function checkMessage(request: IncomingRequest): void {
   const { httpVersion, url = "", rawHeaders, headers } = request;
   if (!httpVersion.startsWith("1.")) { // RFC 9110 section 2.5
-    throw new ApiError(40000, `This is HTTP/1.1, not HTTP/${httpVersion}.`);
+    throw new ApiError(
+      40000,
+      `This server supports HTTP/1.1, not HTTP/${httpVersion}.`,
+    );
   }
   if (url.length > maxUrlBytes) throw new ApiError(41400);
   if (rawHeaders.length > 2 * maxFields) throw new ApiError(43100);
@@ -54,7 +57,7 @@ export function checkMessage(request: IncomingRequest): void {
   if (coding !== undefined && coding.toLowerCase() !== "chunked") {
     throw unsupportedCoding();
   }
-  // An older client cannot expect anything (RFC 9110 section 10.1.1).
+  // An Expect field of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).
   const isExpected = expect === undefined || httpVersion === "1.0" ||
     expect.toLowerCase() === "100-continue";
   if (!isExpected) throw new ApiError(41700);

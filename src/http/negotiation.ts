@@ -9,8 +9,9 @@ import { ApiError, problemType } from "./errors.ts";
 import { negotiate, parseMediaType, parseReturnPreference } from "./headers.ts";
 
 /**
- * Chooses the media type of a response (RFC 9110 section 12.5.1). A client
- * that accepts only problem+json means errors; successes are plain JSON.
+ * Chooses the media type of a response (RFC 9110 section 12.5.1). A client that
+ * accepts only problem+json wants that format for errors; successful responses
+ * are plain JSON.
  *
  * @throws {ApiError} 40600
  */
@@ -78,8 +79,8 @@ export function checkContentType(
 
 /**
  * Omits the record from a response if the client prefers that
- * (`return=minimal`, RFC 7240 section 4.2). A response that may not be stored
- * stays whole: its token is shown only once.
+ * (`return=minimal`, RFC 7240 section 4.2). A response that must not be stored
+ * keeps its content: its token is shown only once.
  */
 export function applyPreference(
   prefer: string,

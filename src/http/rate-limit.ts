@@ -1,6 +1,7 @@
 /**
- * Counts what each client does in a minute, in bounded memory, and tells it how
- * much of its quota is left (RFC 6585 section 4, IETF draft-ietf-httpapi-ratelimit-headers).
+ * Counts the requests of each client in a minute, in bounded memory, and tells
+ * it how much of its quota is left (RFC 6585 section 4, IETF
+ * draft-ietf-httpapi-ratelimit-headers).
  */
 
 import { ApiError } from "./errors.ts";
@@ -21,16 +22,16 @@ export interface Quota {
 export class RateLimiter {
   readonly #limit: number;
   readonly #now: () => number;
-  /** The first to end comes first. */
+  /** In the order in which they end. */
   readonly #quotas = new Map<string, Quota>();
 
-  /** @param now returns milliseconds; a clock that is set back begins new minutes */
+  /** @param now returns milliseconds; if the clock is set back, new minutes begin */
   constructor(limit: number, now: () => number) {
     this.#limit = limit;
     this.#now = now;
   }
 
-  /** Counts one more for a key; drops what has ended and, beyond the bound, what ends next. */
+  /** Counts one more for a key; drops quotas that have ended and, if there are too many, the one that ends next. */
   count(key: string): Quota {
     const endsAt = this.#now() + windowMs;
     const isKnown = this.#quotas.has(key);
@@ -54,7 +55,7 @@ export class RateLimiter {
     if (quota.used === 0 && this.#quotas.get(key) === quota) this.forget(key);
   }
 
-  /** Begins to count anew for a key. */
+  /** Resets the count of a key. */
   forget(key: string): void {
     this.#quotas.delete(key);
   }

@@ -1,6 +1,6 @@
 /**
  * Finds the route of a request: each segment of its path is a fixed word or an
- * id. The router knows nothing of how a route responds.
+ * id. The router does not know how a route responds.
  */
 
 import { ApiError } from "./errors.ts";
@@ -68,7 +68,8 @@ export interface RouteMatch<Route> {
  * Finds the route of a path; returns undefined if there is none.
  *
  * @param routes by pattern, in which a segment `:id` stands for any id
- * @param base the beginning of every path with an id; a number in it is a word
+ * @param base the beginning of every path with an id; a number within it is a
+ * fixed word
  * @throws {ApiError} 40000 on malformed percent-encoding
  */
 export function findRoute<Route>(
@@ -87,7 +88,7 @@ export function findRoute<Route>(
   return route && { route, ids };
 }
 
-/** Writes each segment of a path as patterns do: `%61` as `a`, and `:id`, which is no id there, as `%3Aid`. */
+/** Spells each segment of a path as patterns do: `%61` as `a`, and a literal `:id` as `%3Aid`. */
 function normalize(path: string): string {
   if (/^[\w/.~-]*$/.test(path)) return path;
   return path.split("/")

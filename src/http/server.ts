@@ -2,7 +2,7 @@
  * The server: it listens, rejects what is not HTTP, and closes connections
  * without cutting off responses.
  *
- * Only here and in connection.ts is node:http known. Its parser alone decides
+ * Only this file and connection.ts use node:http. Its parser alone decides
  * where a request begins and ends; {@linkcode handleInOrder} delays only when a
  * request is handled. Where node:http provides no response object, {@linkcode
  * sendRawError} sends an error before the connection closes.
@@ -37,7 +37,7 @@ import {
 
 type Connections = Map<Duplex, Connection>;
 
-/** A function that responds to the request of a response, its `req`. */
+/** A function that sends a response to the request that is its `req`. */
 type Handler = (response: OutgoingResponse) => void;
 
 /** A certificate and its private key, as the text of PEM files. */
@@ -161,7 +161,8 @@ export async function listen(
       sendWaiting();
       const closed = once(server, "close");
       server.close();
-      // Also those that node:http has given up, such as one with a CONNECT.
+      // Includes those that node:http no longer manages, such as one with a
+      // CONNECT.
       const timer = setTimeout(() => {
         for (const { socket } of connections.values()) socket.destroy();
       }, graceMs);
@@ -173,7 +174,7 @@ export async function listen(
   };
 }
 
-/** Keeps the state of each connection, up to the most connections, and rejects what is not a request. */
+/** Keeps the state of each connection, limits their number, and rejects what is not a request. */
 function trackConnections(
   server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
   state: ServerState,
@@ -271,7 +272,7 @@ function disconnectStalled(connections: Connections): void {
   }
 }
 
-/** Closes idle connections and live responses now, and the others after their response. */
+/** Closes idle connections and those with live responses now, and the others after their response. */
 function closeWhenIdle(connections: Connections): void {
   for (const connection of connections.values()) {
     const { response, socket } = connection;
@@ -327,7 +328,7 @@ function sendRawError(
   { socket, server: { fields, documentationUrl } }: Connection,
   error: ApiError,
 ): void {
-  if (!socket.writable) return; // the response before it was the last
+  if (!socket.writable) return; // the previous response was the last one
   const body = errorBody(error, { documentationUrl });
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`

@@ -197,7 +197,7 @@ test("renamed, hidden and new properties keep every value, through every write a
       "books.length was books.pages",
       "books.genre has changed",
       "books.shelf is new",
-      "books.price is no longer declared: its data stay stored, hidden",
+      "books.price is no longer declared: its data stays stored, but hidden",
     ]
   ) {
     assert.ok(server.output().includes(`"${line}"`), line);
@@ -283,7 +283,7 @@ test("a name with hidden data is not renamed to, and references that lead nowher
   // "two" has data of its own, hidden or not.
   const renamed = books(text("two", ', renamed: "one"'));
   const taken =
-    /books\.one cannot become books\.two, under which other data are stored.*"zoo-api prune books\.two"/;
+    /books\.one cannot be renamed to books\.two, because other data is stored.*"zoo-api prune books\.two"/;
   assert.match(await refused(renamed), taken);
   const checked = await command("check");
   assert.equal(checked.code, 2, checked.stderr);
@@ -395,7 +395,7 @@ test("former names are forgotten once both are declared together", async (t) => 
   for (const each of [a, b, { ...b, ...a }, b, a]) await open(shelf(each));
   assert.deepEqual(await open(shelf({ ...b, ...a })), { a: "2", b: "1" });
   // The hint is no longer unambiguous.
-  await assert.rejects(open(shelf(renamed)), /shelves\.a cannot become/);
+  await assert.rejects(open(shelf(renamed)), /shelves\.a cannot be renamed/);
   assert.deepEqual(await open(shelf(b)), { a: "2", b: "1" });
 });
 
@@ -409,7 +409,7 @@ test("a collection is not renamed to one with hidden records", async (t) => {
   await open(racks);
   await assert.rejects(
     open({ ...shelves, renamed: "racks" }),
-    /racks cannot become shelves, .*"zoo-api prune shelves"/,
+    /racks cannot be renamed to shelves, .*"zoo-api prune shelves"/,
   );
   assert.deepEqual(await open([shelves, racks]), { a: "1" });
 });

@@ -1,7 +1,7 @@
 /**
- * Authentication: maps an Authorization field to the user as the store has it
- * now. A valid token is not enough: its authorization must still exist, and the
- * role is the user's current one.
+ * Authentication: maps an Authorization field to the user as currently stored.
+ * A valid token is not enough: its authorization must still exist, and the role
+ * is the user's current one.
  */
 
 import {
@@ -65,9 +65,9 @@ export interface Authentication {
 }
 
 /**
- * Returns the user that an Authorization field identifies, as of now; undefined
- * without a field. A valid signature stays valid, so it is verified once (a
- * quarter of the cost of a small write); all else is checked each time.
+ * Returns the user that an Authorization field currently identifies; undefined
+ * without a field. A valid signature stays valid, so it is verified only once
+ * (it costs a quarter of a small write); everything else is checked each time.
  *
  * @throws {ApiError} 40100 on another scheme, 40102 on an invalid token, 40103
  * on an expired one, 40104 on one whose authorization was deleted
@@ -97,7 +97,8 @@ export function authenticate(
   if (user_id !== id || grants === undefined) {
     throw invalid("its sub does not own its jti");
   }
-  // A restored backup issues the ids of later authorizations again.
+  // After a backup is restored, the ids of later authorizations are issued
+  // again.
   if (String(created_at ?? "") >= issuedBefore) {
     throw unauthorized(declaration, 40104);
   }

@@ -53,7 +53,11 @@ export function authorizations({ lowest }: Roles): Declaration {
 
 const lifetime = integer({ minimum: 60, maximum: 30 * 24 * hour });
 
-/** A sign-in, request and response in one. Any two strings are accepted, so that validation does not reveal which usernames or passwords are possible. */
+/**
+ * The properties of a sign-in, both of the request and of the response. Any two
+ * strings are accepted, so that validation does not reveal which usernames or
+ * passwords are possible.
+ */
 export const signInForm = deriveCollection({
   name: "authorizations",
   singular: "authorization",
@@ -74,8 +78,8 @@ export const signInForm = deriveCollection({
  * password. In the same transaction the user's expired authorizations are
  * deleted, and the oldest if there are too many.
  *
- * @throws {ApiError} 42200; 40101 on a wrong name or password, which cannot be
- * told apart; 42900
+ * @throws {ApiError} 42200; 40101 on a wrong name or password, which the client
+ * cannot distinguish; 42900
  */
 export async function signIn(
   context: RequestContext,
@@ -132,12 +136,12 @@ export async function signIn(
       token_type: "Bearer",
     }),
   };
-  // Also if the disk is full, as a user must sign in to delete records.
+  // Allowed on a full disk too, because a user must sign in to delete records.
   const options = { by: user.id, allowWhenFull: true };
   return records.commit(context, { mutations, response, ...options });
 }
 
-/** Returns the user that a sign-in names, if its password is right. */
+/** Returns the user named in a sign-in, if the password is right. */
 async function checkPassword(
   store: Store,
   { username, password }: Readonly<Record<string, Json>>,
@@ -159,7 +163,10 @@ async function checkPassword(
   return isRight && isCurrent ? user : undefined;
 }
 
-/** Has a failed sign-in logged, with the username if there is such a user: some type their password in its place. */
+/**
+ * Causes a failed sign-in to be logged. The username is logged only if there is
+ * such a user, because some people type their password in its place.
+ */
 function failedSignIn(
   context: RequestContext,
   store: Store,

@@ -1,6 +1,6 @@
 /**
- * Limits how fast passwords can be guessed, by the address of the guesser: so
- * nobody can lock a user out who signs in from elsewhere.
+ * Limits how fast passwords can be guessed from an address. So nobody can lock
+ * out a user who signs in from another address.
  */
 
 import { RateLimiter } from "../../http/rate-limit.ts";
@@ -12,10 +12,10 @@ const maxFailuresPerClient = 50;
 const problem = "Too many sign-ins have failed";
 
 /**
- * Counts failed sign-ins. An attacker who could fill its memory would reset the
- * counts of others, but each entry has cost a hash within the last minute, or
- * waits for one: several times fewer than there is room for. Sign-ins that are
- * refused leave no entry.
+ * Counts failed sign-ins. An attacker who could fill its memory would displace
+ * the counts of others. But each entry has cost a hash within the last minute,
+ * or waits for one, so there are several times fewer entries than there is room
+ * for. Sign-ins that are refused leave no entry.
  */
 export class SignInLimiter {
   readonly #byUser: RateLimiter;
@@ -29,8 +29,9 @@ export class SignInLimiter {
 
   /**
    * Runs a sign-in, which returns undefined if the password is wrong. It is
-   * counted just before the password is hashed, so that neither many wrong ones
-   * at a time can pass the limit together, nor right ones that wait reach it.
+   * counted just before the password is hashed, so that many wrong passwords at
+   * a time cannot exceed the limit together, and right ones that wait do not
+   * count.
    *
    * @param check calls `beforeHash` when it begins to hash the password
    * @throws {ApiError} 42900

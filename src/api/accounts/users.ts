@@ -51,7 +51,7 @@ export function usersWithHashes(roles: Roles): Declaration {
   const { properties, ...others } = users(roles);
   const hash: Property = {
     ...anyString(),
-    expected: "a hash as export users --with-hashes prints it",
+    expected: "a hash as printed by export users --with-hashes",
     check: (value) =>
       typeof value === "string" && isPasswordHash(value)
         ? undefined
@@ -60,7 +60,7 @@ export function usersWithHashes(roles: Roles): Declaration {
   return { ...others, properties: { ...properties, password: hash } };
 }
 
-/** Keeps the last user of the highest role; ends all authorizations of a user who has a new password. */
+/** Refuses to lose the last user of the highest role; deletes all authorizations of a user who gets a new password. */
 function sideEffects(
   { previous, next }: RecordChange,
   store: Store,
@@ -76,7 +76,7 @@ function sideEffects(
       `The user ${id} is the last one with the role ${highest} and cannot be ${change}: give it to another user first.`,
     );
   }
-  // Also when the user is deleted: then there is no next password.
+  // A deleted user has no next password, so the authorizations are deleted too.
   if (next?.["password"] === password) return [];
   return Array.from(
     store.table("authorizations").find("user_id", id),

@@ -6,9 +6,9 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 /** What the function in a declaration file returns. */
 export interface ApiFile {
-  /** The name of the API wherever it shows; "API" by default. */
+  /** The name of the API as shown to users; "API" by default. */
   readonly title?: string;
-  /** In ascending order; the last one manages users. */
+  /** The roles in ascending order; the last one manages users. */
   readonly roles?: readonly string[];
   readonly collections: readonly CollectionDeclaration[];
 }
@@ -25,7 +25,7 @@ export interface ApiDeclaration {
 
 export const defaultRoles = ["viewer", "keeper", "admin"];
 
-/** Completes what a declaration file returns. */
+/** Adds the defaults to what a declaration file returns. */
 export function declareApi(
   { title = "API", roles = defaultRoles, collections }: ApiFile,
 ): ApiDeclaration {

@@ -1,7 +1,8 @@
 /**
  * Derives collections from their declarations: the properties that a client
- * sees, the names that a body may have, the references between collections. This
- * is done once, at startup: every request needs the result, and none changes it.
+ * sees, the names that a body may have, the references between collections.
+ * This is done once, at startup; every request uses the result, and none
+ * changes it.
  */
 
 import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
@@ -47,11 +48,17 @@ export interface CollectionDeclaration<
     readonly delete: Access;
   };
   readonly properties: Declared;
-  /** Groups of properties: no two records may share all values of a group, ignoring case. Records with a null among them may. */
+  /**
+   * Groups of properties: no two records may share all values of a group,
+   * ignoring case, unless one of the values is null.
+   */
   readonly unique?: readonly (readonly (keyof Declared & string)[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
   readonly sort?: readonly (keyof RecordOf<Declared> & string)[];
-  /** A rule over a whole record, with the defaults of what it lacks: returns a message for each property that is wrong, such as "must not be before published_on". */
+  /**
+   * A rule for a complete record, including defaults: returns a message for
+   * each invalid property, such as "must not be before published_on".
+   */
   readonly check?: (
     record: RecordOf<Declared>,
   ) =>
@@ -59,7 +66,10 @@ export interface CollectionDeclaration<
     | null
     | undefined
     | void;
-  /** True if each user has their own records, which only the highest role sees too; the property `owner_id` says whose they are. */
+  /**
+   * True if each user has their own records, which only the highest role can
+   * also see; the property `owner_id` names the owner.
+   */
   readonly private?: boolean;
   /** Its name in earlier declarations. */
   readonly renamed?: string;
@@ -71,9 +81,9 @@ export interface Declaration extends CollectionDeclaration {
   readonly immutable?: true;
   /** The property with the id of the user who owns the record, if each user has their own. */
   readonly owner?: string | undefined;
-  /** The role that has the records of all users; by default nobody. */
+  /** The role that can see the records of all users; by default none. */
   readonly overseer?: Access | undefined;
-  /** Properties that rules look up, besides the unique ones and the references. */
+  /** Properties with an index for lookups, besides the unique ones and the references. */
   readonly indexed?: readonly string[];
   /** Set if the log reports each change, with these properties of the record. */
   readonly audited?: readonly string[];
@@ -126,24 +136,27 @@ export interface UrlProperty {
   readonly name: string;
   /** The property that holds the id. */
   readonly property: string;
-  /** The texts before and after the id in the URL. */
+  /** The parts of the URL before and after the id. */
   readonly before: string;
   readonly after: string;
-  /** True if it is null where the id is. */
+  /** True if the URL is null when the id is. */
   readonly nullable: boolean;
 }
 
-/** A declared collection with all that follows from its declaration and the others'. */
+/** A declared collection with everything derived from its declaration and those of the others. */
 export interface Collection extends Omit<Declaration, "properties"> {
   /** The declared properties, in order. */
   readonly properties: readonly NamedProperty[];
   /** The property that is stored as a hash, if there is one. */
   readonly secretName: string | undefined;
-  /** The properties that a client sees and may filter and sort by: id, declared ones, times. Not the URLs. */
+  /** The properties that a client sees and may filter and sort by: id, the declared ones, times, but not URLs. */
   readonly visibleProperties: ReadonlyMap<string, NamedProperty>;
   /** The URL of the record, then one for each reference. */
   readonly urlProperties: UrlProperty[];
-  /** The names that a body may have besides those of URLs: the declared properties, and the server's own, which are ignored. */
+  /**
+   * The names that a body may have besides those of URL properties: the
+   * declared properties, and those that the server sets, which are ignored.
+   */
   readonly acceptedNames: ReadonlySet<string>;
   /** References to other collections. */
   readonly parents: Reference[];
@@ -178,7 +191,7 @@ export const collectionParameters = [
   "fields",
 ];
 
-/** Derives the collections of all declarations, in which there are no mistakes. */
+/** Derives the collections of all declarations, which must be free of mistakes. */
 export function deriveCollections(
   declarations: readonly Declaration[],
 ): Map<string, Collection> {
@@ -252,14 +265,14 @@ function linkReferences(
 /** The property of private records with the id of the user who created them. */
 export const ownerProperty: NamedProperty = {
   ...readOnly(optional(integer({ minimum: 1 }))),
-  references: "users", // the planner takes it for indexed, as it is
+  references: "users", // the planner treats references as indexed, which is true of this one
   name: "owner_id",
 };
 
 /** The URL property of a record's own id. */
 const idUrl = { property: "id", after: "", nullable: false };
 
-/** Returns whether somebody sees all records of a collection. */
+/** Returns whether a caller sees all records of a collection. */
 export function seesAll(
   { owner, overseer }: Collection,
   actor: Actor | undefined,
@@ -268,7 +281,7 @@ export function seesAll(
     (overseer !== undefined && mayAccess(actor?.grants, overseer));
 }
 
-/** Returns whether somebody sees a record of a collection. */
+/** Returns whether a caller sees a record of a collection. */
 export function isVisible(
   collection: Collection,
   document: Document,
@@ -301,7 +314,10 @@ export function readableNames(
   ];
 }
 
-/** Returns a property of a stored record; its default if the record has none, being older than the declaration. */
+/**
+ * Returns a property of a stored record; its default if the record lacks the
+ * property because it is older than the declaration.
+ */
 export function readValue(
   document: { readonly [property: string]: Json },
   { name, default: defaultValue }: Pick<NamedProperty, "name" | "default">,
@@ -309,7 +325,10 @@ export function readValue(
   return document[name] ?? defaultValue;
 }
 
-/** Returns the key of a value in an index, or that of a group of values; null for null and for a group with a null. Strings that differ only in case have the same. */
+/**
+ * Returns the index key of a value, or of a group of values; null for null and
+ * for a group with a null. Strings that differ only in case have the same key.
+ */
 export function toIndexKey(value: Json | undefined): string | number | null {
   if (typeof value === "string") return caseFold(value);
   if (Array.isArray(value)) {

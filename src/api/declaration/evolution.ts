@@ -1,11 +1,13 @@
 /**
- * Follows changes of the declaration. The store remembers the declaration that
- * it was last opened with. If it is opened with another one, names that have
- * changed are exchanged in the stored records, and all records are validated.
+ * Adapts stored records to a changed declaration. The store remembers the
+ * declaration that it was last opened with. If it is opened with another one,
+ * names that have changed are exchanged in the stored records, and all records
+ * are validated.
  *
- * Data that are no longer declared stay stored, hidden. The exchanged names are
- * remembered too, so that a return to an earlier declaration exchanges them
- * again. A name is that of a collection, `books`, or of a property, `books.title`.
+ * Data that is no longer declared stays stored, but hidden. The exchanged names
+ * are remembered too, so that returning to an earlier declaration exchanges
+ * them again. A name is that of a collection, `books`, or of a property,
+ * `books.title`.
  */
 
 import type { FieldError } from "../../http/errors.ts";
@@ -23,9 +25,9 @@ export const declarationTable = "_declaration";
 
 /** The remembered declaration. */
 interface Remembered {
-  /** What decides which records fit, as text, by name. */
+  /** The rules that decide which records fit, as text, by name. */
   readonly names: ReadonlyMap<string, string>;
-  /** The present names of what was renamed, by the former ones. */
+  /** The present names of what was renamed, by the former names. */
   readonly newNames: ReadonlyMap<string, string>;
 }
 
@@ -34,12 +36,12 @@ export interface Misfit {
   /** The name of the property. */
   readonly name: string;
   readonly ids: Set<number>;
-  /** What is wrong with the first one. */
+  /** The error of the first record. */
   readonly code: FieldError["code"];
   readonly message: string;
 }
 
-/** How the stored data are read and changed. */
+/** The functions that read and change the stored data. */
 interface Following {
   readonly store: Pick<Store, "tables" | "table">;
   readonly apply: (mutation: Mutation) => void;
@@ -48,10 +50,10 @@ interface Following {
 }
 
 /**
- * Lets the stored data follow a declaration, and remembers it.
+ * Adapts the stored data to a declaration, and remembers it.
  *
- * @returns false if it is the remembered one, and nothing was applied; if true,
- * the caller must roll back if there are misfits
+ * @returns false if it is the remembered one, and nothing was applied; after
+ * true, the caller must roll back if there are misfits
  */
 export function followDeclaration(
   collections: readonly Collection[],
@@ -92,7 +94,7 @@ export function followDeclaration(
   return true;
 }
 
-/** Returns how many names have been exchanged so far: what was sent before the last one may be meant for other names. */
+/** Returns how many names have been exchanged so far: a request sent before the last exchange may mean other names. */
 export function countRenamings(store: Pick<Store, "table">): number {
   return Number(
     store.table(declarationTable).get(1)?.document["renamings"] ?? 0,
@@ -107,7 +109,7 @@ function recall(document: Document | undefined): Remembered {
   };
 }
 
-/** Returns what decides which records fit, by name. */
+/** Returns the rules that decide which records fit, by name. */
 function describeAll(collections: readonly Collection[]): Map<string, string> {
   const found = new Map<string, string>();
   for (const { name: of, properties, ...others } of collections) {
@@ -131,7 +133,7 @@ function describeDifferences(
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(name) === after.get(name)) continue;
     const difference = !after.has(name)
-      ? "is no longer declared: its data stay stored, hidden"
+      ? "is no longer declared: its data stays stored, but hidden"
       : before.has(name)
       ? "has changed"
       : "is new";
@@ -139,25 +141,25 @@ function describeDifferences(
   }
 }
 
-/** A renaming to a name under which other data are stored. */
+/** A renaming to a name under which other data is stored. */
 export class RenameError extends Error {
   override readonly name = "RenameError";
   readonly code = "rename";
 
   constructor(former: string, name: string) {
     super(
-      `${former} cannot become ${name}, under which other data are stored, and nothing was changed: ` +
-        `take another name, or leave out "renamed" to use those data, or delete them: start with ` +
+      `${former} cannot be renamed to ${name}, because other data is stored under that name; nothing was changed. ` +
+        `Use another name, omit "renamed" to use that data, or delete it: start with ` +
         `the previous declaration without ${name}, and run "zoo-api prune ${name}"`,
     );
   }
 }
 
 /**
- * Returns the name that the data of a name are stored under: that of the hint,
- * or, of a newly declared name, the one that it was renamed to.
+ * Returns the name under which the data of a name is stored: that of the hint,
+ * or, for a newly declared name, the one that it was renamed to.
  *
- * @throws {RenameError} if the hint would hide other data
+ * @throws {RenameError} if the renaming would hide other data
  */
 function findFormer(
   name: string,
@@ -185,7 +187,7 @@ function isStored(name: string, { tables }: Pick<Store, "tables">): boolean {
   return rows.some(({ document }) => Object.hasOwn(document, property));
 }
 
-/** Returns what is remembered after a renaming; that of a collection changes the names of its properties. */
+/** Returns what is remembered after a renaming; renaming a collection changes the names of its properties too. */
 function moveNames(
   { names, newNames }: Remembered,
   former: string,
@@ -226,7 +228,7 @@ export function findMisfits(
   return [...found.values()];
 }
 
-/** Returns why a stored record does not fit; also that the check of the collection fails. */
+/** Returns why a stored record does not fit, including a failure of the collection's check. */
 function explainStored(
   ...of: Parameters<typeof validateStored>
 ): readonly FieldError[] {

@@ -1,8 +1,8 @@
 /**
  * The vocabulary of declarations: a function for each kind of property. Each
- * kind says in one place which values it allows, how a query parameter spells
- * one, and its JSON Schema; validation, filters, sort orders, OPTIONS responses
- * and the OpenAPI document all follow from it.
+ * kind defines in one place which values it allows, how a query parameter
+ * spells them, and its JSON Schema; validation, filters, sort orders, OPTIONS
+ * responses and the OpenAPI document all follow from it.
  */
 
 import type { Json } from "../../store/store.ts";
@@ -53,7 +53,7 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly parse: (text: string) => Value | undefined;
   readonly required: boolean;
   readonly nullable: boolean;
-  /** The value of an optional property that is left out. */
+  /** The value of an optional property that is omitted. */
   readonly default: Json;
   /** If true, no two records may share a value, ignoring case. */
   readonly unique: boolean;
@@ -65,7 +65,7 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly readOnly: boolean;
 }
 
-/** A property that every body must have, before it is known what kind it is. */
+/** The attributes of a required property of any kind. */
 const required = {
   required: true,
   nullable: false,
@@ -113,7 +113,7 @@ export function unique<Value extends Json>(
   return { ...of, unique: true };
 }
 
-/** Makes a property one that only the server sets. */
+/** Marks a property as set only by the server. */
 export function readOnly(of: Property): Property {
   return {
     ...of,
@@ -123,7 +123,7 @@ export function readOnly(of: Property): Property {
   };
 }
 
-/** Matches strings without control characters; the second one, those that are not blank either. */
+/** Matches strings without control characters; the second one, those that also are not blank. */
 const printable = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const notBlank =
   "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
@@ -310,7 +310,7 @@ function formatted(
   };
 }
 
-/** Makes a property one that appears in no response; if it is stored, then as a hash. */
+/** Marks a property as appearing in no response; if it is stored, it is stored as a hash. */
 export function writeOnly(of: Property): Property {
   return { ...of, kind: "secret", schema: { ...of.schema, writeOnly: true } };
 }

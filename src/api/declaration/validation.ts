@@ -1,6 +1,6 @@
 /**
- * Validates request bodies against a declaration. All failing properties are
- * reported at once; the values returned are those of declared properties only.
+ * Validates request bodies against a declaration. All invalid properties are
+ * reported at once; only the values of declared properties are returned.
  */
 
 import type { Actor } from "../../auth/access.ts";
@@ -29,7 +29,7 @@ export interface ValidationContext {
   readonly store: Pick<Store, "table">;
   /** The records of the collection. */
   readonly table: Table;
-  /** The records that somebody does not see do not exist for them. */
+  /** Who sends the body: records that they do not see do not exist for them. */
   readonly caller?: Actor | undefined;
   /** The owner of the record, null for none; undefined if the collection is not private. */
   readonly owner?: Json | undefined;
@@ -47,7 +47,7 @@ export interface ValidationContext {
  * Validates a body.
  *
  * @returns the values of all properties that clients set, in the declared order
- * @throws {ApiError} 42200 with every failing property
+ * @throws {ApiError} 42200 with every invalid property
  */
 export function validate(
   collection: Collection,
@@ -80,13 +80,14 @@ function collectValues(
     if (readOnly) continue;
     const sent = Object.hasOwn(body, name) ? body[name] : undefined;
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
-    // A stored value was validated by the declaration: see evolution.ts.
+    // A stored value has been validated against this declaration: see
+    // evolution.ts.
     const isStored = sent === undefined && previous !== undefined;
     const failure = value !== undefined && isStored
       ? undefined
       : findFailure(property, value, context);
     if (failure) errors.push(fieldError(name, failure));
-    else values[name] = value as Json; // as it passed its checks
+    else values[name] = value as Json; // it has passed its checks
   }
   errors.push(...duplicateGroups(collection, values, context));
   return { values, errors };
@@ -96,7 +97,7 @@ function fieldError(field: string, { code, reason }: Failure): FieldError {
   return { field, code, message: `"${field}" ${reason}.` };
 }
 
-/** A `check` that throws or returns no messages: a mistake in the declaration. */
+/** A `check` that throws or returns something other than messages: a mistake in the declaration. */
 export class RuleError extends Error {
   override readonly name = "RuleError";
   readonly code = "rule";
@@ -108,8 +109,8 @@ export class RuleError extends Error {
 }
 
 /**
- * Returns the errors of a complete record by the `check` of its collection,
- * which is given a copy.
+ * Returns the errors that the `check` of a collection finds in a complete
+ * record. It gets a copy.
  *
  * @throws {RuleError}
  */
@@ -147,7 +148,7 @@ export function enforceRules(collection: Collection, document: Document): void {
   if (errors.length > 0) throw validationError(errors);
 }
 
-/** Returns why a stored record does not fit its collection: the errors of a body with its values. */
+/** Returns why a stored record does not fit its collection: the errors that a body with its values would have. */
 export function validateStored(
   collection: Collection,
   document: Document,
@@ -252,7 +253,7 @@ function checkValue(
   const failure = check(value);
   if (failure || target === undefined) return failure;
   const row = store.table(target.name).get(Number(value));
-  // It may have been set by somebody who sees it.
+  // Another user, who sees that record, may have set it.
   const isSame = value === previous?.[name];
   if (row && (isSame || isVisible(target, row.document, caller))) {
     return undefined;
@@ -260,7 +261,10 @@ function checkValue(
   return { code: "reference", reason: `is ${value}, which does not exist` };
 }
 
-/** Returns whether another record has a value, or a group of values: of private records, another one of the same owner. */
+/**
+ * Returns whether another record has the same value, or group of values; if
+ * records are private, another one of the same owner.
+ */
 function isDuplicate(
   name: string,
   value: Json,

@@ -1,4 +1,4 @@
-/** Values of properties: how they are checked, and parsed from the text of a query parameter. */
+/** Checks values of properties, and parses them from the text of query parameters. */
 
 import type { FieldError } from "../../http/errors.ts";
 

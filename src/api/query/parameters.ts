@@ -1,7 +1,7 @@
 /**
  * The query parameters of a collection: they select records (filters), their
  * order, one page of them, and the properties to show. Unknown parameters are
- * errors: a mistyped filter must not return everything.
+ * errors, because a mistyped filter must not return everything.
  */
 
 import { ApiError } from "../../http/errors.ts";
@@ -177,7 +177,7 @@ export function parseQuery(
 }
 
 /**
- * Parses the parameters `sortby` and `order`. Ties are sorted by id, in the
+ * Parses the parameters `sortby` and `order`. Ties are broken by id, in the
  * direction of the last property. null comes last in both directions, so it
  * comes first in an index that is read backwards.
  */
@@ -280,7 +280,7 @@ function isPaged(parameters: Parameters): boolean {
   return parameters.has("page") || parameters.has("per_page");
 }
 
-/** Returns a query for all records from its offset on, unless it has a limit of its own. */
+/** Returns the query without the default limit: all records from its offset on, unless the caller set a limit. */
 export function withoutLimit(query: Query): Query {
   return query.parameters.has("limit") || isPaged(query.parameters)
     ? query
@@ -397,8 +397,9 @@ export function matches(
 const maxLinkLength = 8192;
 
 /**
- * Returns the header fields of a page: the number of matching records, and links
- * to the other pages (RFC 8288), by the caller's own pair of parameters.
+ * Returns the header fields of a page: the number of matching records, and
+ * links to the other pages (RFC 8288), with the pair of parameters that the
+ * caller used.
  *
  * @param url the URL of the collection as it was requested, without query
  */

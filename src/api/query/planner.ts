@@ -5,20 +5,21 @@
  *    record, which is then tested against the other conditions.
  * 2. Index range scan. If the only other conditions are bounds of the first
  *    sort property, a sorted index on (properties with equality, sort
- *    properties, id) has all matching rows side by side. Their number is a
- *    difference of ranks, a page is a slice from a rank. The index is built on
- *    demand, see store/indexes/index-cache.ts; while a scan is cheaper (a small
- *    zoo in a large table), the rows are scanned instead.
+ *    properties, id) has all matching rows next to each other. Their number is
+ *    the difference of two ranks, and a page is a slice that begins at a rank.
+ *    The index is built on demand, see store/indexes/index-cache.ts; while a
+ *    scan is cheaper (a small zoo in a large table), the rows are scanned
+ *    instead.
  * 3. Scan and sort. Any other condition is tested row by row: on the rows that
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.
  *
  * In every index the id ascends. If the last sort property descends, and so
- * does the id, the index is read backwards: it has the opposite directions.
+ * does the id, the index is read backwards, so it has the opposite directions.
  * Thus one index serves both directions of a property, unless it can be null:
- * nulls come last in both, so an index that is read backwards has them first.
- * For example, `sortby=name,weight&order=asc,desc` reads an index on (name
- * descending, weight ascending with null first, id) backwards.
+ * nulls come last in both directions, so an index that is read backwards has
+ * them first. For example, `sortby=name,weight&order=asc,desc` reads an index
+ * on (name descending, weight ascending with null first, id) backwards.
  */
 
 import type { Requester } from "../../admission.ts";
@@ -53,7 +54,7 @@ export interface Scope {
 
 /** A page of the matching rows, and the number of all matching rows. */
 export interface Page {
-  /** Of an unlimited query as of the moment of its selection, however late they are read. */
+  /** The rows of an unlimited query are as of the moment of its selection, however late they are read. */
   readonly rows: Iterable<Row>;
   readonly total: number;
 }
@@ -73,7 +74,7 @@ interface SelectOptions<T> {
   readonly requester: Requester;
 }
 
-/** The fewest candidates for which an index is used, or built, to narrow them down. */
+/** The number of candidates from which an index is used, or built, to narrow them down. */
 const minCandidatesForIndex = 1000;
 
 /** The cost of reading a row in index order, relative to a scan: such rows are scattered in memory. */
@@ -83,8 +84,9 @@ const boundOperators: ReadonlySet<string> = new Set(["lt", "lte", "gt", "gte"]);
 
 /**
  * Returns the result of `use` for the page of a table that a query selects; a
- * promise if records must be scanned, or an index built. Page and total are as
- * of the moment when `use` is called, and the rest of the response must be too.
+ * promise if records must be scanned, or an index built. The page and the total
+ * are as of the moment when `use` is called, so `use` must also read the rest
+ * of the response.
  *
  * @throws {OverloadedError}
  */
@@ -147,7 +149,10 @@ function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
   return best;
 }
 
-/** Returns rows that contain all matches: of a lookup, or of an index range if these are far fewer; a promise if the index must be built first. */
+/**
+ * Returns rows that include all matches: those of a lookup, or of an index
+ * range if these are far fewer; a promise if the index must be built first.
+ */
 function findCandidates(
   indexes: IndexCache,
   filters: readonly Filter[],
@@ -168,7 +173,7 @@ function findCandidates(
     const index = indexes.cached(columns);
     if (index === undefined) return indexes.all().rows();
     const { from, to } = rangeOf(index, plan);
-    return rowsOf(index, from, to); // copying them all would take long
+    return rowsOf(index, from, to); // copying all of them would take long
   };
   return { count, rows };
 }
@@ -190,7 +195,10 @@ function filterOf(
   return { property, operator: "eq", value };
 }
 
-/** Returns the index range that has the rows which match all conditions; undefined if a scan is needed, or a unique lookup is better. */
+/**
+ * Returns the index range of exactly the rows that match all conditions;
+ * undefined if a scan is needed, or a unique lookup is better.
+ */
 function rangeScanOf(
   filters: readonly Filter[],
   { sort }: Query,
@@ -208,12 +216,16 @@ function rangeScanOf(
     each.operator === "eq" || bounds.includes(each)
   );
   if (isUnique || !isCovered) return undefined;
-  // One index for these properties, in whatever order the query names them.
+  // Sorted, so that one index serves these properties, in whatever order the
+  // query names them.
   equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
   return { equalities, by, bounds };
 }
 
-/** Returns the index range that has all rows which match the first condition with bounds; undefined if there is none. */
+/**
+ * Returns the index range of all rows that match the first condition with
+ * bounds; undefined if there is no such condition.
+ */
 function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
   const first = filters.find(({ operator }) =>
     operator === "starts" || boundOperators.has(operator)
@@ -265,7 +277,7 @@ function rangeOf(
     if (isStart) from = Math.max(from, rank);
     else to = Math.min(to, rank);
   }
-  return { from: Math.min(from, to), to }; // bounds can contradict
+  return { from: Math.min(from, to), to }; // bounds can contradict each other
 }
 
 /** Returns a page of a plan's rows. */

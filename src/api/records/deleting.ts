@@ -1,6 +1,6 @@
 /**
- * DELETE. With `cascade` it also deletes the records that cannot be without the
- * deleted one, and empties the references of the others, in one transaction.
+ * DELETE. With `cascade` it also deletes the records that require the deleted
+ * one, and empties the references of the others, in one transaction.
  */
 
 import { Buffer } from "node:buffer";
@@ -16,13 +16,13 @@ import { checkRules } from "../declaration/validation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { findForChange, type Records } from "./records.ts";
 
-/** The most records that a deletion also deletes or changes: other requests wait for some 10 ms. */
+/** The most records that a deletion also deletes or changes: it delays other requests by some 10 ms. */
 const maxCascade = 2000;
 
 /** The most bytes of the records that a deletion changes, as they are written to the log. */
 const maxChangedBytes = 4 << 20;
 
-/** The changes of a deletion by the rows that they change: the new document, undefined if it is deleted. */
+/** The changes of a deletion by the rows that they affect: the new document, undefined if it is deleted. */
 type Changes = Map<
   Row,
   { readonly of: Collection; readonly next: Document | undefined }
@@ -32,8 +32,8 @@ type Changes = Map<
  * Deletes a record; with `cascade` also all records that require it, directly
  * or through others.
  *
- * @throws {ApiError} 40401, 41200, 42800; 40900 if others refer to it, or
- * cannot be changed; 40300 if the caller may not delete or change those
+ * @throws {ApiError} 40401, 41200, 42800; 40900 if other records refer to it,
+ * or cannot be changed; 40300 if the caller may not delete or change them
  */
 export function deleteRecord(
   records: Records,
@@ -79,7 +79,7 @@ function checkUnreferenced(
     const count = store.table(source.name).count(property, id) - Number(isOwn);
     if (count === 0) continue;
     const by = segment === source.name ? "" : ` (${segment})`;
-    // How many others have is theirs to know.
+    // The number of other users' records must not be revealed.
     const shown = seesAll(source, caller) ? `${count} ` : "";
     const noun = shown && count === 1 ? source.singular : source.name;
     counts.push(shown + noun + by);
@@ -102,7 +102,7 @@ function checkUnreferenced(
 function followReferences(records: Records, changes: Changes): void {
   const { collection: { singular }, options: { store } } = records;
   let changedBytes = 0;
-  for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is read
+  for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is iterated over
     const children = next ? [] : of.children;
     for (const { source, property, isRequired } of children) {
       for (const row of store.table(source.name).find(property, id)) {
@@ -113,7 +113,7 @@ function followReferences(records: Records, changes: Changes): void {
         const next = isRequired
           ? undefined
           : { ...previous, [property]: null, updated_at };
-        changes.delete(row); // so that it is the last one, which is yet to be read
+        changes.delete(row); // moves it to the end, so that it is visited again
         changes.set(row, { of: source, next });
         if (known === undefined && next !== undefined) {
           changedBytes += Buffer.byteLength(JSON.stringify(next));

@@ -13,17 +13,20 @@ import {
   type Records,
 } from "./records.ts";
 
-/** The most exports in progress, as each keeps the records in memory that are changed until its client has them. */
+/**
+ * The most exports in progress: each keeps the old versions of changed records
+ * in memory until its client has received them.
+ */
 const maxExports = 16;
 
-/** Over all collections. */
+/** The slots for exports of all collections. */
 const exportSlots = new Slots(
   maxExports,
   `${maxExports} exports are in progress already.`,
 );
 
 /**
- * Returns a page of a collection, or as NDJSON all of it; a promise if the
+ * Returns a page of a collection, or all of it as NDJSON; a promise if the
  * records must be scanned or sorted first.
  *
  * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
@@ -44,13 +47,13 @@ export function listRecords(
   if (isNotModified(context, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
-  // Before any wait; the response to HEAD has no records.
+  // The slot is taken before any wait. The response to HEAD has no records.
   const isExport = asNdjson && context.method !== "HEAD";
   if (isExport) context.acquireSlot(exportSlots);
   const paged = asNdjson ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
-  /** Throws if somebody who saw the private records of all users no longer does. */
-  const checkSight = () => {
+  /** Throws if the caller could see the private records of all users, but no longer can. */
+  const recheckVisibility = () => {
     if (isOverseer && !seesAll(collection, context.authenticate())) {
       throw new ApiError(40300);
     }
@@ -66,7 +69,7 @@ export function listRecords(
     }
     const stream = async function* () {
       for await (const part of representation.toNdjson(rows, fields)) {
-        checkSight();
+        recheckVisibility();
         yield part;
       }
     };
@@ -75,7 +78,7 @@ export function listRecords(
   const result = select(indexes, paged, { scope, use, requester: context });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
-      checkSight();
+      recheckVisibility();
       return result;
     })
     : result;

@@ -50,7 +50,7 @@ import type {
 /** The settings and the state that all collections share. */
 export interface RecordsOptions {
   readonly store: Store;
-  /** The beginning of every URL: `/v1/`, or the same after an origin. */
+  /** The beginning of every URL: `/v1/`, possibly after an origin. */
   readonly prefix: string;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
@@ -75,9 +75,10 @@ export class Records {
   }
 
   /**
-   * Returns how to find the records that a URL stands for: those that the caller
-   * sees, and with a reference those that refer to the record in the path, as in
-   * `/zoos/7/animals`. Undefined if that is all of them.
+   * Returns the function that finds the records that a URL stands for: those
+   * that the caller may see, and with a reference only those that refer to the
+   * record in the path, as in `/zoos/7/animals`. Undefined if that is all of
+   * them.
    */
   scope(parent?: Reference): ResolveScope | undefined {
     const { collection } = this;
@@ -147,7 +148,7 @@ export class Records {
       readonly hashes?: Readonly<Record<string, string>>;
       /** By default the next id, and the current time. */
       readonly serverValues?: Partial<Document> | undefined;
-      /** True if the body may name the owner, where the caller sees the records of all. */
+      /** True if the body may name the owner, provided that the caller sees the records of all users. */
       readonly mayNameOwner?: boolean;
     },
   ): Document {
@@ -188,8 +189,8 @@ export class Records {
 
   /**
    * Returns the time of a change, always later than that of the previous one:
-   * the ETag is made from it, and two changes within a millisecond, or after
-   * the clock was set back, must not have the same ETag.
+   * the ETag is derived from it, and two changes within a millisecond, or
+   * before and after the clock is set back, must not have the same ETag.
    */
   timestamp(previous?: Json): string {
     const now = formatTime(this.options.now());
@@ -203,8 +204,8 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction with those that store the response
-   * that reports them, if it must be stored.
+   * Commits mutations in one transaction; if the response that reports them
+   * must be stored, the mutations that store it are added.
    *
    * @throws {StoreError} if the store accepts no writes
    */
@@ -228,8 +229,9 @@ export class Records {
   }
 
   /**
-   * Returns a 410 if a record is read that once existed, otherwise a 404: always
-   * that of private records, whether they exist or not.
+   * Returns a 410 if the request reads a record that once existed, otherwise a
+   * 404. For private records it is always a 404, so that it does not reveal
+   * whether they exist.
    */
   #notFound(
     { method, caller }: RequestContext,
@@ -246,8 +248,8 @@ export class Records {
 }
 
 /**
- * Returns the owner of a new private record: the one that its body names, or the
- * caller; null for nobody.
+ * Returns the owner of a new private record: the user that its body names, or
+ * the caller; null for none.
  *
  * @throws {ApiError} 42200
  */
@@ -256,7 +258,7 @@ function newOwner(
   caller: Actor | undefined,
   store: Store,
 ): number | null {
-  if (named === undefined) return caller?.id || null; // the operator is no user
+  if (named === undefined) return caller?.id || null; // the operator is not a user
   if (named === null) return null;
   if (typeof named === "number" && store.table("users").get(named)) {
     return named;
@@ -266,7 +268,7 @@ function newOwner(
   throw new ApiError(42200, message, { errors: [error] });
 }
 
-/** @param where describes the scope in which there is none */
+/** @param where describes the scope that was searched */
 function noSuchRecord(
   { singular }: Collection,
   id: number,
@@ -293,9 +295,9 @@ function auditEventOf(
 const processStartTag = Date.now().toString(36);
 
 /**
- * Returns the ETag of a collection: weak, as all its pages share it (RFC 9110
- * section 8.8.1). Callers who see different records at one URL, such as their
- * own tasks, have different ones.
+ * Returns the ETag of a collection: weak, because all its pages share it (RFC
+ * 9110 section 8.8.1). Callers who see different records at one URL, such as
+ * their own tasks, get different ETags.
  */
 export function collectionValidators(
   { table }: Records,
@@ -337,7 +339,7 @@ export function isNotModified(
 }
 
 /**
- * Returns the record to change or delete. Refuses the change if a precondition
+ * Returns the record to change or delete. Refuses the request if a precondition
  * fails, or if there is none although the server requires one (RFC 6585 section
  * 3).
  *

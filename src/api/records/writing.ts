@@ -1,6 +1,6 @@
 /**
- * POST, PUT and PATCH. A change is planned without effect, then committed in one
- * transaction with all that follows from it.
+ * POST, PUT and PATCH. A change is first planned, without effect, and then
+ * committed in one transaction with all its consequences.
  */
 
 import { hashPassword } from "../../auth/passwords.ts";
@@ -109,7 +109,7 @@ export function changeRecord(
     const next: Document = {
       id,
       ...values, // in the declared order, which representation.ts relies on
-      ...others, // properties that are no longer declared stay stored
+      ...others, // undeclared properties stay stored
       ...values,
       created_at,
       updated_at: records.timestamp(updated_at),
@@ -120,7 +120,7 @@ export function changeRecord(
   return write(records, context, { body, plan });
 }
 
-/** Returns the values that a scope gives: the zoo of `/zoos/7/animals`. */
+/** Returns the values that the URL provides: the zoo of `/zoos/7/animals`. */
 export function valuesFromUrl(
   scope: Scope | undefined,
 ): Readonly<Record<string, Json>> {
@@ -133,9 +133,9 @@ export function valuesFromUrl(
 /**
  * Plans a change and commits it. Passwords are hashed in between, which takes
  * long: meanwhile the caller may have been signed out or have lost the role,
- * and the record may have changed. So the caller is authenticated again and the
- * change is planned again; the first plan refuses invalid requests before they
- * cost a hash.
+ * and the record may have changed. So afterwards the caller is authenticated
+ * again and the change is planned again. The first plan refuses invalid
+ * requests before they cost a hash.
  */
 function write(
   records: Records,

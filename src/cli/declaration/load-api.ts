@@ -47,16 +47,17 @@ export async function loadApi(
 }
 
 /**
- * Waits until a file is loaded. Also rejects if the file throws in a timer or in
- * a promise that nobody handles, or waits for what never happens.
+ * Waits until a file is loaded. Also rejects if the file throws in a timer or
+ * in a promise that nobody handles, or waits for something that never happens.
  */
 async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   let onError = (_error: unknown) => {};
   const failure = new Promise<never>((_, reject) => {
     onError = reject;
   });
-  // Nothing is left to do, and still it is not loaded.
-  const onIdle = () => onError(new Error("it waits for what never happens"));
+  // The event loop is empty, but the file is not loaded.
+  const onIdle = () =>
+    onError(new Error("it waits for something that never happens"));
   process.on("uncaughtException", onError).on("beforeExit", onIdle);
   try {
     // A rejection counts as unhandled only in the next turn.
@@ -72,7 +73,7 @@ function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
   }
   const api = module.default(vocabulary);
   if (!(api instanceof Promise)) return api;
-  api.catch(() => {}); // it is reported as what it is
+  api.catch(() => {}); // the async function itself is the mistake to report
   throw new UsageError("its function must not be async");
 }
 
@@ -81,11 +82,11 @@ function explain(error: unknown, path: string): string {
   try {
     return describeError(error, path);
   } catch {
-    return ": it throws what is not a usual error";
+    return ": it throws a value that cannot be described";
   }
 }
 
-/** Describes an error, after its line if that is known. */
+/** Describes an error; begins with its line if that is known. */
 function describeError(error: unknown, path: string): string {
   const { stack = "" } = error instanceof Error ? error : {};
   const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");

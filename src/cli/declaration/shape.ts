@@ -1,13 +1,13 @@
 /**
  * Compares an object of a declaration file with the options that it may have.
- * The file may be plain JavaScript, so any value can be anywhere.
+ * The file may be plain JavaScript, so any value can be of any type.
  */
 
 import { inspect } from "node:util";
 import { excerpt, isObject } from "../../http/json.ts";
 import { string } from "../../api/declaration/properties.ts";
 
-/** The values of an option; most are those of a property. */
+/** The allowed values of an option. Most rules are properties. */
 export interface Rule {
   /** The allowed values, as a phrase that follows "must be". */
   readonly expected: string;
@@ -28,7 +28,7 @@ export const word = nameLike(
   "1 to 100 lower-case letters, digits and underscores, beginning with a letter",
 );
 
-/** Returns a rule for names that are not taken. */
+/** Returns a rule for names that are not reserved or in use. */
 export function wordBut(taken: readonly string[], of: Rule = word): Rule {
   const isAllowed = (value: unknown) =>
     of.check(value) === undefined && !taken.includes(String(value));
@@ -61,7 +61,7 @@ export function listOf(member: Rule): Rule {
   );
 }
 
-/** Returns the mistakes in the options of something, a sentence for each. */
+/** Returns the mistakes in the options of something, one sentence each. */
 export function mistakesIn(
   owner: string,
   options: unknown,
