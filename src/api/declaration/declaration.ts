@@ -167,7 +167,7 @@ export interface Collection extends Omit<Declaration, "properties"> {
 /** Properties that the server adds to every record, besides the URLs. */
 export const serverProperties = ["id", "created_at", "updated_at", "link"];
 
-/** Segments of `v1/`, URLs of the root document and tables that the server itself uses, and what every object has. */
+/** The names of path segments after `v1/`, of URLs in the root document and of tables that the server itself uses, and those that every object has. */
 export const reservedCollectionNames = [
   "answers",
   "authorizations",

@@ -1,4 +1,4 @@
-/** The vocabulary that a declaration file is handed: see src/collections.ts. */
+/** The vocabulary that is passed to a declaration file: see src/collections.ts. */
 
 import { collection } from "./declaration.ts";
 import {
@@ -33,7 +33,7 @@ export const words = {
   unique,
 };
 
-/** The functions that a declaration file is handed. */
+/** The functions that are passed to a declaration file. */
 export type Vocabulary =
   & typeof words
   & {

@@ -1,7 +1,7 @@
 /**
- * The vocabulary with checks. Its words never throw: what they return carries
- * the mistakes in their arguments, so that all mistakes of a file are reported
- * at once.
+ * The vocabulary with checks. Its functions never throw: what they return
+ * carries the mistakes in their arguments, so that all mistakes of a file are
+ * reported at once.
  */
 
 import { collection } from "../../api/declaration/declaration.ts";
@@ -23,12 +23,15 @@ import {
   word,
 } from "./shape.ts";
 
-/** The words, and for every other name a function whose call is reported. */
+/** The functions of the vocabulary, and for every other name a function whose call is reported as a mistake. */
 export const vocabulary: Vocabulary = new Proxy(words, {
   get: (_, name) => name === "collection" ? collection : wordOf(String(name)),
 });
 
-/** What the words for properties returned, with the mistakes in their arguments: nothing else is a property. */
+/**
+ * The properties that the functions have returned, with the mistakes in their
+ * arguments: nothing else is a property.
+ */
 const properties = new WeakMap<object, readonly string[]>();
 
 function wordOf(name: string) {
@@ -45,7 +48,7 @@ function wordOf(name: string) {
   return Object.defineProperty(named, "name", { value: name });
 }
 
-/** Returns what is wrong with the arguments of a word. */
+/** Returns the mistakes in the arguments of a call. */
 function mistakesInCall(
   name: string,
   args: readonly unknown[],
@@ -90,7 +93,7 @@ function mistakesInCall(
   return check(first, {});
 }
 
-/** A former name, which mistakes.ts compares with those of the collection. */
+/** Any value: a former name, which mistakes.ts compares with the other names of the collection. */
 const anything = rule("", () => true);
 
 const maxInteger = Number.MAX_SAFE_INTEGER;
@@ -135,14 +138,14 @@ function mistakesInDefault(
     : [];
 }
 
-/** Returns the mistakes in the call that returned a property; undefined if it is none. */
+/** Returns the mistakes in the call that returned a property; undefined if the value is not a property. */
 export function findCallMistakes(
   value: unknown,
 ): readonly string[] | undefined {
   return properties.get(Object(value));
 }
 
-/** Returns the mistakes in a property, or that it is none. */
+/** Returns the mistakes in a property, or says that the value is not one. */
 export function mistakesInProperty(value: unknown): readonly string[] {
   return findCallMistakes(value) ??
     [`${show(value)} is not a property: it must be one such as date()`];

@@ -28,7 +28,10 @@ import {
   wordBut,
 } from "./shape.ts";
 
-/** The server's properties, the query parameters that would hide a filter of the same name, and what every object has. */
+/**
+ * The names of the server's own properties, of query parameters, which would
+ * hide a filter of the same name, and those that every object has.
+ */
 const reservedPropertyNames = [
   ...serverProperties,
   ...collectionParameters,
@@ -67,7 +70,7 @@ export function findMistakes(api: ApiFile): string[] {
   ]);
   const { roles = defaultRoles, collections } = Object(api);
   if (!Array.isArray(collections)) return mistakes;
-  // Access is not compared with roles that are a mistake themselves.
+  // Access is not compared with roles that are themselves a mistake.
   const known = roleList.check(roles) ? undefined : roles;
   const names = collections.map((each) => Object(each).name);
   const declared: CollectionDeclaration[] = [];
@@ -81,17 +84,17 @@ export function findMistakes(api: ApiFile): string[] {
   return [...mistakes, ...mistakesInReferences(declared)];
 }
 
-/** What a collection is compared with. */
+/** The context in which a collection is checked. */
 interface Context {
   readonly place: string;
   readonly roles: readonly string[] | undefined;
   /** The collections before this one. */
   readonly declared: readonly CollectionDeclaration[];
-  /** Those of all collections. */
+  /** The names of all collections. */
   readonly names: readonly string[];
 }
 
-/** Returns the mistakes in a collection, but for those in its references. */
+/** Returns the mistakes in a collection, except those in its references. */
 function mistakesInCollection(
   declaration: CollectionDeclaration,
   { place, ...context }: Context,
@@ -148,7 +151,7 @@ const sharedOnly = rule(
 
 const requiredOptions = ["name", "singular", "access", "properties"];
 
-/** Returns the options of a collection with these properties, after those that are declared. */
+/** Returns the options that a collection may have, given its properties and the collections declared before it. */
 function collectionShape(
   names: readonly string[],
   { roles, declared, names: all }: Omit<Context, "place">,
@@ -206,7 +209,7 @@ function* mistakesInReferences(
 /** Returns a collection and those that it requires, directly or through others. */
 function requiredBy(collection: Collection): Set<Collection> {
   const found = new Set([collection]);
-  for (const { parents } of found) { // grows while it is read
+  for (const { parents } of found) { // grows while it is iterated over
     for (const { target, isRequired } of parents) {
       if (isRequired) found.add(target);
     }
