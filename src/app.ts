@@ -19,7 +19,7 @@ import {
 import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
-import { ClientDisconnected, readBody, streamBody } from "./http/body.ts";
+import { ClientDisconnected, readBody } from "./http/body.ts";
 import { Exchange, type Shared } from "./exchange.ts";
 import { isReadMethod } from "./http/conditional.ts";
 import {
@@ -54,9 +54,6 @@ export interface ApplicationOptions extends ApiOptions {
   /** How many requests a client may send in a minute; 0 for no limit. */
   readonly rateLimit?: number;
 }
-
-/** The longest NDJSON body. */
-const maxNdjsonBytes = 1 << 30;
 
 /** Responds to requests. */
 export class Application {
@@ -144,8 +141,7 @@ export class Application {
     const runOnce = this.#runOnce(exchange, operation); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
-      const body = streamBody(exchange.response, { maxBytes: maxNdjsonBytes });
-      return operation.importNdjson(exchange, body, runOnce);
+      return operation.importNdjson(exchange, exchange.response, runOnce);
     }
     operation.admission?.check(exchange); // 503
     const maxBytes = operation.maxBodyBytes ?? defaultMaxBodyBytes;

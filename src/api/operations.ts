@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
-import type { IncomingRequest } from "../http/connection.ts";
+import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import {
   type Collection,
   readableNames,
@@ -78,10 +78,10 @@ export interface Operation<P = unknown> {
   readonly parse?: (parameters: Parameters) => P;
   /** The queue in which the operation will wait: if it is full, the request is refused before its body is read. */
   readonly admission?: Admission;
-  /** Accepts an NDJSON body of any length. */
+  /** Receives an NDJSON body of any length itself. */
   readonly importNdjson?: (
     context: RequestContext,
-    body: AsyncIterable<Uint8Array>,
+    response: OutgoingResponse,
     runOnce: RunOnce,
   ) => Promise<Result>;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */

@@ -11,10 +11,14 @@ import {
   route,
 } from "../../api/operations.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
+import { streamBody } from "./body.ts";
 import { importCommand } from "./command.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
 import { listedTasks, tasks } from "./task.ts";
 import { createWorker } from "./worker.ts";
+
+/** The longest NDJSON body. */
+const maxNdjsonBytes = 1 << 30;
 
 /** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
@@ -58,8 +62,10 @@ export const feature: Feature = {
               202: { record: records.collection, headers: ["Location"] },
             },
           },
-          importNdjson: (call, body, runOnce) =>
-            receiveImport(worker, { call, body, target, runOnce }),
+          importNdjson(call, response, runOnce) {
+            const body = streamBody(response, { maxBytes: maxNdjsonBytes });
+            return receiveImport(worker, { call, body, target, runOnce });
+          },
         };
       },
     };

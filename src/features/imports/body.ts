@@ -1,0 +1,60 @@
+/**
+ * The body of an import: a stream that reads from the client only as fast as it
+ * is consumed.
+ */
+
+import {
+  type BodyLimits,
+  bodyTimeoutMs,
+  checkLength,
+  ClientDisconnected,
+  requestBody,
+  tooLarge,
+} from "../../http/body.ts";
+import type { OutgoingResponse } from "../../http/connection.ts";
+import { ApiError } from "../../http/errors.ts";
+
+/**
+ * Yields a body that is too large for memory, part by part.
+ *
+ * @param limits.timeoutMs how long to wait for the next part
+ * @throws {ApiError} 41300 if it is larger than `maxBytes`; 40000 if its chunks
+ * are malformed; 40800 if nothing arrives for too long
+ * @throws {ClientDisconnected} if the connection ends before the body does
+ */
+export async function* streamBody(
+  response: OutgoingResponse,
+  { maxBytes, timeoutMs = bodyTimeoutMs }: BodyLimits,
+): AsyncGenerator<Uint8Array, undefined> {
+  const { req: request } = response;
+  checkLength(request, maxBytes);
+  requestBody(response);
+  let wake = () => {};
+  const onEvent = () => wake();
+  request.onBodyError = onEvent;
+  const events = ["readable", "end", "close"];
+  for (const event of events) request.on(event, onEvent);
+  try {
+    for (let length = 0; !request.readableEnded;) {
+      const part: Uint8Array | null = request.read();
+      if (part !== null) {
+        length += part.length;
+        if (length > maxBytes) throw tooLarge(maxBytes);
+        yield part;
+        continue;
+      }
+      if (request.bodyError) throw request.bodyError;
+      if (request.destroyed && !request.readableEnded) {
+        throw new ClientDisconnected();
+      }
+      const timer = setTimeout(
+        () => request.failBody(new ApiError(40800)),
+        timeoutMs,
+      );
+      await new Promise<void>((resolve) => wake = resolve);
+      clearTimeout(timer);
+    }
+  } finally {
+    for (const event of events) request.off(event, onEvent);
+  }
+}

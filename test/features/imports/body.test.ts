@@ -1,0 +1,29 @@
+/** Request bodies as a stream: their limits of size and time. */
+
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { streamBody } from "../../../src/features/imports/body.ts";
+import type { BodyLimits } from "../../../src/http/body.ts";
+import type { OutgoingResponse } from "../../../src/http/connection.ts";
+import { bodies, exchangeBody, stalledBody } from "../../bodies.ts";
+
+async function read(
+  response: OutgoingResponse,
+  limits: BodyLimits,
+): Promise<string> {
+  let text = "";
+  for await (const part of streamBody(response, limits)) text += part;
+  return text;
+}
+
+for (const [kind, [body, expected]] of Object.entries(bodies)) {
+  test(`a streamed body ${kind} is read, or refused`, async () => {
+    assert.match(await exchangeBody(read, body), expected);
+  });
+}
+
+test("a streamed body that stalls is given up, and its connection is closed", async () => {
+  const received = await exchangeBody(read, stalledBody, 50);
+  assert.match(received, /^HTTP\/1\.1 408 [^]*"errorCode":40800/);
+  assert.match(received, /^Connection: close\r$/m);
+});
