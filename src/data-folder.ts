@@ -1,30 +1,16 @@
-/**
- * The data folder as the commands use it: opens its store, and changes its
- * records under the same rules as over HTTP.
- */
+/** The data folder as the commands use it: opens its store. */
 
 import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import type { WriteStream } from "node:tty";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
-import {
-  type Declaration,
-  deriveCollection,
-  reservedCollectionNames,
-} from "./api/declaration/declaration.ts";
+import { reservedCollectionNames } from "./api/declaration/declaration.ts";
 import {
   describeMisfit,
   findMisfits,
   followDeclaration,
   type Misfit,
 } from "./api/declaration/evolution.ts";
-import { Records } from "./api/records/records.ts";
-import { createRecord } from "./api/records/writing.ts";
-import type { RequestContext, Result } from "./api/request-context.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
-import { localOperator } from "./auth/access.ts";
-import { ApiError } from "./http/errors.ts";
 import {
   readFolderMode,
   realFiles,
@@ -33,7 +19,6 @@ import {
 } from "./store/log/files.ts";
 import {
   type Json,
-  type Logger,
   type Mutation,
   openStore,
   type Store,
@@ -41,27 +26,12 @@ import {
 } from "./store/store.ts";
 
 /** The file with the random password of the first admin, which exists until that password is changed. */
-const passwordFile = "admin-password";
+export const passwordFile = "admin-password";
 
 /** A command that failed for a reason the operator can act on; exit code 1. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
 }
-
-/** The request of a command. The operator is not a user; the log records user id 0. */
-export const operator: RequestContext = {
-  client: "",
-  ids: [],
-  caller: localOperator,
-  url: "",
-  method: "",
-  asNdjson: false,
-  headers: {},
-  authenticate: () => localOperator,
-  afterWaiting: async (promise, resume) => await resume(await promise),
-  throwIfAborted: () => {},
-  acquireSlot: () => {},
-};
 
 /**
  * Opens the store of a data folder, and adapts its records to the declaration.
@@ -174,56 +144,6 @@ async function refuseSharedFolder(folder: string): Promise<void> {
   );
 }
 
-/**
- * Returns the records of a collection, given its name or a declaration without
- * references, with the same rules as over HTTP.
- */
-export function recordsOf(
-  store: Store,
-  declaration: ApiDeclaration,
-  of: string | Declaration,
-): Records {
-  const collection = typeof of === "string"
-    ? collectionsOf(declaration).get(of)
-    : deriveCollection(of);
-  if (collection === undefined) throw new Error(`No collection ${of}`);
-  const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
-  return new Records(collection, options);
-}
-
-/**
- * Creates the user admin if nobody has the highest role. A random password is
- * printed if a person sees it. A log may have many readers, so otherwise the
- * password is written to a file, durably, before the user is created.
- */
-export async function createFirstAdmin(
-  store: Store,
-  { declaration, dataDir, adminPassword }: {
-    readonly declaration: ApiDeclaration;
-    readonly dataDir: string;
-    readonly adminPassword: string | undefined;
-  },
-  { log, print, terminal }: {
-    readonly log: Logger;
-    readonly print: Logger;
-    readonly terminal: Pick<WriteStream, "isTTY" | "write">;
-  },
-): Promise<void> {
-  const users = store.table("users");
-  const role = declaration.roles.highest;
-  if (users.count("role", role) + users.count("username", "admin") > 0) return;
-  const password = adminPassword ?? randomBytes(15).toString("base64url");
-  const isShown = adminPassword === undefined && terminal.isTTY;
-  const isWritten = adminPassword === undefined && !terminal.isTTY;
-  const path = join(dataDir, passwordFile);
-  if (isWritten) await writeSecret(path, password);
-  await createUser(store, declaration, { username: "admin", role, password });
-  const message = "created user admin";
-  if (isWritten) print("info", message, { password_file: path });
-  else log("info", message);
-  if (isShown) terminal.write(`The password of admin is ${password}\n`);
-}
-
 /** Writes a line that only the owner may read, durably. */
 export async function writeSecret(path: string, text: string): Promise<void> {
   await writeAtomically(
@@ -231,31 +151,4 @@ export async function writeSecret(path: string, text: string): Promise<void> {
     path,
     (file) => writeAll(file, Buffer.from(`${text}\n`), 0),
   );
-}
-
-/** @throws {CommandError} if the name, role or password is invalid */
-export async function createUser(
-  store: Store,
-  declaration: ApiDeclaration,
-  user: Readonly<Record<string, unknown>>,
-): Promise<void> {
-  await commitOrExplain(
-    store,
-    () => createRecord(recordsOf(store, declaration, "users"), operator, user),
-  );
-}
-
-/** Makes a change durable; reports failed validation in one line. */
-export async function commitOrExplain(
-  store: Store,
-  change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
-): Promise<void> {
-  try {
-    const { seq } = await change();
-    await store.durable(seq);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const messages = error.errors?.map(({ message }) => message);
-    throw new CommandError(messages?.join(" ") ?? error.message);
-  }
 }

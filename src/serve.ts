@@ -11,13 +11,9 @@ import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
+import { createFirstAdmin } from "./cli/operator.ts";
 import type { Config } from "./config.ts";
-import {
-  CommandError,
-  createFirstAdmin,
-  openDataFolder,
-  writeSecret,
-} from "./data-folder.ts";
+import { CommandError, openDataFolder, writeSecret } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { listen, type Listener, type TlsFiles } from "./http/server.ts";

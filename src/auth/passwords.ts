@@ -15,7 +15,7 @@ import {
 import { Admission, background } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
-const parameters = { N: 16384, r: 8, p: 5 };
+export const parameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
 
@@ -75,16 +75,6 @@ export async function verifyPassword(
     return deriveKey(password, salt, parameters);
   });
   return timingSafeEqual(key, hash) && stored !== undefined;
-}
-
-/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
-export function isPasswordHash(text: string): boolean {
-  const [, N = 0, r = 0, p = 0] =
-    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
-      ?.map(Number) ?? [];
-  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
-  return isPowerOfTwo && r > 0 && p > 0 &&
-    N <= parameters.N && r <= parameters.r && p <= parameters.p;
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

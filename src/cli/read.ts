@@ -7,7 +7,6 @@
 import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
-import { usersWithHashes } from "../api/accounts/users.ts";
 import {
   type Collection,
   deriveCollection,
@@ -42,6 +41,7 @@ import {
   showProgress,
   unknownCollection,
 } from "./output.ts";
+import { usersWithHashes } from "./operator.ts";
 
 /** Reads a data folder: again if a running server has removed an old generation meanwhile. */
 export async function readStore(

@@ -7,11 +7,12 @@
 import { Buffer } from "node:buffer";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import { localOperator } from "../auth/access.ts";
-import { CommandError, commitOrExplain, recordsOf } from "../data-folder.ts";
+import { CommandError } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { Records } from "../api/records/records.ts";
+import { commitOrExplain, recordsOf } from "./operator.ts";
 
 /**
  * Loads a seed, unless the store has or had records.

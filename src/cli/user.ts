@@ -6,14 +6,13 @@ import { Writable } from "node:stream";
 import type { CommandSettings } from "../api/feature.ts";
 import { changeRecord } from "../api/records/writing.ts";
 import { UsageError } from "../config.ts";
+import { CommandError, openDataFolder } from "../data-folder.ts";
 import {
-  CommandError,
   commitOrExplain,
   createUser,
-  openDataFolder,
   operator,
   recordsOf,
-} from "../data-folder.ts";
+} from "./operator.ts";
 import { print } from "./output.ts";
 import { readUndamagedStore } from "./read.ts";
 

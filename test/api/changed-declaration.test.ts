@@ -17,7 +17,8 @@ import {
   string,
 } from "../../src/api/declaration/properties.ts";
 import { createRecord } from "../../src/api/records/writing.ts";
-import { openDataFolder, operator, recordsOf } from "../../src/data-folder.ts";
+import { operator, recordsOf } from "../../src/cli/operator.ts";
+import { openDataFolder } from "../../src/data-folder.ts";
 import { featureNames } from "../../src/features.ts";
 import { apiOf } from "../collections.ts";
 import {

@@ -30,12 +30,8 @@ import {
 } from "../../src/api/declaration/properties.ts";
 import { deleteRecord } from "../../src/api/records/deleting.ts";
 import { changeRecord, createRecord } from "../../src/api/records/writing.ts";
-import {
-  CommandError,
-  openDataFolder,
-  operator,
-  recordsOf,
-} from "../../src/data-folder.ts";
+import { operator, recordsOf } from "../../src/cli/operator.ts";
+import { CommandError, openDataFolder } from "../../src/data-folder.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import type { Store } from "../../src/store/store.ts";
 import { apiOf } from "../collections.ts";

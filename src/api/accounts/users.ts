@@ -4,7 +4,6 @@
  */
 
 import type { Roles } from "../../auth/access.ts";
-import { isPasswordHash } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 import {
@@ -12,10 +11,8 @@ import {
   type RecordChange,
 } from "../declaration/declaration.ts";
 import {
-  anyString,
   choice,
   optional,
-  type Property,
   string,
   unique,
   writeOnly,
@@ -44,20 +41,6 @@ export function users({ names, lowest, highest }: Roles): Declaration {
       password,
     },
   };
-}
-
-/** Users with the hashes of their passwords instead of the passwords: only the command line exports and imports these. */
-export function usersWithHashes(roles: Roles): Declaration {
-  const { properties, ...others } = users(roles);
-  const hash: Property = {
-    ...anyString(),
-    expected: "a hash as printed by export users --with-hashes",
-    check: (value) =>
-      typeof value === "string" && isPasswordHash(value)
-        ? undefined
-        : { code: "format", reason: "is not the hash of a password" },
-  };
-  return { ...others, properties: { ...properties, password: hash } };
 }
 
 /** Refuses to lose the last user of the highest role; deletes all authorizations of a user who gets a new password. */

@@ -3,17 +3,12 @@
 import { createReadStream } from "node:fs";
 import process from "node:process";
 import type { Roles } from "../../auth/access.ts";
-import { usersWithHashes } from "../../api/accounts/users.ts";
 import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { UsageError } from "../../config.ts";
-import {
-  CommandError,
-  openDataFolder,
-  operator,
-  recordsOf,
-} from "../../data-folder.ts";
+import { CommandError, openDataFolder } from "../../data-folder.ts";
+import { operator, recordsOf, usersWithHashes } from "../../cli/operator.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { receiveImport } from "./requests.ts";

@@ -13,11 +13,8 @@ import {
   string,
 } from "../../../src/api/declaration/properties.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
-import {
-  openDataFolder,
-  operator,
-  recordsOf,
-} from "../../../src/data-folder.ts";
+import { operator, recordsOf } from "../../../src/cli/operator.ts";
+import { openDataFolder } from "../../../src/data-folder.ts";
 import { feature } from "../../../src/features/imports/feature.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
 import { type Task, tasks } from "../../../src/features/imports/task.ts";

@@ -1,0 +1,140 @@
+/**
+ * How the commands change records: as the operator, under the same rules as over
+ * HTTP.
+ */
+
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import type { WriteStream } from "node:tty";
+import { users as usersOf } from "../api/accounts/users.ts";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
+import {
+  type Declaration,
+  deriveCollection,
+} from "../api/declaration/declaration.ts";
+import { anyString, type Property } from "../api/declaration/properties.ts";
+import { Records } from "../api/records/records.ts";
+import { createRecord } from "../api/records/writing.ts";
+import type { RequestContext, Result } from "../api/request-context.ts";
+import { collectionsOf } from "../api/routes.ts";
+import { localOperator, type Roles } from "../auth/access.ts";
+import { parameters } from "../auth/passwords.ts";
+import { CommandError, passwordFile, writeSecret } from "../data-folder.ts";
+import { ApiError } from "../http/errors.ts";
+import type { Logger, Store } from "../store/store.ts";
+
+/** The request of a command. The operator is not a user; the log records user id 0. */
+export const operator: RequestContext = {
+  client: "",
+  ids: [],
+  caller: localOperator,
+  url: "",
+  method: "",
+  asNdjson: false,
+  headers: {},
+  authenticate: () => localOperator,
+  afterWaiting: async (promise, resume) => await resume(await promise),
+  throwIfAborted: () => {},
+  acquireSlot: () => {},
+};
+
+/**
+ * Returns the records of a collection, given its name or a declaration without
+ * references, with the same rules as over HTTP.
+ */
+export function recordsOf(
+  store: Store,
+  declaration: ApiDeclaration,
+  of: string | Declaration,
+): Records {
+  const collection = typeof of === "string"
+    ? collectionsOf(declaration).get(of)
+    : deriveCollection(of);
+  if (collection === undefined) throw new Error(`No collection ${of}`);
+  const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
+  return new Records(collection, options);
+}
+
+/** @throws {CommandError} if the name, role or password is invalid */
+export async function createUser(
+  store: Store,
+  declaration: ApiDeclaration,
+  user: Readonly<Record<string, unknown>>,
+): Promise<void> {
+  await commitOrExplain(
+    store,
+    () => createRecord(recordsOf(store, declaration, "users"), operator, user),
+  );
+}
+
+/**
+ * Creates the user admin if nobody has the highest role. A random password is
+ * printed if a person sees it. A log may have many readers, so otherwise the
+ * password is written to a file, durably, before the user is created.
+ */
+export async function createFirstAdmin(
+  store: Store,
+  { declaration, dataDir, adminPassword }: {
+    readonly declaration: ApiDeclaration;
+    readonly dataDir: string;
+    readonly adminPassword: string | undefined;
+  },
+  { log, print, terminal }: {
+    readonly log: Logger;
+    readonly print: Logger;
+    readonly terminal: Pick<WriteStream, "isTTY" | "write">;
+  },
+): Promise<void> {
+  const users = store.table("users");
+  const role = declaration.roles.highest;
+  if (users.count("role", role) + users.count("username", "admin") > 0) return;
+  const password = adminPassword ?? randomBytes(15).toString("base64url");
+  const isShown = adminPassword === undefined && terminal.isTTY;
+  const isWritten = adminPassword === undefined && !terminal.isTTY;
+  const path = join(dataDir, passwordFile);
+  if (isWritten) await writeSecret(path, password);
+  await createUser(store, declaration, { username: "admin", role, password });
+  const message = "created user admin";
+  if (isWritten) print("info", message, { password_file: path });
+  else log("info", message);
+  if (isShown) terminal.write(`The password of admin is ${password}\n`);
+}
+
+/** Makes a change durable; reports failed validation in one line. */
+export async function commitOrExplain(
+  store: Store,
+  change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
+): Promise<void> {
+  try {
+    const { seq } = await change();
+    await store.durable(seq);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const messages = error.errors?.map(({ message }) => message);
+    throw new CommandError(messages?.join(" ") ?? error.message);
+  }
+}
+
+/** Users with the hashes of their passwords instead of the passwords: only the command line exports and imports these. */
+export function usersWithHashes(roles: Roles): Declaration {
+  const { properties, ...others } = usersOf(roles);
+  const hash: Property = {
+    ...anyString(),
+    expected: "a hash as printed by export users --with-hashes",
+    check: (value) =>
+      typeof value === "string" && isPasswordHash(value)
+        ? undefined
+        : { code: "format", reason: "is not the hash of a password" },
+  };
+  return { ...others, properties: { ...properties, password: hash } };
+}
+
+/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
+function isPasswordHash(text: string): boolean {
+  const [, N = 0, r = 0, p = 0] =
+    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
+      ?.map(Number) ?? [];
+  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
+  return isPowerOfTwo && r > 0 && p > 0 &&
+    N <= parameters.N && r <= parameters.r && p <= parameters.p;
+}
