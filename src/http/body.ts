@@ -41,17 +41,23 @@ export function readBody(
     if (request.readableEnded) return resolve(Buffer.alloc(0));
     if (request.bodyError) return reject(request.bodyError);
     requestBody(response);
-    let chunks: Uint8Array[] = [];
+    let body: Uint8Array = Buffer.alloc(0);
     let length = 0;
-    const onData = (chunk: Uint8Array) => {
-      length += chunk.length;
-      if (length <= maxBytes) chunks.push(chunk);
-      else fail(tooLarge(maxBytes));
+    const onData = (part: Uint8Array) => {
+      const start = length;
+      length += part.length;
+      if (length > maxBytes) fail(tooLarge(maxBytes));
+      else if (start === 0) body = part; // and usually the only one
+      else {
+        // Not an array of parts: a part of one byte takes 300 bytes of memory.
+        if (length > body.length) body = resize(body, 2 * length);
+        body.set(part, start);
+      }
     };
     const fail = (error: Error) => {
       clearTimeout(timer);
       request.off("data", onData);
-      chunks = []; // frees the memory, as the rest can take a while
+      body = Buffer.alloc(0); // frees the memory, as the rest can take a while
       reject(error);
     };
     const timer = setTimeout(() => fail(new ApiError(40800)), timeoutMs);
@@ -59,8 +65,7 @@ export function readBody(
     request.on("data", onData);
     request.on("end", () => {
       clearTimeout(timer);
-      const [first] = chunks;
-      resolve(first && !chunks[1] ? first : Buffer.concat(chunks));
+      resolve(length === body.length ? body : body.subarray(0, length));
     });
     // Without an "error" listener an aborted request emits only "close". The
     // check saves every complete request the creation of an Error with its
@@ -69,6 +74,12 @@ export function readBody(
       if (!request.readableEnded) fail(new ClientDisconnected());
     });
   });
+}
+
+function resize(bytes: Uint8Array, length: number): Uint8Array {
+  const resized = Buffer.allocUnsafeSlow(length);
+  resized.set(bytes);
+  return resized;
 }
 
 /** Throws 41300 if the length that a request states is above the limit. */
