@@ -1,9 +1,9 @@
 /**
  * The command `backup`: writes a copy of a store that can be opened in its
- * place. It reads only the files, without the lock, while a server may be
- * writing them, and writes what it has read as a snapshot and an empty log.
- * Spools are left out, because they would make the copy as large as the imports
- * in progress; a task whose spool is missing is reported as failed.
+ * place. It only reads files, without the lock, while a server may be writing
+ * them, and writes what it has read as a snapshot and an empty log. Spools are
+ * left out, because they would make the copy as large as the imports in
+ * progress; a task whose spool is missing is reported as failed.
  */
 
 import { randomBytes } from "node:crypto";
@@ -27,7 +27,7 @@ import { readUndamagedStore } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
- * back. If it fails, nothing is left of the copy.
+ * back. If that fails, the copy is removed.
  *
  * @returns what the copy holds
  * @throws {StoreError} not-empty; damaged if the store is; Error of the file
@@ -70,8 +70,8 @@ export async function backupStore(
 }
 
 /**
- * Copies the store into another folder, also while a server runs, and reads
- * the copy back.
+ * Copies the store into another folder, even while a server is running, and
+ * reads the copy back.
  *
  * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
  */

@@ -61,7 +61,7 @@ function parse(args: readonly string[], names: readonly string[]) {
   }
 }
 
-/** Returns the letters of a word in the order of the alphabet. */
+/** Returns the letters of a word in alphabetical order. */
 function sortLetters(word: string): string {
   return [...word].sort().join("");
 }

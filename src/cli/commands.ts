@@ -50,7 +50,7 @@ Commands:
   import COLLECTION FILE      create records from JSON lines (- is standard input);
                               exit code 0: all were created, 1: some were rejected;
                               users: what export users --with-hashes has printed
-  prune COLLECTION[.PROPERTY] delete data for good that are stored but not declared
+  prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):
@@ -90,7 +90,7 @@ async function serveCommand({ flags, loadApi }: CommandSettings) {
   process.exit(0);
 }
 
-/** Returns the flags, with the sample records as the seed if they are asked for and fit. */
+/** Returns the flags, with the sample records as the seed if they are requested and belong to the API. */
 function withSample(flags: Flags): Flags {
   const names = ["seed", "collections"];
   const isOther = names.some((name) =>
@@ -117,7 +117,7 @@ async function run(words: readonly string[]): Promise<number> {
       ),
   };
   const commands: Record<string, Command> = Object.assign(
-    Object.create(null), // no name that every object has
+    Object.create(null), // without the names that every object inherits
     coreCommands,
   );
   if (commands[name] === undefined) {
@@ -140,7 +140,8 @@ async function run(words: readonly string[]): Promise<number> {
     }
   }
   if (args.length > maxArguments) {
-    // npm takes the flag of `npm start --port 4000`, and passes only 4000 on.
+    // npm consumes the flag of `npm start --port 4000`, and passes on only
+    // 4000.
     const hint = env["npm_lifecycle_event"]
       ? "; flags come after --, as in npm start -- --port 4000"
       : "";
@@ -176,6 +177,6 @@ try {
   if (!isExpected) throw error;
   const lines = errorText(error).split("\n");
   process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
-  // A timer of a declaration file would keep the process alive.
+  // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);
 }

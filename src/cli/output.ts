@@ -5,7 +5,7 @@ import process from "node:process";
 import { UsageError } from "../config.ts";
 import type { Fault } from "../store/store.ts";
 
-/** Prints text on standard output, and waits while its buffer is full. */
+/** Prints text to standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {
   if (!process.stdout.write(text)) await once(process.stdout, "drain");
 }
@@ -15,10 +15,10 @@ export function describeFault({ file, byte, line, message }: Fault): string {
   return `${file}, byte ${byte}, line ${line}: ${message}`;
 }
 
-/** The number of entries after which a list ends. */
+/** The most entries that a list shows. */
 const maxListed = 20;
 
-/** Formats a list with the number of its entries, the first ones a line each; "" if there are none. */
+/** Formats a list: the number of its entries, then the first ones, one per line; "" if there are none. */
 export function describeList(
   title: string,
   entries: readonly string[],

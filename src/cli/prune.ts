@@ -1,4 +1,4 @@
-/** The command `prune`: deletes data that are no longer declared, for good. */
+/** The command `prune`: permanently deletes data that is no longer declared. */
 
 import type { CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../config.ts";
@@ -13,7 +13,7 @@ const batchLength = 1000;
 /**
  * Runs `prune COLLECTION` or `prune COLLECTION.PROPERTY`.
  *
- * @throws {UsageError} if it is declared, or nothing is stored of it
+ * @throws {UsageError} if the name is declared, or nothing is stored under it
  */
 export async function pruneCommand(
   { dataDir, loadApi }: CommandSettings,
@@ -28,7 +28,7 @@ export async function pruneCommand(
       const all = describeHidden(hidden).join(", ") || "nothing";
       const name = JSON.stringify(target);
       throw new UsageError(
-        `prune: ${name} is not hidden data, which is stored and not declared. Hidden: ${all}`,
+        `prune: ${name} is not hidden data, that is, stored but not declared. Hidden: ${all}`,
       );
     }
     await prune(store, target);

@@ -43,7 +43,7 @@ import {
 } from "./output.ts";
 import { usersWithHashes } from "./operator.ts";
 
-/** Reads a data folder: again if a running server has removed an old generation meanwhile. */
+/** Reads a data folder; reads it again if a running server has removed an old generation meanwhile. */
 export async function readStore(
   folder: string,
   options: Partial<FolderScanOptions> = {},
@@ -94,7 +94,8 @@ export async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  // Of a damaged store only a part was read, of one of a newer format nothing.
+  // Only a part of a damaged store was read, and nothing of a store in a newer
+  // format.
   if (refusal?.code === "format") await print(`fault: ${refusal.message}\n`);
   if (refusal !== undefined) return 2;
   const misfits = describeMisfits(api, tables);
@@ -108,7 +109,10 @@ export async function check(
   return 0;
 }
 
-/** Returns how many records each undeclared collection has, and how many values each undeclared property. */
+/**
+ * Returns the number of records of each undeclared collection, and the number
+ * of values of each undeclared property.
+ */
 export function findHidden(
   declaration: ApiDeclaration,
   tables: ReadonlyMap<string, Table>,
@@ -140,7 +144,7 @@ export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
   });
 }
 
-/** Lists the records that would not fit the declaration at a start. Changes the tables as the start would. */
+/** Lists the records that would not fit the declaration at a start. Changes the tables in memory as the start would. */
 export function describeMisfits(
   declaration: ApiDeclaration,
   tables: Tables,
@@ -155,7 +159,7 @@ export function describeMisfits(
   }
 }
 
-/** Lets tables that were read follow the declaration, as a start would. */
+/** Adapts tables that were read to the declaration, as a start would. */
 function follow(declaration: ApiDeclaration, tables: Tables) {
   const collections = [...collectionsOf(declaration).values()];
   const table = (name: string) => getOrCreateTable(tables, name);
@@ -203,10 +207,10 @@ export async function exportCommand(
 }
 
 /**
- * Prints one line for each change in the logs of a folder. A server may be
- * writing to it; then the last change may not be durable yet. The argument is a
- * collection such as `animals`, or a record such as `animals/7`; the flag `user`
- * a username, or `#7` for a user who no longer existed.
+ * Prints one line for each change in the logs of a folder. If a server is
+ * writing to it, the last change may not be durable yet. The argument is a
+ * collection such as `animals`, or a record such as `animals/7`; the flag
+ * `user` a username, or `#7` for a user who no longer existed.
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed
  */
@@ -221,7 +225,8 @@ export async function logCommand(
   if (target !== undefined && !derived.has(name)) {
     throw unknownCollection("log", target, [...derived.keys()]);
   }
-  // By sequence number: the folder is read again if a server removes a log.
+  // By sequence number, because the folder is read again if a server removes a
+  // log.
   const changes = new Map<number, string>();
   const onTransaction = (line: LogLine, tables: Tables) => {
     const { at, by = 0, seq = 0, tx = [] } = line;
@@ -258,7 +263,7 @@ export async function logCommand(
   if (refusal !== undefined) throw refusal;
 }
 
-/** Lists the new values of the properties that differ, secrets by name only. */
+/** Lists the new values of the properties that differ, but only the names of secrets. */
 function describeValues(
   { properties, secretName }: Collection,
   { previous, next }: RecordChange,

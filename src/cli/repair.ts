@@ -1,8 +1,7 @@
 /**
  * The command `repair`: makes a damaged store usable again with everything that
- * can still be read, and says beforehand what is lost. All files are moved as
- * they were into a folder of their own within the data folder, so nothing is
- * thrown away.
+ * can still be read, and first says what is lost. All original files are moved
+ * into a folder of their own within the data folder, so nothing is thrown away.
  */
 
 import { randomBytes } from "node:crypto";
@@ -38,8 +37,8 @@ export interface RepairOptions {
 /**
  * Repairs the store in a folder.
  *
- * @returns everything that is still readable, if there was something to
- * repair; and where the old files are now, if anything was changed
+ * @returns everything that is still readable, if there was something to repair;
+ * and the folder of the old files, if anything was changed
  * @throws {StoreError} in-use, format
  */
 export async function repairStore(
@@ -64,7 +63,7 @@ export async function repairStore(
   }
 }
 
-/** Moves the old files away and writes the saved state; returns where they are now. */
+/** Moves the old files away and writes the saved state; returns the folder of the old files. */
 async function replaceFiles(
   place: StoreFolder,
   { generation, fileNames }: FolderScan,
@@ -80,8 +79,8 @@ async function replaceFiles(
     await files.syncFolder(backupFolder);
     await files.syncFolder(folder);
   };
-  // First: without it the folder is refused, so that after an interruption no
-  // start overlooks the damage, and a repair can begin again.
+  // First, because the folder is refused without it: so after an interruption
+  // no start overlooks the damage, and the repair can be run again.
   await move((name) => name === names.meta);
   const start = {
     store: storeId || randomName(place),
@@ -124,7 +123,7 @@ export async function repairCommand(
   return 0;
 }
 
-/** Lists what is damaged and, as far as it can be known, what is lost. */
+/** Lists the damage and, as far as possible, what is lost. */
 function describeLosses(
   { damagedRecords, faults, lostTransactions, tables }: Salvage,
   api: ApiDeclaration | undefined,
@@ -134,8 +133,7 @@ function describeLosses(
     return tables.get(table)?.get(Number(id)) !== undefined;
   };
   const records = [...damagedRecords];
-  const title =
-    "records as before their last change or deletion, which is lost";
+  const title = "records whose last change or deletion is lost";
   return faults.map((each) => `fault: ${describeFault(each)}\n`).join("") +
     `lost transactions: ${lostTransactions}\n` +
     describeList("lost records", records.filter((each) => !isThere(each))) +

@@ -1,14 +1,14 @@
 /**
  * Reads everything in a damaged folder that is still readable, for a repair:
- * every line whose own checksum matches, also those after a damaged line.
- * Changes nothing.
+ * every line whose own checksum matches, even after a damaged line. Changes
+ * nothing.
  *
  * That is possible because a mutation holds a whole document or an id, so a
  * later line can be applied without the one before it. The state begins with
- * the newest snapshot without a fault; of a damaged one after it the readable
- * lines are added to what the logs before it say. So each record is as its last
- * readable line says. The text of a damaged line usually still shows which
- * records it was about.
+ * the newest snapshot without a fault; the readable lines of a damaged snapshot
+ * after it are added to the state that the logs before it give. So each record
+ * gets the state of its last readable line. The text of a damaged line usually
+ * still shows which records it concerned.
  */
 
 import type { Buffer } from "node:buffer";
@@ -39,11 +39,11 @@ export class Salvage {
   readonly tables: Tables;
   /** The store's id; "" if no header is readable. */
   storeId = "";
-  /** The highest sequence number that anything shows to have been used. */
+  /** The highest sequence number that is known to have been used. */
   seq = 0;
   /** The number of transactions whose lines, or whose results in a snapshot, are readable. */
   savedTransactions = 0;
-  /** The damaged lines of transactions since the last whole one. */
+  /** The number of damaged transaction lines since the last intact one. */
   damagedTransactions = 0;
   /** The records that damaged lines show, such as `zoos/4`, unless a later line puts or deletes them. */
   readonly damagedRecords = new Set<string>();
@@ -53,7 +53,7 @@ export class Salvage {
     this.tables = createTables(declared);
   }
 
-  /** The number of transactions that are missing, at most. */
+  /** The number of missing transactions, at most. */
   get lostTransactions(): number {
     return this.seq - this.savedTransactions;
   }
@@ -78,7 +78,7 @@ export class Salvage {
     }
   }
 
-  /** Adds what a header says; returns false if its file is of another store or generation. */
+  /** Applies a header; returns false if its file belongs to another store or generation. */
   #addHeader(header: LogHeader, name: string): boolean {
     const { format, generation, last = {}, seq, store } = header;
     checkFormat(name, format);
@@ -95,7 +95,7 @@ export class Salvage {
     return true;
   }
 
-  /** Applies a whole line, unless it is there twice. */
+  /** Applies an intact line, unless it has been applied already. */
   #addLine(line: LogLine, name: string): void {
     const { of, rows = [], seq = 0, tx } = line;
     if (tx !== undefined) {
@@ -112,7 +112,10 @@ export class Salvage {
     }
   }
 
-  /** Notes the records that a damaged line shows. No string of a document looks like one, as its quotes are escaped. */
+  /**
+   * Notes the records that a damaged line mentions. A string in a document
+   * cannot look like such a mention, because its quotes are escaped.
+   */
   #addDamagedLine(text: string): void {
     if (text.includes('"tx":')) this.damagedTransactions++;
     const [, of = ""] = /"of":"(\w+)"/.exec(text) ?? [];
@@ -120,8 +123,8 @@ export class Salvage {
       /(?:\["(put|del)","(\w+)",|(?=\{))(?:\{"id":)?(\d{1,15})(?=[,}\]])/g;
     for (const [, kind, table = of, id] of text.matchAll(pattern)) {
       const isThere = this.tables.get(table)?.get(Number(id)) !== undefined;
-      // Nothing is lost with the deletion of a record that is not there, or
-      // with a record of a snapshot that the logs before it have.
+      // Nothing is lost if the line deletes a record that does not exist, or is
+      // a snapshot's copy of a record that the logs before it contain.
       const isLoss = kind === "put" || isThere === (kind === "del");
       if (isLoss) this.damagedRecords.add(`${table}/${id}`);
     }
@@ -145,7 +148,8 @@ export async function salvageFolder(
         (file) => salvage.readFile(file, name),
       ).catch((error) => {
         if (error instanceof StoreError) throw error; // of a newer version
-        // Else the disk cannot read on: the other files can still be saved.
+        // Otherwise the disk cannot read further, but the other files can still
+        // be saved.
       });
     }
   }
@@ -166,9 +170,10 @@ export async function salvageFolder(
 }
 
 /**
- * Parses a line that is as it was written; returns undefined for any other.
- * Without the header of a log its seed is unknown: then nothing but a second
- * fault could make a complete line wrong, so it is believed without a checksum.
+ * Parses an intact line; returns undefined for any other. Without the header of
+ * a log, its seed is unknown. Then a line of complete JSON is accepted without
+ * its checksum, because it could be wrong only if a second fault had changed
+ * it.
  */
 function parseLine(
   bytes: Buffer,

@@ -93,7 +93,10 @@ function buildSeedRecord(records: Records, body: unknown): Document {
   });
 }
 
-/** Orders collections so that each comes after those it refers to; if that is impossible, after those it must refer to. */
+/**
+ * Sorts collections so that each comes after those that it refers to or, if
+ * that is impossible, after those that it must refer to.
+ */
 function parentsFirst(collections: ReadonlyMap<string, Records>): Records[] {
   const left = new Map(collections);
   const isWaiting = ({ collection }: Records, isOptionalToo: boolean) =>
@@ -106,7 +109,7 @@ function parentsFirst(collections: ReadonlyMap<string, Records>): Records[] {
     const waiting = [...left.values()];
     const next = waiting.find((each) => !isWaiting(each, true)) ??
       waiting.find((each) => !isWaiting(each, false));
-    if (next === undefined) break; // never: no circle of required references
+    if (next === undefined) break; // never happens: required references form no cycle
     left.delete(next.collection.name);
     ordered.push(next);
   }

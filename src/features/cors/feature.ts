@@ -1,6 +1,6 @@
 /**
- * Which responses scripts of other origins may read, and which requests they may
- * send: the CORS protocol of the Fetch standard
+ * Decides which responses scripts of other origins may read, and which requests
+ * they may send: the CORS protocol of the Fetch standard
  * (https://fetch.spec.whatwg.org/#http-cors-protocol). It is on if
  * `CORS_ORIGINS` names origins.
  */
@@ -20,9 +20,10 @@ const exposedHeaders =
   "RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id, X-Total-Count";
 
 /**
- * Returns the fields to add to a response: name, value, name, value, … Errors need
- * them too, or a script could not read them. None allows credentials: those are
- * cookies and the like, while a script sends our tokens itself.
+ * Returns the fields to add to a response: name, value, name, value, … Errors
+ * need them too, or a script could not read them. No response allows
+ * credentials: those are cookies and the like, whereas a script sends our
+ * tokens itself.
  *
  * @param origins the origins whose scripts have access; `*` means any
  */
@@ -33,7 +34,7 @@ export function corsHeaders(
   const { origin } = headers;
   const fields: string[] = [];
   if (origins.includes("*")) {
-    // This is the same for all requests, so it needs no Vary.
+    // The value is the same for all requests, so no Vary is needed.
     fields.push("Access-Control-Allow-Origin", "*");
   } else {
     fields.push("Vary", "Origin");
@@ -45,7 +46,8 @@ export function corsHeaders(
   if (!preflight) {
     fields.push("Access-Control-Expose-Headers", exposedHeaders);
   } else if (route) {
-    // The browser compares its method and fields with these, so we need not.
+    // The browser compares the method and fields with these, so the server need
+    // not.
     fields.push("Access-Control-Allow-Methods", route.allow);
     fields.push("Access-Control-Allow-Headers", allowedHeaders);
     fields.push("Access-Control-Max-Age", "7200"); // the most that browsers cache

@@ -1,11 +1,11 @@
 /**
  * Events: changes of records as server-sent events (HTML standard section 9.2).
  *
- * Each client has a cursor into the log and continues when its connection has
- * sent what was written before, so a slow client costs no memory, and one that
- * does not read at all is disconnected. The events of a transaction are encoded
- * once for all clients of the same role; with private records among them, once
- * for each user.
+ * Each client has a cursor into the log, which advances only when the
+ * connection has sent what was written before. So a slow client costs no
+ * memory; one that does not read at all is disconnected. The events of a
+ * transaction are encoded once for all clients of the same role; with private
+ * records among them, once for each user.
  */
 
 import { Buffer } from "node:buffer";
@@ -34,12 +34,12 @@ import type { Api, Feature } from "../../api/feature.ts";
 /** The time between two heartbeats. */
 const heartbeatMs = 15_000;
 
-/** How many bytes are collected into one write to a client that is behind. */
+/** How many bytes are combined into one write to a client that lags behind. */
 const maxBatchBytes = 1 << 14;
 
 /**
  * Changes within this time are written together: with a thousand clients and a
- * hundred changes a second, these then take 4 ms instead of 25.
+ * hundred changes per second, a change then takes 4 ms instead of 25.
  */
 const flushIntervalMs = 50;
 
@@ -47,31 +47,31 @@ const flushIntervalMs = 50;
 interface Client extends Subscriber {
   readonly output: Writable;
   readonly reader: Actor;
-  /** Returns whether it is still signed in, with the same role. */
+  /** Returns whether the user is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
-  /** The last sequence number that it was sent or may not see; -1 if it is unknown. */
+  /** The sequence number of the last transaction that was sent to it, or that it may not see; -1 if unknown. */
   seq: number;
 }
 
-/** The API, and what its log does not say. */
+/** The API, and information that the log does not contain. */
 interface Source extends Api {
   readonly feed: ChangeFeed;
-  /** The owners of private records that were deleted last, by URLs such as `notes/7`. */
+  /** The owners of the private records deleted last, by names such as `notes/7`. */
   readonly owners: ReadonlyMap<string, Json>;
-  /** Resolves in the event loop's next turn that no other client waits for. */
+  /** Resolves in the next turn of the event loop for which no other client is waiting. */
   readonly nextTurn: () => Promise<void>;
 }
 
 /** The most owners of deleted records that are remembered. */
 const maxOwners = 10_000;
 
-/** The events of transactions as bytes, by role, then by the id of a user; 0 for all of them. */
+/** The events of transactions as bytes, by the rights of a role, then by the id of a user; 0 stands for all users. */
 const encoded = new WeakMap<
   Transaction,
   Map<Grants, Map<number, Uint8Array>>
 >();
 
-/** Follows the changes after a position; after a reset, from now on, if that is unknown. */
+/** Follows the changes after a position; if that is unknown, sends a reset and follows from now on. */
 function follow(
   source: Source,
   context: RequestContext,
@@ -88,7 +88,7 @@ function follow(
   };
   return {
     status: 200,
-    // The last one keeps proxies such as nginx from buffering the events.
+    // X-Accel-Buffering keeps proxies such as nginx from buffering the events.
     headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
     type: "text/event-stream",
     live: (output) => {
@@ -108,7 +108,8 @@ async function send(
   output.on("drain", () => client.wake());
   output.on("close", () => disconnect(client));
   const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
-  // An id to resume from, even if the connection breaks before any event.
+  // Contains an id to resume from, in case the connection breaks before any
+  // event.
   output.write(`retry: 1000\n${heartbeatComment(client)}`);
   let batch: Uint8Array[] = [];
   let length = 0;
@@ -117,13 +118,14 @@ async function send(
       if (item.operations && item.bytes > maxBatchBytes) {
         await source.nextTurn();
       }
-      // While this waited, the server may have ended the response: it stops.
+      // In the meantime the server may have ended the response, because it is
+      // stopping.
       if (output.writableEnded || !isAuthorized()) break;
       const { seq } = item;
       const bytes = encode(source, item, reader);
       if (bytes.length > 0) batch.push(bytes);
       length += bytes.length;
-      // A write costs far more than the bytes in it.
+      // The cost of a write hardly depends on its length.
       const isBehind = seq < source.store.durableSeq;
       if (isBehind && length < maxBatchBytes) continue;
       client.seq = seq;
@@ -145,7 +147,7 @@ async function send(
   }
 }
 
-/** Returns the events of a transaction that somebody may read, as bytes that all connections share. */
+/** Returns those events of a transaction that a user may read, as bytes that connections share. */
 function encode(
   source: Source,
   item: Transaction | Reset,
@@ -214,7 +216,7 @@ function eventOf(
   return `event: ${name}.${change}\ndata: ${data}\n\n`;
 }
 
-/** Remembers who had the private records that are deleted: the log does not say it. */
+/** Remembers the owners of deleted private records, because the log does not contain them. */
 function followDeletions({ served }: Api): Source["owners"] {
   const owners = new Map<string, Json>();
   for (const { collection, table } of served) {
@@ -236,7 +238,7 @@ function disconnect(client: Client): void {
   const { output } = client;
   client.isEnded = true;
   client.wake();
-  // A client that has not read the last write would not read an end.
+  // A client that has not read the last write would not read the end either.
   if (output.writableNeedDrain) output.destroy();
   else output.end();
 }
@@ -284,8 +286,9 @@ export const feature: Feature = {
             if (id === undefined) {
               return follow(source, context, api.store.position);
             }
-            const seq = parseInteger(String(id)) ?? -1; // which is too old
-            // Records before the last change of the declaration may not fit it.
+            const seq = parseInteger(String(id)) ?? -1; // an invalid id counts as too old
+            // Records from before the last change of the declaration may not
+            // fit it.
             const { lastSeq } = api.store.table(declarationTable);
             const isOutdated = seq < lastSeq && lastSeq > 1;
             return context.afterWaiting(

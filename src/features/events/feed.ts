@@ -4,14 +4,14 @@
  *
  * Each subscriber has a cursor into the logs and never reads past what the
  * writer reports as durable, so there is no gap between catching up and
- * following the tail. The transactions read last are cached for all: a thousand
- * subscribers at the tail share one read and one decoded transaction. Slower
- * ones read the log again, one at a time. An idle subscriber costs only its
- * cursor.
+ * following the tail. The transactions read last are cached for all
+ * subscribers: a thousand of them at the tail share one read and one decoded
+ * transaction. Slower subscribers read the log again, one at a time. An idle
+ * subscriber costs only its cursor.
  *
- * The logs hold the earlier generation and the current one. A subscriber whose
- * cursor is older, or whose log is removed while it reads, gets a reset and
- * continues from the tail.
+ * The logs hold the earlier generation and the current one. If the cursor of a
+ * subscriber is older, or its log is removed while it reads, it gets a reset
+ * and continues from the tail.
  */
 
 import { join } from "node:path";
@@ -62,14 +62,14 @@ export type Feed = AsyncGenerator<Transaction | Reset, undefined>;
 /** A reader of the feed. To end it, even while it waits, set `isEnded` and call `wake`. */
 export interface Subscriber {
   isEnded: boolean;
-  /** Set by whoever makes the subscriber wait. */
+  /** Resumes the subscriber; set by the code that makes it wait. */
   wake: () => void;
 }
 
 const maxCachedTransactions = 1000;
 const maxCachedBytes = 1 << 20;
 
-/** Lets any number of subscribers follow one store. */
+/** A change feed that any number of subscribers can follow. */
 export class ChangeFeed {
   readonly #logs: DurableLogs;
   readonly #onError: (error: unknown) => void;
@@ -81,7 +81,7 @@ export class ChangeFeed {
   #lastRead: Promise<unknown> = Promise.resolve();
   #isClosed = false;
 
-  /** @param onError called with the error when a log cannot be read */
+  /** @param onError called with the error if a log cannot be read */
   constructor(store: Store, onError: (error: unknown) => void) {
     this.#logs = { folder: store.folder, head: store.position };
     this.#onError = onError;
@@ -100,8 +100,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Follows the store from a position; after a reset, from the tail, if that is
-   * unknown.
+   * Follows the store from a position; if that is unknown, yields a reset and
+   * follows from the tail.
    *
    * @throws an EMFILE or ENFILE error if too many files are open
    */
@@ -117,7 +117,7 @@ export class ChangeFeed {
           cursor = this.#logs.head;
           yield { seq: cursor.seq };
         } else if (cursor.seq === this.#logs.head.seq) {
-          cursor = this.#logs.head; // its log may be removed, the head's never is
+          cursor = this.#logs.head; // its log may be removed, unlike that of the head
           await new Promise<void>((resolve) => subscriber.wake = resolve);
         } else {
           const next: Transaction | undefined =
@@ -169,7 +169,7 @@ export class ChangeFeed {
       .then(() => this.#isClosed ? undefined : read())
       .catch((error) => {
         const code = errorCode(error);
-        // Nothing is lost: the subscriber can try again.
+        // No position is lost, so the subscriber can try again.
         if (code === "EMFILE" || code === "ENFILE") throw error;
         if (code !== "ENOENT") this.#onError(error);
         return undefined;
@@ -196,7 +196,8 @@ export class ChangeFeed {
 }
 
 /**
- * Reads the transaction at a position and those in the same part of the file.
+ * Reads the transaction at a position and the next ones in the same part of the
+ * file.
  *
  * @throws an ENOENT error if the log is gone; an Error if it is damaged
  */
@@ -242,7 +243,7 @@ async function readTransactions(
 /**
  * Returns the position after a transaction.
  *
- * @throws an ENOENT error if no log has it any more
+ * @throws an ENOENT error if no log contains it any more
  */
 async function findPosition(
   logs: DurableLogs,
@@ -303,7 +304,7 @@ function seqOf({ bytes }: Line): number {
   return Number(/^\{"crc":"\w{8}","seq":(\d+),/.exec(begin)?.[1] ?? Infinity);
 }
 
-/** Opens a log with the offset at which its durable part ends. */
+/** Opens a log, with the offset at which its durable part ends. */
 function withLog<Result>(
   { folder: { files, folder }, head }: DurableLogs,
   generation: number,

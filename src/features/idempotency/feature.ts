@@ -2,7 +2,7 @@
  * The Idempotency-Key of POST (draft-ietf-httpapi-idempotency-key-header): a
  * client that does not know whether a request succeeded repeats it with the
  * same key, and is sent the first response again. A response is stored in the
- * transaction that it reports, so neither is ever there without the other.
+ * transaction that it reports, so neither can exist without the other.
  */
 
 import { Buffer } from "node:buffer";
@@ -42,9 +42,9 @@ interface KeyedRequest {
   readonly key: string;
   /** The id of the user. */
   readonly by: number;
-  /** The body, or a digest of one that is too long to be kept in memory. */
+  /** The body, or the digest of a body that is too long for memory. */
   readonly body: Uint8Array;
-  /** True if the body can hold a password: then its stored hash must be as hard to reverse as a password's. */
+  /** True if the body can contain a password: then its stored hash must be as hard to reverse as that of a password. */
   readonly secret: boolean;
   readonly context: RequestContext;
   readonly api: Api;
@@ -96,7 +96,8 @@ function storeResponse(
   { status, headers, body }: Response,
 ): readonly Mutation[] {
   const table = api.store.table(responsesTable.name);
-  // Two at most for each that is stored: enough that expired ones do not pile up.
+  // At most two for each response that is stored, so that expired ones do not
+  // accumulate.
   const old = table.byId.slice(0, 2).filter((row) => isExpired(row, api));
   const [oldest] = table.find("by", by, 1);
   const isFull = table.count("by", by) >= maxResponsesPerUser;
@@ -148,8 +149,8 @@ function repeat({ document, seq }: Row, isSame: boolean): Result {
 
 /**
  * Parses the Idempotency-Key field, which can be sent only once (see
- * http/message.ts). The draft has a quoted string, but most clients send it
- * bare: here the key is the whole value.
+ * http/message.ts). The draft requires a quoted string, but most clients send
+ * the key without quotes: here the key is the complete value.
  *
  * @throws {ApiError} 40000 if it is malformed
  */
@@ -180,7 +181,7 @@ export const feature: Feature = {
       }),
       runOnce(context, operation) {
         const sent = parseIdempotencyKey(context.headers["idempotency-key"]);
-        // Keys belong to users: an anonymous request has none.
+        // Keys belong to users, so an anonymous request has none.
         const by = context.caller?.id;
         if (sent === undefined || by === undefined) return undefined;
         const path = context.url.slice(api.base.origin.length);

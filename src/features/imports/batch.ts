@@ -20,7 +20,7 @@ export type RejectedLine = {
   readonly errors: readonly Pick<FieldError, keyof FieldError>[];
 };
 
-/** How far an import has come: a part of its task. */
+/** The progress of an import: a part of its task. */
 export interface Progress {
   /** The offset of the next line in the spool file. */
   readonly byte: number;
@@ -33,12 +33,12 @@ export interface Progress {
   readonly errors: readonly RejectedLine[];
 }
 
-/** Where the records of an import go. */
+/** The destination and the sender of the records. */
 interface Target {
   readonly records: Records;
   /** The user who sent them. */
   readonly caller: Actor | undefined;
-  /** The values that the URL gives to each record. */
+  /** The values that the URL provides for each record. */
   readonly given: Readonly<Record<string, Json>>;
   /** Milliseconds since 1970. */
   readonly now: number;
@@ -46,7 +46,7 @@ interface Target {
   readonly apply: (mutation: Mutation) => void;
 }
 
-/** How long validating a batch may take; writing it takes about as long again. */
+/** How long validating a batch may take; writing it takes about as long. */
 const maxBatchMs = 3;
 
 /** The longest line, with its newline: validating one never takes more than about 20 ms. */
@@ -58,7 +58,7 @@ const lineTooLong: FieldError = {
   message: `The line is longer than ${maxLineBytes} bytes.`,
 };
 
-/** The highest id that a line may have, so that higher ids remain. */
+/** The highest id that a line may have, so that higher ids remain available. */
 const maxImportedId = 2 ** 52;
 
 // Each batch writes the errors again, and 250 tasks are stored: as each error
@@ -66,7 +66,7 @@ const maxImportedId = 2 ** 52;
 const maxErrors = 100;
 const maxErrorsPerLine = 5;
 
-/** A task with this many rejected lines fails: the file is not what it should be. */
+/** A task with this many rejected lines fails: it is probably the wrong file. */
 export const maxRejectedLines = 100_000;
 
 const idProperty = recordId();
@@ -113,7 +113,7 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** Applies the record of a line; returns the errors if it is invalid. */
+/** Adds the record of a line to the transaction; returns the errors if the line is invalid. */
 function importLine(
   bytes: Uint8Array,
   { records, caller, given, now, apply }: Target,
@@ -139,7 +139,7 @@ function importLine(
   }
 }
 
-/** Checks that an id was never used: it must be higher than all used ids. */
+/** Checks that an id was never used before: it must be higher than all used ids. */
 function checkId(body: Body, lastId: number): FieldError[] {
   const id = Object.hasOwn(body, "id") ? body["id"] : lastId + 1;
   const invalid = idProperty.check(id);
@@ -157,8 +157,8 @@ function checkId(body: Body, lastId: number): FieldError[] {
 }
 
 /**
- * Returns the id of a line that was exported, and its times unless they cannot
- * be true. A line without an id is a new record.
+ * Returns the id of an exported line, and its times if they are plausible. A
+ * line without an id is a new record.
  */
 function importedValues(
   { id, created_at, updated_at }: Body,
@@ -172,7 +172,7 @@ function importedValues(
     : { id };
 }
 
-/** Parses a time as records show it to ms since 1970; NaN if it is none. */
+/** Parses a time as records show it to milliseconds since 1970; NaN if it is not one. */
 function parseTime(value: unknown): number {
   const time = typeof value === "string" ? Date.parse(value) : NaN;
   return time >= 0 && new Date(time).toISOString() === value ? time : NaN;

@@ -18,7 +18,7 @@ import { createWorker } from "./worker.ts";
 /**
  * Runs `import COLLECTION FILE`: imports one JSON object a line, as POST would.
  * If the process ends early, the next start of the server resumes the import,
- * unless it is one of users: hashes are accepted only here, never over HTTP.
+ * except one of users: hashes are accepted only here, never over HTTP.
  *
  * @returns the exit code: 0 if all lines were imported, 1 if some were rejected
  * @throws {UsageError} on an unknown collection, or without a file
@@ -49,7 +49,8 @@ export async function importCommand(
     const users = usersWithHashes(roles);
     const target = (name: string) =>
       recordsOf(store, declaration, name === "users" ? users : name);
-    // Any collection: it also resumes the imports that a server left.
+    // Any collection, because the worker also resumes unfinished imports of a
+    // server.
     const importable = (name: string) =>
       names.includes(name) ? target(name) : undefined;
     const context = {
@@ -70,7 +71,7 @@ function log(level: string, message: string): void {
   if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
 }
 
-/** Imports a file and returns its task once nothing more can be done. */
+/** Imports a file; returns its task once the import has ended or cannot continue. */
 async function importFile(
   context: ImportContext,
   file: string,
@@ -110,14 +111,14 @@ async function* readInput(
 
 /** Prints the result of an import and returns the exit code. */
 async function report(task: Task | undefined): Promise<number> {
-  if (task === undefined) throw new Error("The task vanished");
+  if (task === undefined) throw new Error("The import task no longer exists");
   const { status, failure, imported, rejected, collection, errors } = task;
   for (const { line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
     process.stderr.write(`line ${line}: ${messages}\n`);
   }
   if (rejected > errors.length) {
-    process.stderr.write("only the first rejected lines are shown\n");
+    process.stderr.write("only the first rejected lines are listed\n");
   }
   await print(`imported ${imported} ${collection}, rejected ${rejected}\n`);
   if (status === "succeeded") return rejected === 0 ? 0 : 1;

@@ -53,7 +53,7 @@ export async function receiveImport(
 ): Promise<Result> {
   const { context } = worker;
   call.acquireSlot(uploadSlots);
-  prepareCreate(target, call); // fails before all of the body is sent
+  prepareCreate(target, call); // refuses the request before the body is received
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;
   try {

@@ -2,13 +2,14 @@
  * Spool files: request bodies too large for memory, written to disk as they
  * arrive, one file each in the folder `spool` of the data folder.
  *
- * A file gets its name once it is whole and on disk. Files without a task are
- * removed at the next start. Spool files are not part of the records: `check`,
- * `repair` and recovery ignore them, and a backup leaves them out, so a task
- * may name one that is missing.
+ * A file gets its name once it is complete and on disk. Files without a task
+ * are removed at the next start. Spool files are not part of the store:
+ * `check`, `repair` and recovery ignore them, and a backup leaves them out, so
+ * a task may name one that is missing.
  *
- * They never take the space that the log, its next snapshot and deletes on a
- * full disk need: beyond that a body is refused even if the disk has space.
+ * They never take the space that the log, the next snapshot and deletes on a
+ * full disk need: a body that would take it is refused, although the disk still
+ * has space.
  */
 
 import { createHash } from "node:crypto";
@@ -26,7 +27,7 @@ import type { Store } from "../../store/file-store.ts";
 import { randomName } from "../../store/log/folder.ts";
 
 // Bounds the bytes in the page cache: with many more, the fdatasync of the log
-// would wait for them too (ext4 writes both in one journal).
+// would also wait for them (ext4 has one journal for both).
 const maxUnsyncedBytes = 8 << 20;
 
 /**
@@ -65,7 +66,7 @@ export async function writeSpool(
     await files.syncFolder(dirname(folder)); // the folder may be new
     return { name, hash: hash.digest() };
   } catch (error) {
-    await files.remove(path).catch(() => {}); // or at the next start
+    await files.remove(path).catch(() => {}); // otherwise the next start removes it
     throw isNoSpaceError(error) ? noSpace(errorText(error), error) : error;
   }
 }
@@ -76,7 +77,7 @@ function noSpace(reason: string, cause?: unknown): StoreError {
 }
 
 /**
- * Removes all spool files but those named: the others are of requests that a
+ * Removes all spool files but those named: the others belong to requests that a
  * crash interrupted, or could not be removed earlier.
  */
 export async function removeOtherSpools(

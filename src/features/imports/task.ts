@@ -1,7 +1,7 @@
 /**
- * Tasks: the resource that shows how far an import has come, and the record in
- * which it is stored. A finished task stays until it is deleted, or until
- * {@linkcode maxTasks} newer ones need its place.
+ * Tasks: the resource that shows the progress of an import, and the record in
+ * which it is stored. A finished task stays until it is deleted, or until it
+ * must make room because there are {@linkcode maxTasks}.
  */
 
 import { errorText, StoreError } from "../../store/error.ts";
@@ -24,12 +24,12 @@ import { pathOf } from "./spool.ts";
 
 const rejectedLine = {
   type: "object",
-  description: "A line and its errors. Lists of tasks leave the errors out.",
+  description: "A line and its errors. Lists of tasks omit the errors.",
 };
 
 const count = readOnly(integer({ minimum: 0 }));
 
-/** The properties that clients see; `user_id`, `spool`, `given`, `renamings`, `byte` and `line` are stored besides. */
+/** The properties that clients see; `user_id`, `spool`, `given`, `renamings`, `byte` and `line` are stored too. */
 const properties = {
   type: readOnly(choice("import")),
   collection: readOnly(string({ maxLength: 100 })),
@@ -38,7 +38,7 @@ const properties = {
   imported: count,
   rejected: count,
   errors: readOnly({
-    ...anyString(), // never compared, as lists leave it out
+    ...anyString(), // never compared, because lists omit it
     schema: { type: "array", items: rejectedLine },
   }),
   failure: readOnly(optional(string({ maxLength: 100 }))),
@@ -67,11 +67,11 @@ export interface Task extends Document, Progress {
   readonly status: "queued" | "running" | "succeeded" | "failed";
   /** Why it failed. */
   readonly failure: string | null;
-  /** The user who sent the body; 0 is the command line, null somebody who was not signed in. */
+  /** The user who sent the body; 0 for the command line, null for a client that was not signed in. */
   readonly user_id: number | null;
   /** The name of the spool file with the body. */
   readonly spool: string;
-  /** The values that the URL gives to each record: `{"zoo_id":7}`. */
+  /** The values that the URL provides for each record: `{"zoo_id":7}`. */
   readonly given: Readonly<Record<string, Json>>;
   /** How many names had been exchanged when the body was sent. */
   readonly renamings?: number;
@@ -87,7 +87,7 @@ export interface ImportContext
   readonly importable: (collection: string) => Records | undefined;
 }
 
-/** The largest number of tasks that are stored. */
+/** The most tasks that are stored. */
 const maxTasks = 250;
 
 /** Returns a task, unless it was deleted. */
@@ -112,7 +112,8 @@ function isUnfinished({ status }: Task): boolean {
 }
 
 /**
- * Deletes the oldest finished task if there are too many for another one.
+ * Returns the mutation that deletes the oldest finished task, if there are too
+ * many tasks for another one.
  *
  * @throws {StoreError} overloaded, if none is finished
  */
@@ -124,7 +125,7 @@ export function evictOldestFinished(context: ImportContext): Mutation[] {
   throw new StoreError("overloaded", `${maxTasks} imports are waiting already`);
 }
 
-/** Removes the body of a task. If that fails, the next start removes it. */
+/** Removes the body of a task. If that fails, the next start does it. */
 export async function removeBody(
   context: ImportContext,
   { spool }: Pick<Task, "spool">,

@@ -1,7 +1,7 @@
 /**
  * The background worker of imports. It runs one task after the other, and
- * commits each batch of records in one transaction with the task's progress:
- * after a crash it resumes after the last durable batch, so each line is
+ * commits each batch of records in one transaction with the task's progress. So
+ * after a crash it resumes after the last durable batch, and each line is
  * imported exactly once.
  *
  * While the disk is full it retries until there is space. On a read-only store
@@ -62,7 +62,8 @@ export function createWorker(context: ImportContext) {
     } catch (error) {
       logFailure(context, error);
     } finally {
-      // In the tick in which no task was found: a later wake starts a new run.
+      // In the same tick as the search that found no task, so that a later wake
+      // starts a new run.
       running = undefined;
     }
   }
@@ -128,7 +129,7 @@ async function importLines(
   for await (const lines of readSpool(store, spool, { start, maxLineBytes })) {
     while (lines.length > 0) {
       await nextTick();
-      // From here to the transaction nothing else can run.
+      // From here to the transaction nothing is awaited.
       if (signal.aborted || !isStored(context, task)) return;
       const failure = abortReason(context, current, records);
       if (records === undefined || failure !== null) {
@@ -202,7 +203,7 @@ async function finishTask(
   await removeBody(context, task);
 }
 
-/** Returns whether a task still exists: it can be deleted, or rolled back and its id given to another. */
+/** Returns whether a task still exists: it may have been deleted, or rolled back and its id assigned to another one. */
 function isStored(context: ImportContext, { id, spool }: Task): boolean {
   return findTask(context, id)?.spool === spool;
 }

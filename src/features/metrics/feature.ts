@@ -13,7 +13,7 @@ import { implementedMethods } from "../../http/errors.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 
-/** The upper bounds of the buckets, in seconds: also for a sync, from a good SSD to a bad SD card. */
+/** The upper bounds of the buckets, in seconds; also for fsync, from a good SSD to a bad SD card. */
 const bounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2, 5];
 
 /** Durations, counted in buckets as Prometheus expects. */
@@ -53,7 +53,7 @@ type Sample = string;
 
 /** Counts requests by route. */
 class RequestMetrics {
-  /** By route, compared by identity; undefined stands for all unknown URLs. */
+  /** The counters of each route, compared by identity; undefined stands for all unknown URLs. */
   readonly #routes = new Map<object | undefined, RouteMetrics>();
 
   count({ route, method, start }: HandledRequest, status: number): void {
@@ -70,7 +70,7 @@ class RequestMetrics {
   }
 
   families({ routes }: Api): Families {
-    // The first pattern of each route, so the last to be set.
+    // Reversed, so that the first pattern of each route is the last to be set.
     const patterns = new Map<object | undefined, string>();
     for (const [pattern, route] of [...routes].reverse()) {
       patterns.set(route, pattern);
@@ -177,8 +177,9 @@ function format(families: Families, title: string): string {
 }
 
 /**
- * Returns whether a request comes from a program on this machine: not through a
- * proxy on it, and not from a web page whose host name leads to it.
+ * Returns whether a request comes from a program on this machine, but not
+ * through a proxy, and not from a web page whose host name resolves to this
+ * machine.
  */
 function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
   const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;

@@ -20,7 +20,10 @@ export class Components {
   readonly #operationIds = new Set<string>();
   readonly #shared = new Map<string, JsonSchema>();
 
-  /** Returns the name of an operation, with a number if another has it: `/zoo_parts` and `/zoo/:id/parts` could share one. */
+  /**
+   * Returns the name of an operation, with a number if another one has the
+   * name: `/zoo_parts` and `/zoo/:id/parts` could have the same.
+   */
   operationId(name: string): string {
     let id = name;
     for (let n = 2; this.#operationIds.has(id); n++) id = name + n;
@@ -28,7 +31,7 @@ export class Components {
     return id;
   }
 
-  /** Adds a part and returns a reference to it, as `name-2` if a different part has the name. */
+  /** Adds a part and returns a reference to it; if a different part has the name, the new part is `name-2`. */
   add(kind: string, name: string, part: JsonSchema): JsonSchema {
     const parts = this.parts[kind] ??= {};
     let key = name;
@@ -101,7 +104,7 @@ const fieldDescriptions: Readonly<Record<string, string>> = {
     "The preferences of Prefer that were applied (RFC 7240)",
   "RateLimit":
     "How many requests the client has left, and for how many seconds",
-  "RateLimit-Policy": "How many requests a client may send, in which time",
+  "RateLimit-Policy": "How many requests a client may send in how much time",
   "X-Accel-Buffering": "Tells a proxy not to buffer events",
   "X-Request-Id": "The id of the request in the server's log",
   "X-Total-Count": "The number of records that match, on all pages",

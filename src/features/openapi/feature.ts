@@ -1,5 +1,5 @@
 /**
- * The API described for programs: an OpenAPI 3.1 document
+ * The machine-readable description of the API: an OpenAPI 3.1 document
  * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves.
  */
 
@@ -34,7 +34,7 @@ A URL with an extra slash at the end is redirected with 308. \
 If CORS is enabled, responses also have the header fields of the Fetch standard. \
 QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place for it; the content is that of \`query\` in OpenAPI 3.2.`;
 
-/** Describes all routes, one in each turn of the event loop: all of them take some 100 ms. */
+/** Describes all routes, one in each turn of the event loop, because all of them take some 100 ms. */
 async function createDocument(api: Api): Promise<JsonSchema> {
   const { declaration, routes, base } = api;
   const components = new Components();
@@ -42,7 +42,7 @@ async function createDocument(api: Api): Promise<JsonSchema> {
   const tags = new Set<string>();
   for (const [pattern, route] of routes) {
     const relative = pattern.slice(base.path.length - 1);
-    // Of URLs that differ only by a slash at the end, one is described.
+    // Of URLs that differ only by a trailing slash, one is described.
     const isVariant = !pattern.startsWith(base.path) || /.\/$/.test(relative);
     if (isVariant || route.tag === "") continue;
     await nextTick();

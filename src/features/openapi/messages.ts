@@ -1,6 +1,6 @@
 /**
  * Requests and responses in the OpenAPI document: what follows from the way in
- * which app.ts processes any request, such as the errors of a missing token.
+ * which app.ts processes every request, such as the errors for a missing token.
  */
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
@@ -10,7 +10,10 @@ import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
 
-/** Returns whether the response may omit the record (RFC 7240 section 4.2). One with a token may not: it is shown only once. */
+/**
+ * Returns whether the response may omit the record (RFC 7240 section 4.2). A
+ * response with a token may not, because the token is shown only once.
+ */
 function acceptsPrefer(operation: DocumentedOperation): boolean {
   const { method, responses: { 201: created } } = operation;
   return !isReadMethod(method) && created !== undefined &&
@@ -63,7 +66,7 @@ export function describeRequestBody(
   };
 }
 
-/** Returns media type objects, without a schema for the lines of a stream. */
+/** Returns media type objects; those of a stream of lines have no schema. */
 function contentOf(types: readonly string[], schema: JsonSchema): JsonSchema {
   return Object.fromEntries(types.map((type) => [
     type.replace(/;.*/, ""),
@@ -102,7 +105,7 @@ export function describeResponses(
   return described;
 }
 
-/** Returns the successful responses, with those to preconditions and preferences. */
+/** Returns the successful responses, including those that follow from preconditions and preferences. */
 function successesOf(
   operation: DocumentedOperation,
 ): DocumentedOperation["responses"] {

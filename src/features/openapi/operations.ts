@@ -42,7 +42,7 @@ export interface DocumentedOperation extends Operation, OperationDocs {
   readonly responses: NonNullable<OperationDocs["responses"]>;
 }
 
-/** Adds to an operation what follows from its kind; its own `docs` win. */
+/** Adds to an operation the description that follows from its kind; its own `docs` take precedence. */
 export function documentOperation(
   operation: Operation,
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
@@ -73,13 +73,13 @@ function subjectOf({ resource, writableOnly }: Operation) {
     ofParent: describeParent(parent, collection),
     /** The property whose value is that id. */
     parentProperty: parent?.property,
-    /** 409, if the collection has rules that a change can violate. */
+    /** The status 409, if the collection has rules that a change can violate. */
     conflicts: collection.sideEffects ? [409] : [],
     writableOnly,
   };
 }
 
-/** Describes the parent in a URL; if the reference has a name of its own, with the property. */
+/** Describes the parent in a URL, with the property if the reference has a name of its own. */
 function describeParent(
   parent: Reference | undefined,
   { name }: Collection,
@@ -147,7 +147,7 @@ const kinds: Readonly<
     responses: { 204: {} },
   }),
   "sign in": ({ collection }) => {
-    const none = new Roles([]); // a schema does not depend on them
+    const none = new Roles([]); // the schema does not depend on roles
     const record = completeSchema(deriveCollection(authorizations(none)));
     const schema = {
       title: "signed in",

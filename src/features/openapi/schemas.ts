@@ -66,7 +66,7 @@ export function completeSchema(collection: Collection): JsonSchema {
   };
 }
 
-/** Returns the schema of a PATCH body, which may change all properties or only those named. */
+/** Returns the schema of a PATCH body, which may change all properties or only the given ones. */
 export function patchSchema(
   collection: Collection,
   only?: readonly string[],
@@ -105,7 +105,7 @@ export function createSchema(
   };
 }
 
-/** Returns the schemas of all properties, without defaults: a client could take them for what PATCH fills in. */
+/** Returns the schemas of all properties, without defaults, because a client could assume that PATCH applies them. */
 function propertySchemas(collection: Collection): Record<string, JsonSchema> {
   const schemas = recordSchema(collection)["properties"] as Schemas;
   return Object.fromEntries(
@@ -122,7 +122,7 @@ export function fieldsParameter(collection: Collection): JsonSchema {
   return parameter("fields", "The properties to return, besides id", names);
 }
 
-/** Returns the parameters of a collection: paging, order, `fields` and filters. */
+/** Returns the parameters of a collection: paging, sorting, `fields` and filters. */
 export function queryParameters(collection: Collection): JsonSchema[] {
   const visible = [...collection.visibleProperties.values()];
   const names = visible.map(({ name }) => name);

@@ -1,8 +1,8 @@
 /**
  * A page for people: a browser that asks for any URL gets one HTML document,
  * whose scripts request that URL again as JSON and show the resource. The
- * document is the same for all URLs and holds nothing of the records: only the
- * status of its response depends on who asks for what.
+ * document is the same for all URLs and contains no records: only the status of
+ * the response depends on the request.
  */
 
 import { createHash } from "node:crypto";
@@ -24,7 +24,7 @@ const assets: ReadonlyMap<string, string> = new Map(
   ]),
 );
 
-/** The media types of the assets by the ends of their names. */
+/** The media types of the assets by file name extension. */
 const assetTypes: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
@@ -84,7 +84,7 @@ export const feature: Feature = {
   },
 };
 
-/** Fills in what the scripts cannot find out: where the root document is. */
+/** Fills in what the scripts cannot find out, such as the URL of the root document. */
 function createDocument({ base, declaration }: Api): string {
   const values: Readonly<Record<string, string>> = {
     root: base.origin + base.path,
@@ -106,7 +106,7 @@ function hash(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }
 
-/** Returns whether a client prefers HTML to all formats of a URL: browsers do, and programs that accept anything do not. */
+/** Returns whether a client prefers HTML to all formats of a URL: browsers do; programs that accept anything do not. */
 function prefersHtml({ method, headers, route }: HandledRequest): boolean {
   const { accept } = headers;
   if (accept === undefined || !/text\/(?:html|\*)/i.test(accept)) return false;
@@ -116,7 +116,7 @@ function prefersHtml({ method, headers, route }: HandledRequest): boolean {
   return negotiate(accept, [...produces, "text/html"]) === "text/html";
 }
 
-/** Returns the page in place of a response. An error keeps its status and fields. */
+/** Returns the page in place of a response. The page for an error keeps its status and fields. */
 function toPage(
   response: Response,
   page: Response,
