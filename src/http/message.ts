@@ -51,6 +51,11 @@ export function checkMessage(request: IncomingRequest): void {
       "A request must have a Host field: a host name or IP address, with or without a port.",
     );
   }
+  if (coding !== undefined && httpVersion === "1.0") { // RFC 9112 section 6.1
+    const error = new ApiError(40000, "HTTP/1.0 has no Transfer-Encoding.");
+    request.failBody(error); // closes the connection
+    throw error;
+  }
   if (coding === "") {
     throw new ApiError(40000, "The Transfer-Encoding field must not be empty.");
   }

@@ -92,6 +92,11 @@ describe("the header of a request", () => {
       get("/v1", "Transfer-Encoding:", "Content-Length: 0"),
       40000,
     ],
+    [
+      "a coding in HTTP/1.0",
+      "POST /v1/zoos HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /v1 HTTP/1.0\r\n\r\n",
+      40000,
+    ],
     ["65 fields", get("/v1", ...Array(64).fill("A: b")), 43100],
     [
       "a field behind 2,000",
@@ -152,6 +157,17 @@ describe("the header of a request", () => {
       const received = await exchange(app.port, get("/v1") + bytes);
       assert.deepEqual(statuses(received), [200, status]);
     }
+  });
+
+  test("of HTTP/1.0 with a coding is the last of its connection, also after others", async () => {
+    const post = "POST /v1/zoos HTTP/1.0\r\nConnection: keep-alive\r\n" +
+      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    const received = await exchange(
+      app.port,
+      get("/v1/zoos/9") + post + get("/v1"),
+    );
+    assert.deepEqual(statuses(received), [404, 400]);
+    assert.match(responsesIn(received)[1] ?? "", /^Connection: close\r$/m);
   });
 
   test("with a malformed body gets its response after those before it, and the connection closes", async () => {
