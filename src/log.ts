@@ -38,7 +38,7 @@ export function createLogger(
     const more = typeof fields === "function" ? fields() : fields;
     const line = isForPeople
       ? formatForPeople(time, message, more)
-      : JSON.stringify({ time, level, message, ...more });
+      : escapeControls(JSON.stringify({ time, level, message, ...more }));
     output.write(`${line}\n`);
   };
   output.on("drain", () => {
@@ -50,6 +50,14 @@ export function createLogger(
     if (levels.includes(level)) print(level, message, fields);
   };
   return { log, print };
+}
+
+/** Escapes the control characters that JSON does not: a terminal may act on them. */
+function escapeControls(json: string): string {
+  return json.replace(
+    /[\x7f-\x9f]/g,
+    (control) => `\\u00${control.charCodeAt(0).toString(16)}`,
+  );
 }
 
 /** Formats a message with its local time. Replaces control characters, which could control the terminal. */

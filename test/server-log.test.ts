@@ -48,6 +48,21 @@ test("a level includes those before it; what somebody waits for is always printe
   assert.equal(calls, 1);
 });
 
+test("no line holds a raw control character", () => {
+  let text = "";
+  const output = new Writable({
+    decodeStrings: false,
+    write(line, _encoding, done) {
+      text += line;
+      done();
+    },
+  });
+  const name = "a\u0000\u001b\u007f\u0085\u009b\u00e4";
+  createLogger("info", output).log("info", "message", { name });
+  assert.doesNotMatch(text, /\p{Cc}(?!$)/u);
+  assert.equal(JSON.parse(text).name, name);
+});
+
 test("for people the lines are plain text, without control characters", () => {
   const lines: string[] = [];
   const output = new Writable({
