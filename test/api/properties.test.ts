@@ -54,6 +54,10 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [string({ maxLength: 2 }), "\u{1F992}\u{1F992}", undefined],
   [string({ maxLength: 2 }), "abc", "length"],
   [string({ maxLength: 2 }), "\u3000", "length"],
+  [string({ maxLength: 2, pattern: /^\d+$/u }), "12", undefined],
+  [string({ maxLength: 2, pattern: /^\d+$/u }), "x", "format"],
+  // A pattern can take long: it is not matched against more than is allowed.
+  [string({ maxLength: 2, pattern: /^\d+$/u }), "abc", "length"],
   [string({ minLength: 0, maxLength: 2 }), "", undefined],
   [string({ maxLength: 2 }), "\uDC00", "format"],
   [string({ maxLength: 2 }), "\x7f", "format"],

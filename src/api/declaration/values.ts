@@ -65,12 +65,11 @@ export function checkString(
   if (minLength > 0 && /^\s*$/.test(value)) {
     return { code: "length", reason: "is blank" };
   }
-  if (pattern && !pattern.test(value)) {
-    return { code: "format", reason: "does not match the required format" };
-  }
   let codePoints = 0;
   for (const _ of value) codePoints++;
-  return checkLength(codePoints, options);
+  const failure = checkLength(codePoints, options);
+  if (failure || !pattern || pattern.test(value)) return failure;
+  return { code: "format", reason: "does not match the required format" };
 }
 
 /** Matches printable ASCII that does not begin with a space: nearly all strings, which makes the other checks unnecessary. */
