@@ -1,4 +1,6 @@
 import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { describe, test } from "node:test";
 import {
   type ApiDeclaration,
@@ -286,6 +288,35 @@ describe("private records", () => {
     };
     await assert.rejects(() => read("editor"), refused);
     assert.equal(await read("admin"), 20_002);
+  });
+
+  test("are not exported to their owner after signing out", async (t) => {
+    const app = await startNotes(t);
+    const { store, request, port, ada } = app;
+    const owner_id = store.table("notes").get(1)?.document["owner_id"];
+    assert.ok(owner_id);
+    const note = { text: "of".repeat(20), book_id: 1, owner_id };
+    store.apply(
+      Array.from(
+        { length: 100_000 },
+        (_, index) => ["put", "notes", { ...note, id: index + 3 }] as const,
+      ),
+      0,
+    );
+    const socket = connect(port, "127.0.0.1");
+    socket.write(
+      `GET /v1/notes HTTP/1.1\r\nHost: a\r\nAccept: application/x-ndjson\r\nAuthorization: Bearer ${ada}\r\n\r\n`,
+    );
+    await once(socket, "readable");
+    const signedIn = await request("GET", "/v1/authorizations", { token: ada });
+    const path = `/v1/authorizations/${signedIn.body[0]?.id}`;
+    const { status } = await request("DELETE", path, { token: ada });
+    assert.equal(status, 204);
+    let text = "";
+    socket.on("error", () => {}).on("data", (bytes) => text += bytes);
+    await once(socket, "close");
+    assert.match(text, /^HTTP\/1\.1 200 /);
+    assert.doesNotMatch(text, /\r\n0\r\n\r\n$/, "it is incomplete");
   });
 
   test("say in the OpenAPI document that each user has their own", {

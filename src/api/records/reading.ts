@@ -52,11 +52,10 @@ export function listRecords(
   if (isExport) context.acquireSlot(exportSlots);
   const paged = asNdjson ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
-  /** Throws if the caller could see the private records of all users, but no longer can. */
-  const recheckVisibility = () => {
-    if (isOverseer && !seesAll(collection, context.authenticate())) {
-      throw new ApiError(40300);
-    }
+  /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
+  const recheckAccess = () => {
+    const current = context.authenticate();
+    if (isOverseer && !seesAll(collection, current)) throw new ApiError(40300);
   };
   const use = ({ rows, total }: Page): Result => {
     const counts = paged === query
@@ -69,7 +68,7 @@ export function listRecords(
     }
     const stream = async function* () {
       for await (const part of representation.toNdjson(rows, fields)) {
-        recheckVisibility();
+        recheckAccess();
         yield part;
       }
     };
@@ -78,7 +77,7 @@ export function listRecords(
   const result = select(indexes, paged, { scope, use, requester: context });
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
-      recheckVisibility();
+      recheckAccess();
       return result;
     })
     : result;
