@@ -22,9 +22,6 @@ export interface Requester {
   throwIfAborted(): void;
 }
 
-/** The requester of work that no client waits for. */
-export const background: Requester = { client: "", throwIfAborted() {} };
-
 /** The time after which a request counts only half. */
 const halfLifeMs = 60_000;
 

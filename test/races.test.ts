@@ -5,7 +5,7 @@ import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, before, describe, test } from "node:test";
-import { background, OverloadedError } from "../src/admission.ts";
+import { OverloadedError } from "../src/admission.ts";
 import { hashing, hashPassword } from "../src/auth/passwords.ts";
 import {
   eventually,
@@ -14,6 +14,7 @@ import {
   startApplication,
 } from "./application.ts";
 import { adminPassword, assertError } from "./harness.ts";
+import { background } from "./requester.ts";
 
 /** A request whose body stops after its first byte, until `finish` sends the rest and gives the answer. */
 async function slowly(
@@ -188,7 +189,10 @@ describe("a sign-in while all places for passwords are taken", () => {
 
   test("is refused at once, and welcome later", async (t) => {
     const hashes = holdHashes(t);
-    const others = Array.from({ length: 18 }, () => hashPassword("x"));
+    const others = Array.from(
+      { length: 18 },
+      () => hashPassword("x", background),
+    );
     const json = { username: "admin", password: adminPassword };
     const refused = await app.request("POST", "/v1/authorizations", { json });
     assertError(refused, 50302);
@@ -202,7 +206,10 @@ describe("a sign-in while all places for passwords are taken", () => {
     const table = app.store.table("authorizations");
     const { lastId } = table;
     const hashes = holdHashes(t);
-    const others = Array.from({ length: 17 }, () => hashPassword("x"));
+    const others = Array.from(
+      { length: 17 },
+      () => hashPassword("x", background),
+    );
     const body = JSON.stringify({ username: "admin", password: adminPassword });
     const socket = connect(app.port, "127.0.0.1");
     socket.write(
@@ -223,7 +230,7 @@ describe("a sign-in while all places for passwords are taken", () => {
     });
     hashes.computeAll();
     await Promise.all(others);
-    await hashPassword("x"); // stands behind it, had it stayed
+    await hashPassword("x", background); // stands behind it, had it stayed
     assert.equal(table.lastId, lastId);
   });
 });

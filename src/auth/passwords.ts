@@ -12,10 +12,10 @@ import {
   type ScryptOptions,
   timingSafeEqual,
 } from "node:crypto";
-import { Admission, background } from "../admission.ts";
+import { Admission, type Requester } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
-export const parameters = { N: 16384, r: 8, p: 5 };
+const parameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
 
@@ -39,7 +39,7 @@ export const hashing = new Admission({
  */
 export async function hashPassword(
   password: string,
-  requester = background,
+  requester: Requester,
 ): Promise<string> {
   const salt = randomBytes(saltBytes);
   const key = await hashing.run(
@@ -61,7 +61,7 @@ export async function hashPassword(
 export async function verifyPassword(
   password: string,
   stored: string | undefined,
-  requester = background,
+  requester: Requester,
   beforeHash = () => {},
 ): Promise<boolean> {
   const [kind, N, r, p, ...rest] = (stored ?? dummyHash).split("$");
@@ -75,6 +75,16 @@ export async function verifyPassword(
     return deriveKey(password, salt, parameters);
   });
   return timingSafeEqual(key, hash) && stored !== undefined;
+}
+
+/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
+export function isPasswordHash(text: string): boolean {
+  const [, N = 0, r = 0, p = 0] =
+    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
+      ?.map(Number) ?? [];
+  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
+  return isPowerOfTwo && r > 0 && p > 0 &&
+    N <= parameters.N && r <= parameters.r && p <= parameters.p;
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

@@ -18,7 +18,7 @@ import { createRecord } from "../api/records/writing.ts";
 import type { RequestContext, Result } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import { localOperator, type Roles } from "../auth/access.ts";
-import { parameters } from "../auth/passwords.ts";
+import { isPasswordHash } from "../auth/passwords.ts";
 import { CommandError, passwordFile, writeSecret } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Logger, Store } from "../store/store.ts";
@@ -127,14 +127,4 @@ export function usersWithHashes(roles: Roles): Declaration {
         : { code: "format", reason: "is not the hash of a password" },
   };
   return { ...others, properties: { ...properties, password: hash } };
-}
-
-/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
-function isPasswordHash(text: string): boolean {
-  const [, N = 0, r = 0, p = 0] =
-    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
-      ?.map(Number) ?? [];
-  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
-  return isPowerOfTwo && r > 0 && p > 0 &&
-    N <= parameters.N && r <= parameters.r && p <= parameters.p;
 }

@@ -380,6 +380,21 @@ test("another description is no difference, another pattern is", async (t) => {
   ]);
 });
 
+test("a command refuses another declaration than the last one, and changes nothing", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const last = apiOf([shelf({ room: string({ maxLength: 9 }) })]);
+  const other = apiOf([shelf({ room: string({ maxLength: 10 }) })]);
+  await (await openDataFolder(folder, last)).close();
+  await assert.rejects(
+    openDataFolder(folder, other, { isFixed: true }),
+    /last served: shelves\.room has changed\. Start the server with it once/,
+  );
+  const store = await openDataFolder(folder, last, { isFixed: true });
+  assert.equal(store.seq, 1);
+  await store.close();
+});
+
 test("former names are forgotten once both are declared together", async (t) => {
   const { open } = await stores(t);
   const a = { a: optional(string({ maxLength: 9 })) };

@@ -1,4 +1,3 @@
-import { background } from "../../src/admission.ts";
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
@@ -16,6 +15,7 @@ import {
 } from "../../src/store/store.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
+import { background } from "../requester.ts";
 
 const names = [
   "Zoë",

@@ -9,17 +9,18 @@ import {
   hashPassword,
   verifyPassword,
 } from "../../src/auth/passwords.ts";
+import { background } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {
   const [one, two] = await Promise.all([
-    hashPassword("open sesame"),
-    hashPassword("open sesame"),
+    hashPassword("open sesame", background),
+    hashPassword("open sesame", background),
   ]);
   assert.match(one, /^scrypt\$\d+\$\d+\$\d+\$[\w-]{22}\$[\w-]{43}$/);
   assert.notEqual(one, two, "each hash has a salt of its own");
-  assert.equal(await verifyPassword("open sesame", one), true);
-  assert.equal(await verifyPassword("open sesame ", one), false);
-  assert.equal(await verifyPassword("", one), false);
+  assert.equal(await verifyPassword("open sesame", one, background), true);
+  assert.equal(await verifyPassword("open sesame ", one, background), false);
+  assert.equal(await verifyPassword("", one, background), false);
 });
 
 test("a hash with other parameters is verified with those", async () => {
@@ -30,17 +31,20 @@ test("a hash with other parameters is verified with those", async () => {
   ).toString("base64url");
   const salt = Buffer.from("SodiumChloride").toString("base64url");
   const stored = `scrypt$16384$8$1$${salt}$${hash}`;
-  assert.equal(await verifyPassword("pleaseletmein", stored), true);
-  assert.equal(await verifyPassword("pleaseletmeout", stored), false);
+  assert.equal(await verifyPassword("pleaseletmein", stored, background), true);
+  assert.equal(
+    await verifyPassword("pleaseletmeout", stored, background),
+    false,
+  );
 });
 
 test("without a hash no password matches, and just as much is computed", async (t) => {
-  const stored = await hashPassword("open sesame");
+  const stored = await hashPassword("open sesame", background);
   const scrypt = t.mock.method(crypto, "scrypt");
   syncBuiltinESMExports();
   const work: unknown[] = [];
   for (const hash of [stored, undefined]) {
-    assert.equal(await verifyPassword("wrong", hash), false);
+    assert.equal(await verifyPassword("wrong", hash, background), false);
     const { arguments: [password, salt, ...cost] = [] } =
       scrypt.mock.calls.at(-1) ?? {};
     work.push([password, Buffer.from(salt as Buffer).length, cost.slice(0, 2)]);
@@ -55,7 +59,7 @@ test("a malformed hash is an error, not a mismatch", async () => {
   const other = `argon2$16384$8$1$c2FsdA$${"A".repeat(43)}`;
   const malformed = ["", "plain", "scrypt$1$2$3$4$5", other];
   for (const stored of malformed) {
-    await assert.rejects(verifyPassword("x", stored), /malformed/);
+    await assert.rejects(verifyPassword("x", stored, background), /malformed/);
   }
 });
 
@@ -85,7 +89,9 @@ function cheapHashes(t: TestContext): { most: number } {
 test("at most two hashes are computed at a time, so files need not wait", async (t) => {
   // Node has four threads for both: two stay free for the store's files.
   const count = cheapHashes(t);
-  await Promise.all(Array.from({ length: 8 }, () => hashPassword("x")));
+  await Promise.all(
+    Array.from({ length: 8 }, () => hashPassword("x", background)),
+  );
   assert.equal(count.most, 2);
 });
 
@@ -98,15 +104,24 @@ test("at most sixteen wait, and one whose client has left makes room", async (t)
       if (hasLeft) throw new Error("gone");
     },
   };
-  const running = [hashPassword("x"), hashPassword("x")];
-  const waiting = Array.from({ length: 15 }, () => hashPassword("x"));
+  const running = [
+    hashPassword("x", background),
+    hashPassword("x", background),
+  ];
+  const waiting = Array.from(
+    { length: 15 },
+    () => hashPassword("x", background),
+  );
   const leaving = verifyPassword("x", undefined, leaver);
-  await assert.rejects(hashPassword("x"), OverloadedError);
-  await assert.rejects(verifyPassword("x", undefined), OverloadedError);
+  await assert.rejects(hashPassword("x", background), OverloadedError);
+  await assert.rejects(
+    verifyPassword("x", undefined, background),
+    OverloadedError,
+  );
   assert.throws(() => hashing.check(leaver), OverloadedError);
   hasLeft = true;
   hashing.check(leaver);
-  const last = hashPassword("x"); // takes the place of the one that left
+  const last = hashPassword("x", background); // takes the place of the one that left
   await assert.rejects(leaving, OverloadedError);
   await assert.rejects(hashPassword("x", leaver), /gone|waiting/);
   const hashes = await Promise.all([...running, ...waiting, last]);

@@ -12,6 +12,7 @@ import {
 } from "../../src/store/store.ts";
 import { Disk, type Fate, type Step } from "../torture/disk.ts";
 import { folderFor, openFor, tables } from "./support.ts";
+import { background } from "../requester.ts";
 
 async function diskFor(t: TestContext): Promise<Disk> {
   return new Disk({ folder: await folderFor(t) });
@@ -75,7 +76,7 @@ test("very many deletes that find no space are all rolled back, in every index",
   const columns = [{ name: "name", default: null }];
   const all = (rows: readonly Row[]) => rows.map(({ document: { id } }) => id);
   const found = async () =>
-    all((await orders.getOrBuild(columns)).slice(0, Infinity));
+    all((await orders.getOrBuild(columns, background)).slice(0, Infinity));
   const sorted = ids.toSorted((a, b) => name(a) < name(b) ? -1 : 1);
   assert.deepEqual(await found(), sorted);
   once(disk, "write", { error: "ENOSPC" });

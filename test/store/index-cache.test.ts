@@ -4,8 +4,8 @@ import type { SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
 import { IndexCache } from "../../src/store/indexes/index-cache.ts";
 import type { Row } from "../../src/store/memory/row.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
-import { background } from "../../src/admission.ts";
 import { rollBack, WritableTable } from "../../src/store/memory/table.ts";
+import { background } from "../requester.ts";
 
 const columns = [{ name: "name", default: null }];
 
@@ -30,22 +30,22 @@ function namesOf(index: SortedIndex): unknown[] {
 }
 
 test("a small table is indexed at once, a large one in the background", async () => {
-  const small = new IndexCache(tableOf(3)).getOrBuild(columns);
+  const small = new IndexCache(tableOf(3)).getOrBuild(columns, background);
   assert.ok(!(small instanceof Promise));
   assert.deepEqual(namesOf(small), ["Zoo 1", "Zoo 2", "Zoo 3"]);
   const indexes = new IndexCache(tableOf(5000));
-  const building = indexes.getOrBuild(columns);
+  const building = indexes.getOrBuild(columns, background);
   assert.ok(building instanceof Promise);
-  const joined = indexes.getOrBuild(columns);
+  const joined = indexes.getOrBuild(columns, background);
   assert.equal((await building).size, 5000);
   assert.equal(await joined, await building); // built once for both
-  assert.equal(indexes.getOrBuild(columns), await building); // and cached
+  assert.equal(indexes.getOrBuild(columns, background), await building); // and cached
 });
 
 test("an index follows puts, deletes and rollbacks", () => {
   const table = tableOf(3);
   const indexes = new IndexCache(table);
-  const index = indexes.getOrBuild(columns);
+  const index = indexes.getOrBuild(columns, background);
   assert.ok(!(index instanceof Promise));
   const put = table.put({ id: 2, name: "A" }, 4);
   const removed = table.delete(1, 5);
@@ -72,6 +72,7 @@ test("rows that change during a scan are returned in their latest version", asyn
     columns,
     where: ({ id }) => id >= 1999,
     use: (found) => namesOf(found),
+    requester: background,
   });
   const names = new Set(await scanned);
   assert.equal(names.size, 1002);
@@ -94,11 +95,12 @@ for (const seed of [1, 2, 3]) {
     for (let id = 1; id <= 20_000; id++) put(id, id);
     const indexes = new IndexCache(table);
     const scanned = indexes.scan(indexes.all(), {
+      requester: background,
       columns,
       where: ({ name }) => name !== "7",
       use: (found) => found.slice(0, Infinity),
     });
-    const building = indexes.getOrBuild(columns);
+    const building = indexes.getOrBuild(columns, background);
     let isDone = false;
     const finished = Promise.all([scanned, building]).then(() => isDone = true);
     let seq = 20_000;
@@ -121,7 +123,7 @@ for (const seed of [1, 2, 3]) {
     assert.ok(seq > 20_000);
     assert.deepEqual(await scanned, wanted);
     await building;
-    const index = await indexes.getOrBuild(columns);
+    const index = await indexes.getOrBuild(columns, background);
     assert.equal(index.size, table.size);
     const names = (rows: readonly Row[]) =>
       rows.map(({ document }) => document);
@@ -135,9 +137,13 @@ for (const seed of [1, 2, 3]) {
 test("very many changes drop a cached index; running builds and scans include them", async () => {
   const table = tableOf(30_000);
   const indexes = new IndexCache(table);
-  const cached = await indexes.getOrBuild(columns);
-  const other = indexes.getOrBuild([{ name: "id", default: null }, ...columns]);
+  const cached = await indexes.getOrBuild(columns, background);
+  const other = indexes.getOrBuild(
+    [{ name: "id", default: null }, ...columns],
+    background,
+  );
   const scanned = indexes.scan(indexes.all(), {
+    requester: background,
     columns,
     where: ({ id }) => id > 20_000,
     use: namesOf,
@@ -150,16 +156,19 @@ test("very many changes drop a cached index; running builds and scans include th
   assert.equal(rest.length, 5000);
   assert.deepEqual(await scanned, rest);
   assert.deepEqual(namesOf(await other), rest);
-  assert.deepEqual(namesOf(await indexes.getOrBuild(columns)), rest);
+  assert.deepEqual(
+    namesOf(await indexes.getOrBuild(columns, background)),
+    rest,
+  );
   rollBack(undo);
-  const again = namesOf(await indexes.getOrBuild(columns));
+  const again = namesOf(await indexes.getOrBuild(columns, background));
   assert.deepEqual(again, namesOf(cached));
 });
 
 test("an index applies a few changes at once, more in slices, while others are made", async () => {
   const table = tableOf(3000);
   const indexes = new IndexCache(table);
-  const cached = await indexes.getOrBuild(columns);
+  const cached = await indexes.getOrBuild(columns, background);
   for (let id = 1; id <= 200; id++) table.delete(id, 3001);
   assert.equal(cached.size, 3000, "it has not been used");
   assert.equal(indexes.cached(columns), cached);
@@ -170,7 +179,7 @@ test("an index applies a few changes at once, more in slices, while others are m
     }
   }
   assert.equal(indexes.cached(columns), undefined);
-  const catchingUp = indexes.getOrBuild(columns);
+  const catchingUp = indexes.getOrBuild(columns, background);
   assert.ok(catchingUp instanceof Promise);
   // Some rows whose changes were applied by then, and some whose were not.
   await new Promise((resolve) => setImmediate(resolve));
@@ -189,7 +198,7 @@ test("an index is finished although each turn makes more changes than a slice ap
   let seq = 20_000;
   for (const what of ["built", "caught up"]) {
     let isDone = false;
-    const waiting = Promise.resolve(indexes.getOrBuild(columns))
+    const waiting = Promise.resolve(indexes.getOrBuild(columns, background))
       .then(() => isDone = true);
     for (let turn = 0; !isDone; turn++) {
       assert.ok(turn < 2000, `it is not ${what}`);
@@ -200,8 +209,8 @@ test("an index is finished although each turn makes more changes than a slice ap
     }
     await waiting;
   }
-  await indexes.getOrBuild(columns);
-  const index = await indexes.getOrBuild(columns);
+  await indexes.getOrBuild(columns, background);
+  const index = await indexes.getOrBuild(columns, background);
   const expected = table.rows().map(({ document: { name } }) => String(name));
   assert.deepEqual(namesOf(index), expected.sort());
 });
@@ -225,7 +234,11 @@ test("too many waiting jobs are refused, and an aborted job ends", async () => {
   await assert.rejects(scan(), overloaded);
   const building = Array.from(
     { length: 33 },
-    (_, at) => indexes.getOrBuild([{ name: `property_${at}`, default: null }]),
+    (_, at) =>
+      indexes.getOrBuild(
+        [{ name: `property_${at}`, default: null }],
+        background,
+      ),
   );
   const get = async (requester = background) =>
     await indexes.getOrBuild(columns, requester);
@@ -240,7 +253,7 @@ test("too many waiting jobs are refused, and an aborted job ends", async () => {
   await left;
   assert.deepEqual(await Promise.all(waiting), waiting.map(() => 8000));
   assert.equal(table.listeners.size, 8); // the cached indexes
-  assert.equal((await indexes.getOrBuild(columns)).size, 8000);
+  assert.equal((await indexes.getOrBuild(columns, background)).size, 8000);
 });
 
 test("an index that nobody waits for any more is not built", async () => {
@@ -252,7 +265,7 @@ test("an index that nobody waits for any more is not built", async () => {
     indexes.getOrBuild(columns, leaver),
   ];
   left.push(indexes.getOrBuild(other, leaver));
-  const shared = indexes.getOrBuild(other); // with a caller that stays
+  const shared = indexes.getOrBuild(other, background); // with a caller that stays
   await new Promise((resolve) => setImmediate(resolve)); // the first has started
   leaver.isGone = true;
   for (const each of left) {
@@ -260,7 +273,7 @@ test("an index that nobody waits for any more is not built", async () => {
   }
   assert.equal(indexes.cached(columns), undefined);
   assert.equal((await shared).size, 20_000);
-  assert.equal((await indexes.getOrBuild(columns)).size, 20_000);
+  assert.equal((await indexes.getOrBuild(columns, background)).size, 20_000);
 });
 
 test("rows are scanned until an index pays", async () => {
@@ -292,7 +305,9 @@ test("an index in use stays cached, however many are requested once, and others 
   const indexes = new IndexCache(tableOf(10));
   const request = (name: string, times: number) => {
     const columns = [{ name, default: null }];
-    for (let count = 0; count < times; count++) indexes.getOrBuild(columns);
+    for (let count = 0; count < times; count++) {
+      indexes.getOrBuild(columns, background);
+    }
     return () => indexes.cached(columns) !== undefined;
   };
   const isCached = request("popular", 1000);
@@ -307,10 +322,10 @@ test("finished scans and least frequently used indexes no longer listen for chan
   const table = tableOf(10);
   const indexes = new IndexCache(table);
   for (let at = 0; at < 20; at++) {
-    indexes.getOrBuild(columns); // stays cached, because it is used often
-    indexes.getOrBuild([{ name: `property_${at}`, default: null }]);
+    indexes.getOrBuild(columns, background); // stays cached, because it is used often
+    indexes.getOrBuild([{ name: `property_${at}`, default: null }], background);
   }
-  const cached = indexes.getOrBuild(columns);
+  const cached = indexes.getOrBuild(columns, background);
   assert.ok(!(cached instanceof Promise));
   assert.equal(table.listeners.size, 8);
   const use = (): never => {
@@ -318,7 +333,13 @@ test("finished scans and least frequently used indexes no longer listen for chan
   };
   const where = () => true;
   assert.throws(
-    () => indexes.scan(indexes.all(), { columns, where, use }),
+    () =>
+      indexes.scan(indexes.all(), {
+        requester: background,
+        columns,
+        where,
+        use,
+      }),
     /it fails/,
   );
   assert.equal(table.listeners.size, 8);

@@ -8,6 +8,7 @@ import { backupStore } from "../../src/cli/backup.ts";
 import { IndexCache, type Store, StoreError } from "../../src/store/store.ts";
 import { temporaryFolder } from "../harness.ts";
 import { documents, folderFor, openFor } from "./support.ts";
+import { background } from "../requester.ts";
 
 const byName = [{ name: "name", caseFolded: true, default: null }];
 
@@ -37,7 +38,7 @@ test("renaming a property exchanges two values in each record, in their places, 
   await fillTables(store);
   const before = stateOf(store);
   const cache = new IndexCache(store.table("animals"));
-  await cache.getOrBuild(byName);
+  await cache.getOrBuild(byName, background);
   await store.commit([["rename", "animals", "title", "name"]], 0);
   const table = store.table("animals");
   const renamed = [
@@ -51,7 +52,7 @@ test("renaming a property exchanges two values in each record, in their places, 
     1,
   ]);
   assert.equal(table.count("name", "hidden"), 0);
-  const index = await cache.getOrBuild(byName);
+  const index = await cache.getOrBuild(byName, background);
   assert.deepEqual(
     index.slice(0, 3).map(({ document }) => document.id),
     [2, 1, 4],

@@ -11,7 +11,7 @@
  * (which may have read any of their versions), and then applied like others.
  */
 
-import { background, type Requester } from "../../admission.ts";
+import type { Requester } from "../../admission.ts";
 import { BPlusTree, rowsOf, type SortedIndex } from "./b-plus-tree.ts";
 import {
   JobQueue,
@@ -180,7 +180,7 @@ export class IndexCache {
    */
   getOrBuild(
     columns: readonly Column[],
-    requester = background,
+    requester: Requester,
   ): SortedIndex | Promise<SortedIndex> {
     const cached = this.cached(columns);
     if (cached !== undefined) return cached;
@@ -243,11 +243,11 @@ export class IndexCache {
    */
   scan<T>(
     { count, rows }: RowSource,
-    { columns, where, use, requester = background }: {
+    { columns, where, use, requester }: {
       readonly columns: readonly Column[];
       readonly where: (document: Document) => boolean;
       readonly use: (found: SortedIndex) => T;
-      readonly requester?: Requester;
+      readonly requester: Requester;
     },
   ): T | Promise<T> {
     const tree = new BPlusTree(columns, where);
