@@ -205,7 +205,10 @@ test("check says that the files are of a newer format", async (t) => {
   await writeFile(join(folder, "meta.json"), '{"format":9}\n');
   const { code, stdout } = await run(["check", "--data-dir", folder]);
   assert.equal(code, 2);
-  assert.match(stdout, /^fault: Cannot read meta\.json: this version.* does not know format 9/m);
+  assert.match(
+    stdout,
+    /^fault: Cannot read meta\.json: this version.* does not know format 9/m,
+  );
 });
 
 test("--dry-run is refused with other commands", async () => {

@@ -49,16 +49,30 @@ export function clientOf(
   if (proxies === undefined) return networkOf(peer);
   const { forwarded = "", "x-forwarded-for": addresses = "" } = headers;
   const [client = peer, other = client] = [
-    splitList(forwarded, ",").map(forwardedFor),
-    splitList(String(addresses), ","),
+    elementsOf(forwarded).map(forwardedFor),
+    String(addresses).split(",").map((node) => node.trim()).filter(Boolean),
   ]
     .filter((nodes) => nodes.length > 0)
     .map((nodes) => followBack(peer, nodes, proxies));
   return networkOf(client === other ? client : peer);
 }
 
-/** Returns the value of `for` in an element of a Forwarded field (RFC 7239 section 4). */
+/**
+ * Returns the elements of a Forwarded field (RFC 7239 section 4). It is split
+ * from its end, as a quoted string that a client leaves open would include what
+ * its proxy appends.
+ */
+function elementsOf(field: string): string[] {
+  return splitList(reverse(field), ",").map(reverse).reverse();
+}
+
+function reverse(text: string): string {
+  return text.split("").reverse().join("");
+}
+
+/** Returns the value of `for` in such an element; none if it has an escape, which no address needs and which is different from the end. */
 function forwardedFor(element: string): string {
+  if (element.includes("\\")) return "";
   const pair = splitList(element, ";").find((each) => /^for=/i.test(each));
   return pair?.slice(4).replace(/^"(.*)"$/, "$1") ?? "";
 }

@@ -64,8 +64,23 @@ test("the client is the last that a trusted proxy reports", () => {
     [{ "x-forwarded-for": "" }, "10.0.0.1"],
     [{ forwarded: "for=192.0.2.66, for=_hidden, for=10.2.3.4" }, "10.2.3.4"],
     [{ forwarded: "for=192.0.2.66, proto=https" }, "10.0.0.1"],
-    // An open quote of the client swallows what its proxy appended.
-    [{ forwarded: 'for="192.0.2.66, for=192.0.2.9' }, "10.0.0.1"],
+    [{ forwarded: 'for=10.2.3.4;host="a, for=192.0.2.66"' }, "10.2.3.4"],
+    // A quoted string that the client leaves open ends before what its proxy appended.
+    [{ forwarded: 'for="192.0.2.66, for=192.0.2.9' }, "192.0.2.9"],
+    [{ forwarded: 'for=192.0.2.66;x=", for=192.0.2.9' }, "192.0.2.9"],
+    [{ forwarded: 'for=192.0.2.66;x="\\, for="192.0.2.9:80"' }, "192.0.2.9"],
+    [{ forwarded: 'for=192.0.2.66;x="\\", for=192.0.2.9' }, "192.0.2.9"],
+    [
+      { forwarded: 'for=192.0.2.66;x=", for="[2001:db8:0:7::1]"' },
+      "2001:db8:0:7::/64",
+    ],
+    [{ "x-forwarded-for": '", 192.0.2.9' }, "192.0.2.9"],
+    [{ "x-forwarded-for": '192.0.2.66, ", 192.0.2.9, "' }, "10.0.0.1"],
+    // A proxy that escapes what a client sent as Host.
+    [
+      { forwarded: 'for=192.0.2.66;x=y, for=192.0.2.9;host="a\\"b"' },
+      "10.0.0.1",
+    ],
   ];
   for (const [headers, client] of table) {
     assert.equal(
