@@ -101,7 +101,9 @@ export async function startApplication(options: {
     },
   );
   const origin = `http://127.0.0.1:${listener.port}`;
-  noteServer(origin);
+  const ownDocument = options.declarations ?? options.declaration ??
+    options.features;
+  noteServer(origin, ownDocument ? origin : "the default application");
   const signIn = async (username: string, password = adminPassword) => {
     const json = { username, password };
     const answer = await request("POST", `${origin}/v1/authorizations`, {

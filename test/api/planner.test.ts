@@ -1,4 +1,5 @@
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { test, type TestContext } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
@@ -82,14 +83,8 @@ function zoos(): Mutation[] {
 /** Compares two values as the contract does. */
 function compare(a: unknown, b: unknown): number {
   if (typeof a === "string" && typeof b === "string") {
-    const [left, right] = [a, b].map((text) =>
-      Array.from(text, (point) => point.codePointAt(0) ?? 0)
-    );
-    for (const [at, point] of left?.entries() ?? []) {
-      const other = right?.[at] ?? -1;
-      if (point !== other) return point - other;
-    }
-    return (left?.length ?? 0) - (right?.length ?? 0);
+    // The bytes of UTF-8 are ordered as the code points are.
+    return Buffer.compare(Buffer.from(a), Buffer.from(b));
   }
   return Number(a) - Number(b);
 }
@@ -106,9 +101,12 @@ function expected(
     sign: (words.length > 1 ? words[at] : words[0]) === "desc" ? -1 : 1,
   }));
   sort.push({ name: "id", sign: sort.at(-1)?.sign ?? 1 });
+  const conditions = Array.from(parameters, ([parameter, text]) => {
+    const [name = "", operator = "eq"] = parameter.split(":");
+    return { name, operator, text };
+  });
   const found = all.filter((document) =>
-    [...parameters].every(([parameter, text]) => {
-      const [name = "", operator = "eq"] = parameter.split(":");
+    conditions.every(({ name, operator, text }) => {
       const value = document[name];
       if (value === undefined) return true; // no filter
       const numeric = typeof value === "number" || name === "weight_kg";

@@ -318,8 +318,7 @@ export class Disk implements FileSystem {
           if (fate?.short !== undefined) taken = Math.min(taken, fate.short);
           node.write(whole.subarray(0, taken), position);
           if (fate?.isLost) node.failSync();
-          const written = whole.subarray(0, taken);
-          this.bytesWritten += written.findLastIndex((each) => each > 0) + 1;
+          this.bytesWritten += lengthWithoutZeros(whole.subarray(0, taken));
           if (taken === 0 && length > 0) throw failure("ENOSPC");
         });
         return { bytesWritten: taken };
@@ -420,6 +419,18 @@ export class Disk implements FileSystem {
     work(fate);
     if (fate?.error !== undefined) throw failure(fate.error);
   }
+}
+
+const zeros = Buffer.alloc(4096);
+
+/** Returns the length of some bytes without the zeros at their end, which can be megabytes. */
+function lengthWithoutZeros(bytes: Buffer): number {
+  let end = bytes.length;
+  for (; end >= zeros.length; end -= zeros.length) {
+    if (!zeros.equals(bytes.subarray(end - zeros.length, end))) break;
+  }
+  while (end > 0 && bytes[end - 1] === 0) end--;
+  return end;
 }
 
 function isLock(path: string): boolean {
