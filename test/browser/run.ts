@@ -5,6 +5,7 @@
 
 import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
@@ -107,17 +108,84 @@ describe("the page in Chromium", () => {
       `document.querySelector("#count").innerText === "1 to 5 of 5 records"`,
     );
     assert.deepEqual(await column(0), ["2", "4", "6", "8", "10"]);
+    assert.match(await browser.text("#filtered"), /id:lte=10 & city:starts=am/);
+    await browser.click("Filter");
     await browser.fill("[aria-label='city: value']", "nowhere + there");
     await browser.click("Apply");
     await browser.shown(
       `/No record matches/.test(document.querySelector("#records").innerText)`,
     );
-    await browser.fill("[aria-label='id: value']", "many");
-    await browser.click("Apply");
-    await browser.shown(
-      `document.querySelector("h1").innerText === "400 Bad Request"`,
-    );
+    await browser.click("Clear");
+    await browser.shown(at("/v1/zoos"));
+    await open("/v1/zoos?offset=60");
+    await browser.click("The first page");
+    await browser.shown(at("/v1/zoos"));
+    await open("/v1/zoos?id:lte=many");
+    assert.equal(await browser.text("h1"), "400 Bad Request");
     assert.match(await browser.text(), /id:lte/);
+    await browser.click("The same without parameters");
+    await browser.shown(at("/v1/zoos"));
+  });
+
+  test("has for each type of property a control that holds its values exactly", async () => {
+    const { body } = await server.request("GET", "/v1/animals/2");
+    const time = body.created_at;
+    const zone = (timezoneId: string) =>
+      browser.send("Emulation.setTimezoneOverride", { timezoneId });
+    await zone("Asia/Tokyo");
+    await open(
+      `/v1/animals?weight_kg:gte=2&weight_kg:lte=3&sex=unknown&born_on=null&created_at=${time}`,
+    );
+    assert.deepEqual(await column(0), ["2"]);
+    await browser.click("Filter");
+    const controls = await browser.evaluate<string[]>(
+      `[...document.querySelectorAll(".filter")].map((each) => {
+        const [, operator, { firstChild: control }] = each.children;
+        const { value, type, min, max, step } = control;
+        return [each.innerText.split("\\n")[0], operator.value, type, value, min, max, step].join(" ").trim();
+      })`,
+    );
+    const hoursAhead = 9;
+    const local = new Date(Date.parse(time) + hoursAhead * 3_600_000)
+      .toISOString().replace(/0*Z$/, "");
+    assert.match(await browser.text("tbody time"), /GMT\+9/);
+    for (
+      const expected of [
+        "id  number  1  1",
+        "name  text",
+        "sex  select-one unknown",
+        "born_on =null",
+        "born_on  date",
+        "weight_kg :gte number 2  200000 any",
+        "weight_kg :lte number 3  200000 any",
+        "weight_kg  number   200000 any",
+        `created_at  datetime-local ${local}`,
+      ]
+    ) {
+      const isThere = controls.some((each) => each.startsWith(expected));
+      assert.ok(isThere, `${expected} in\n${controls.join("\n")}`);
+    }
+    await browser.click("Apply");
+    await browser.shown("location.search.includes('%3A')");
+    const sent = new URLSearchParams(
+      await browser.evaluate<string>("location.search"),
+    );
+    assert.deepEqual(Object.fromEntries(sent), {
+      "weight_kg:gte": "2",
+      "weight_kg:lte": "3",
+      "sex": "unknown",
+      "born_on": "null",
+      "created_at": time,
+    });
+    assert.deepEqual(await column(0), ["2"]);
+    await zone("");
+    await open("/v1/animals?id:in=1,3");
+    assert.deepEqual(await column(0), ["1", "3"]);
+    await browser.click("Filter");
+    await browser.fill("[aria-label='sex: value']", "female");
+    await browser.click("Apply");
+    await browser.shown(at("/v1/animals?id%3Ain=1%2C3&sex=female"));
+    assert.deepEqual(await column(0), ["3"]);
   });
 
   test("follows the links of a record, and shows text as text", async () => {
@@ -334,7 +402,7 @@ describe("the page in Chromium", () => {
 
   test("imports a file and watches its task, and exports", async () => {
     const folder = await temporaryFolder();
-    const file = join(folder, "zoos.ndjson");
+    const file = join(folder, "import.ndjson");
     const lines = zoos.slice(0, 3).map((zoo) => JSON.stringify(zoo));
     await writeFile(file, [...lines, "{}"].join("\n"));
     await open("/v1/zoos");
@@ -360,6 +428,11 @@ describe("the page in Chromium", () => {
     await browser.until(
       "/Saved as zoos.ndjson/.test(document.querySelector('#message').innerText)",
     );
+    const saved = join(folder, "zoos.ndjson");
+    while (!existsSync(saved)) await browser.text(); // it is renamed when complete
+    const exported = (await readFile(saved, "utf8")).trim().split("\n");
+    assert.ok(exported.length > 10);
+    for (const line of exported) assert.equal(JSON.parse(line).country, "NL");
     await removeFolder(folder);
   });
 
@@ -380,7 +453,7 @@ describe("the page in Chromium", () => {
     assert.match(shown, /RFC 9110 section 13\.1\.2/);
     assert.match(shown, /Authorization: Bearer …/);
     const curl = await browser.text(".curl");
-    assert.match(curl, /^curl -i -X GET 'http/);
+    assert.match(curl, /^curl -gi -X GET 'http/);
     assert.match(curl, /Bearer \$TOKEN/);
     const env = { ...process.env, TOKEN: token };
     const output = execFileSync("sh", ["-c", curl], { env, stdio: "pipe" });

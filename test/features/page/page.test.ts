@@ -74,7 +74,7 @@ describe("the page", () => {
       ["/v1/zoos/2", 410],
     ];
     const { text: document } = await get(`${origin}/`);
-    assert.match(document, /^<!DOCTYPE html>\n/);
+    assert.match(document, /^<!DOCTYPE html><html lang="en">/);
     for (const [path, status] of cases) {
       const page = await get(origin + path);
       assert.equal(page.status, status, path);

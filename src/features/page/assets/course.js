@@ -22,6 +22,7 @@ import {
   p,
   root,
   send,
+  start,
   store,
   stored,
 } from "./page.js";
@@ -40,7 +41,7 @@ const lessons = [
     "It follows rules in a manual",
     "It takes it from a response",
     "GET root 200; GET c 200",
-    "Only the URL of the root document must be known; it holds the others. What is sent is a representation of the resource: JSON for programs, for you this page.",
+    "Only the URL of the root document must be known; it holds the others. What is sent is a representation of the resource: JSON for programs, this page for you.",
   ],
   [
     "Safe and idempotent methods",
@@ -48,7 +49,7 @@ const lessons = [
     "Two",
     "One, as after the first",
     "POST c 201; PUT r 201; PUT r 201",
-    "PUT is idempotent: it says what the record shall be, so the second one changes nothing (look at updated_at). Safe methods such as GET never change anything. POST is neither: each one creates a record.",
+    "PUT is idempotent: it says what the record shall be, so the second one changes nothing (see updated_at). Safe methods such as GET never change anything. POST is neither: each creates a record.",
   ],
   [
     "Families of statuses",
@@ -56,7 +57,7 @@ const lessons = [
     "The server",
     "The client, which asked",
     "GET c?colour=red 400; GET c/9007199254740991 404; GET c 200",
-    "2xx: done. 3xx: look elsewhere, or at your copy. 4xx: the request is wrong, and stays wrong if it is repeated. 5xx: the server failed; the same request may work later.",
+    "2xx: done. 3xx: look elsewhere, or at your copy. 4xx: the request is wrong, however often it is sent. 5xx: the server failed; the same request may work later.",
   ],
   [
     "Content negotiation",
@@ -64,7 +65,7 @@ const lessons = [
     "No, a URL is one file",
     "Yes, each client gets a format that it can use",
     "GET c Accept:text/html 200; GET c Accept:application/json 200; GET c Accept:image/png 406",
-    "Accept lists formats, Content-Type says which one came, and Vary tells caches that it depends on Accept. 406: there is none that suits both.",
+    "Accept lists formats, Content-Type says which one came, Vary tells caches that it depends on Accept. 406: none suits both.",
   ],
   [
     "Validation",
@@ -72,7 +73,7 @@ const lessons = [
     "The first thing that is wrong",
     "All that is wrong, at once",
     "POST c {} 422",
-    "400 means: not readable. 422 means: read and understood, but against the rules. Each entry of errors has a code for programs and a message for people.",
+    "400: not readable. 422: understood, but against the rules. Each of the errors has a code for programs and a message for people.",
   ],
   [
     "Conditional requests",
@@ -80,7 +81,7 @@ const lessons = [
     "The whole record again",
     "A header without content",
     "POST c 201; GET r 200; GET r If-None-Match:etag 304",
-    "ETag names a version of the resource. If-None-Match names the version that you have, and 304 means: still that one.",
+    "ETag names a version of the resource, If-None-Match the version that you have. 304: still that one.",
   ],
   [
     "Lost updates",
@@ -88,7 +89,7 @@ const lessons = [
     "The second one overwrites it",
     "It stays; the second one is refused",
     "POST c 201; PATCH r If-Match:etag 201; PATCH r If-Match:etag 412",
-    "If-Match names the version that was read. After the first PATCH it is no longer the current one: 412, nothing is changed, and no work is lost unseen.",
+    "If-Match names the version that was read. After the first PATCH another is current: 412, nothing is changed, no work is lost unseen.",
   ],
   [
     "Retries",
@@ -96,7 +97,7 @@ const lessons = [
     "That cannot be avoided",
     "With the same Idempotency-Key",
     "POST c Idempotency-Key:key 201; POST c Idempotency-Key:key 201",
-    "The server stores its first response with the key and sends it again: the same id, byte for byte. There is one record.",
+    "The server stores its first response with the key and sends it again, byte for byte. There is one record.",
   ],
   [
     "Paging and filters",
@@ -104,7 +105,7 @@ const lessons = [
     "All of them",
     "A few, and where the others are",
     "POST c 201; POST c 201; GET c?limit=1 200; GET next 200",
-    "Link holds the URLs of the other pages, so a client computes nothing; X-Total-Count says how many records match. Filters and order are parameters, so each selection has its URL.",
+    "Link has the URLs of the other pages, X-Total-Count how many records match. Filters and order are parameters, so each selection has its URL.",
   ],
   [
     "Hypermedia",
@@ -112,7 +113,7 @@ const lessons = [
     "404: there is nothing",
     "410: it was here, and is gone for good",
     "POST c 201; DELETE r 204; GET r 410; GET c 200",
-    "What can be done next is in each response: url, link, Location, Link, Allow. Programs that follow them still work when URLs change. Ids are never used again, so an old link never leads to something new.",
+    "What can be done next is in each response: url, link, Location, Link, Allow. Programs that follow them still work when URLs change. As ids are never used again, no old link leads to something new.",
   ],
 ];
 
@@ -215,7 +216,7 @@ export function showCourse() {
   const status = p({ role: "status" });
   fill(
     h1("A course of ten lessons"),
-    p("In each you predict what will happen, send requests to this API, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own."),
+    p("In each you predict, send requests, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own."),
     ol(
       lessons.map(([title], at) => li(a({ href: `#course-${at + 1}` }, title))),
     ),
@@ -232,7 +233,7 @@ function showLesson(number) {
     lessons[number - 1] ?? [];
   const memory = {
     key: newText().replace(" ", "-"),
-    root: document.querySelector("link[rel=start]")?.getAttribute("href"),
+    root: start.href,
   };
   const verdict = p({ role: "status", id: "verdict" });
   const result = div({ id: "why" });

@@ -36,9 +36,7 @@ import {
 
 /** Examples of parameters that the properties of a collection allow. */
 function examplesOf(properties) {
-  const names = Object.keys(properties).filter((name) =>
-    !isLink(name) && name !== "link"
-  );
+  const names = Object.keys(properties).filter((name) => !isLink(name));
   const text = names.find((name) => {
     const { enum: choices, format, writeOnly, readOnly } = properties[name];
     return typesOf(properties[name]).includes("string") && !choices &&

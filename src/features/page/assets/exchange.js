@@ -1,7 +1,7 @@
 // @ts-check
 /** What an exchange says: its status, each of its header fields, and the same request for a terminal. */
 
-import { dd, div, dl, dt, h, h3, p, pre } from "./page.js";
+import { button, dd, div, dl, dt, h, h3, p, pre, send, show } from "./page.js";
 
 /** @typedef {import("./page.js").Exchange} Exchange */
 
@@ -10,10 +10,10 @@ const rfc9110 = "RFC 9110 section ";
 /** What a status means, by status and method: `*` is any. @type {Record<string, string>} */
 const statuses = {
   "0":
-    "No response came: the network failed, or the server is down. A safe or idempotent request can simply be sent again; a POST only with an Idempotency-Key.",
+    "No response came: the network failed, or the server is down. Send a safe or idempotent request again, a POST only with an Idempotency-Key.",
   "200": "Success, and the content is what you asked for.",
   "201":
-    "Success: the record is stored, durably, and the content is the record as it is now.",
+    "Success: the record is stored, durably; the content is the record as it is now.",
   "202":
     "Accepted: the work goes on in the background; Location is where to watch it.",
   "204": "Success, and there is nothing to say.",
@@ -21,28 +21,27 @@ const statuses = {
     "Not modified: the copy named in If-None-Match is still current, so its content is not sent again.",
   "308": "The resource is at another URL for good; repeat the request there.",
   "400":
-    "The server does not understand the request: its syntax or a parameter is wrong. Sending it again as it is cannot help.",
+    "The syntax or a parameter of the request is wrong. Sending it again as it is cannot help.",
   "401":
-    "The server does not know who you are: no token, or one that is no longer valid. Sign in.",
+    "The server does not know who you are: no token, or an invalid one. Sign in.",
   "403": "The server knows who you are, and your role may not do this.",
   "404": "There is nothing at this URL, or nothing that you may see.",
   "405": "The URL exists but has no such method; Allow lists those it has.",
   "406": "The resource has none of the formats that Accept allows.",
   "409":
-    "The request conflicts with the state of other records: something still refers to this one.",
+    "The request conflicts with other records: something still refers to this one.",
   "410":
-    "Gone: there was a record here, it was deleted for good, and its id will never be used again.",
+    "Gone: the record was deleted for good, and its id will never be used again.",
   "412":
-    "A precondition failed: the record is not the version that If-Match names; somebody changed it after you read it. Nothing was changed.",
+    "A precondition failed: the record is no longer the version that If-Match names. Nothing was changed.",
   "413": "The content is larger than the server accepts here.",
   "415": "The server does not read content of this type here.",
   "422":
-    "The syntax is right, but the values break a rule of the record. All that is wrong is listed; nothing was changed.",
-  "428":
-    "This server changes a record only if the request says which version it is about: send If-Match.",
+    "The syntax is right, but values break a rule. All that is wrong is listed; nothing was changed.",
+  "428": "A change must say which version it is about: send If-Match.",
   "429": "Too many requests; Retry-After says when to go on.",
   "500":
-    "The server failed. Whether the change was made is unknown: look before you repeat it.",
+    "The server failed, perhaps after the change: look before you repeat it.",
   "503": "The server cannot do this now; Retry-After says when to try again.",
 };
 
@@ -59,14 +58,14 @@ const fields = {
   authorization:
     `Who is asking: a token that whoever has it can use (RFC 6750 section 2.1).`,
   "cache-control":
-    `Who may keep a copy, and for how long; no-cache: only if it is validated at each use (RFC 9111 section 5.2).`,
+    `Who may store a copy; no-cache: validated at each use (RFC 9111 section 5.2).`,
   connection: `What becomes of the connection afterwards (${rfc9110}7.6.1).`,
   "content-length": `How many bytes the content has (${rfc9110}8.6).`,
   "content-location": `The URL of what the content shows (${rfc9110}8.7).`,
   "content-type": `The format of the content (${rfc9110}8.3).`,
   date: `When the response was made (${rfc9110}6.6.1).`,
   etag:
-    `The name of this version of the resource; W/ marks one that is equivalent, not byte for byte the same (${rfc9110}8.8.3).`,
+    `The name of this version; W/ marks one that is equivalent, not byte for byte the same (${rfc9110}8.8.3).`,
   "idempotency-key":
     "Marks repetitions of one POST, so that it is done once (IETF draft).",
   "if-match":
@@ -83,7 +82,7 @@ const fields = {
     "Which wish the server has followed (RFC 7240 section 3).",
   "retry-after": `How many seconds to wait (${rfc9110}10.2.3).`,
   vary:
-    `The request fields that decide what is sent, so that caches keep the variants apart (${rfc9110}12.5.5).`,
+    `The request fields on which the response depends, for caches (${rfc9110}12.5.5).`,
   "www-authenticate": `How to say who you are (${rfc9110}11.6.1).`,
   "x-content-type-options":
     "Browsers must believe the Content-Type (Fetch standard).",
@@ -94,16 +93,16 @@ const fields = {
 /** What a method promises. @type {Record<string, string>} */
 const methods = {
   GET:
-    "GET is safe: it changes nothing, so anybody may repeat it, follow it or store its response.",
+    "GET is safe: it changes nothing, so it may be repeated, and its response stored.",
   OPTIONS: "OPTIONS is safe: it asks what may be done here.",
   POST:
-    "POST is neither safe nor idempotent: twice sent is twice done, unless an Idempotency-Key marks the repetition.",
+    "POST is neither safe nor idempotent: sent twice, it is done twice, unless an Idempotency-Key marks the repetition.",
   PUT:
-    "PUT is idempotent: it replaces the whole record, and doing so twice has the same effect as once.",
+    "PUT is idempotent: it replaces the whole record, and twice has the same effect as once.",
   PATCH:
-    "PATCH changes the properties that are named, and leaves the others as they are (RFC 7396).",
+    "PATCH changes the properties that it names, and no others (RFC 7396).",
   DELETE:
-    "DELETE is idempotent: twice sent, the record is as gone as before, though the second response is a 404.",
+    "DELETE is idempotent: after the second one the record is as gone as before, though its response is a 404.",
 };
 
 export function meaningOf(status) {
@@ -118,15 +117,21 @@ function quote(text) {
 /** The same request as a command, with the token in a variable that is not copied. */
 export function curlOf({ method, url, fields, body }) {
   return [
-    `curl -i -X ${method} ${quote(url)}`,
+    `curl -gi -X ${method} ${quote(url)}`,
     ...fields.map(([name, value]) =>
       name === "Authorization"
         ? '-H "Authorization: Bearer $TOKEN"'
         : `-H ${quote(`${name}: ${value}`)}`
     ),
-    ...(body === undefined ? [] : [`--data-raw ${quote(hide(body))}`]),
+    ...(body === undefined ? [] : [
+      body instanceof File
+        ? `--data-binary ${quote(`@${body.name}`)}`
+        : `--data-raw ${quote(body).replace(password, `$1"'"$PASSWORD"'"`)}`,
+    ]),
   ].join(" \\\n  ");
 }
+
+const password = /("password":\s*)"(?:[^"\\]|\\.)*"/;
 
 /** Leaves passwords and tokens out of what is shown. */
 function hide(text) {
@@ -151,6 +156,48 @@ function explained(list) {
   ]));
 }
 
+/** The request as a text, which can be changed and sent again. */
+function repetition({ method, url, fields, body }) {
+  const text = [
+    `${method} ${url.slice(location.origin.length)}`,
+    ...fields.filter(([name]) => name !== "Authorization")
+      .map(([name, value]) => `${name}: ${value}`),
+    ...(typeof body === "string" ? ["", hide(body)] : []),
+  ].join("\n");
+  const area = h("textarea", {
+    rows: text.split("\n").length + 1,
+    "aria-label": "The request",
+    spellcheck: "false",
+  });
+  area.value = text;
+  const error = p({ class: "error", role: "alert" });
+  const repeat = async () => {
+    const [head = "", ...rest] = area.value.split("\n\n");
+    const [first = "", ...lines] = head.split("\n");
+    const [method = "", path = ""] = first.split(" ");
+    const fields = lines.map((line) => line.split(/: ?(.*)/).slice(0, 2));
+    error.textContent = "";
+    try {
+      await send(method, path, {
+        fields: Object.fromEntries(fields),
+        body: rest.join("\n\n") || undefined,
+      });
+    } catch (reason) { // such as GET with content
+      return void (error.textContent = String(reason));
+    }
+    document.querySelector(".exchange")?.setAttribute("open", "");
+    if (/^P|^D/.test(method)) show();
+  };
+  return h(
+    "details",
+    { class: "repetition" },
+    h("summary", "Change it and send it again"),
+    area,
+    error,
+    button("Send", repeat),
+  );
+}
+
 export function explain(exchange) {
   const { method, url, fields, body, status, reason, received, text } =
     exchange;
@@ -173,7 +220,9 @@ export function explain(exchange) {
     ),
     p(methods[method] ?? ""),
     explained(fields),
-    body !== undefined && pre(pretty(body)),
+    body !== undefined &&
+      pre(body instanceof File ? `The file ${body.name}` : pretty(body)),
+    body instanceof File || repetition(exchange),
     h3("Response"),
     pre(`HTTP/1.1 ${status} ${reason}`),
     p({ class: "meaning" }, meaningOf(status)),

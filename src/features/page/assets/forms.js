@@ -4,6 +4,7 @@
  * schema and the writable properties that OPTIONS returns.
  */
 
+import { textOf, valueControl } from "./collection.js";
 import {
   a,
   askPassword,
@@ -20,9 +21,12 @@ import {
   navigate,
   openDialog,
   option,
+  optionsOf,
   p,
   say,
   send,
+  show,
+  start,
   table,
   tbody,
   td,
@@ -41,7 +45,11 @@ export function rulesOf(schema, isRequired) {
   const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = schema;
   const isNumber = /integer|number/.test(String(schema.type));
   return [
-    isRequired ? "required" : "optional",
+    schema.readOnly
+      ? "set by the server"
+      : isRequired
+      ? "required"
+      : "optional",
     typesOf(schema).filter((type) => type !== "null").join(" or "),
     schema.description ?? schema.format,
     schema.enum?.join(", "),
@@ -50,7 +58,6 @@ export function rulesOf(schema, isRequired) {
     exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
     isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
     schema.default != null && `by default ${schema.default}`,
-    schema.readOnly && "set by the server",
     schema.writeOnly && "never shown",
   ].filter(Boolean).join(", ");
 }
@@ -58,34 +65,23 @@ export function rulesOf(schema, isRequired) {
 /** A property with its control. */
 function control(name, schema, value, isRequired) {
   const types = typesOf(schema);
-  const choices = schema.enum ??
-    (types.includes("boolean") ? ["true", "false"] : undefined);
   const text = value === null || value === undefined ? "" : String(value);
   const help = { id: `help-${name}`, class: "help" };
+  const isNumber = /integer|number/.test(String(types));
   const attributes = {
     id: `field-${name}`,
     name,
     dir: "auto",
     "aria-describedby": `help-${name} error-${name}`,
     "aria-required": isRequired,
+    ...(isNumber && { inputmode: "decimal" }),
+    ...(schema.writeOnly && name.includes("password") &&
+      { type: "password", autocomplete: "new-password" }),
   };
   const isLong = schema.maxLength > 300 && schema.format !== "uri";
-  const input = choices
-    ? h(
-      "select",
-      attributes,
-      (isRequired && text ? [] : [""]).concat(choices).map((each) =>
-        option({ value: each, selected: each === text }, each || "–")
-      ),
-    )
-    : h(isLong ? "textarea" : "input", {
-      ...attributes,
-      ...(!isLong && { value: text }),
-      ...(schema.format === "date" && { type: "date" }),
-      ...(schema.writeOnly && name.includes("password") &&
-        { type: "password", autocomplete: "new-password" }),
-      ...(/integer|number/.test(String(types)) && { inputmode: "decimal" }),
-    }, isLong && text);
+  const input = isLong
+    ? h("textarea", attributes, text)
+    : valueControl(schema, text, attributes);
   const error = p({ id: `error-${name}`, class: "error" });
   const row = div(
     { class: "field" },
@@ -96,13 +92,12 @@ function control(name, schema, value, isRequired) {
   );
   /** What JSON says for the text; what is no number is sent as it is, for the server to judge. */
   const read = () => {
-    const { value } = input;
+    const value = textOf(input);
     if (value === "") return types.includes("null") ? null : undefined;
     if (types.includes("boolean")) return value === "true";
-    const isNumber = /integer|number/.test(String(types));
     return isNumber && Number.isFinite(Number(value)) ? Number(value) : value;
   };
-  return { name, row, input, error, read, before: text };
+  return { name, row, input, error, read, before: input.value };
 }
 
 /** An Idempotency-Key, so that sending a form again cannot create a second record. */
@@ -132,8 +127,35 @@ function showErrors({ body }, controls, summary) {
   (main.querySelector("[aria-invalid=true]") ?? summary).focus();
 }
 
-export function showForm(view, kind) {
-  const { options: { methods }, url } = view;
+/** Lets a reference be chosen from the first records that it can name: those of the collection of one that is named already. */
+async function offerChoices({ name, input, row }, record) {
+  const target = record?.[name.replace(/_id$/, "_url")];
+  if (!target || input.list) return;
+  const list = h("datalist", { id: `choices-${name}` });
+  row.append(list);
+  input.setAttribute("list", list.id);
+  const { body } = await get(target);
+  const all = body?.link && await get(`${body.link.href}?limit=100`);
+  if (!Array.isArray(all?.body)) return;
+  list.append(...all.body.map((each) => {
+    const [, text] = Object.entries(each).find(([, value]) =>
+      typeof value === "string"
+    ) ?? [];
+    return option({ value: each.id }, text);
+  }));
+}
+
+/** What a new record refers to because of where it is created: animals of zoo 7 to zoo 7. */
+async function referencesOf(url, writable) {
+  const parent = url.replace(/\/[^/]*$/, "");
+  const id = /\/(\d+)$/.exec(parent)?.[1];
+  const { title } = id ? (await optionsOf(parent)).schema : {};
+  const name = `${title}_id`;
+  return writable.includes(name) ? { [name]: id } : {};
+}
+
+export async function showForm(view, kind) {
+  const { options: { methods, writable }, url } = view;
   const back = url.replace(/#.*/, "");
   const cancel = a({ href: back }, "Cancel");
   const needed = kind === "edit" ? "PATCH" : "POST";
@@ -149,24 +171,31 @@ export function showForm(view, kind) {
       cancel,
     ];
   }
-  return kind === "import"
-    ? importForm(back, cancel)
-    : recordForm(view, { isNew: kind === "new", back, cancel });
+  const to = back.replace(/\?.*/, "");
+  if (kind === "import") return importForm(to, cancel);
+  const given = kind === "new" && await referencesOf(to, writable);
+  return recordForm(view, { given, back, to, cancel });
 }
 
-function recordForm(view, { isNew, back, cancel }) {
+/** @param {View} view @param {{given: false | Json, back: string, to: string, cancel: HTMLElement}} how `given` is what is known of a new record */
+function recordForm(view, how) {
+  const { given, back, to, cancel } = how;
+  const isNew = given !== false;
   const { options: { writable, schema, methods }, answer, properties } = view;
   const record = isNew ? {} : answer.body;
   const required = new Set(schema.required);
   const controls = writable.map((name) => {
     const each = properties[name] ?? {};
-    const value = isNew ? each.default : record[name];
-    return control(
+    const value = isNew ? given[name] ?? each.default : record[name];
+    const made = control(
       name,
       each,
       value,
       required.has(name) && (isNew || !each.writeOnly),
     );
+    const example = isNew ? answer.body[0] : record;
+    made.input.addEventListener("focus", () => offerChoices(made, example));
+    return made;
   });
   const summary = p({ class: "error", role: "alert", tabindex: "-1" });
   const key = newKey();
@@ -189,7 +218,7 @@ function recordForm(view, { isNew, back, cancel }) {
   /** @param {string} method */
   const submit = async (method) => {
     const body = bodyOf(method === "PUT");
-    const answer = await send(method, isNew ? back : record.url, {
+    const answer = await send(method, isNew ? to : record.url, {
       fields: isNew ? { "Idempotency-Key": key } : {
         "If-Match": etag,
         ...(method === "PATCH" &&
@@ -221,7 +250,7 @@ function recordForm(view, { isNew, back, cancel }) {
     );
     const dialog = openDialog(
       "Somebody else has changed this record",
-      p("Your If-Match named the version that you had read, and that is no longer the current one: 412, and nothing was changed. Without it you would have overwritten their change unseen."),
+      p("Your If-Match named the version that you had read, and another is current: 412, nothing was changed. Without it you would have overwritten their change unseen."),
       table(
         { id: "versions" },
         thead(
@@ -251,7 +280,7 @@ function recordForm(view, { isNew, back, cancel }) {
   return [
     h1(isNew ? `New ${schema.title}` : `Edit ${schema.title} ${record.id}`),
     form(
-      { onsubmit: save, novalidate: true },
+      { onsubmit: save, novalidate: true, id: "editing" },
       summary,
       controls.map(({ row }) => row),
       h("button", isNew ? "Create (POST)" : "Save the changes (PATCH)"),
@@ -291,11 +320,20 @@ export function confirmDelete({ answer: { body, headers }, url }) {
     );
     if (answer.status === 204) {
       dialog.close();
-      navigate(body.link?.href ?? "/");
+      navigate(body.link?.href ?? start.href);
       return say("Deleted.");
     }
     error.textContent = answer.body?.error ?? "The server does not respond.";
     more.hidden = answer.body?.errorCode !== 40900;
+    if (answer.status === 412) {
+      error.append(
+        " ",
+        button("Show it as it is now", () => {
+          dialog.close();
+          show();
+        }),
+      );
+    }
   });
 }
 
@@ -320,8 +358,8 @@ function importForm(url, cancel) {
   return [
     h1("Import"),
     form(
-      { onsubmit: submit },
-      p("A file of JSON lines, one record a line, as Export saves it. The answer is 202: a task works it off, and you see its progress."),
+      { onsubmit: submit, id: "editing" },
+      p("A file of JSON lines, one record a line, as Export saves it. The response is 202: you see the progress of the task."),
       label({ for: "file" }, "File "),
       file,
       error,

@@ -9,12 +9,12 @@
 /**
  * @typedef {Record<string, any>} Json
  * @typedef {{methods: string[], writable: string[], schema: Json, accepts: string}} Options
- * @typedef {{method: string, url: string, fields: [string, string][], body: string | undefined, status: number, reason: string, received: [string, string][], text: string, ms: number}} Exchange
+ * @typedef {{method: string, url: string, fields: [string, string][], body: string | File | undefined, status: number, reason: string, received: [string, string][], text: string, ms: number}} Exchange
  * @typedef {{status: number, headers: Headers, text: string, body: any, exchange: Exchange}} Answer
  * @typedef {{url: string, answer: Answer, options: Options, properties: Record<string, Json>}} View
  */
 
-const start = new URL(
+export const start = new URL(
   /** @type {HTMLLinkElement} */ (document.querySelector("link[rel=start]"))
     .href,
 );
@@ -35,7 +35,7 @@ export function h(tag, ...children) {
       if (typeof value === "function") {
         element.addEventListener(name.slice(2), value);
       } else if (value !== false && value !== undefined && value !== null) {
-        element.setAttribute(name, value === true ? "" : String(value));
+        element.setAttribute(name, value);
       }
     }
   }
@@ -105,16 +105,16 @@ export function store(name, value) {
 }
 
 /** The authorization of this tab. @type {{token: string, url: string} | null} */
-let authorization = stored("authorization");
+export let authorization = stored("authorization");
 
 /** Responses that a conditional request can refer to, by URL. @type {Map<string, {etag: string, headers: [string, string][], text: string}>} */
 const copies = new Map();
 
+/** How much of a response is kept to be shown. */
+const maxShownLength = 100_000;
+
 /** What OPTIONS said, by path. @type {Map<string, Promise<Options>>} */
 const described = new Map();
-
-/** @type {Set<(exchange: Exchange) => void>} */
-export const onExchange = new Set();
 
 function parse(text) {
   try {
@@ -126,6 +126,7 @@ function parse(text) {
 
 /**
  * Sends a request, and shows its exchange. Status 0: there was no response.
+ * Throws if a browser sends no such request.
  *
  * @param {string} method
  * @param {string} href
@@ -139,18 +140,19 @@ export async function send(method, href, { fields = {}, body } = {}) {
   const headers = { Accept: "application/json", ...fields };
   if (authorization) headers.Authorization = `Bearer ${authorization.token}`;
   if (typeof body === "string") headers["Content-Type"] ??= "application/json";
+  const request = new Request(url, {
+    method,
+    headers,
+    body: body ?? null,
+    cache: "no-store", // so that conditional requests are ours, and shown
+    credentials: "omit",
+  });
   const began = performance.now();
   /** @type {Response | undefined} */
   let response;
   let text = "";
   try {
-    response = await fetch(url, {
-      method,
-      headers,
-      body: body ?? null,
-      cache: "no-store", // so that conditional requests are ours, and shown
-      credentials: "omit",
-    });
+    response = await fetch(request);
     text = await response.text();
   } catch {
     response = undefined;
@@ -159,11 +161,11 @@ export async function send(method, href, { fields = {}, body } = {}) {
     method,
     url,
     fields: Object.entries(headers),
-    body: body instanceof File ? `(the file ${body.name})` : body,
+    body,
     status: response?.status ?? 0,
     reason: response?.statusText ?? "no response",
     received: response ? [...response.headers] : [],
-    text,
+    text: text.slice(0, maxShownLength),
     ms: Math.round(performance.now() - began),
   };
   showExchange(exchange);
@@ -257,16 +259,15 @@ function showExchange(exchange) {
   );
   exchangeList.prepend(item);
   while (exchangeList.children.length > 20) exchangeList.lastChild?.remove();
-  for (const listener of onExchange) listener(exchange);
 }
 
 // --- The frame around every view
 
 const exchangeList = div({ id: "exchanges" });
-export const main = h("main", { id: "main" });
+export const main = h("main", { id: "main" }, p("Loading…"));
 const nav = h("nav", { "aria-label": "Resources" });
 const who = div({ id: "who" });
-const live = span({ id: "live" });
+export const live = span({ id: "live", role: "status" });
 const announcer = p({ id: "message", role: "status" });
 
 /** Says something to the reader, until the next view. */
@@ -279,9 +280,9 @@ document.body.append(
   h(
     "header",
     a({ href: start.pathname, class: "title" }, apiTitle),
-    nav,
     live,
     who,
+    nav,
   ),
   announcer,
   div({ class: "columns" }, main, panel()),
@@ -294,7 +295,7 @@ function panel() {
     { "aria-labelledby": "exchange-title" },
     h2({ id: "exchange-title" }, "The HTTP behind it"),
     p(
-      "Each request of this page, the latest first. Open one to see it as it was sent, what its answer means, and the same for a terminal. ",
+      "Each request, the latest first. Open one to see it as it was sent, what its response means, and the same for a terminal. ",
       button("Clear", clear),
     ),
     exchangeList,
@@ -405,7 +406,7 @@ async function signOut() {
   endSession("You are signed out.");
 }
 
-function endSession(message) {
+export function endSession(message) {
   changeSession(null);
   say(message);
 }
@@ -418,75 +419,109 @@ function changeSession(changed) {
   described.clear();
   showWho();
   follow();
-  show();
+  // What is being typed stays, to be sent again after the next sign-in.
+  if (!main.querySelector("#editing")) show();
+}
+
+/** @type {typeof import("./live.js") | undefined} */
+let changes;
+
+/** Follows the changes by others, or no longer; then at once, as a page that is left runs no more. */
+async function follow() {
+  if (!authorization && !changes) return;
+  changes ??= await import("./live.js");
+  changes.follow();
 }
 
 // --- Views
 
-let generation = 0;
+/** Counts the views: one that comes too late is not shown. */
+export let generation = 0;
 
 /** Goes to another view. */
 export function navigate(href) {
-  history.pushState(null, "", local(href) ?? href);
+  history.pushState(null, "", local(href) ?? start.pathname);
   show(true);
 }
 
 /**
- * Shows the resource in the address bar.
+ * Shows the resource in the address bar, where it was scrolled to.
  *
  * @param {boolean} [moved] whether it is another view, which then gets the focus
  */
 export async function show(moved = false) {
   const mine = ++generation;
-  const url = location.href;
-  clearTimeout(watching);
+  const { y = 0 } = history.state ?? {};
+  const active = document.activeElement;
+  // Another order or size of the page keeps the focus where it is.
+  const kept = moved && !active?.hasAttribute("rel") ? active?.id : "";
+  clearInterval(watching);
   main.setAttribute("aria-busy", "true");
   markCurrent();
   if (moved) say("");
-  const isDocs = root.documentation_url !== undefined &&
-    url.replace(/#.*/, "") === local(root.documentation_url);
-  if (isDocs) {
-    const { showDocs } = await import("./docs.js");
-    if (mine === generation) await showDocs();
-  } else {
-    const [answer, options] = await Promise.all([
-      get(url.replace(/#.*/, "")),
-      optionsOf(url),
-    ]);
-    if (mine !== generation) return;
-    const { properties = {} } = options.schema;
-    await draw({ url, answer, options, properties });
+  try {
+    await load(location.href, mine);
+  } catch { // a script did not come
+    if (mine === generation) fill(...unreachable());
   }
   if (mine !== generation) return;
   main.removeAttribute("aria-busy");
   const heading = main.querySelector("h1");
   document.title = `${heading?.textContent ?? ""} – ${apiTitle}`;
-  if (moved && !main.contains(document.activeElement)) {
-    heading?.setAttribute("tabindex", "-1");
-    heading?.focus();
-  }
+  if (main.contains(document.activeElement)) return;
+  const again = kept && main.querySelector(`#${CSS.escape(kept)}`);
+  heading?.setAttribute("tabindex", "-1");
+  if (moved) (again || heading)?.focus({ preventScroll: true });
+  if (!again) scrollTo(0, y);
 }
 
-/** @type {View | undefined} */
-let current;
+/** Requests what is at a URL, and shows it unless another view has begun. */
+async function load(url, mine) {
+  const resource = url.replace(/#.*/, "");
+  const docs = local(root.documentation_url ?? "");
+  if (root.documentation_url && resource === docs) {
+    current = undefined;
+    const { showDocs } = await import("./docs.js");
+    if (mine === generation) await showDocs();
+    return;
+  }
+  const [answer, options] = await Promise.all([get(resource), optionsOf(url)]);
+  if (mine !== generation) return;
+  const { properties = {} } = options.schema;
+  await draw({ url, answer, options, properties });
+}
+
+/** The view, if changes by others show in it. @type {View | undefined} */
+export let current;
+
+/** @param {View} view */
+export function setCurrent(view) {
+  current = view;
+}
 
 /** Replaces the view. */
 export function fill(...children) {
   main.replaceChildren(div(children));
 }
 
-async function draw(view) {
+/** Shows a view. @param {View} view */
+export async function draw(view) {
   const { answer: { status, body }, url } = view;
+  const mine = generation;
   current = undefined;
+  clearInterval(watching);
   if (status !== 200) return fill(...errorView(view));
   const sub = /#(new|edit|import)$/.exec(url)?.[1];
   if (sub) {
     const { showForm } = await import("./forms.js");
-    return fill(...showForm(view, sub));
+    const content = await showForm(view, sub);
+    if (mine === generation) fill(...content);
+    return;
   }
   current = view;
   if (Array.isArray(body)) {
-    fill(...collectionView(view));
+    const { collectionView } = await import("./collection.js");
+    if (mine === generation) fill(...collectionView(view));
   } else if (typeof body?.url === "string") {
     fill(...recordView(view));
   } else {
@@ -499,22 +534,35 @@ async function draw(view) {
   }
 }
 
-function pathOf(url) {
+export function pathOf(url) {
   return decodeURI(new URL(url).pathname);
 }
 
 function errorView({ answer: { status, body, exchange }, url }) {
-  const retry = button("Retry", () => show());
+  if (status === 0) return unreachable();
   const known = body?.documentation_url;
+  const meaning = p({ id: "meaning" });
+  import("./exchange.js").then(
+    ({ meaningOf }) => meaning.append(meaningOf(status)),
+    () => {}, // the page says enough without it
+  );
+  const { pathname, search } = new URL(url);
   return [
-    h1(status ? `${status} ${exchange.reason}` : "No response"),
-    p(h("code", pathOf(url))),
-    p(
-      { role: "alert", class: "error" },
-      body?.error ?? "The server cannot be reached.",
-    ),
+    h1(`${status} ${exchange.reason}`),
+    p(h("code", pathOf(url) + search)),
+    p({ role: "alert", class: "error" }, body?.error ?? ""),
+    meaning,
     known && p(link(known, `What ${body.errorCode} means`)),
-    status === 401 ? button("Sign in", askPassword) : status < 400 && retry,
+    search && p(a({ href: pathname }, "The same without parameters")),
+    status === 401 && button("Sign in", askPassword),
+  ];
+}
+
+function unreachable() {
+  return [
+    h1("No response"),
+    p({ role: "alert", class: "error" }, "The server cannot be reached."),
+    button("Retry", () => show()),
   ];
 }
 
@@ -527,16 +575,14 @@ export function link(href, text = href) {
 }
 
 /** The properties of a record that are shown as values: all but its links. */
-function shownNames({ properties, answer: { body } }) {
+export function shownNames({ properties, answer: { body } }) {
   const first = Array.isArray(body) ? body[0] : body;
   const names = Object.keys(first ?? properties);
-  return names.filter((name) =>
-    name !== "link" && !isLink(name) && !properties[name]?.writeOnly
-  );
+  return names.filter((name) => !isLink(name) && !properties[name]?.writeOnly);
 }
 
 export function isLink(name) {
-  return name === "url" || name.endsWith("_url");
+  return /^link$|(?:^|_)url$/.test(name);
 }
 
 /** Shows a value by its schema. */
@@ -549,15 +595,25 @@ export function format(value, schema = {}) {
   }
   const text = String(value);
   if (schema.format === "date-time") {
-    const shown = new Date(text).toLocaleString();
+    const shown = dateTime.format(new Date(text));
     return h("time", { datetime: text, title: text }, shown);
   }
   if (schema.format === "uri") return link(text);
-  return typeof value === "string" ? span({ dir: "auto" }, text) : text;
+  return text;
+}
+
+/** Times are shown as they are where the reader is. To create it takes longer than all else in a cell. */
+const dateTime = new Intl.DateTimeFormat([], {
+  dateStyle: "medium",
+  timeStyle: "long",
+});
+
+export function typesOf(schema) {
+  return [schema.type].flat();
 }
 
 /** The value of a property; a reference leads to the record it names. */
-function valueOf(record, name, schemas) {
+export function valueOf(record, name, schemas) {
   const target = record[name.replace(/_id$/, "_url")];
   const value = format(record[name], schemas[name]);
   return name.endsWith("_id") && typeof target === "string"
@@ -566,7 +622,7 @@ function valueOf(record, name, schemas) {
 }
 
 /** Links below each other, named by their properties. */
-function linksOf(record) {
+export function linksOf(record) {
   return Object.entries(record)
     .filter(([name, value]) => name.endsWith("_url") && value && local(value))
     .map(([name, value]) => [link(value, nameOf(name)), " "]);
@@ -576,7 +632,7 @@ function properties(view) {
   const { answer: { body }, properties } = view;
   const names = shownNames(view).map((name) => [
     dt(name),
-    dd(valueOf(body, name, properties)),
+    dd({ dir: "auto" }, valueOf(body, name, properties)),
   ]);
   const links = Object.entries(body)
     .filter(([name, value]) => isLink(name) && typeof value === "string")
@@ -588,14 +644,16 @@ function properties(view) {
 let watching = 0;
 
 function recordView(view) {
-  const { answer: { body }, options: { methods, schema }, url } = view;
-  const own = local(body.url) ?? url;
+  const { answer: { body }, options: { methods, schema } } = view;
   const name = schema.title ?? "record";
   const remove = async () => {
     (await import("./forms.js")).confirmDelete(view);
   };
   if (/^(?:queued|running)$/.test(body.status)) {
-    watching = setTimeout(() => refresh(), 500);
+    watching = setInterval(
+      async () => (await import("./live.js")).refresh(),
+      500,
+    );
   }
   return [
     h1(`${name} ${body.id ?? ""}`),
@@ -606,351 +664,7 @@ function recordView(view) {
       methods.includes("DELETE") && button("Delete", remove),
     ),
     properties(view),
-    own !== url.replace(/#.*/, "") &&
-    p("Its own URL: ", link(own)),
   ];
-}
-
-function collectionView(view) {
-  const { options: { methods, accepts, schema }, url, answer } = view;
-  const takesLines = methods.includes("POST") && accepts.includes("x-ndjson");
-  const exportAll = async () => {
-    (await import("./forms.js")).exportRecords(url);
-  };
-  const name = pathOf(url).replace(/.*\//, "");
-  const isFiltered = [...new URL(url).searchParams.keys()].some(isFilter);
-  return [
-    h1(name),
-    p(
-      { class: "actions" },
-      methods.includes("POST") &&
-        a({ href: "#new" }, `New ${schema.title ?? "record"}`),
-      takesLines && a({ href: "#import" }, "Import a file"),
-      button("Export", exportAll),
-    ),
-    filterForm(view, isFiltered),
-    div(
-      { id: "records" },
-      answer.body.length > 0
-        ? recordTable(view)
-        : p(isFiltered ? "No record matches." : "No records yet."),
-    ),
-    pager(view),
-  ];
-}
-
-/** Parameters of a collection that are no filters. */
-const listParameters = /^(?:limit|offset|page|per_page|sortby|order|fields)$/;
-
-function isFilter(name) {
-  return !listParameters.test(name);
-}
-
-/** Returns a URL of the same collection with other parameters, on its first page. */
-function withParameters(url, changes) {
-  const next = new URL(url.replace(/#.*/, ""));
-  for (const name of ["offset", "page"]) next.searchParams.delete(name);
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === undefined) next.searchParams.delete(name);
-    else next.searchParams.set(name, value);
-  }
-  // In a query of this API a plus sign is a plus sign.
-  return next.href.replaceAll("+", "%20");
-}
-
-function recordTable(view) {
-  const { answer: { body }, properties, url } = view;
-  const names = shownNames(view);
-  const { searchParams } = new URL(url);
-  const sorted = searchParams.get("sortby") ?? "id";
-  const isDown = searchParams.get("order") === "desc";
-  const headings = names.map((name) => {
-    const isSorted = name === sorted;
-    const order = isSorted && !isDown ? "desc" : "asc";
-    const href = withParameters(url, { sortby: name, order });
-    return th(
-      {
-        scope: "col",
-        "aria-sort": isSorted && (isDown ? "descending" : "ascending"),
-      },
-      a(
-        { href },
-        name,
-        isSorted && span({ "aria-hidden": "true" }, isDown ? " ▼" : " ▲"),
-      ),
-    );
-  });
-  const rows = body.map((record) =>
-    tr(
-      { "data-url": record.url, "data-content": JSON.stringify(record) },
-      names.map((name) =>
-        name === "id" && record.url
-          ? th({ scope: "row" }, link(record.url, String(record.id)))
-          : td(valueOf(record, name, properties))
-      ),
-      td(linksOf(record)),
-    )
-  );
-  return div({
-    class: "scroll",
-    tabindex: "0",
-    role: "region",
-    "aria-label": "Records",
-  }, table(thead(tr(headings, th({ scope: "col" }, "links"))), tbody(rows)));
-}
-
-function pager({ answer: { headers, body }, url }) {
-  const total = Number(headers.get("x-total-count") ?? body.length);
-  const targets = [
-    ...(headers.get("link") ?? "").matchAll(/<([^>]*)>; rel="(\w+)"/g),
-  ];
-  const { searchParams } = new URL(url);
-  const byPage = searchParams.has("per_page") || searchParams.has("page");
-  const size = searchParams.get(byPage ? "per_page" : "limit") ?? "20";
-  const offset = byPage
-    ? (Number(searchParams.get("page") ?? 1) - 1) * Number(size)
-    : Number(searchParams.get("offset") ?? 0);
-  const choose = (event) =>
-    navigate(withParameters(url, {
-      [byPage ? "per_page" : "limit"]: event.target.value,
-    }));
-  const sizes = [...new Set(["10", "20", "50", "100", size])];
-  return div(
-    { id: "pager" },
-    p(
-      { id: "count" },
-      body.length > 0 && `${offset + 1} to ${offset + body.length} of `,
-      `${total} ${total === 1 ? "record" : "records"}`,
-    ),
-    targets.length > 0 && h(
-      "nav",
-      { "aria-label": "Pages" },
-      targets.map(([, href = "", rel]) => [
-        a({ href: local(href), rel, id: `page-${rel}` }, rel),
-        " ",
-      ]),
-    ),
-    label(
-      "Records a page ",
-      h(
-        "select",
-        { id: "page-size", onchange: choose },
-        sizes.map((each) =>
-          option({ value: each, selected: each === size }, each)
-        ),
-      ),
-    ),
-  );
-}
-
-export function typesOf(schema) {
-  return [schema.type].flat();
-}
-
-/** The filters that the collection has for a property, with what they are called. */
-function operatorsOf(schema) {
-  const types = typesOf(schema);
-  const isOrdered = !schema.enum && !types.includes("boolean");
-  const isText = types.includes("string") && isOrdered && !schema.format;
-  return [
-    ["", "is"],
-    [":ne", "is not"],
-    ...(isText ? [[":contains", "contains"], [":starts", "starts with"]] : []),
-    ...(isOrdered
-      ? [[":lt", "less than"], [":lte", "at most"], [":gte", "at least"], [
-        ":gt",
-        "more than",
-      ]]
-      : []),
-    [":in", "is one of (by commas)"],
-  ];
-}
-
-function filterForm(view, isOpen) {
-  const { url, properties } = view;
-  const { searchParams } = new URL(url);
-  const rows = Object.entries(properties)
-    .filter(([name, { writeOnly }]) =>
-      name !== "link" && !isLink(name) && !writeOnly
-    )
-    .map(([name, schema]) => filterRow(name, schema, searchParams));
-  const apply = (event) => {
-    event.preventDefault();
-    /** @type {Record<string, string | undefined>} */
-    const changes = {};
-    for (const name of searchParams.keys()) {
-      if (isFilter(name)) changes[name] = undefined;
-    }
-    for (const { name, operator, input } of rows) {
-      if (input.value !== "") changes[name + operator.value] = input.value;
-    }
-    navigate(withParameters(url, changes));
-  };
-  const none = Object.fromEntries(
-    [...searchParams.keys()].filter(isFilter).map((name) => [name, undefined]),
-  );
-  return h(
-    "details",
-    { open: isOpen, class: "filters" },
-    h("summary", "Filter"),
-    form(
-      { onsubmit: apply },
-      rows.map(({ row }) => row),
-      h("button", "Apply"),
-      " ",
-      isOpen && a({ href: withParameters(url, none) }, "Clear"),
-    ),
-  );
-}
-
-function filterRow(name, schema, given) {
-  const operators = operatorsOf(schema);
-  const used = operators.find(([suffix]) => given.has(name + suffix));
-  const value = used ? given.get(name + used[0]) : "";
-  const operator = h(
-    "select",
-    { "aria-label": `${name}: comparison` },
-    operators.map(([suffix, text]) =>
-      option({ value: suffix, selected: suffix === used?.[0] }, text)
-    ),
-  );
-  const list = `values-of-${name}`;
-  const known = [
-    ...(schema.enum ?? []),
-    ...(typesOf(schema).includes("boolean") ? ["true", "false"] : []),
-    ...(typesOf(schema).includes("null") ? ["null"] : []),
-  ];
-  const input = h("input", {
-    value,
-    list: known.length > 0 && list,
-    "aria-label": `${name}: value`,
-    inputmode: /integer|number/.test(String(schema.type)) && "decimal",
-    placeholder: schema.format === "date" && "YYYY-MM-DD",
-  });
-  const row = div(
-    { class: "filter" },
-    span(name),
-    operator,
-    input,
-    known.length > 0 && h(
-      "datalist",
-      { id: list },
-      known.map((each) => option({ value: each })),
-    ),
-  );
-  return { name, operator, input, row };
-}
-
-// --- Changes by others
-
-/** Requests the current view again, and marks what has changed. */
-async function refresh() {
-  const view = current;
-  const mine = generation;
-  if (!view) return;
-  const answer = await get(view.url.replace(/#.*/, ""));
-  if (mine !== generation || current !== view) return;
-  const next = { ...view, answer };
-  if (answer.status !== 200 || !main.querySelector("#records")) {
-    if (answer.text === view.answer.text) return;
-    await draw(next);
-    main.querySelector("#record")?.classList.add("changed");
-    return say("This has changed.");
-  }
-  current = next;
-  const before = new Map(
-    [...main.querySelectorAll("tbody tr")].map((
-      row,
-    ) => /** @type {[string, string]} */ ([
-      row.dataset.url,
-      row.dataset.content,
-    ])),
-  );
-  const focused = document.activeElement;
-  const focus = focused?.id || focused?.getAttribute("href");
-  main.querySelector("#records").replaceChildren(
-    answer.body.length > 0 ? recordTable(next) : p("No records."),
-  );
-  main.querySelector("#pager").replaceWith(pager(next));
-  for (const row of main.querySelectorAll("tbody tr")) {
-    const isSame = before.get(row.dataset.url) === row.dataset.content;
-    if (!isSame) row.classList.add("changed");
-  }
-  if (focus && !document.contains(focused)) {
-    main.querySelector(`#${CSS.escape(focus)}, [href="${CSS.escape(focus)}"]`)
-      ?.focus();
-  }
-  say("The records have changed.");
-}
-
-/** @type {AbortController | undefined} */
-let stream;
-let lastEventId = "";
-let refreshTimer = 0;
-
-/** Follows the event stream as long as the tab is visible and somebody is signed in. */
-async function follow() {
-  stream?.abort();
-  stream = undefined;
-  const url = local(root.events_url ?? "");
-  const isOn = authorization && root.events_url && url;
-  live.textContent = "";
-  if (!isOn || document.visibilityState === "hidden") return;
-  const controller = new AbortController();
-  stream = controller;
-  for (let pause = 1; stream === controller; pause = Math.min(pause * 2, 30)) {
-    try {
-      await readEvents(url, controller.signal, () => pause = 1);
-    } catch { // the connection broke, or never came about
-    }
-    if (stream !== controller) return;
-    live.textContent = "○ reconnecting";
-    await new Promise((resolve) => setTimeout(resolve, pause * 1000));
-  }
-}
-
-async function readEvents(url, signal, onOpen) {
-  /** @type {Record<string, string>} */
-  const headers = {
-    Accept: "text/event-stream",
-    Authorization: `Bearer ${authorization?.token}`,
-  };
-  if (lastEventId) headers["Last-Event-ID"] = lastEventId;
-  const response = await fetch(url, { headers, signal, cache: "no-store" });
-  if (!response.ok || !response.body) throw new Error(response.statusText);
-  onOpen();
-  live.textContent = "● live";
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const events = (rest + value).split("\n\n");
-    rest = events.pop() ?? "";
-    for (const event of events) handleEvent(event);
-  }
-}
-
-function handleEvent(event) {
-  const fields = new Map(
-    event.split("\n").map((
-      line,
-    ) => /** @type {[string, string]} */ (line.split(/: ?(.*)/s))),
-  );
-  lastEventId = fields.get("id") ?? lastEventId;
-  const [name] = (fields.get("event") ?? "").split(".");
-  if (!name || !current || !concerns(name, current)) return;
-  // Many changes at once are one request.
-  clearTimeout(refreshTimer);
-  refreshTimer = setTimeout(refresh, 150);
-}
-
-/** Returns whether a change of a collection can show in a view. */
-function concerns(name, { answer: { body }, url }) {
-  const home = local(root[`${name}_url`] ?? "") ?? "";
-  const first = Array.isArray(body) ? body[0] : body;
-  const own = local(first?.url ?? "") ?? url;
-  return name === "reset" || own.startsWith(home) || pathOf(url).includes(name);
 }
 
 // --- Begin
@@ -967,6 +681,8 @@ document.addEventListener("click", (event) => {
   navigate(anchor.href);
 });
 addEventListener("popstate", () => show(true));
+history.scrollRestoration = "manual"; // the content comes after the page
+addEventListener("scrollend", () => history.replaceState({ y: scrollY }, ""));
 document.addEventListener("visibilitychange", follow);
 addEventListener("pagehide", () => {
   const url = location.href.replace(/#.*/, "");

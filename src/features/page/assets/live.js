@@ -1,0 +1,155 @@
+// @ts-check
+/** Changes by others: follows the event stream, and shows what has changed. */
+
+import {
+  authorization,
+  current,
+  draw,
+  endSession,
+  generation,
+  get,
+  live,
+  local,
+  main,
+  pathOf,
+  root,
+  say,
+  setCurrent,
+} from "./page.js";
+
+/** How long after an event the view is requested again: many changes are one request. */
+const collectMs = 200;
+const maxPauseMs = 30_000;
+
+/** @type {AbortController | undefined} */
+let stream;
+let lastEventId = "";
+
+function sleep(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** Follows the event stream as long as the tab is visible and somebody is signed in. */
+export async function follow() {
+  stream?.abort();
+  stream = undefined;
+  live.textContent = "";
+  const url = local(root.events_url ?? "");
+  if (!authorization || !root.events_url || !url) return;
+  if (document.visibilityState === "hidden") return;
+  const controller = new AbortController();
+  stream = controller;
+  let pauseMs = 1000;
+  while (stream === controller) {
+    try {
+      await readEvents(url, controller.signal, () => pauseMs = 1000);
+    } catch { // the connection broke, or never came about
+    }
+    if (stream !== controller) return;
+    live.textContent = "○ not live: connecting again…";
+    await Promise.race([
+      sleep(pauseMs),
+      new Promise((resolve) =>
+        addEventListener("online", resolve, { once: true })
+      ),
+    ]);
+    pauseMs = Math.min(pauseMs * 2, maxPauseMs);
+  }
+}
+
+async function readEvents(url, signal, onOpen) {
+  /** @type {Record<string, string>} */
+  const headers = {
+    Accept: "text/event-stream",
+    Authorization: `Bearer ${authorization?.token}`,
+  };
+  if (lastEventId) headers["Last-Event-ID"] = lastEventId;
+  const response = await fetch(url, { headers, signal, cache: "no-store" });
+  if (response.status === 401) endSession("Your sign-in has ended.");
+  if (!response.ok || !response.body) throw new Error(response.statusText);
+  onOpen();
+  live.textContent = "● live";
+  refreshSoon(); // what changed before
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split("\n\n");
+    rest = events.pop() ?? "";
+    for (const event of events) handleEvent(event);
+  }
+}
+
+function handleEvent(event) {
+  const fields = new Map(
+    event.split("\n").map((
+      line,
+    ) => /** @type {[string, string]} */ (line.split(/: ?(.*)/s))),
+  );
+  lastEventId = fields.get("id") ?? lastEventId;
+  const [name] = (fields.get("event") ?? "").split(".");
+  if (name && current && concerns(name, current)) refreshSoon();
+}
+
+/** Returns whether a change of a collection can show in a view. */
+function concerns(name, { answer: { body }, url }) {
+  const home = local(root[`${name}_url`] ?? "") ?? "";
+  const first = Array.isArray(body) ? body[0] : body;
+  const own = local(first?.url ?? "") ?? url;
+  return name === "reset" || own.startsWith(home) || pathOf(url).includes(name);
+}
+
+let isQueued = false;
+let refreshing = Promise.resolve();
+
+/** Refreshes the view after the next pause, if that is not about to happen. */
+function refreshSoon() {
+  if (isQueued) return;
+  isQueued = true;
+  refreshing = refreshing.then(() => sleep(collectMs)).then(() => {
+    isQueued = false;
+    return refresh();
+  });
+}
+
+/** Requests the current view again, and marks what has changed. */
+export async function refresh() {
+  const view = current;
+  const mine = generation;
+  if (!view) return;
+  const answer = await get(view.url.replace(/#.*/, ""));
+  if (mine !== generation || current !== view) return;
+  const before = view.answer;
+  const isSame = answer.text === before.text && answer.status === before.status;
+  const total = "x-total-count";
+  if (isSame && answer.headers.get(total) === before.headers.get(total)) return;
+  const next = { ...view, answer };
+  const records = main.querySelector("#records");
+  if (answer.status !== 200 || !records) {
+    await draw(next);
+    main.querySelector("#record")?.classList.add("changed");
+    return say("This has changed.");
+  }
+  setCurrent(next);
+  const { pager, recordTable } = await import("./collection.js");
+  const known = new Map(
+    before.body.map((record) => [record.id, JSON.stringify(record)]),
+  );
+  const focused = document.activeElement;
+  const focus = focused?.id || focused?.getAttribute("href");
+  records.replaceChildren(recordTable(next));
+  main.querySelector("#pager")?.replaceWith(pager(next));
+  main.querySelectorAll("tbody tr").forEach((row, at) => {
+    const record = answer.body[at];
+    const isChanged = known.get(record.id) !== JSON.stringify(record);
+    if (isChanged) row.classList.add("changed");
+  });
+  if (focus && !document.contains(focused)) {
+    const found = main.querySelector(
+      `#${CSS.escape(focus)}, [href="${CSS.escape(focus)}"]`,
+    );
+    /** @type {HTMLElement | null} */ (found)?.focus();
+  }
+  say("The records have changed.");
+}
