@@ -224,35 +224,35 @@ export class Store {
    * id, 0 for the server itself. If refused, throws with nothing applied.
    */
   apply(
-    operations: readonly Mutation[],
+    mutations: readonly Mutation[],
     by: number,
     options?: CommitOptions,
   ): number {
-    return this.transact(by, (apply) => operations.forEach(apply), options);
+    return this.transact(by, (apply) => mutations.forEach(apply), options);
   }
 
   /** Applies mutations one by one, as `run` creates them; if it throws, rolls them back. */
   transact(
     by: number,
-    run: (apply: (operation: Mutation) => void) => void,
+    run: (apply: (mutation: Mutation) => void) => void,
     { allowWhenFull = false }: CommitOptions = {},
   ): number {
     const { scan: { tables }, disk, limits } = this.#parts;
     const seq = this.seq + 1;
-    const operations: Mutation[] = [];
+    const mutations: Mutation[] = [];
     const undo: Undo[] = [];
     let puts = 0;
     try {
-      run((operation) => {
-        const [kind, name] = operation;
+      run((mutation) => {
+        const [kind, name] = mutation;
         if (kind !== "rename") findTable(tables, name);
         if (kind === "put") puts++;
-        operations.push(operation);
-        const undone = applyMutation(tables, operation, seq);
+        mutations.push(mutation);
+        const undone = applyMutation(tables, mutation, seq);
         if (undone !== undefined) undo.push(undone);
       });
-      if (operations.length === 0) return this.seq;
-      const text = JSON.stringify(operations);
+      if (mutations.length === 0) return this.seq;
+      const text = JSON.stringify(mutations);
       const bytes = Buffer.byteLength(text) + lineOverhead;
       if (this.#closing !== undefined) throw closedError();
       throwUnlessWritable(this.#writer, bytes, limits.maxQueueBytes);
@@ -269,11 +269,11 @@ export class Store {
 
   /** Applies mutations and resolves when they are durable. Throws as `apply` does; rejects with `disk-full` (rolled back) or `outcome-unknown`. */
   commit(
-    operations: readonly Mutation[],
+    mutations: readonly Mutation[],
     by: number,
     options?: CommitOptions,
   ): Promise<void> {
-    const seq = this.apply(operations, by, options);
+    const seq = this.apply(mutations, by, options);
     return this.durable(seq) ?? Promise.resolve();
   }
 

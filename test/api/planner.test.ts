@@ -312,14 +312,14 @@ test("total and rows of a scan are of one moment, whatever is written during it"
     { ...animal(id, below), name },
   ];
   const count = 20_000;
-  const operations = [];
+  const mutations = [];
   const marked = new Set<number>();
   for (let id = 1; id <= count; id++) {
     const mark = id % (count / 10) === 0;
     if (mark) marked.add(id);
-    operations.push(put(id, mark ? "marked" : "plain"));
+    mutations.push(put(id, mark ? "marked" : "plain"));
   }
-  await store.commit([...zoos(), ...operations], 1);
+  await store.commit([...zoos(), ...mutations], 1);
   let writing = true;
   let writes = 0;
   const writer = async () => {

@@ -54,20 +54,20 @@ export function recordsAt(key: number, version: number): { id: number }[] {
 /** The transaction that brings a key to a version. */
 export function change(key: number, version: number): Mutation[] {
   const records = recordsAt(key, version);
-  const operations: Mutation[] = [];
+  const mutations: Mutation[] = [];
   const [zoo, ...animals] = records;
-  operations.push(
+  mutations.push(
     zoo === undefined ? ["del", "zoos", key] : ["put", "zoos", zoo],
   );
   for (let place = 0; place < herd; place++) {
     const animal = animals[place];
-    operations.push(
+    mutations.push(
       animal === undefined
         ? ["del", "animals", key * 10 + place]
         : ["put", "animals", animal],
     );
   }
-  return operations;
+  return mutations;
 }
 
 /** The history of a key, made when it is missing. */

@@ -115,7 +115,7 @@ async function send(
   let length = 0;
   try {
     for await (const item of source.feed.changes(client, from)) {
-      if (item.operations && item.bytes > maxBatchBytes) {
+      if (item.mutations && item.bytes > maxBatchBytes) {
         await source.nextTurn();
       }
       // In the meantime the server may have ended the response, because it is
@@ -153,15 +153,15 @@ function encode(
   item: Transaction | Reset,
   reader: Actor,
 ): Uint8Array {
-  const { operations } = item;
-  if (operations === undefined) return Buffer.from(resetOf(item.seq));
+  const { mutations } = item;
+  if (mutations === undefined) return Buffer.from(resetOf(item.seq));
   const byRole = encoded.get(item) ??
     new Map<Grants, Map<number, Uint8Array>>();
   const byUser = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
   const cached = byUser.get(0) ?? byUser.get(reader.id);
   if (cached !== undefined) return cached;
   const bytes = Buffer.from(textOf(source, item, reader));
-  const isPrivate = operations.some(([, name]) =>
+  const isPrivate = mutations.some(([, name]) =>
     source.collections.get(name)?.private
   );
   byUser.set(isPrivate ? reader.id : 0, bytes);
@@ -178,7 +178,7 @@ function textOf(
   item: Transaction,
   reader: Actor,
 ): string {
-  const events = item.operations.map((each) => eventOf(source, each, reader))
+  const events = item.mutations.map((each) => eventOf(source, each, reader))
     .filter((event) => event !== "");
   if (events.includes(undefined)) return resetOf(item.seq);
   // Resuming from any event but the last would miss those after it.

@@ -37,7 +37,7 @@ import type { Store } from "../../store/store.ts";
 /** A committed transaction. */
 export interface Transaction {
   readonly seq: number;
-  readonly operations: readonly Mutation[];
+  readonly mutations: readonly Mutation[];
   /** The length of its line in the log. */
   readonly bytes: number;
   /** The position after it. */
@@ -53,7 +53,7 @@ interface DurableLogs {
 /** The cursor is too old or unknown: the feed continues after this sequence number. */
 export interface Reset {
   readonly seq: number;
-  readonly operations?: undefined;
+  readonly mutations?: undefined;
 }
 
 /** Transactions as they become durable, until the subscriber has ended or the store closes. */
@@ -224,7 +224,7 @@ async function readTransactions(
       return;
     }
     const end = { generation, seed, offset, seq: ++seq };
-    found.push({ seq, operations: tx, bytes: line.length, end });
+    found.push({ seq, mutations: tx, bytes: line.length, end });
   };
   while (true) {
     await withLog(logs, generation, async (file, end) => {

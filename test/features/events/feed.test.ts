@@ -58,7 +58,7 @@ function follow(
 }
 
 function isTransaction(item: unknown): item is Transaction {
-  return typeof item === "object" && item !== null && "operations" in item;
+  return typeof item === "object" && item !== null && "mutations" in item;
 }
 
 /** Returns the next transaction; fails the test on a reset or the end. */
@@ -113,11 +113,11 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
           left > 0 && seen < last;
           left--
         ) {
-          const { seq, operations } = await next(feed);
+          const { seq, mutations } = await next(feed);
           assert.equal(seq, seen + 1);
           assert.ok(seq <= store.durableSeq);
-          assert.equal(operations[0]?.[0], "put");
-          assert.deepEqual(operations[0]?.slice(1), [
+          assert.equal(mutations[0]?.[0], "put");
+          assert.deepEqual(mutations[0]?.slice(1), [
             "zoos",
             { id: seq % 20 + 1, text: `${seq} ${"x".repeat(seq % 300)}` },
           ]);
@@ -236,7 +236,7 @@ test("subscribers that catch up do not block the event loop", async (t) => {
   assert.ok(turns >= 100 * 200 / 1000, `only ${turns} turns`);
 });
 
-test("a transaction has its operations in order, live and after a restart", async (t) => {
+test("a transaction has its mutations in order, live and after a restart", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const live = follow(store);
@@ -244,7 +244,7 @@ test("a transaction has its operations in order, live and after a restart", asyn
   await store.commit([...put(5, "again"), ...put(6)], 2);
   await store.commit([["del", "zoos", 5], ["del", "zoos", 6]], 3);
   const found = await take(live, 3);
-  assert.deepEqual(found.map(({ operations }) => operations), [
+  assert.deepEqual(found.map(({ mutations }) => mutations), [
     [["put", "zoos", { id: 5, text: "" }], ["put", "zoos", {
       id: 3,
       text: "",
@@ -283,7 +283,7 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   assert.equal(store.seq, 2);
   release();
   await done;
-  assert.deepEqual((await first).operations[0]?.[2], { id: 2, text: "first" });
+  assert.deepEqual((await first).mutations[0]?.[2], { id: 2, text: "first" });
   // Of the two writes, the first is whole in the file until it is truncated.
   let cutting = () => {};
   let cut = () => {};
@@ -311,9 +311,9 @@ test("a write that is not durable is not delivered, and one that is rolled back 
   while (store.isDiskFull) await turn();
   await store.commit(put(3, "taken"), 0);
   for (const each of [feed, behind]) {
-    const { seq, operations } = await next(each);
+    const { seq, mutations } = await next(each);
     assert.equal(seq, 3);
-    assert.deepEqual(operations[0], ["put", "zoos", { id: 3, text: "taken" }]);
+    assert.deepEqual(mutations[0], ["put", "zoos", { id: 3, text: "taken" }]);
   }
 });
 
