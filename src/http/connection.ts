@@ -32,6 +32,8 @@ export const defaultLimits = {
   keepAliveTimeoutMs: 5000,
   /** How long a client may read nothing of a response. */
   readTimeoutMs: 30_000,
+  /** The most bytes of long responses in all that wait for their clients to read them. */
+  maxUnreadBytes: 1 << 26,
   /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
   /**
@@ -126,6 +128,8 @@ export interface ServerState {
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */
   droppedBodies: number;
+  /** The lengths of the long responses that are being sent, the oldest first. */
+  readonly longResponses: Map<OutgoingResponse, number>;
 }
 
 /** The state of an open connection. */
@@ -233,15 +237,31 @@ export function send(
     connectionState.response = response; // requests after it are never handled
     live(response).catch(() => response.destroy());
   } else if (stream || (body && body.length > maxWriteBytes)) {
+    const bytes = Buffer.from(body ?? "");
+    if (body !== undefined) limitUnread(response, bytes.length);
     // A client recognizes an incomplete response by the missing last chunk (RFC
     // 9112 section 8).
-    pipeline(stream ?? partsOf(body ?? ""), response)
+    pipeline(stream ?? partsOf(bytes), response)
       .catch(() => response.destroy());
   } else sendAtEndOfTurn(response, body);
 }
 
-function* partsOf(body: string): Generator<Uint8Array, undefined> {
-  const bytes = Buffer.from(body);
+/** Counts a long response until it is sent; cuts off the oldest ones if there are too many bytes of them in all. */
+function limitUnread(response: OutgoingResponse, length: number): void {
+  const { longResponses, limits } = response.connectionState.server;
+  let total = length;
+  for (const each of longResponses.values()) total += each;
+  for (const [oldest, each] of longResponses) {
+    if (total <= limits.maxUnreadBytes) break;
+    total -= each;
+    longResponses.delete(oldest);
+    oldest.destroy();
+  }
+  longResponses.set(response, length);
+  response.once("close", () => longResponses.delete(response));
+}
+
+function* partsOf(bytes: Uint8Array): Generator<Uint8Array, undefined> {
   for (let at = 0; at < bytes.length; at += maxWriteBytes) {
     yield bytes.subarray(at, at + maxWriteBytes);
   }

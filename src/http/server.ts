@@ -131,6 +131,7 @@ export async function listen(
     documentationUrl,
     isStopping: false,
     droppedBodies: 0,
+    longResponses: new Map(),
   };
   const { server, setTls } = await createServerOf(tls, limits);
   const connections = trackConnections(server, state, tls !== undefined);

@@ -300,6 +300,7 @@ test("the limits of a server are these, unless it is given others", () => {
     headTimeoutMs: 10_000,
     keepAliveTimeoutMs: 5000,
     readTimeoutMs: 30_000,
+    maxUnreadBytes: 2 ** 26,
     maxDroppedBytes: 2 ** 20,
     maxDroppedBytesPerSecond: 2 ** 24,
     dropTimeoutMs: 5000,
@@ -425,6 +426,29 @@ describe("a connection", () => {
     });
   }
 
+  test("whose long response waits longest is closed if too much waits in all", async () => {
+    const maxUnreadBytes = 2 * large.length;
+    const listener = await serveResponse({ body: large }, { maxUnreadBytes });
+    const sockets: Socket[] = [];
+    for (let count = 0; count < 3; count++) {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.on("error", () => {}).write(get("/", end));
+      await once(socket, "readable");
+      sockets.push(socket);
+    }
+    const received = await Promise.all(sockets.map(async (socket) => {
+      let bytes = 0;
+      socket.on("data", ({ length }: Buffer) => bytes += length);
+      await once(socket, "close");
+      return bytes;
+    }));
+    assert.deepEqual(
+      received.map((bytes) => bytes > large.length),
+      [false, true, true],
+    );
+    await listener.close(0);
+  });
+
   test("is stalled only if its client reads nothing", () => {
     const socket = Object.assign(Object.create(Socket.prototype), {});
     let written = 0;
@@ -439,6 +463,7 @@ describe("a connection", () => {
       documentationUrl: undefined,
       isStopping: false,
       droppedBodies: 0,
+      longResponses: new Map(),
     };
     const connection = new Connection(socket, server);
     assert.equal(connection.isStalled(0), false);
