@@ -38,17 +38,6 @@ import type {
 } from "./request-context.ts";
 import { ndjsonType, recordSchema } from "./representation.ts";
 
-/** The kinds of operations whose description can be derived. */
-export type OperationKind =
-  | "list"
-  | "create"
-  | "read"
-  | "replace"
-  | "change"
-  | "remove"
-  | "sign in"
-  | "options";
-
 /** One method of a URL; `P` is the type of its parsed parameters. */
 export interface Operation<P = unknown> {
   readonly access: Access;
@@ -66,10 +55,9 @@ export interface Operation<P = unknown> {
   readonly maxBodyBytes?: number;
   /** The media types of a successful response, the preferred one first; JSON by default. */
   readonly produces?: readonly string[];
-  /** A short description, if none can be derived from the kind. */
+  /** A short description, if none follows from the method. */
   readonly summary?: string | undefined;
-  /** For descriptions: the kind, and the resource it belongs to. */
-  readonly kind?: OperationKind;
+  /** The records that it is about. */
   readonly resource?: Resource;
   /** The only properties that a PATCH may change. */
   readonly writableOnly?: readonly string[] | undefined;
@@ -88,7 +76,7 @@ export interface Operation<P = unknown> {
   run(context: RequestContext, parsed: P, body: Body): Result | Promise<Result>;
 }
 
-/** The parts of an operation's description that cannot be derived from its kind. */
+/** The parts of an operation's description that do not follow from its method. */
 export interface OperationDocs {
   /** Parameters of the query or, in a form, of the body. */
   readonly parameters?: readonly JsonSchema[];
@@ -128,7 +116,7 @@ export interface Resource {
   readonly listed?: Collection;
   /** Limits the records; by default they are all of the collection. */
   readonly scope?: ResolveScope | undefined;
-  /** A short description of GET and QUERY of the list, if none can be derived from their kind. */
+  /** A short description of GET and QUERY of the list, if none follows from the method. */
   readonly summary?: string;
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
@@ -169,7 +157,6 @@ export function route(
     ...fields,
   ];
   const OPTIONS: Operation = {
-    kind: "options",
     access: "anyone",
     parse: () => {}, // a preflight has the parameters of the actual request
     run: ({ caller }) => {
@@ -217,7 +204,6 @@ export function collectionMethods(
   const { access } = collection;
   const fields = listed && readableNames(listed);
   const GET: Operation<Query> = {
-    kind: "list",
     resource,
     summary,
     access: access.read,
@@ -226,7 +212,6 @@ export function collectionMethods(
     run: (context, query) => listRecords(records, context, query),
   };
   const POST: Operation = {
-    kind: "create",
     resource,
     access: access.write,
     consumes: json,
@@ -260,7 +245,6 @@ export function recordMethods(
   const { access, children } = collection;
   const deleteParameters = children.length > 0 ? ["cascade"] : [];
   const GET: Operation<ReturnType<typeof parseFields>> = {
-    kind: "read",
     resource,
     access: access.read,
     parse: (parameters) => {
@@ -270,7 +254,6 @@ export function recordMethods(
     run: (context, fields) => readRecord(records, context, fields),
   };
   const PUT: Operation = {
-    kind: "replace",
     resource,
     access: access.write,
     consumes: json,
@@ -280,14 +263,12 @@ export function recordMethods(
   };
   const PATCH: Operation = {
     ...PUT,
-    kind: "change",
     writableOnly: only,
     consumes: mergePatch,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: true, only }),
   };
   const DELETE: Operation<boolean> = {
-    kind: "remove",
     resource,
     access: access.delete,
     parse: (parameters) => {

@@ -188,7 +188,6 @@ function addAuthorizations(api: Api): void {
     GET,
     QUERY,
     POST: {
-      kind: "sign in",
       access: "anyone",
       ignoresCredentials: true,
       admission: hashing,

@@ -15,11 +15,7 @@ import {
   type Reference,
   withArticle,
 } from "../../api/declaration/declaration.ts";
-import type {
-  Operation,
-  OperationDocs,
-  OperationKind,
-} from "../../api/operations.ts";
+import type { Operation, OperationDocs } from "../../api/operations.ts";
 import {
   completeSchema,
   createSchema,
@@ -47,8 +43,9 @@ export function documentOperation(
   operation: Operation,
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
-  const { kind, resource, docs = {}, summary } = operation;
-  const derived = kind ? kinds[kind](subjectOf(operation)) : { summary: "" };
+  const { resource, docs = {}, summary } = operation;
+  const derive = kinds[kindOf(operation, place.method)];
+  const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
   return {
     ...place,
     ...(resource && { conditional: true }),
@@ -58,6 +55,16 @@ export function documentOperation(
     summary: summary ?? derived.summary,
     responses: { ...derived.responses, ...docs.responses },
   };
+}
+
+/** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
+function kindOf(
+  { resource, produces, ignoresCredentials }: Operation,
+  method: string,
+): string {
+  if (ignoresCredentials) return "sign in";
+  if (resource === undefined && method !== "OPTIONS") return "";
+  return produces ? "list" : method.replace("HEAD", "GET");
 }
 
 const signIn = { ...signInForm, singular: "sign in" };
@@ -95,7 +102,7 @@ const names = { type: "array", items: text };
 
 const kinds: Readonly<
   Record<
-    OperationKind,
+    string,
     (about: ReturnType<typeof subjectOf>) => OperationDocs & {
       readonly summary: string;
     }
@@ -112,33 +119,33 @@ const kinds: Readonly<
       },
     },
   }),
-  create: ({ collection, ofParent, parentProperty }) => ({
+  POST: ({ collection, ofParent, parentProperty }) => ({
     summary: `Create a new ${collection.singular}${ofParent}`,
     body: createSchema(collection, [parentProperty]),
     responses: {
       201: { record: collection, headers: ["Location", ...validators] },
     },
   }),
-  read: ({ collection, ofParent }) => ({
+  GET: ({ collection, ofParent }) => ({
     summary: `One ${collection.singular}${ofParent}`,
     parameters: [fieldsParameter(collection)],
     responses: {
       200: { schema: partialSchema(collection), headers: validators },
     },
   }),
-  replace: ({ collection, ofParent, parentProperty, conflicts }) => ({
+  PUT: ({ collection, ofParent, parentProperty, conflicts }) => ({
     summary: `Replace ${withArticle(collection.singular)}${ofParent}`,
     body: createSchema(collection, [parentProperty, collection.secretName]),
     errors: conflicts,
     responses: { 201: { record: collection, headers: ["Content-Location"] } },
   }),
-  change: ({ collection, ofParent, writableOnly, conflicts }) => ({
+  PATCH: ({ collection, ofParent, writableOnly, conflicts }) => ({
     summary: `Change ${withArticle(collection.singular)}${ofParent}`,
     body: patchSchema(collection, writableOnly),
     errors: writableOnly ? [] : conflicts,
     responses: { 201: { record: collection, headers: validators } },
   }),
-  remove: ({ collection: { singular, children }, ofParent, conflicts }) => ({
+  DELETE: ({ collection: { singular, children }, ofParent, conflicts }) => ({
     summary: `Delete ${withArticle(singular)}${ofParent}`,
     // Deleting the records that refer to it can require a higher role.
     ...(children.length > 0
@@ -159,7 +166,7 @@ const kinds: Readonly<
       responses: { 201: { schema, headers: ["Location", "Cache-Control"] } },
     };
   },
-  options: () => ({
+  OPTIONS: () => ({
     summary: "The methods and properties that the caller may use",
     responses: {
       200: {
