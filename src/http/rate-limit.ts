@@ -13,7 +13,6 @@ const maxKeys = 10_000;
 
 /** The count for a key, in a minute that began with the first request. */
 export interface Quota {
-  readonly limit: number;
   used: number;
   readonly endsAt: number;
 }
@@ -43,7 +42,7 @@ export class RateLimiter {
       this.#quotas.delete(oldest);
     }
     const quota = this.#quotas.get(key) ??
-      { limit: this.#limit, used: 0, endsAt };
+      { used: 0, endsAt };
     quota.used++;
     this.#quotas.set(key, quota);
     return quota;
@@ -67,7 +66,7 @@ export class RateLimiter {
    * @throws {ApiError} 42900
    */
   check(quota: Quota, problem = "There are too many requests"): void {
-    if (quota.used <= quota.limit) return;
+    if (quota.used <= this.#limit) return;
     const seconds = this.#secondsLeft(quota);
     const message = `${problem}: try again in ${seconds} s.`;
     const headers = ["Retry-After", String(seconds)];
@@ -76,10 +75,10 @@ export class RateLimiter {
 
   /** Returns the header fields that tell a client about its quota. */
   fields(quota: Quota): string[] {
-    const left = Math.max(0, quota.limit - quota.used);
+    const left = Math.max(0, this.#limit - quota.used);
     return [
       "RateLimit-Policy",
-      `"default";q=${quota.limit};w=${windowMs / 1000}`,
+      `"default";q=${this.#limit};w=${windowMs / 1000}`,
       "RateLimit",
       `"default";r=${left};t=${this.#secondsLeft(quota)}`,
     ];

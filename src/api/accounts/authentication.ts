@@ -10,7 +10,7 @@ import {
   bearerToken,
   mayAccess,
 } from "../../auth/access.ts";
-import { TokenError, type TokenSigner } from "../../auth/jwt.ts";
+import { type Claims, TokenError, type TokenSigner } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { formatTime, type Store } from "../../store/store.ts";
@@ -21,13 +21,8 @@ export interface Caller extends Actor {
   readonly role: string;
 }
 
-/** The claims of a token. */
-interface Identity {
-  readonly id: number;
-  /** The id of the authorization that the token names. */
-  readonly authorizationId: number;
-  /** When the token expires, in seconds since 1970. */
-  readonly expiresAt: number;
+/** The claims of a token whose signature is known to be valid. */
+interface VerifiedClaims extends Claims {
   /** The end of the second in which the token was issued, as a time of records. */
   readonly issuedBefore: string;
 }
@@ -61,7 +56,7 @@ export interface Authentication {
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
   /** The claims of verified tokens by Authorization field, the oldest first. */
-  readonly verified: Map<string, Identity>;
+  readonly verified: Map<string, VerifiedClaims>;
 }
 
 /**
@@ -78,17 +73,15 @@ export function authenticate(
 ): Caller | undefined {
   if (authorization === undefined) return undefined;
   const { declaration, now, store, verified } = authentication;
-  const { id, authorizationId, expiresAt, issuedBefore } =
-    verified.get(authorization) ?? verify(authentication, authorization);
-  if (now() / 1000 >= expiresAt) throw unauthorized(declaration, 40103);
+  const { sub: id, jti, exp, issuedBefore } = verified.get(authorization) ??
+    verify(authentication, authorization);
+  if (now() / 1000 >= exp) throw unauthorized(declaration, 40103);
   const invalid = (reason: string) =>
     unauthorized(declaration, 40102, `The token is not valid: ${reason}.`);
   const authorizations = store.table("authorizations");
-  const row = authorizations.get(authorizationId);
+  const row = authorizations.get(jti);
   if (row === undefined) {
-    if (authorizationId <= authorizations.lastId) {
-      throw unauthorized(declaration, 40104);
-    }
+    if (jti <= authorizations.lastId) throw unauthorized(declaration, 40104);
     throw invalid("its jti was never issued");
   }
   const { user_id, created_at } = row.document;
@@ -107,9 +100,9 @@ export function authenticate(
 
 /** Verifies the token of an Authorization field and caches its claims. */
 function verify(
-  { declaration, signer, now, verified }: Authentication,
+  { declaration, signer, verified }: Authentication,
   authorization: string,
-): Identity {
+): VerifiedClaims {
   const token = bearerToken(authorization);
   if (token === undefined) {
     const [scheme = ""] = authorization.split(" ");
@@ -122,23 +115,18 @@ function verify(
     );
   }
   try {
-    const { sub, jti, iat, exp } = signer.verify(token, now() / 1000);
-    const identity = {
-      id: sub,
-      authorizationId: jti,
-      expiresAt: exp,
-      issuedBefore: formatTime(Math.min(Math.floor(iat) + 1, 1e11) * 1000),
-    };
+    const claims = signer.verify(token);
+    const issuedBefore = Math.min(Math.floor(claims.iat) + 1, 1e11) * 1000;
+    const all = { ...claims, issuedBefore: formatTime(issuedBefore) };
     if (authorization.length < maxCachedLength) {
       const [oldest = ""] = verified.keys();
       if (verified.size >= maxCachedTokens) verified.delete(oldest);
-      verified.set(authorization, identity);
+      verified.set(authorization, all);
     }
-    return identity;
+    return all;
   } catch (error) {
     if (!(error instanceof TokenError)) throw error;
-    const code = error.code === "expired" ? 40103 : 40102;
-    throw unauthorized(declaration, code, error.message);
+    throw unauthorized(declaration, 40102, error.message);
   }
 }
 
