@@ -98,51 +98,42 @@ export interface ConditionalRequest {
   readonly headers: IncomingRequest["headers"];
 }
 
-/** Returns whether a request has a field that {@linkcode evaluatePreconditions} evaluates. */
-export function isConditional(headers: ConditionalRequest["headers"]): boolean {
-  return headers["if-none-match"] !== undefined ||
-    headers["if-match"] !== undefined ||
-    headers["if-modified-since"] !== undefined ||
-    headers["if-unmodified-since"] !== undefined;
-}
-
-/** The validators of the current representation. */
-export interface Validators {
-  /** With its quotes, and with `W/` if it is weak. */
-  readonly etag?: string | undefined;
-  /** Milliseconds since 1970; compared in whole seconds, like HTTP dates. */
-  readonly lastModified?: number | undefined;
-}
+/**
+ * Returns the validators of the current representation as header fields: `ETag`
+ * and its value, then `Last-Modified` and its value if it has a date. Called only
+ * for a conditional request.
+ */
+export type GetValidators = () => readonly string[];
 
 /**
  * Evaluates preconditions in the order of RFC 9110 section 13.2.2, for a request
- * that would succeed without them (section 13.2.1).
+ * that would succeed without them (section 13.2.1): so there is a representation.
  *
  * The RFC does not define the meaning of a malformed list of entity tags. The
  * result is the safe one: a malformed list never leads to a 304 for a read, and
  * never lets a write proceed.
  *
- * @param current undefined if there is no current representation
  * @returns `not-modified` for 304, `failed` for 412
  */
 export function evaluatePreconditions(
   request: ConditionalRequest,
-  current: Validators | undefined,
+  validators: GetValidators,
 ): "proceed" | "not-modified" | "failed" {
   const { method, headers } = request;
   const ifMatch = headers["if-match"];
   const ifNoneMatch = headers["if-none-match"];
   const isRead = isReadMethod(method);
   if (ifMatch !== undefined) {
-    if (!listsCurrent(ifMatch, current, equalsStrongly)) return "failed"; // 13.1.1
-  } else if (changedSince("if-unmodified-since", request, current)) {
+    if (!listsCurrent(ifMatch, validators, equalsStrongly)) return "failed"; // 13.1.1
+  } else if (changedSince("if-unmodified-since", request, validators)) {
     return "failed"; // section 13.1.4
   }
   if (ifNoneMatch !== undefined) { // section 13.1.2
-    const listed = listsCurrent(ifNoneMatch, current, equalsWeakly) ?? !isRead;
+    const listed = listsCurrent(ifNoneMatch, validators, equalsWeakly) ??
+      !isRead;
     if (listed) return isRead ? "not-modified" : "failed";
   } else if (isRead) { // section 13.1.3
-    const changed = changedSince("if-modified-since", request, current);
+    const changed = changedSince("if-modified-since", request, validators);
     if (changed === false) return "not-modified";
   }
   return "proceed";
@@ -164,26 +155,25 @@ export function hasPrecondition({ headers }: ConditionalRequest): boolean {
 /** Returns whether a field lists the current entity tag; undefined if the field is malformed. */
 function listsCurrent(
   field: string,
-  current: Validators | undefined,
+  validators: GetValidators,
   equals: (a: string, b: string) => boolean,
 ): boolean | undefined {
-  if (field === "*") return current !== undefined;
-  const etag = current?.etag;
-  return parseEntityTags(field)
-    ?.some((tag) => etag !== undefined && equals(tag, etag));
+  if (field === "*") return true;
+  const [, etag = ""] = validators();
+  return parseEntityTags(field)?.some((tag) => equals(tag, etag));
 }
 
 /** Returns whether the current representation is newer than the date of a field; undefined if either date is missing or invalid. */
 function changedSince(
   field: "if-modified-since" | "if-unmodified-since",
   { headers }: ConditionalRequest,
-  current: Validators | undefined,
+  validators: GetValidators,
 ): boolean | undefined {
   const text = headers[field];
-  const lastModified = current?.lastModified;
-  if (text === undefined || lastModified === undefined) return undefined;
+  if (text === undefined) return undefined;
+  const [, , , lastModified] = validators();
   const since = parseHttpDate(text);
-  return since === undefined
+  return lastModified === undefined || since === undefined
     ? undefined
-    : Math.floor(lastModified / 1000) * 1000 > since;
+    : Date.parse(lastModified) > since;
 }

@@ -7,8 +7,8 @@
 
 import {
   evaluatePreconditions,
+  type GetValidators,
   hasPrecondition,
-  isConditional,
   isReadMethod,
 } from "../../http/conditional.ts";
 import type { Actor } from "../../auth/access.ts";
@@ -321,19 +321,13 @@ export function collectionValidators(
  * Evaluates the preconditions of a request (RFC 9110 section 13), if it has any;
  * returns whether the response is a 304.
  *
- * @param validators returns the header fields ETag and Last-Modified, if there are any
  * @throws {ApiError} 41200
  */
 export function isNotModified(
   request: RequestContext,
-  validators: () => readonly string[],
+  validators: GetValidators,
 ): boolean {
-  if (!isConditional(request.headers)) return false;
-  const [, etag, , modified] = validators();
-  const lastModified = modified === undefined
-    ? undefined
-    : Date.parse(modified);
-  const outcome = evaluatePreconditions(request, { etag, lastModified });
+  const outcome = evaluatePreconditions(request, validators);
   if (outcome === "failed") throw new ApiError(41200);
   return outcome === "not-modified";
 }

@@ -130,7 +130,8 @@ function toPage(
     return { ...page, status, headers: fields };
   }
   if (status > 300 && status !== 304) return response;
-  const [, etag] = page.headers;
-  const isCurrent = evaluatePreconditions(request, { etag }) === "not-modified";
-  return isCurrent ? { ...page, status: 304, body: undefined } : page;
+  const validators = () => page.headers.slice(0, 2); // its ETag
+  return evaluatePreconditions(request, validators) === "not-modified"
+    ? { ...page, status: 304, body: undefined }
+    : page;
 }
