@@ -40,6 +40,27 @@ export interface Setting<T> {
 
 const path = { expected: "a path", parse: (value: string) => value };
 
+function numberUpTo(max: number) {
+  return {
+    expected: `a number from 0 to ${max}`,
+    parse: (value: string) =>
+      /^\d{1,7}$/.test(value) && Number(value) <= max
+        ? Number(value)
+        : undefined,
+  };
+}
+
+/** The values of a setting that is off by default, or on. */
+function oneOf(off: string, on: string) {
+  return {
+    expected: `${off} or ${on}`,
+    default: false,
+    defaultText: off,
+    parse: (value: string) =>
+      value === on || value === off ? value === on : undefined,
+  };
+}
+
 export const settings = {
   host: {
     variable: "HOST",
@@ -51,12 +72,8 @@ export const settings = {
   port: {
     variable: "PORT",
     description: "port to listen on; 0 picks a free one",
-    expected: "a number from 0 to 65535",
     default: 3000,
-    parse: (value) =>
-      /^\d{1,5}$/.test(value) && Number(value) <= 65535
-        ? Number(value)
-        : undefined,
+    ...numberUpTo(65_535),
   },
   base: {
     variable: "BASE_URL",
@@ -169,12 +186,8 @@ export const settings = {
   rateLimit: {
     variable: "RATE_LIMIT",
     description: "requests per minute for each client; 0 for no limit",
-    expected: "a number from 0 to 1000000",
     default: 0,
-    parse: (value) =>
-      /^\d{1,7}$/.test(value) && Number(value) <= 1_000_000
-        ? Number(value)
-        : undefined,
+    ...numberUpTo(1_000_000),
   },
   trustProxy: {
     variable: "TRUST_PROXY",
@@ -189,19 +202,13 @@ export const settings = {
   requireIfMatch: {
     variable: "REQUIRE_IF_MATCH",
     description: "1: a change must have a precondition such as If-Match",
-    expected: "0 or 1",
-    default: false,
-    defaultText: "0",
-    parse: (value) => ({ "0": false, "1": true })[value],
+    ...oneOf("0", "1"),
   },
   hasLocalMetrics: {
     variable: "METRICS",
     description:
       "local: programs on this machine read /metrics without a token",
-    expected: "off or local",
-    default: false,
-    defaultText: "off",
-    parse: (value) => ({ off: false, local: true })[value],
+    ...oneOf("off", "local"),
   },
 } satisfies Record<string, Setting<unknown>>;
 

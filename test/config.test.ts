@@ -43,6 +43,8 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ PORT: " 1" }, /^PORT/],
     [{ HOST: "a b" }, /^HOST/],
     [{ RATE_LIMIT: "1.5" }, /^RATE_LIMIT: "1.5".*0 to 1000000/],
+    [{ REQUIRE_IF_MATCH: "constructor" }, /^REQUIRE_IF_MATCH: .*0 or 1$/],
+    [{ METRICS: "constructor" }, /^METRICS: .*off or local$/],
     [{ TRUST_PROXY: "2" }, /^TRUST_PROXY: "2".*IP addresses or networks/],
     [{ LOG: "info,debug" }, /^LOG/],
     [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],

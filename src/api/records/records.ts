@@ -127,8 +127,7 @@ export class Records {
       throw this.#notFound(context, collection, id, scope?.name);
     }
     const isElsewhere = scope?.conditions.some(({ property, value }) =>
-      value !== (row.document[property] ??
-        collection.visibleProperties.get(property)?.default)
+      value !== row.document[property]
     );
     if (isElsewhere) throw noSuchRecord(collection, id, scope?.name);
     return row;
