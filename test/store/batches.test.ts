@@ -1,12 +1,18 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { setTimeout as delay } from "node:timers/promises";
+import {
+  setImmediate as nextTurn,
+  setTimeout as delay,
+} from "node:timers/promises";
 import {
   type FileSystem,
   realFiles,
   type Store,
 } from "../../src/store/store.ts";
 import { folderFor, openFor } from "./support.ts";
+
+/** Also while a test mocks it. */
+const setRealTimeout = setTimeout;
 
 /** Opens a store on a disk that takes a while for each write of the log, and counts these. */
 async function openSlow(t: TestContext, slowMs: number) {
@@ -16,12 +22,15 @@ async function openSlow(t: TestContext, slowMs: number) {
     async open(path, mode) {
       const file = await realFiles.open(path, mode);
       if (!mode.endsWith("log")) return file;
-      const datasync = async () => {
+      const write: typeof file.write = (bytes, position) => {
         counted.writes++;
-        await delay(slowMs);
+        return file.write(bytes, position);
+      };
+      const datasync = async () => {
+        await new Promise((resolve) => setRealTimeout(resolve, slowMs));
         await file.datasync();
       };
-      return { ...file, datasync };
+      return { ...file, write, datasync };
     },
   };
   const store = await openFor(t, await folderFor(t), { files });
@@ -52,6 +61,22 @@ test("a batch waits for the writers that are coming back", async (t) => {
   assert.equal(store.seq, 80);
   // Two groups that wait for each other's write would be 20.
   assert.ok(counted.writes <= 13, `${counted.writes} writes`);
+});
+
+test("a batch is written when the last returning writer comes, not later", async (t) => {
+  const { store, counted } = await openSlow(t, 20);
+  const commit = (id: number) => store.commit([["put", "zoos", { id }]], 0);
+  await Promise.all([commit(1), commit(2)]);
+  const before = counted.writes;
+  t.mock.timers.enable({ apis: ["setTimeout"] }); // no time limit passes
+  const first = commit(1);
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  assert.equal(counted.writes, before);
+  const second = commit(2);
+  for (let turn = 0; turn < 10; turn++) await nextTurn();
+  assert.equal(counted.writes, before + 1);
+  t.mock.timers.reset();
+  await Promise.all([first, second]);
 });
 
 test("writers that stop coming are waited for once", async (t) => {

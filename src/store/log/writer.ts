@@ -79,6 +79,8 @@ export class LogWriter {
    */
   #expectedCount = 0;
   #maxWaitMs = 0;
+  /** Ends the wait at the end of the current turn of the event loop. */
+  #wakeUp = () => {};
   #running: Promise<void> | undefined;
 
   constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
@@ -95,6 +97,7 @@ export class LogWriter {
   add(pending: Pending): void {
     this.#queue.push(pending);
     this.queuedBytes += pending.bytes;
+    if (this.#queue.length === this.#expectedCount) this.#wakeUp();
     this.#start();
   }
 
@@ -111,6 +114,7 @@ export class LogWriter {
     if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
       this.#rotation = { lastSeq: this.lastSeq, prepare, resolve, reject };
+      this.#wakeUp();
       this.#start();
     });
   }
@@ -164,9 +168,11 @@ export class LogWriter {
       if (leftMs <= 0 || this.#rotation !== undefined) return;
       // Timers are too coarse for a fast disk; on a slow disk, turns of the
       // event loop would waste CPU time.
-      await new Promise((resolve) =>
-        leftMs < 2 ? setImmediate(resolve) : setTimeout(resolve, 1)
-      );
+      await new Promise<void>((resolve) => {
+        this.#wakeUp = () => setImmediate(resolve);
+        if (leftMs < 2) this.#wakeUp();
+        else setTimeout(resolve, leftMs);
+      });
     }
   }
 
