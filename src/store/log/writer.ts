@@ -149,7 +149,7 @@ export class LogWriter {
         if (this.#rotation?.lastSeq === this.durableSeq) {
           await this.#rotate(this.#rotation);
         }
-        if (this.#rotation === undefined) await this.#waitForSiblings();
+        await this.#waitForSiblings();
         const batch = this.#nextBatch();
         if (batch.length > 0) await this.#write(batch);
       } catch (error) {
@@ -163,9 +163,11 @@ export class LogWriter {
   /** Waits, at most as long as the last write took, until as many transactions are queued as waited then. */
   async #waitForSiblings(): Promise<void> {
     const start = performance.now();
-    while (this.#queue.length < this.#expectedCount) {
+    while (
+      this.#queue.length < this.#expectedCount && this.#rotation === undefined
+    ) {
       const leftMs = this.#maxWaitMs - (performance.now() - start);
-      if (leftMs <= 0 || this.#rotation !== undefined) return;
+      if (leftMs <= 0) return;
       // Timers are too coarse for a fast disk; on a slow disk, turns of the
       // event loop would waste CPU time.
       await new Promise<void>((resolve) => {
@@ -196,7 +198,8 @@ export class LogWriter {
     const buffer = Buffer.allocUnsafe(bytes);
     const { durableSeq: durable, log: { seed } } = this;
     const length = encodeEntries(buffer, batch, { durable, seed });
-    const syncMs = await this.#append(buffer.subarray(0, length));
+    const lines = buffer.subarray(0, length);
+    const syncMs = await append(this.log, lines, this.#options.freeBytes);
     this.durableSeq += batch.length;
     this.#expectedCount = this.#queue.length;
     // One slow write must not make the next ones wait as long.
@@ -205,10 +208,6 @@ export class LogWriter {
     this.queuedBytes -= bytes;
     this.#callWaiters();
     this.#options.onAdvance(syncMs);
-  }
-
-  #append(bytes: Buffer): Promise<number> {
-    return append(this.log, bytes, this.#options.freeBytes);
   }
 
   async #rotate(
@@ -220,7 +219,7 @@ export class LogWriter {
       const at = formatTime(this.#options.now());
       const seal = encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed);
       try {
-        const syncMs = await this.#append(seal);
+        const syncMs = await append(this.log, seal, this.#options.freeBytes);
         await cutZeros(this.log);
         await next.publish();
         this.log = next;
