@@ -179,7 +179,7 @@ test("of 10,000 clients the longest idle one is forgotten for another", async ()
   await whileFull(() => admission.check(requester("b")));
 });
 
-test("who holds most of the slots gives one to a client that holds fewer", () => {
+test("the client with the most slots loses one to a client that holds fewer", () => {
   const slots = new Slots(3, "Too many.");
   const cancelled: string[] = [];
   const take = (name: string) =>

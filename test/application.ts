@@ -1,4 +1,4 @@
-/** An application in this process, for tests that hold its clock, its disk or its declarations. */
+/** An application in this process, for tests that control its clock, its disk or its declarations. */
 
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
@@ -44,7 +44,7 @@ export interface Running {
     path: string,
     options?: RequestOptions,
   ): Promise<Answer>;
-  /** Signs in as somebody and returns the token. */
+  /** Signs in as a user and returns the token. */
   signIn(username: string, password?: string): Promise<string>;
   stop(): Promise<void>;
 }
@@ -54,7 +54,7 @@ export async function startApplication(options: {
   readonly declarations?: readonly Declaration[];
   /** An API with a title and roles of its own. */
   readonly declaration?: ApiDeclaration;
-  /** The names of the features that are on; all, when left out. */
+  /** The names of the features that are on; all by default. */
   readonly features?: readonly string[];
   readonly files?: FileSystem;
   readonly now?: () => number;
@@ -127,7 +127,7 @@ export async function startApplication(options: {
   };
 }
 
-/** The machine's own files, but with syncs that wait while `hold` has been called and not what it returned. */
+/** The machine's own files, but after a call of `hold` syncs wait until the function that it returned is called. */
 export function heldFiles(): { files: FileSystem; hold: () => () => void } {
   let held: Promise<void> | undefined;
   const files: FileSystem = {
@@ -155,15 +155,15 @@ export function heldFiles(): { files: FileSystem; hold: () => () => void } {
 
 /** Hashes of passwords that wait until the test computes them. */
 export interface HeldHashes {
-  /** Waits until some hashes have begun and wait. */
+  /** Waits until this many hashes have begun. */
   begun(count: number): Promise<void>;
   /** Computes the hash that has waited for longest. */
   computeOne(): void;
-  /** Computes all that wait and all later ones. */
+  /** Computes all waiting hashes and all later ones. */
   computeAll(): void;
 }
 
-/** Lets each hash of a password in this process wait, until the test ends. */
+/** Makes each password hash in this process wait, until the test ends. */
 export function holdHashes(t: TestContext): HeldHashes {
   const { scrypt } = crypto;
   const held: (() => void)[] = [];

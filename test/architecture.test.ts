@@ -1,4 +1,4 @@
-/** The direction of the imports: what a reader may rely on not to find. */
+/** The direction of the imports: a reader can rely on there being no others. */
 
 import { strict as assert } from "node:assert";
 import { readdir, readFile } from "node:fs/promises";
@@ -115,7 +115,7 @@ test("nothing but Node's own modules is imported", () => {
   }
 });
 
-test("no imports go round in a circle, but for those of features, which come later", () => {
+test("no imports form a cycle, except those of features, which are imported later", () => {
   const done = new Set<string>();
   const visit = (file: string, path: readonly string[]) => {
     assert.ok(!path.includes(file), [...path, file].join(" → "));
@@ -146,7 +146,7 @@ test("nothing sends a request to another server, or starts a process", async () 
   }
 });
 
-test("few files know node:http and node:fs", () => {
+test("few files import node:http and node:fs", () => {
   // One has the requests and responses, the other listens.
   assert.deepEqual(importing("node:http"), [
     "http/connection.ts",

@@ -1,4 +1,4 @@
-/** What the tests of request bodies share. */
+/** Helpers for the tests of request bodies. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";

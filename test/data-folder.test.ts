@@ -125,7 +125,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   assert.equal(again.stdout, "there was nothing to repair\n");
 });
 
-test("a repair and a check list the records with references that lead nowhere, the first twenty of them", async (t) => {
+test("a repair and a check list the first twenty records with dangling references", async (t) => {
   const folder = join(await temporaryFolder(), "store");
   t.after(() => removeFolder(join(folder, "..")));
   const tables = [{ name: "zoos" }, { name: "animals" }];
@@ -228,7 +228,7 @@ test("nothing is exported from a damaged folder as if it were complete", async (
   }
 });
 
-test("a failing output is an error, a reader that stops reading is not", async (t) => {
+test("an output that fails is an error, a reader that stops reading is not", async (t) => {
   const folder = await filled(t);
   const shell = (script: string) =>
     new Promise<{ code: number | null; errors: string }>((resolve) => {
@@ -286,7 +286,7 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   await restored.stop();
 });
 
-test("an admin is created also where others were before, its random password shown on a terminal, and in no log or file", async (t) => {
+test("an admin is also created if there were others before, and its random password is shown on a terminal, not in a log or file", async (t) => {
   const top = await temporaryFolder();
   t.after(() => removeFolder(top));
   const dataDir = join(top, "store");

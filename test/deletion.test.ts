@@ -2,8 +2,9 @@
  * Features are optional: without the folder of one, or of all, and without their
  * lines in `src/features.ts`, what is left compiles and keeps its contract.
  *
- * By default a few of the core's tests run, with all features deleted. With
- * `WHOLE=1` all of them run then, and all but the slow ones for each deletion.
+ * By default, a few tests of the core run with all features deleted. With
+ * `WHOLE=1`, all of them run so, and all but the slow ones also run with each
+ * feature deleted.
  */
 
 import { strict as assert } from "node:assert";
@@ -35,7 +36,7 @@ const quick = [
   "test/contract/queries.test.ts",
 ];
 
-/** Tests whose subject is no feature, and which run only with all deleted. */
+/** Tests whose subject is not a feature, and which run only with all features deleted. */
 const slow = [
   "test/api/cascade.test.ts",
   "test/api/changed-declaration.test.ts",
@@ -53,7 +54,7 @@ const slow = [
 /** How many files run at a time. */
 const concurrency = 2;
 
-/** The folders with the core's tests of what a client sees. */
+/** The folders with the tests of what clients see of the core. */
 const coreTests = ["test/contract", "test/api"];
 
 const features = await readdir(join(root, "src/features"));
@@ -88,7 +89,7 @@ for (const [title, names] of deletions) {
   });
 }
 
-/** Copies what the server and its tests consist of into a temporary folder. */
+/** Copies the files of the server and its tests into a temporary folder. */
 async function copyTree(t: TestContext): Promise<string> {
   const copy = await temporaryFolder();
   t.after(() => removeFolder(copy));
@@ -125,7 +126,7 @@ async function runInside(
 ): Promise<void> {
   const env = {
     MAIN: "build/test/src/main.js",
-    NODE_V8_COVERAGE: "", // copies do not count
+    NODE_V8_COVERAGE: "", // coverage of copies does not count
   };
   const { code, stdout, stderr } = await runNode(args, { cwd, env });
   assert.equal(code, 0, `${args.at(-1)}: ${stdout}${stderr}`);

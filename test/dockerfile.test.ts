@@ -1,6 +1,6 @@
 /**
- * The Dockerfile without an engine: its commands, word for word, in folders
- * that stand for those of the image.
+ * The Dockerfile without a container engine: its commands, word for word, in
+ * folders that stand for those of the image.
  */
 
 import { strict as assert } from "node:assert";
@@ -51,7 +51,7 @@ before(async () => {
       }
     }
   }
-  // The packages that `npm ci` installs are here already.
+  // The packages that `npm ci` would install are already here.
   assert.match(stages[0] ?? "", /^RUN npm ci --ignore-scripts$/m);
   await symlink(
     join(root, "node_modules"),
@@ -67,7 +67,7 @@ before(async () => {
 after(() => removeFolder(folder));
 
 test(
-  "the entry point serves with one writable place, is healthy, and stops as told",
+  "the entry point serves with one writable place, is healthy, and stops on a signal",
   { skip },
   async () => {
     const [, ...flags] = words("ENTRYPOINT");
@@ -98,7 +98,8 @@ test(
     child.stdout.setEncoding("utf8").on("data", (text) => output += text);
     try {
       if (major >= 26) {
-        // No flush, no promise: it refuses, and says why.
+        // Without fsync nothing can be promised: it refuses to start, and says
+        // why.
         assert.deepEqual(await closed, [1, null]);
         assert.match(
           output,
@@ -202,7 +203,7 @@ test("the health check asks a server over TLS too", {
   assert.equal(await health(port, { TLS_CERT: cert }), 1);
 });
 
-test("the health check fails where nobody answers", async () => {
+test("the health check fails if there is no response", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
@@ -227,8 +228,8 @@ async function health(
   return code;
 }
 
-test("the image is a current one, not root, and holds nothing installed", () => {
-  // Node.js 26 takes every fsync away from who runs with --permission.
+test("the image has a supported Node.js, does not run as root, and holds no packages", () => {
+  // Node.js 26 forbids fsync with --permission.
   assert.match(dockerfile, /^FROM node:24-slim$/m);
   assert.match(dockerfile, /^USER node$/m);
   assert.match(dockerfile, /^VOLUME \/data$/m);

@@ -1,7 +1,7 @@
 /**
- * The documents for readers of the code are true: what they name exists, their
- * reading times are those of the code, their examples are real files, and their
- * commands work. readme.test.ts does the same for the README of users.
+ * The documents for readers of the code are accurate: what they name exists,
+ * their reading times are those of the code, their examples are real files, and
+ * their commands work. readme.test.ts does the same for the README of users.
  */
 
 import { strict as assert } from "node:assert";
@@ -63,14 +63,14 @@ function spansOf(path: string): string[] {
   return Array.from(prose.matchAll(/`([^`\n]+)`/g), ([, span = ""]) => span);
 }
 
-/** Finds a file that a document names, from its own folder or from one of the project's. */
+/** Finds a file that a document names, relative to its own folder or to one of the project's. */
 function find(document: string, name: string): string | undefined {
   return [dirname(document), ".", "src", "test"]
     .map((folder) => join(root, folder, name))
     .find((path) => existsSync(path));
 }
 
-/** Returns the fragments by which the headings of a document can be linked. */
+/** Returns the fragments by which links refer to the headings of a document. */
 function fragmentsOf(markdown: string): string[] {
   return Array.from(
     markdown.matchAll(/^#+ (.*)$/gm),
@@ -148,7 +148,7 @@ describe("the reader's guide", () => {
     assert.ok(count >= 20, `${count}`);
   });
 
-  test("tells how long each part takes, at 400 lines an hour", () => {
+  test("says how long each part takes, at 400 lines an hour", () => {
     const hours = [10, 12, 2];
     const parts = textOf(guide).split(/^### /m).slice(1, 1 + hours.length);
     for (const [index, part] of parts.entries()) {
@@ -237,7 +237,7 @@ describe("the reader's guide", () => {
   });
 });
 
-/** Returns the part of the guide below a heading of the second level that begins so. */
+/** Returns the section of the guide whose heading, of the second level, begins with a text. */
 function sectionOf(heading: string): string {
   const [section = ""] = textOf(guide).split(/^## /m)
     .filter((section) => section.startsWith(heading));
@@ -392,7 +392,7 @@ describe(
         const [, script = "", flags = ""] =
           /^npm (?:run )?([\w:-]+)(?: -- (.*))?$/.exec(command) ?? [];
         if (script === "torture") {
-          // No part is run, but a flag that does not exist would be refused.
+          // No part is run, but an unknown flag would be refused.
           const none = flags.replace(/\d+/g, "0");
           const isEndless = none.includes("--duration");
           if (!isEndless) await shell(`npm run -s torture -- ${none}`);

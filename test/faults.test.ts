@@ -33,7 +33,7 @@ async function until(
   }
 }
 
-test("health is ok, is nobody's secret, and has HEAD and OPTIONS", async () => {
+test("health is ok, is public, and has HEAD and OPTIONS", async () => {
   const server = await start({ env: { BASE_URL: "/api" } });
   try {
     const health = await server.request("GET", "/api/health");
@@ -155,7 +155,7 @@ async function fill(server: Server, token: string): Promise<void> {
     /disk is full: only deletes and sign-ins are/,
   );
 
-  // A user who frees the disk may have no token yet.
+  // A user who wants to free the disk may have no token yet.
   const fresh = await server.signIn("admin", adminPassword);
   for (let id = 3; id <= made; id++) {
     const path = `/v1/zoos/${id}`;
@@ -389,7 +389,7 @@ test("a response that cannot be written ends its own connection and no other", a
     const row = app.store.table("zoos").get(1);
     assert.ok(row);
     row.validators = ["ETag", '"a\nb"']; // no field can hold a line break
-    // It is sent when the log is on the disk, by the loop that writes it.
+    // It is sent by the writer's loop, once the log is on the disk.
     const reading = assert.rejects(app.request("GET", "/v1/zoos/1"));
     release();
     await reading;

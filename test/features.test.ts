@@ -55,7 +55,7 @@ function dataUrl(code: string): string {
   return `data:text/javascript,${encodeURIComponent(code)}`;
 }
 
-/** What shows of each feature: its URLs, and its entries in the root document. */
+/** What each feature makes visible: its URLs, and its entries in the root document. */
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
@@ -74,12 +74,12 @@ const traces: Readonly<
 };
 
 describe("FEATURES", { concurrency: 2 }, () => {
-  test("has a trace of each feature to look for here", () => {
+  test("has each feature in the list of this test", () => {
     assert.deepEqual(Object.keys(traces), [...featureNames]);
   });
 
   for (const names of ["none", ...featureNames]) {
-    test(`${names}: is loaded and shows, and no other feature does`, async (t) => {
+    test(`${names}: is loaded and visible, and no other feature is`, async (t) => {
       const { server, loaded } = await startRecorded(t, names);
       const token = await server.signIn();
       const { body: entries } = await server.request("GET", "/");
@@ -132,7 +132,7 @@ describe("FEATURES", { concurrency: 2 }, () => {
     assert.doesNotMatch(text, /Idempotency-Key"|Last-Event-ID|Task/);
   });
 
-  test("is a list by commas, or all, which is the default", async (t) => {
+  test("is a list with commas, or all, which is the default", async (t) => {
     const { server } = await startRecorded(t, "metrics, events");
     const { body: some } = await server.request("GET", "/");
     assert.ok(some.events_url);
@@ -167,7 +167,7 @@ describe("FEATURES", { concurrency: 2 }, () => {
     assert.match(stderr, /unknown command "import"/);
   });
 
-  test("the data of a feature that is off is there again when it is on", async (t) => {
+  test("the data of a feature that is off is available again when it is on", async (t) => {
     const folder = await temporaryFolder();
     t.after(() => removeFolder(folder));
     const post = async (FEATURES: string) => {
@@ -203,7 +203,7 @@ async function assertCore(server: Server, token: string): Promise<void> {
   }
 }
 
-/** Asserts that POST accepts NDJSON if imports are on; else it is answered with 415. */
+/** Asserts that POST accepts NDJSON if imports are on; otherwise it gets 415. */
 async function assertImports(
   server: Server,
   { token, isOn }: { readonly token: string; readonly isOn: boolean },
@@ -221,7 +221,10 @@ async function assertImports(
   assert.equal(accepted.includes("application/x-ndjson"), isOn);
 }
 
-/** Asserts that a repeated POST creates one record if idempotency is on; else its key is ignored, even a malformed one. */
+/**
+ * Asserts that a repeated POST creates one record if idempotency is on;
+ * otherwise its key is ignored, even a malformed one.
+ */
 async function assertKeys(
   server: Server,
   { token, isOn }: { readonly token: string; readonly isOn: boolean },

@@ -47,7 +47,7 @@ after(async () => {
   await removeFolder(folder);
 });
 
-/** Replaces the places and programs of the service by those of the test. */
+/** Replaces the paths and programs of the service by those of the test. */
 function adapt(script: string): string {
   const words = [process.execPath, ...command].map((word) => `'${word}'`);
   return script
@@ -61,7 +61,7 @@ function adapt(script: string): string {
     .replaceAll("http://localhost:3000", server.origin);
 }
 
-/** Returns the only block that has a text, to be run in the test's places. */
+/** Returns the only block that contains a text, adapted to the paths of the test. */
 function blockWith(text: string): string {
   const [block, ...others] = blocks.filter((each) => each.text.includes(text));
   assert.ok(block !== undefined && others.length === 0, text);
@@ -75,7 +75,7 @@ const settings = () =>
 cd '${folder}'
 `;
 
-/** Runs blocks after the first one, which says where they are run. */
+/** Runs blocks after the first one, which sets the folder. */
 function runBlocks(script: string, input = ""): Promise<string> {
   return shell(`set -e\n${settings()}${script}`, { env, input });
 }
@@ -101,7 +101,7 @@ test("an administrator manages users while the server runs", async () => {
   assert.match(responses[1] ?? "", /\[\{"id":2,"username":"robin"/);
 });
 
-test("the script makes a backup, and deletes the oldest ones only then", async () => {
+test("the script makes a backup, and only then deletes the oldest ones", async () => {
   const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-030000`);
   for (const name of [...old, "2001-01-30-030000.part"]) {
     await mkdir(join(folder, "backups", name), { recursive: true });
@@ -189,7 +189,7 @@ test("records and users move to another data folder", async (t) => {
   assert.ok(await other.signIn("kim", "a long enough one"));
 });
 
-test("a stopped server is restored, and gets a new password of its admin", async (t) => {
+test("a stopped server is restored, and its admin gets a new password", async (t) => {
   const token = await server.signIn();
   await server.request("DELETE", "/v1/animals/7", { token });
   await server.end();

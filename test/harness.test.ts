@@ -1,4 +1,4 @@
-/** What the tests themselves rely on. */
+/** The properties on which the tests rely. */
 
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
  * What the tests share: a real server as a child process on a free port, in a
- * temporary folder of its own, and the few ways of talking to it.
+ * temporary folder of its own, and the functions that send requests to it.
  */
 
 import { strict as assert } from "node:assert";
@@ -67,7 +67,7 @@ export const storedAdmin = {
 
 let template: Promise<string> | undefined;
 
-/** Makes a data folder that holds the admin alone, to be copied. */
+/** Creates a data folder that holds only the admin, to be copied. */
 async function createTemplate(): Promise<string> {
   const own = await temporaryFolder();
   process.once("exit", () => rmSync(own, { recursive: true, force: true }));
@@ -86,10 +86,10 @@ async function createTemplate(): Promise<string> {
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
-/** Whether this Node strips types by itself (from 22.18 on); before, tsx does. */
+/** Whether this Node.js strips types by itself (from 22.18 on); otherwise tsx does. */
 export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
-/** The flags with which this Node runs TypeScript. */
+/** The flags with which this Node.js runs TypeScript. */
 export const loader = stripsTypes
   ? []
   : ["--import", import.meta.resolve("tsx")];
@@ -101,18 +101,18 @@ export const loader = stripsTypes
 const { MAIN = "src/main.ts", RUNTIME = "" } = process.env;
 const projectMain = join(root, MAIN);
 
-/** The arguments with which this Node runs the command line of the project. */
+/** The arguments with which this Node.js runs the command line of the project. */
 export const command = [...loaderFor(projectMain), projectMain];
 
-/** Returns the flags with which this Node runs a file. */
+/** Returns the flags with which this Node.js runs a file. */
 export function loaderFor(file: string): readonly string[] {
   return file.endsWith(".ts") ? loader : [];
 }
 
-/** Why a test that only Node.js can pass is skipped; false if servers run in Node.js. */
+/** The reason to skip a test that only Node.js can pass; false if servers run in Node.js. */
 export const notInNode = RUNTIME === "" ? false : `servers run in ${RUNTIME}`;
 
-/** Returns why a test that needs a feature is skipped; false if the feature is there. */
+/** Returns the reason to skip a test that needs a feature; false if the feature exists. */
 export function lacks(feature: string): string | false {
   return featureNames.includes(feature) ? false : `no feature ${feature}`;
 }
@@ -160,7 +160,7 @@ export interface Body extends ReadonlyArray<Body>, OpenApiDocument {
   readonly documentation_url: string;
 }
 
-/** An answer, whole: `body` is the parsed JSON, or undefined where it is none. */
+/** A complete response: `body` is the parsed JSON, or undefined if it is not JSON. */
 export interface Answer {
   readonly status: number;
   readonly headers: Headers;
@@ -168,18 +168,18 @@ export interface Answer {
   readonly body: Body;
 }
 
-/** Asserts that an answer is the error of a code, with a message. */
+/** Asserts that a response is the error of a code, with a message. */
 export function assertError(answer: Answer, code: number): void {
   assert.equal(answer.status, Math.floor(code / 100), answer.text);
   assert.equal(answer.body.errorCode, code, answer.text);
   assert.match(answer.body.error, /\S/);
 }
 
-/** What a request may carry besides its method and address. */
+/** The parts of a request besides its method and URL. */
 export interface RequestOptions {
-  /** Sent as JSON; with `content-type: application/json` unless told. */
+  /** Sent as JSON; by default with `content-type: application/json`. */
   readonly json?: unknown;
-  /** Sent as it is. */
+  /** Sent unchanged. */
   readonly raw?: string | Uint8Array;
   /** Sent as `Authorization: Bearer`. */
   readonly token?: string | undefined;
@@ -188,22 +188,22 @@ export interface RequestOptions {
 
 /** How to start a server. */
 export interface StartOptions {
-  /** More flags, behind `serve`. */
+  /** More flags after `serve`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   /** The data folder, a temporary one by default; one that does not exist is created with an admin. */
   readonly folder?: string;
   /** Whether the server itself creates the folder and the admin. */
   readonly isNew?: boolean;
-  /** By default a free one. */
+  /** The port; by default a free one. */
   readonly port?: number;
   /** Sample records, written to a file and given as `--seed`. */
   readonly seed?: unknown;
-  /** Flags of Node itself. */
+  /** Flags of Node.js itself. */
   readonly nodeArgs?: readonly string[];
-  /** Another `main.ts` than the project's. */
+  /** A `main.ts` other than the project's. */
   readonly main?: string;
-  /** Whether passwords are hashed as in production, at its cost. */
+  /** Whether passwords are hashed at the cost of production. */
   readonly hashesFully?: boolean;
 }
 
@@ -216,7 +216,7 @@ export interface Server {
   readonly child: ChildProcess;
   /** The exit code once the process has ended; null when a signal ended it. */
   readonly ended: Promise<number | null>;
-  /** All that the process printed so far, standard output and error. */
+  /** Everything that the process has printed so far, to standard output and error. */
   output(): string;
   /** Sends one request; `path` begins with a slash. */
   request(
@@ -224,11 +224,11 @@ export interface Server {
     path: string,
     options?: RequestOptions,
   ): Promise<Answer>;
-  /** Signs in and returns the token; without a name, the admin's. */
+  /** Signs in and returns the token; by default as the admin. */
   signIn(username?: string, password?: string): Promise<string>;
-  /** Ends the process with a signal (SIGTERM when left out); its exit code, null when a signal ended it. */
+  /** Ends the process with a signal, SIGTERM by default; returns its exit code, null if a signal ended it. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
-  /** Ends the process and removes what was made for it. */
+  /** Ends the process and removes what was created for it. */
   stop(): Promise<void>;
 }
 
@@ -237,15 +237,16 @@ export function temporaryFolder(): Promise<string> {
   return mkdtemp(join(tmpdir(), "zoo-api-test-"));
 }
 
-/** Copies what the compiler leaves behind: files that are no source code. */
+/** Copies what the compiler leaves out: files that are not source code. */
 export function copyAssets(source: string, build: string): Promise<void> {
   const filter = (file: string) => !/\.(?:ts|md|json)$/.test(file);
   return cp(source, build, { recursive: true, filter });
 }
 
 /**
- * Returns a port to listen on, where it must be known before. It is below those
- * that systems give to connections, so none of the many of other tests takes it.
+ * Returns a port to listen on, for tests that must know it beforehand. It is
+ * below those that systems assign to outgoing connections, so no connection of
+ * another test takes it.
  */
 export async function freePort(): Promise<number> {
   const port = 10_000 + randomInt(20_000);
@@ -257,14 +258,14 @@ export async function freePort(): Promise<number> {
   return isFree ? port : await freePort();
 }
 
-/** Removes a folder with all that is in it. */
+/** Removes a folder with its contents. */
 export function removeFolder(folder: string): Promise<void> {
   return rm(folder, { recursive: true, force: true });
 }
 
 /**
  * The flags that make a child process end with this one, however this one ends:
- * the pipe on its file descriptor 3, which nobody writes to, closes then.
+ * then the pipe on its file descriptor 3, to which nobody writes, closes.
  */
 const dieWithParent = [
   "--import",
@@ -281,7 +282,7 @@ function moduleOf(code: string): string {
   return `data:text/javascript,${encodeURIComponent(code)}`;
 }
 
-/** How to run a program to its end. */
+/** Options for running a program until it ends. */
 export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string;
@@ -311,7 +312,7 @@ function starter(
   return [process.execPath, ...flags, ...loaderFor(main), main];
 }
 
-/** Runs a command of the project to its end. */
+/** Runs a command of the project until it ends. */
 export function run(
   args: readonly string[],
   options: RunOptions = {},
@@ -319,7 +320,7 @@ export function run(
   return runProgram([...starter(), ...args], options);
 }
 
-/** Runs Node.js to its end. */
+/** Runs Node.js until it ends. */
 export function runNode(
   args: readonly string[],
   options: RunOptions = {},
@@ -355,7 +356,7 @@ function runProgram(
   });
 }
 
-/** The environment without any setting of the server that the caller has. */
+/** The environment of this process without settings of the server. */
 function cleanEnvironment(): Record<string, string> {
   const names = [
     "PATH",
@@ -373,21 +374,24 @@ function cleanEnvironment(): Record<string, string> {
   );
 }
 
-// Recording coverage is slow: only the first ones of each test file do.
+// Recording coverage is slow, so only the first servers of each test file do.
 let startedServers = 0;
 let startedPrograms = 0;
 
-/** Settings that the OpenAPI document of a server does not depend on. */
+/** Settings on which the OpenAPI document of a server does not depend. */
 const unseen = ["--seed", "LOG", "SEED", "JWT_SECRET", "ADMIN_PASSWORD"];
 
-/** Returns whether a server may have another OpenAPI document than others. */
+/** Returns whether the OpenAPI document of a server may differ from that of others. */
 function changesDocument({ args = [], env = {}, main }: StartOptions): boolean {
   const flags = args.filter((word) => word.startsWith("--"));
   const names = [...flags, ...Object.keys(env)];
   return main !== undefined || names.some((name) => !unseen.includes(name));
 }
 
-/** Starts a server and waits until it says where it listens. Throws with all its output if it ends instead. */
+/**
+ * Starts a server and waits until it says where it listens. If it ends instead,
+ * throws an error with all its output.
+ */
 export async function start(options: StartOptions = {}): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
@@ -472,7 +476,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
   return server;
 }
 
-/** Sends one request to a whole address. Redirects are not followed. */
+/** Sends one request to an absolute URL. Redirects are not followed. */
 export async function request(
   method: string,
   address: string,
@@ -510,8 +514,8 @@ export async function request(
 }
 
 /**
- * Sends bytes as they are and returns all that comes back until the server
- * closes or, when told, until `until` matches what has come so far.
+ * Sends bytes unchanged and returns everything received until the server closes
+ * the connection or, if given, until `until` matches what was received so far.
  */
 export function exchange(
   port: number,

@@ -42,7 +42,7 @@ const permissionFlag = process.allowedNodeEnvironmentFlags.has("--permission")
 const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
 const script: string = scripts["start:locked"];
 
-/** Has the shell expand the script, and returns the arguments of Node.js. */
+/** Lets the shell expand the script, and returns the arguments of Node.js. */
 function expandScript(
   env: Readonly<Record<string, string>>,
   cwd: string,
@@ -90,13 +90,14 @@ async function startLocked(
     nodeArgs: [...flags, ...nodeArgs],
     folder: dataDir,
     isNew: true,
-    // A secret of its own, in the data folder; no coverage, which is elsewhere.
-    // The compiled sample API, as the collections of the tests cannot be read.
+    // A secret of its own, in the data folder; no coverage, which would be
+    // written elsewhere. The compiled sample API, as the collections of the
+    // tests cannot be read.
     env: { JWT_SECRET: "", NODE_V8_COVERAGE: "", COLLECTIONS: "", ...env },
   });
 }
 
-/** Tries in the server's process what it must not do, and prints the outcomes as one line. */
+/** Tries forbidden operations in the server's process, and prints the outcomes as one line. */
 function probe(dataDir: string): string[] {
   const forbidden = join(folder, "forbidden");
   const code = `
@@ -297,7 +298,7 @@ describe("under Node's permission model", { skip: notInNode }, () => {
   });
 });
 
-/** Declares what the records of the first format have. */
+/** Declares the properties of the records of format 1. */
 const upgradedApi = `export default ({ collection, string, reference }) => ({
   collections: ["zoos", "animals"].map((name) => collection({
     name,

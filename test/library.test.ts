@@ -1,4 +1,4 @@
-/** A library served from its declaration alone, as a client of it sees it. */
+/** A library that is served from its declaration alone, as a client sees it. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
@@ -45,7 +45,7 @@ let server: Server;
 let admin: string;
 let librarian: string;
 let member: string;
-/** All that the server said. */
+/** Everything that the server has logged. */
 const said: string[] = [];
 
 async function send(
@@ -205,7 +205,7 @@ describe("a library", () => {
     assert.match(keeper.text, /\\"member\\", \\"librarian\\", \\"admin\\"/);
   });
 
-  test("keeps an author with books, unless they may lose the author", async () => {
+  test("keeps an author with books, unless the books may be without an author", async () => {
     const token = admin;
     const refused = await send("DELETE", "/v1/authors/2", { token });
     assert.equal(refused.status, 409);
@@ -216,7 +216,7 @@ describe("a library", () => {
     assert.equal(body.author_url, null);
   });
 
-  test("keeps the notes of each user to them and the highest role", async () => {
+  test("shows the notes of each user only to that user and the highest role", async () => {
     const note = { text: "return Kassandra" };
     const { status, body } = await send("POST", "/v1/notes", {
       token: member,
@@ -271,7 +271,7 @@ describe("a library", () => {
     },
   );
 
-  test("has its own name everywhere, and never that of the sample", async () => {
+  test("has its own title everywhere, and never that of the sample", async () => {
     const token = admin;
     const [, claims = ""] = token.split(".");
     const { iss } = JSON.parse(Buffer.from(claims, "base64url").toString());

@@ -1,4 +1,4 @@
-/** A library, for the tests of what the sample API does not have: references of every kind, rules, records of each user's own. */
+/** A library, for tests of what the sample API lacks: references of every kind, rules, and private records. */
 
 import { type ApiDeclaration, declareApi } from "../src/api/declaration/api.ts";
 import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
@@ -39,7 +39,7 @@ export const library = declareApi({
   ],
 });
 
-/** A running library, and one request to it as somebody. */
+/** A running library, and requests to it as a user. */
 export interface Library extends Running {
   /** Sends a request with the token of a user, the admin's by default; `""` for none. */
   send(
@@ -80,7 +80,7 @@ export async function startLibrary(
 
 const forMembers = { read: "member", write: "member", delete: "member" };
 
-/** Notes that each user has of their own, in books that all have together. */
+/** Private notes of each user, about books that all users share. */
 export const notes = declareApi({
   title: "Notes",
   roles: ["member", "editor", "admin"],
@@ -119,7 +119,7 @@ export const notes = declareApi({
   ],
 });
 
-/** Starts these, or a variant, with a book, and one note of Ada and one of Bob in it. */
+/** Starts an API of these, or of a variant, with a book, and a note about it by Ada and one by Bob. */
 export async function startNotes(
   t: { after(end: () => unknown): void },
   vary = (declaration: ApiDeclaration) => declaration,

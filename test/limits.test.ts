@@ -1,6 +1,6 @@
 /**
  * Too many requests, and too many failed sign-ins, of one client; and what the
- * log says of these and of whoever changes users. The requests come from
+ * log says about these and about changes of users. The requests come from
  * several clients, as this machine is a trusted proxy.
  */
 
@@ -102,7 +102,7 @@ describe("failed sign-ins", () => {
 });
 
 describe("RATE_LIMIT", () => {
-  test("refuses requests of a client beyond its quota, whatever they ask for", async (t) => {
+  test("refuses requests of a client beyond its quota, whatever the URL", async (t) => {
     const app = await startWith(t, 3);
     const get = (path: string, client = "192.0.2.1") =>
       app.request("GET", path, { headers: from(client) });

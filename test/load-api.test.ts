@@ -1,4 +1,4 @@
-/** The declaration file: where it is found, how it is loaded, and how its mistakes are reported. */
+/** The declaration file: how it is found and loaded, and how its mistakes are reported. */
 
 import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
@@ -43,7 +43,7 @@ const valid = `export default ({ collection, string }) => ({
 });
 `;
 
-test("a file is loaded wherever it is, and what it leaves out has a default", async () => {
+test("a file is loaded wherever it is, and what it omits has a default", async () => {
   const file = await write("books.mjs", valid);
   for (const name of [file, relative(process.cwd(), file)]) {
     const { title, roles, collections } = await loadApi(name);

@@ -101,7 +101,7 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
     await store.checkpoint();
     await store.commit([["put", "zoos", { ...artis, city }]], 1);
   }
-  // A user who no longer exists, and a table that belongs to no collection.
+  // A deleted user, and a table that belongs to no collection.
   await store.commit([["del", "zoos", 1]], 9);
   await store.commit([["put", "visits", { id: 1 }]], 1);
   await store.close();

@@ -16,7 +16,7 @@ import {
 import { adminPassword, assertError } from "./harness.ts";
 import { background } from "./requester.ts";
 
-/** A request whose body stops after its first byte, until `finish` sends the rest and gives the answer. */
+/** A request whose body stops after its first byte, until `finish` sends the rest and returns the response. */
 async function slowly(
   app: Running,
   head: string,
@@ -34,7 +34,7 @@ async function slowly(
       "Content-Type: application/json\r\n" +
       `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n`,
   );
-  // The server asks for the body once it has judged the head.
+  // The server asks for the body once it has checked the header.
   while (!received.includes("100 Continue")) await once(socket, "data");
   socket.write(text.slice(0, 1));
   return {
@@ -46,7 +46,7 @@ async function slowly(
   };
 }
 
-describe("who may not any more", () => {
+describe("a caller who has lost the right", () => {
   let app: Running;
   before(async () => {
     app = await startApplication();
@@ -60,7 +60,7 @@ describe("who may not any more", () => {
     return `/v1/users/${body.id}`;
   }
 
-  test("cannot finish a request that began while it might", async () => {
+  test("cannot finish a request that began while it was allowed", async () => {
     const url = await makeUser("eve", "admin");
     const eve = await app.signIn("eve");
     const json = { username: "mallory", role: "admin", password: "0123456789" };
@@ -73,7 +73,7 @@ describe("who may not any more", () => {
     assert.equal(found.text, "[]");
   });
 
-  test("cannot take back a password with a token that has ended", async () => {
+  test("cannot restore a password with a token that has ended", async () => {
     await makeUser("ada", "viewer");
     const stolen = await app.signIn("ada");
     const json = { password: "of the attacker" };
@@ -151,7 +151,7 @@ describe("who may not any more", () => {
     await assert.rejects(signingIn, /40101/);
   });
 
-  test("has no authorization that outlives the password", async (t) => {
+  test("has no authorization that survives a new password", async (t) => {
     const url = await makeUser("dana", "viewer");
     const hashes = holdHashes(t);
     const signingIn = app.signIn("dana");
@@ -169,7 +169,7 @@ describe("who may not any more", () => {
     assert.equal(status, 401);
   });
 
-  test("gets one of two users of the same name", async () => {
+  test("creates one of two users with the same name", async () => {
     const json = { username: "twin", password: adminPassword };
     const { token } = app;
     const answers = await Promise.all(
@@ -180,14 +180,14 @@ describe("who may not any more", () => {
   });
 });
 
-describe("a sign-in while all places for passwords are taken", () => {
+describe("a sign-in while the queue of password hashes is full", () => {
   let app: Running;
   before(async () => {
     app = await startApplication();
   });
   after(() => app.stop());
 
-  test("is refused at once, and welcome later", async (t) => {
+  test("is refused at once, and accepted later", async (t) => {
     const hashes = holdHashes(t);
     const others = Array.from(
       { length: 18 },
@@ -202,7 +202,7 @@ describe("a sign-in while all places for passwords are taken", () => {
     assert.ok(await app.signIn("admin"));
   });
 
-  test("is given up with the connection it came over", async (t) => {
+  test("is abandoned when its connection closes", async (t) => {
     const table = app.store.table("authorizations");
     const { lastId } = table;
     const hashes = holdHashes(t);

@@ -156,7 +156,7 @@ describe("each command that starts a server starts one", () => {
   let project: string; // with a build
   before(async () => {
     project = await temporaryFolder();
-    // What is compiled is a module because of the package that it is in.
+    // The compiled files are modules because of the package.json beside them.
     for (const file of ["package.json", "data/seed.json"]) {
       await cp(join(root, file), join(project, file));
     }
@@ -237,7 +237,7 @@ test("changes can be followed as it shows", async (t) => {
     AUTH: `Authorization: Bearer ${token}`,
   };
   const output = await shell(`${script}\ntrue`, { env });
-  // The first begins after all changes; the second is sent them again.
+  // The first stream begins after all changes; the second one has them again.
   assert.deepEqual(output.match(/^(?:retry|id|event): .*$/gm), [
     "retry: 1000",
     "id: 5",
@@ -329,7 +329,7 @@ test("a user who is added before the first start is the only one", async (t) => 
   );
 });
 
-test("the image runs the compiled server, as the test of the Dockerfile shows", () => {
+test("the commands of the container are those of Docker; dockerfile.test.ts tests the image", () => {
   for (const command of commandsWith("docker").trim().split("\n")) {
     assert.match(command, /^docker (?:build|run|logs|exec) /);
   }
@@ -360,7 +360,7 @@ test("its roles are those of the declarations", () => {
   }
 });
 
-test("its settings, defaults and features are those that help names", async () => {
+test("its settings, defaults and features are those of the command help", async () => {
   const { stdout } = await run(["help"]);
   const settings = Array.from(
     stdout.matchAll(
@@ -392,7 +392,7 @@ test("its settings, defaults and features are those that help names", async () =
   assert.deepEqual(names, featureNames);
 });
 
-test("each word of the vocabulary is in the table of properties", () => {
+test("each function of the vocabulary is in the table of properties", () => {
   for (const word of Object.keys(vocabulary)) {
     const isShown = new RegExp(`^\\|.*\`${word}\\(`, "m").test(readme);
     assert.ok(isShown || word === "collection", word);

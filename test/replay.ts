@@ -60,7 +60,7 @@ export interface Operation {
 /** The operations of a URL, by the method in lower case. */
 export type PathItem = Readonly<Record<string, Operation>>;
 
-/** An OpenAPI document, as far as tests look into it. */
+/** The parts of an OpenAPI document that tests use. */
 export interface OpenApiDocument {
   readonly info: { readonly title: string };
   readonly servers: readonly { readonly url: string }[];
@@ -82,7 +82,7 @@ export interface Exchange {
   readonly text: string;
 }
 
-// Fields that are meant for the connection or the browser.
+// Fields for the connection or the browser.
 const exempt =
   /^(?:connection|date|content-length|content-type|keep-alive|transfer-encoding|x-content-type-options|strict-transport-security|access-control-.*)$/;
 
@@ -93,8 +93,8 @@ const documents = new Map<string, Promise<OpenApiDocument | null>>();
 const keys = new Map<string, string>();
 
 /**
- * Notes that a server has started. Servers with the same key have the same
- * document, so it is fetched once: to generate it takes as long as a start.
+ * Records that a server has started. Servers with the same key have the same
+ * document, so it is fetched only once: generating it takes as long as a start.
  */
 export function noteServer(origin: string, key = origin): void {
   keys.set(origin, key);
@@ -113,7 +113,7 @@ async function fetchDocument(
   return null;
 }
 
-/** Throws if a response is not as the document of its server describes it. */
+/** Throws if a response does not match the document of its server. */
 export async function checkDocumented(exchange: Exchange): Promise<void> {
   const { origin } = exchange.address;
   const key = keys.get(origin) ?? origin;
@@ -135,7 +135,7 @@ export async function checkDocumented(exchange: Exchange): Promise<void> {
   }
 }
 
-/** Throws if a response is not as a document describes it. */
+/** Throws if a response does not match a document. */
 export function checkResponse(
   document: OpenApiDocument,
   exchange: Exchange,
@@ -189,7 +189,7 @@ export function checkResponse(
   schemas.check(schema, body, "body", !part);
 }
 
-/** Decodes the percent-encoding of a path, but for slashes. */
+/** Decodes the percent-encoding of a path, except that of slashes. */
 function decode(path: string): string {
   try {
     const segments = path.split("/").map(decodeURIComponent);
@@ -212,7 +212,7 @@ function findPath(
   const compiled = patterns.get(document) ?? patternsOf(document);
   patterns.set(document, compiled);
   const plain = path.replace(/^(.*\/v1)\/$/, "$1");
-  // The root document is served with and without its last slash.
+  // The root document is served with and without its trailing slash.
   const found = compiled.find(([pattern]) => pattern.test(plain)) ??
     compiled.find(([pattern]) => pattern.test(`${plain}/`));
   return found?.[1];
@@ -240,8 +240,8 @@ function schemasOf(document: OpenApiDocument): Schemas {
 }
 
 /**
- * The schemas of a document. A keyword that is not known fails. Stricter than
- * JSON Schema in one respect: an object has only properties that are named.
+ * The schemas of a document. An unknown keyword is an error. Stricter than JSON
+ * Schema in one respect: an object may only have declared properties.
  */
 class Schemas {
   readonly #document: OpenApiDocument;
@@ -286,7 +286,8 @@ class Schemas {
       }
     }
     if ($ref !== undefined) {
-      // A part stands for the whole record where no fields were chosen.
+      // A partial record stands for the complete one if no fields were
+      // selected.
       const name = $ref.replace(/.*\/|Part$/g, "");
       const record = this.#document.components.schemas[name];
       const target = whole && record ? record : this.resolve(schema);
@@ -362,7 +363,7 @@ const annotations = new Set([
   "writeOnly",
 ]);
 
-/** Whether a value fits a keyword of a schema that has it. */
+/** Whether a value satisfies a keyword of a schema. */
 const keywords: Readonly<
   Record<string, (value: unknown, schema: Schema) => boolean>
 > = {

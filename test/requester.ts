@@ -1,6 +1,6 @@
-/** Who asks for work in the tests of queues. */
+/** Requesters of work for the tests of queues. */
 
 import type { Requester } from "../src/admission.ts";
 
-/** Requests work that no client waits for. */
+/** The requester of work that no client waits for. */
 export const background: Requester = { client: "", throwIfAborted() {} };

@@ -1,4 +1,4 @@
-/** Where the project is, and whether its tests run compiled, as `npm test` runs them. */
+/** The project's folder, and whether its tests run compiled, as with `npm test`. */
 
 import { existsSync } from "node:fs";
 import { extname, join } from "node:path";

@@ -5,7 +5,7 @@ import { Writable } from "node:stream";
 import { test } from "node:test";
 import { createLogger } from "../src/log.ts";
 
-/** A reader that takes a line only when it is told to. */
+/** A reader that takes a line only on demand. */
 class SlowReader extends Writable {
   readonly lines: Record<string, unknown>[] = [];
   #resume: (() => void) | undefined;
@@ -29,7 +29,7 @@ class SlowReader extends Writable {
   }
 }
 
-test("a level includes those before it; what somebody waits for is always printed", () => {
+test("a level includes those before it; messages that somebody is waiting for are always printed", () => {
   const reader = new SlowReader();
   reader.isStopped = false;
   const { log, print } = createLogger("info", reader);
@@ -63,7 +63,7 @@ test("no line holds a raw control character", () => {
   assert.equal(JSON.parse(text).name, name);
 });
 
-test("for people the lines are plain text, without control characters", () => {
+test("on a terminal the lines are plain text, without control characters", () => {
   const lines: string[] = [];
   const output = new Writable({
     decodeStrings: false,
@@ -84,7 +84,7 @@ test("for people the lines are plain text, without control characters", () => {
   assert.match(lines[1] ?? "", /^[\d:]{8} two\?lines \?\[2J\n$/);
 });
 
-test("for a reader that stands still at most a mebibyte waits; the rest is counted", async () => {
+test("for a reader that stops reading at most a mebibyte waits; the rest is counted", async () => {
   const reader = new SlowReader();
   const { log } = createLogger("debug", reader);
   const text = "x".repeat(10_000);

@@ -1,6 +1,6 @@
 /**
- * The budgets that keep the project small enough to be read: whoever adds pays
- * by taking something away, or raises a number here and says why.
+ * The budgets that keep the project small enough to be read: an addition must
+ * be balanced by a removal, or raise a number here with a reason.
  */
 
 import { strict as assert } from "node:assert";
@@ -16,7 +16,7 @@ function tokensOf(isCounted: (path: string) => boolean): number {
 
 const isOptional = (path: string) => /^(?:features|cli)\//.test(path);
 
-/** What a request meets before it touches the store. */
+/** The code that a request runs through before it reaches the store. */
 const beforeStore =
   /^(?:app\.ts|exchange\.ts|(?:http|auth)\/|api\/(?:routes|operations|feature|request-context)\.ts|api\/(?:declaration|accounts)\/|api\/query\/parameters\.ts)/;
 

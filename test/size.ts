@@ -41,7 +41,7 @@ export function sourceFiles(): SourceFile[] {
     });
 }
 
-/** A function, method or class, and how many lines it takes from its first to its last. */
+/** A function, method or class, and its number of lines. */
 export interface Block {
   readonly name: string;
   readonly lines: number;
@@ -54,8 +54,8 @@ const starts = {
 };
 
 /**
- * The functions or classes of a formatted text: one begins where its head does,
- * and ends at the first closing brace with the same indentation.
+ * The functions or classes of a formatted text: each ends at the first closing
+ * brace with the indentation of its first line.
  */
 export function blocksOf(
   text: string,

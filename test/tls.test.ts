@@ -45,7 +45,7 @@ async function open(
   return socket;
 }
 
-/** The name in the certificate that a server shows. */
+/** The name in the certificate that a server presents. */
 function nameOf(socket: TLSSocket): unknown {
   return socket.getPeerCertificate().subject["CN"];
 }

@@ -53,7 +53,7 @@ describe("an authorization", () => {
     assert.deepEqual(ids, [1, 3]);
   });
 
-  test("is one of a hundred at most: the oldest ends", async () => {
+  test("is one of a hundred at most: the oldest is deleted", async () => {
     const table = app.store.table("authorizations");
     const [one] = table.rows();
     const user_id = one?.document["user_id"] ?? 0;

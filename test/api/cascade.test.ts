@@ -193,7 +193,7 @@ test("a cascade empties the optional references to what it deletes, in the same 
   assert.equal((await send("GET", "books?author_id=null")).body.length, 2);
 });
 
-test("a record that only refers to itself can be deleted, one of a circle by a cascade", async (t) => {
+test("a record that only refers to itself can be deleted, and one in a cycle by a cascade", async (t) => {
   const app = await startLibrary();
   t.after(() => app.stop());
   const { send, store } = app;
@@ -210,7 +210,7 @@ test("a record that only refers to itself can be deleted, one of a circle by a c
   assert.equal(store.table("books").get(3)?.document["sequel_of_id"], null);
 });
 
-test("a cascade that empties a reference requires write access, and keeps to the rules of that record", async (t) => {
+test("a cascade that empties a reference requires write access, and must not break a rule of that record", async (t) => {
   const parts = collection({
     name: "parts",
     singular: "part",
@@ -323,7 +323,7 @@ const graphDeclarations = Object.entries(graphReferences).map(
     }),
 );
 
-/** Deletes as simply as can be: until nothing leads to what is gone. */
+/** Deletes in the simplest way: until nothing refers to a deleted record. */
 function deleteNaively(graph: Graph, kind: keyof Graph, id: number): void {
   graph[kind].delete(id);
   for (const name of ["as", "bs", "cs"] as const) {
@@ -341,7 +341,7 @@ function deleteNaively(graph: Graph, kind: keyof Graph, id: number): void {
   }
 }
 
-test("after a cascade in any graph no reference leads nowhere, and nothing else has changed", async (t) => {
+test("after a cascade in any graph no reference is dangling, and nothing else has changed", async (t) => {
   let state = 7;
   const random = (below: number) => {
     state = state * 48271 % 2147483647;

@@ -1,4 +1,4 @@
-/** A changed declaration, as an operator meets it: through the command line and a real server. */
+/** A changed declaration, as an operator sees it: through the command line and a real server. */
 
 import { strict as assert } from "node:assert";
 import { writeFile } from "node:fs/promises";
@@ -29,7 +29,7 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-/** What all declarations of these tests share. */
+/** The part that all declarations of these tests share. */
 const header = `
 const access = { read: "anyone", write: "keeper", delete: "keeper" };
 export default ({ collection, string, integer, number, boolean, date, choice, reference, optional, unique }) => ({
@@ -50,7 +50,7 @@ const first = {
 };
 const all = Object.values(first).join(" ");
 
-/** A data folder, and a declaration file that is written anew for each start. */
+/** A data folder, and a declaration file that is rewritten for each start. */
 async function library(t: TestContext) {
   const own = await temporaryFolder();
   t.after(() => removeFolder(own));
@@ -69,7 +69,7 @@ async function library(t: TestContext) {
       await declare(...collections);
       return server = await start({ folder, env, isNew: true });
     },
-    /** Starts it, expects a refusal, and returns what it says. */
+    /** Starts the server, expects it to refuse, and returns its message. */
     async refused(...collections: string[]): Promise<string> {
       await declare(...collections);
       const { code, stderr, stdout } = await run(["serve", "--port", "0"], {
@@ -156,7 +156,7 @@ test("a declaration that stored records do not fit is refused, one line for each
     /^zoo-api: books\.shelf: 3 records do not fit/m,
   ];
   for (const line of expected) assert.match(text, line);
-  // The same is found beforehand, without a start.
+  // The command check finds the same without a start.
   const checked = await command("check");
   assert.equal(checked.code, 2);
   assert.match(checked.stdout, /^books\.shelf: 3 records do not fit/m);
@@ -232,7 +232,7 @@ test("renamed, hidden and new properties keep every value, through every write a
   assert.equal((await server.request("GET", "/v1/loans/1")).status, 404);
   await post(server, "/v1/rentals", { book_id: 1, to: "Bob" });
   if (featureNames.includes("events")) {
-    // Whoever followed the changes before begins anew.
+    // A client that was following the changes before has to start over.
     const { body } = await fetch(`${server.origin}/v1/events`, {
       headers: { authorization: `Bearer ${token}`, "last-event-id": "1" },
     });
@@ -267,7 +267,7 @@ test("renamed, hidden and new properties keep every value, through every write a
   assert.equal((await server.request("GET", "/v1/loans/3")).status, 200);
 });
 
-test("a name with hidden data is not renamed to, and references that lead nowhere are refused", async (t) => {
+test("a renaming to a name with hidden data is refused, and so are dangling references", async (t) => {
   const { serve, refused, command } = await library(t);
   const text = (name: string, renamed = "") =>
     `${name}: optional(string({ maxLength: 20 ${renamed} })),`;
@@ -309,7 +309,7 @@ test("a name with hidden data is not renamed to, and references that lead nowher
   assert.deepEqual([back.body.one, back.body.two], ["1", "2"]);
 });
 
-test("a changed default is that of what was never set, in lists too, and leaves what was stored", async (t) => {
+test("a changed default applies to values that were never set, in lists too, and not to stored ones", async (t) => {
   const { serve } = await library(t);
   const declared = (genre: string, shelf: string) =>
     books(`title: string({ maxLength: 9 }),
@@ -362,7 +362,7 @@ test("a changed default is that of what was never set, in lists too, and leaves 
   assert.equal(etags.size, 4, "a representation changed without its ETag");
 });
 
-test("another description is no difference, another pattern is", async (t) => {
+test("a changed description is not a difference, a changed pattern is", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   const differences = async (pattern: RegExp, description: string) => {
@@ -380,7 +380,7 @@ test("another description is no difference, another pattern is", async (t) => {
   ]);
 });
 
-test("a command refuses another declaration than the last one, and changes nothing", async (t) => {
+test("a command refuses a declaration other than the last one, and changes nothing", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   const last = apiOf([shelf({ room: string({ maxLength: 9 }) })]);
@@ -430,7 +430,7 @@ test("a collection is not renamed to one with hidden records", async (t) => {
   assert.deepEqual(await open([shelves, racks]), { a: "1" });
 });
 
-test("records that a check cannot read do not fit, each of them", async (t) => {
+test("records for which the check throws do not fit", async (t) => {
   const { open } = await stores(t);
   const shelves = shelf({ a: optional(string({ maxLength: 9 })) });
   await open(shelves, { a: "1" });
@@ -443,7 +443,7 @@ test("records that a check cannot read do not fit, each of them", async (t) => {
   );
 });
 
-test("private records may be referred to, and what is hidden is not taken for their owner", async (t) => {
+test("private records may be referred to, and a hidden property is not mistaken for their owner", async (t) => {
   const { open } = await stores(t);
   const access = { read: "viewer", write: "viewer", delete: "viewer" };
   const owned = { ...shelf({ a: string({ maxLength: 9 }) }), access };
@@ -471,14 +471,15 @@ test("private records may be referred to, and what is hidden is not taken for th
   );
 });
 
-test("prune deletes hidden data for good, and nothing that is declared", async (t) => {
+test("prune permanently deletes hidden data, and nothing that is declared", async (t) => {
   const { serve, declare, command } = await library(t);
   let server = await serve(books(all), loans);
   for (const each of records) await post(server, "/v1/books", each);
   await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
   await server.end();
   await declare(books(all.replace(first.price, "")));
-  // Only the server changes what is remembered, and decides what is hidden.
+  // Only the server changes the remembered declaration, which decides what is
+  // hidden.
   for (
     const args of [
       ["prune", "books.price"],
@@ -508,7 +509,7 @@ test("prune deletes hidden data for good, and nothing that is declared", async (
   const rest = await command("prune", "loans");
   assert.equal(rest.stdout, "deleted loans (1 record) for good\n");
   assert.match((await command("prune", "loans")).stderr, /Hidden: nothing$/m);
-  // What was pruned is new: it is not taken for valid.
+  // A pruned property counts as new: its values are validated.
   await declare(books(all.replace("optional(number())", "number()")), loans);
   const checked = await command("check");
   assert.equal(checked.code, 2);

@@ -1,7 +1,7 @@
 /**
- * A changed declaration: random declarations, changes of them, writes and
- * crashes in between, against a model that knows properties and collections by
- * an identity of their own, whatever they are called.
+ * A changed declaration: random declarations, changes of them, and writes and
+ * crashes in between, compared with a model in which properties and collections
+ * have an identity that does not depend on their names.
  */
 
 import { strict as assert } from "node:assert";
@@ -54,7 +54,7 @@ const kinds: readonly [() => Property, readonly Json[]][] = [
   [() => timestamp(), ["2026-01-31T12:00:00.000Z"]],
 ];
 
-/** A small reserve takes less time; a short log leads to snapshots. */
+/** A small reserve saves time; a short log leads to snapshots. */
 const limits = { reserveBytes: 4096, minLogBytes: 2000 };
 
 /** A declared property; its identity stays when its name changes. */
@@ -111,7 +111,7 @@ function propertyOf(
   return { ...property, ...(renamed && { renamed }) };
 }
 
-/** One sequence: a store that lives through declarations, writes and crashes. */
+/** One sequence: a store that goes through declarations, writes and crashes. */
 class Sequence {
   readonly random: Random;
   readonly disk: () => Disk;
@@ -169,7 +169,7 @@ class Sequence {
     return { ...this.#newShape("c"), properties };
   }
 
-  /** Makes a first declaration, or the next one. */
+  /** Creates a first declaration, or the next one. */
   nextShape(): ApiShape {
     const { random } = this;
     if (this.shape.length === 0) {
@@ -195,7 +195,7 @@ class Sequence {
     return this.isClear(next) ? next : this.shape;
   }
 
-  /** Whether each name of a shape says by itself, or by its hint, whose data are meant. */
+  /** Whether each name of a shape, or its hint, identifies its data. */
   isClear(shape: ApiShape): boolean {
     const isEachClear = (each: readonly Shape[], of?: number) =>
       each.every(({ identity, name, renamed }) => {
@@ -226,7 +226,7 @@ class Sequence {
       .flatMap(({ properties }) => properties);
   }
 
-  /** What had a name last. */
+  /** The identity that last had a name. */
   #ownerOf(name: string, of?: number): number | undefined {
     return this.#history(of).findLast((each) => each.name === name)?.identity;
   }
@@ -438,7 +438,7 @@ class Sequence {
     this.shape = next;
   }
 
-  /** Starts once and cuts the power at any step of it, so that the next start begins there. */
+  /** Starts once and cuts the power at some step of the start; the next start begins with what is left. */
   async #interrupt(next: ApiShape): Promise<void> {
     const { random } = this;
     const { folder } = this.#disk;
@@ -463,7 +463,7 @@ class Sequence {
     this.#disk = left ?? this.#disk;
   }
 
-  /** How many records each property of a declaration does not fit, by the model alone. */
+  /** The number of records that do not fit, for each property of a declaration, according to the model. */
   misfits(shape: ApiShape): Map<string, number> {
     const found = new Map<string, number>();
     for (const { identity, name, properties } of shape) {
@@ -490,7 +490,7 @@ class Sequence {
     return row.get(property.identity) ?? property.default;
   }
 
-  /** Compares all that can be read, and all that is stored, with the model. */
+  /** Compares everything that can be read, and everything that is stored, with the model. */
   check(): void {
     const api = declare(this.shape);
     for (const of of this.shape) {
@@ -551,7 +551,7 @@ function withoutLostReferences(shape: ApiShape): ApiShape {
   }));
 }
 
-/** Whether a value fits a schema, by the schema alone. */
+/** Whether a value fits a schema, judged by the schema alone. */
 function fits(schema: JsonSchema, value: Json): boolean {
   const { type, minimum, exclusiveMinimum, maximum } = schema;
   const { minLength = 0, maxLength = Infinity, pattern, format } = schema;
@@ -599,7 +599,7 @@ async function runSequence(
       await sequence.restart(sequence.nextShape());
       sequence.check();
     }
-    // Unless a value does not fit any more, all values are back.
+    // Unless a value no longer fits, all values are back.
     if (sequence.isClear(first)) await sequence.restart(first);
     sequence.check();
   } finally {

@@ -1,11 +1,11 @@
-/** Mistakes in a declaration file: all at once, each with its place and what is allowed. */
+/** Mistakes in a declaration file: all are reported at once, each with its place and what is allowed. */
 
 import { strict as assert } from "node:assert";
 import { describe, test } from "node:test";
 import { findMistakes } from "../../src/cli/declaration/mistakes.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 
-/** The vocabulary as plain JavaScript meets it: each word takes anything. */
+/** The vocabulary as plain JavaScript sees it: each function takes any arguments. */
 const words = vocabulary as unknown as Readonly<
   Record<
     keyof typeof vocabulary | "maybe" | "table" | "text",
@@ -452,7 +452,7 @@ describe("every mistake is reported in", () => {
   }
 });
 
-test("private records need a role that does not see those of all", () => {
+test("private records require a role that does not see those of all users", () => {
   const access = { read: "user", write: "user", delete: "user" };
   const of = (isPrivate: boolean, ...roles: string[]) => {
     const collections = [
@@ -467,7 +467,7 @@ test("private records need a role that does not see those of all", () => {
   assert.deepEqual(of(true, "user", "admin"), []);
 });
 
-test("beside wrong roles, missing access is missing all the same", () => {
+test("missing access is reported even if the roles are wrong", () => {
   const books = declare("books", {}, { access: { read: "boss", write: "" } });
   const lines = mistakesInApi({ roles: [], collections: [books] });
   assert.match(lines[0] ?? "", /^roles is \[\]/);

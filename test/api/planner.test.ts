@@ -301,7 +301,7 @@ test("a text is found by its first letters and by parts of it, with either form 
   }
 });
 
-test("total and rows of a scan are of one moment, whatever is written during it", async (t) => {
+test("the total and the rows of a scan are a consistent snapshot, whatever is written during it", async (t) => {
   const running = await start(t);
   const { store } = running;
   const below = numbers(5);
@@ -349,7 +349,7 @@ test("total and rows of a scan are of one moment, whatever is written during it"
     assert.equal(response.body.length, 10);
     for (const { name } of response.body) assert.equal(name, "marked");
   }
-  // Nor does an index that is built meanwhile miss any of the writes.
+  // An index that is built meanwhile must not miss any of the writes either.
   const response = await running.request(
     "GET",
     "/v1/animals?name=marked&sortby=updated_at&limit=100",

@@ -149,7 +149,7 @@ describe("private records", () => {
     assert.equal((await send("DELETE", "notes/1")).status, 204);
   });
 
-  test("have validators that tell their owners apart", async (t) => {
+  test("have different validators for different owners", async (t) => {
     const { ada, bob, request, token } = await startNotes(t);
     const etags = [];
     for (const path of ["/v1/notes", "/v1/books/1/notes"]) {
@@ -264,7 +264,7 @@ describe("private records", () => {
       };
       return context;
     };
-    // So many that a search for them waits.
+    // Enough of them that a search waits.
     const notes = Array.from(
       { length: 20_000 },
       (_, index) => ["put", "notes", { id: index + 3, text: "of" }] as const,
@@ -373,7 +373,7 @@ describe("private records", () => {
     );
   });
 
-  test("must be unique among all once they are private no longer", async (t) => {
+  test("must be unique among all records once they are no longer private", async (t) => {
     const folder = await temporaryFolder();
     t.after(() => removeFolder(folder));
     const { string, unique } = vocabulary;
@@ -396,7 +396,7 @@ describe("private records", () => {
     await (await openDataFolder(folder, api(true))).close();
   });
 
-  test("that others refer to already can be sent again as they were read", async (t) => {
+  test("that others already refer to can be sent back as they were read", async (t) => {
     const { send, ada, token } = await startNotes(t);
     const quote = { note_id: 2, place: "1" };
     await send("POST", "quotes", quote, token);
@@ -407,7 +407,7 @@ describe("private records", () => {
   });
 
   test(
-    "belong to whom the highest role or the command line says when they are copied",
+    "belong to the owner that the highest role or the command line names when they are copied",
     {
       skip: lacks("imports"),
     },

@@ -56,7 +56,8 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [string({ maxLength: 2 }), "\u3000", "length"],
   [string({ maxLength: 2, pattern: /^\d+$/u }), "12", undefined],
   [string({ maxLength: 2, pattern: /^\d+$/u }), "x", "format"],
-  // A pattern can take long: it is not matched against more than is allowed.
+  // Matching a pattern can take long, so it is not matched against a string
+  // that is too long.
   [string({ maxLength: 2, pattern: /^\d+$/u }), "abc", "length"],
   [string({ minLength: 0, maxLength: 2 }), "", undefined],
   [string({ maxLength: 2 }), "\uDC00", "format"],

@@ -48,7 +48,7 @@ test("a malformed form is rejected like a malformed query", () => {
   }
 });
 
-test("a declaration can name the order of its collection, which sortby overrides", async (t) => {
+test("a declaration can set the sort order of its collection, which sortby overrides", async (t) => {
   const access = { read: "anyone", write: "keeper", delete: "keeper" } as const;
   const title = string({ maxLength: 9 });
   const shelves = { name: "shelves", singular: "shelf", access };

@@ -47,7 +47,7 @@ test("an optional reference is null with its URL, and can be set and emptied", a
   assert.deepEqual(body.schema.properties?.url?.type, "string");
 });
 
-test("several references lead to one collection, each by a URL of its own", async (t) => {
+test("several references to one collection have a URL each", async (t) => {
   const app = await withLibrary(t);
   const { send } = app;
   const { body: author } = await send("GET", "authors/1");

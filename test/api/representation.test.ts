@@ -7,7 +7,7 @@ import { Representation } from "../../src/api/representation.ts";
 import { collections } from "../collections.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
-test("the texts of fifty thousand records are cached, and then the oldest is dropped", () => {
+test("the texts of fifty thousand records are cached; beyond that the oldest is dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const representation = new Representation(zoos, "/v1/");

@@ -17,7 +17,7 @@ const wrong = {
 };
 const message = '"reprinted_on" must not be before published_on.';
 
-test("a check refuses a record that would break it, by whatever request", async (t) => {
+test("a check refuses a record that would break it, whatever the request", async (t) => {
   const app = await startLibrary();
   t.after(() => app.stop());
   const { send, store } = app;
@@ -90,7 +90,7 @@ test("a check sees a copy of the complete record, once all properties pass and s
   assert.deepEqual(seen[1], document);
 });
 
-test("a message that ends with a full stop has one, and undefined is none", async (t) => {
+test("a message that ends with a full stop gets no second one, and undefined is not a message", async (t) => {
   const { send } = await startChecked(
     t,
     () => ({ name: "is dull.", count: undefined }),

@@ -1,4 +1,4 @@
-/** How often somebody may fail to sign in, and who is kept out by it. */
+/** How often a client may fail to sign in, and who is refused then. */
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ const right: Check = async (beforeHash) => {
   return "user";
 };
 
-/** Returns what comes of sign-ins that are tried one after the other. */
+/** Returns the outcomes of sign-ins that are tried one after the other. */
 async function outcomes(
   limiter: SignInLimiter,
   attempts: readonly (readonly [
@@ -54,7 +54,7 @@ test("one user from one client: ten failures a minute", async () => {
   assert.equal(await outcomes(limiter, guesses), "wwwwwwwwww-");
 });
 
-test("one client: fifty failures a minute, of which successes are none", async () => {
+test("one client: fifty failures a minute; successes do not count", async () => {
   const limiter = new SignInLimiter(() => start);
   const guesses = Array.from(
     { length: 55 },
@@ -69,7 +69,7 @@ test("one client: fifty failures a minute, of which successes are none", async (
   assert.equal(text, expected);
 });
 
-test("a success forgives the failures of its user, not those of others", async () => {
+test("a success resets the failures of its user, not those of others", async () => {
   const limiter = new SignInLimiter(() => start);
   const nine = Array(9).fill(["10.0.0.1", "ada", wrong]);
   const attempts = [
@@ -86,7 +86,7 @@ test("a success forgives the failures of its user, not those of others", async (
   );
 });
 
-test("those at the same time cannot pass together", async () => {
+test("simultaneous failures cannot exceed the limit together", async () => {
   const limiter = new SignInLimiter(() => start);
   let checks = 0;
   const all = await Promise.allSettled(
@@ -108,7 +108,7 @@ test("those at the same time cannot pass together", async () => {
   );
 });
 
-test("right ones that wait at the same time are all admitted", async () => {
+test("simultaneous right passwords are all admitted", async () => {
   const limiter = new SignInLimiter(() => start);
   let last: Promise<unknown> = Promise.resolve();
   const inTurn: Check = async (beforeHash) => {

@@ -87,7 +87,8 @@ function cheapHashes(t: TestContext): { most: number } {
 }
 
 test("at most two hashes are computed at a time, so files need not wait", async (t) => {
-  // Node has four threads for both: two stay free for the store's files.
+  // Node.js has four threads for hashes and files: two stay free for the
+  // store's files.
   const count = cheapHashes(t);
   await Promise.all(
     Array.from({ length: 8 }, () => hashPassword("x", background)),
@@ -95,7 +96,7 @@ test("at most two hashes are computed at a time, so files need not wait", async 
   assert.equal(count.most, 2);
 });
 
-test("at most sixteen wait, and one whose client has left makes room", async (t) => {
+test("at most sixteen wait, and one whose client has disconnected makes room", async (t) => {
   cheapHashes(t);
   let hasLeft = false;
   const leaver = {

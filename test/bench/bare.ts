@@ -1,8 +1,9 @@
 /**
- * The ceilings. To a GET it answers the same bytes always, head and body, as
- * plain node:http does; the body of any other request it appends to a file and answers when
- * that is on the disk, with one fdatasync for all that came meanwhile. It
- * routes nothing and checks nothing. The bytes come from standard input.
+ * The upper bounds. To a GET it always sends the same bytes, header and body,
+ * as plain node:http does. It appends the body of any other request to a file
+ * and responds when that is on the disk, with one fdatasync for all bodies that
+ * arrived meanwhile. It routes nothing and checks nothing. The bytes come from
+ * standard input.
  */
 
 import { Buffer } from "node:buffer";

@@ -4,7 +4,7 @@ import type { Document } from "../../src/store/store.ts";
 
 const at = "2026-01-01T00:00:00.000Z";
 
-/** As many zoos as animals, but no more than a thousand. */
+/** As many zoos as animals, but at most a thousand. */
 export function zoos(animals: number): Document[] {
   return Array.from({ length: Math.min(1000, animals) }, (_, place) => ({
     id: place + 1,

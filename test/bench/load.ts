@@ -1,4 +1,7 @@
-/** Requests a second: by `wrk` where the machine has it, else from this process, which is slower and says so. */
+/**
+ * Measures requests per second: with `wrk` if the machine has it, otherwise
+ * from this process, which is slower and says so.
+ */
 
 import { Buffer } from "node:buffer";
 import { execFileSync, spawn } from "node:child_process";
@@ -17,7 +20,7 @@ export function has(tool: string): boolean {
   }
 }
 
-/** Whether `wrk` makes the load. */
+/** Whether `wrk` generates the load. */
 export const withWrk = has("wrk");
 const withTaskset = has("taskset");
 
@@ -29,14 +32,14 @@ export interface Message {
   readonly body?: string;
 }
 
-/** What is sent over and over. */
+/** The requests that are sent repeatedly. */
 export interface Load {
   /** In turn. */
   readonly messages: readonly Message[];
   readonly connections: number;
 }
 
-/** How a load is made. */
+/** How a load is generated. */
 export interface Setting {
   readonly origin: string;
   readonly seconds: number;
@@ -62,7 +65,10 @@ function textOf({ method, path, token, body = "" }: Message): string {
     `\r\n${body}`;
 }
 
-/** What tells wrk what to send, in Lua. One message is made once, without a call for each request. */
+/**
+ * Returns the Lua script that tells wrk what to send. A single message is
+ * created once, without a call for each request.
+ */
 function scriptOf(messages: readonly Message[]): string {
   const [first] = messages;
   if (messages.length === 1 && first !== undefined) {
@@ -111,7 +117,7 @@ async function byWrk(
   return Number(found[1]);
 }
 
-/** Each connection sends its next request when the answer is there. */
+/** Each connection sends its next request once the response has arrived. */
 async function byOurselves(
   { messages, connections }: Load,
   { origin, seconds }: Setting,
@@ -146,7 +152,7 @@ async function byOurselves(
   return rate;
 }
 
-/** Keeps a process on one core, so that the load has the other. */
+/** Binds a process to one core, so that the load has the other. */
 export function pin(pid: number | undefined): void {
   if (!withTaskset || pid === undefined) return;
   const args = ["-a", "-c", "-p", "0", String(pid)];

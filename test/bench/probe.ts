@@ -3,10 +3,10 @@
  * measures every turn of the event loop between two messages of its socket,
  * `start` and `stop`.
  *
- * A turn is measured in time of the processor, not of the clock: on a busy
- * machine the process often stands still while others run. The pauses of the
- * garbage collector are measured apart, by the clock alone, so a turn counts
- * without the share of it for which it was paused.
+ * A turn is measured in processor time, not by the clock, because on a busy
+ * machine the process often waits while others run. The pauses of the garbage
+ * collector are measured separately, only by the clock, so the share of a turn
+ * that was a pause is not counted.
  */
 
 import { Buffer } from "node:buffer";
@@ -21,7 +21,7 @@ export interface Stops {
   readonly own: number;
   /** One pause of the garbage collector. */
   readonly collector: number;
-  /** One turn by the clock, with all that other processes took. */
+  /** One turn by the clock, including the time of other processes. */
   readonly clock: number;
 }
 

@@ -1,15 +1,15 @@
 /**
- * Speed as ratios: requests a second of this server, divided by those of a
- * bare node:http server that answers the same bytes (or appends what it is
- * sent, with one fdatasync for all that waits), of one on node:sqlite, where
- * the Node has it, and of one on Bun and bun:sqlite, where npx can get it. Their
- * writes share transactions, too. All on one core, in rounds that take turns;
- * medians.
+ * Speed as ratios: requests per second of this server, divided by those of a
+ * bare node:http server that sends the same bytes (or appends what it receives,
+ * with one fdatasync for all that waits), of one on node:sqlite, if this
+ * Node.js has it, and of one on Bun and bun:sqlite, if npx can get it. Their
+ * writes share transactions, too. All run on one core, in rounds that take
+ * turns; the figures are medians.
  *
  *     npm run bench [-- --rounds 5 --seconds 3 --sizes 1000,100000,1000000
  *                       --loads "GET one,POST"]
  *
- * With `wrk` on the machine the load comes from it; else from this process,
+ * If the machine has `wrk`, it generates the load; otherwise this process does,
  * which is slower than the servers and so flatters the slower one: it says so.
  */
 
@@ -82,7 +82,7 @@ function loadsFor(size: number, token: string): Map<string, Load> {
     born_on: "2020-02-29",
     weight_kg: 250,
   });
-  // Two names for each: a PATCH that changes nothing writes nothing.
+  // Two names for each, because a PATCH that changes nothing writes nothing.
   const patches = Array.from(
     { length: 1000 },
     (_, place) =>
@@ -178,7 +178,7 @@ async function memory({ pid }: ChildProcess): Promise<number> {
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
 }
 
-/** What a server without records takes, in bytes. */
+/** The memory of a server without records, in bytes. */
 async function emptyMemory(main: string | undefined): Promise<number> {
   const server = await start(main === undefined ? {} : { main });
   await (await fetch(`${server.origin}/v1/animals`)).text();
@@ -187,7 +187,7 @@ async function emptyMemory(main: string | undefined): Promise<number> {
   return bytes;
 }
 
-/** What the smallest server that node:http can be takes, in bytes. */
+/** The memory of the smallest possible node:http server, in bytes. */
 async function bareMemory(): Promise<number> {
   const script = `import { createServer } from "node:http";
     createServer((_, response) => response.end("{}"))
@@ -201,7 +201,7 @@ async function bareMemory(): Promise<number> {
   return bytes;
 }
 
-/** The least of a second: what a start took for a moment is given back. */
+/** The minimum within a second, because memory that a start needed only for a moment is released. */
 async function settledMemory(child: ChildProcess): Promise<number> {
   let least = Infinity;
   for (let time = 0; time < 1000; time += 100) {
@@ -237,7 +237,7 @@ async function parseTime(folder: string): Promise<number> {
   return median(times);
 }
 
-/** Rates by load, of all servers that there are. */
+/** Rates by load, of all available servers. */
 type Rates = Map<string, Map<string, number>>;
 
 async function compare(
@@ -282,7 +282,8 @@ async function compare(
         for (let round = -1; round < rounds; round++) {
           for (const [who, origin] of origins) {
             const rate = await measure(load, { origin, seconds, folder });
-            // Who still works on what it was asked takes time from the next.
+            // A server that is still busy with earlier requests would take time
+            // from the next one.
             await (await fetch(`${origin}/v1/animals/1`)).text();
             if (round < 0) rates.set(who, []); // to warm up, not counted
             else rates.get(who)?.push(Math.max(rate, 1 / seconds));

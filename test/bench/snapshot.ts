@@ -1,7 +1,7 @@
 /**
- * What readers and writers feel while a snapshot of a million records is
- * written: latencies of single reads from before its begin until after its
- * end, with writes going on.
+ * What readers and writers notice while a snapshot of a million records is
+ * written: latencies of single reads from before its beginning until after its
+ * end, while writes continue.
  *
  *     npm run bench:snapshot [-- --records 1000000]
  */

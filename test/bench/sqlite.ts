@@ -1,8 +1,8 @@
 /**
- * What somebody would pick instead: node:http with node:sqlite, or Bun with
- * bun:sqlite, in WAL mode with synchronous=FULL and the right indexes. Writes
- * check the token and the body, and all that wait share one transaction.
- * Arguments: folder, number of animals.
+ * The usual alternative: node:http with node:sqlite, or Bun with bun:sqlite, in
+ * WAL mode with synchronous=FULL and the right indexes. Writes check the token
+ * and the body, and all waiting ones share one transaction. Arguments: folder,
+ * number of animals.
  */
 
 import { Buffer } from "node:buffer";
@@ -28,7 +28,7 @@ interface Database {
 
 type Open = new (path: string) => Database;
 
-// The types are those of a Node.js that has neither.
+// The installed types are of a Node.js that has neither.
 const isBun = "bun" in process.versions;
 const sqlite = await import(isBun ? "bun:sqlite" : "node:sqlite") as {
   readonly Database: Open;
@@ -108,7 +108,7 @@ function list(url: URL, zooId: string | undefined): Reply {
   return { body: rows, headers: { "X-Total-Count": `${total}` } };
 }
 
-/** Tokens whose signature was verified, as zoo-api keeps them. */
+/** Tokens whose signature was verified, which zoo-api caches too. */
 const verified = new Set<string>();
 
 /** Writes of the next transaction. */
@@ -194,7 +194,7 @@ function serveWithNode(): void {
   });
 }
 
-/** The part of Bun that is used. */
+/** The part of Bun's API that is used. */
 interface BunServer {
   serve(options: {
     readonly port: number;

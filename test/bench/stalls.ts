@@ -1,14 +1,14 @@
 /**
- * How long one request keeps all others waiting: for each kind of request the
- * longest turn of the server's event loop while nothing else is asked of it.
+ * How long one request keeps all others waiting: for each kind of request, the
+ * longest turn of the server's event loop while it handles nothing else.
  *
  *     npm run bench:stalls [-- --records 1000000 --rounds 10 --limit 20 --only import]
  *
- * The time is that of the processor, without the pauses of the garbage
- * collector (see probe.ts). Of all rounds the least counts: it is what the code
- * needs, and the rest is the machine's. The exit code is 1 if it is over the
- * limit for one kind. Of some kinds the first request of a process is measured
- * too, in a new process for each round: its code is not compiled yet. Linux
+ * The time is processor time, without the pauses of the garbage collector (see
+ * probe.ts). The minimum of all rounds counts: that is what the code needs, and
+ * the rest is due to the machine. The exit code is 1 if it exceeds the limit
+ * for any kind. For some kinds, the first request of a process is measured too,
+ * when its code is not compiled yet; each round then has a new process. Linux
  * only.
  */
 
@@ -89,14 +89,14 @@ function* documents(
       : id % 2 === 0
       ? largeZoo
       : 1 + id % 1000;
-    // Some are as large as a record may be.
+    // Some are as large as a record can be.
     const long = id <= 200 &&
       { name: "ä".repeat(100), species: "\n".repeat(100) };
     yield ["animals", { ...animal(id), zoo_id, ...long }];
   }
 }
 
-/** Makes a data folder whose log is due for a snapshot at the first write of a server. */
+/** Creates a data folder in which the first write of a server makes a snapshot due. */
 async function fill(folder: string, records: number): Promise<void> {
   await mkdir(folder, { mode: 0o700 });
   const tables = tablesOf(sample, []);
@@ -141,7 +141,7 @@ class Measured {
     return new Measured(server, socket, own);
   }
 
-  /** Returns the longest stops while something is done. */
+  /** Returns the longest turns and pauses while some work is done. */
   async measure(action: () => Promise<unknown>): Promise<Stops> {
     await this.#ask("start");
     await action();
@@ -154,7 +154,7 @@ class Measured {
     return String(answer);
   }
 
-  /** Sends one request and reads all of the response; throws if its status is another one. */
+  /** Sends one request and reads all of the response; throws if it has a different status. */
   async send(
     [method, path, body = "", fields = {}]: Message,
     expected?: number,
@@ -203,9 +203,9 @@ interface Kind {
   readonly status: number;
   readonly message: (round: number) => Message;
   readonly isSlow?: true;
-  /** What is sent before, not measured. */
+  /** Requests that are sent before, and not measured. */
   readonly before?: (round: number) => Message;
-  /** Waits for what goes on after the response. */
+  /** Waits for work that continues after the response. */
   readonly after?: (
     measured: Measured,
     answer: IncomingMessage,
@@ -284,7 +284,7 @@ function importing(body: (round: number) => string): Kind {
   };
 }
 
-/** By what is printed. */
+/** The kinds of requests by the names that are printed. */
 const kinds: Readonly<Record<string, Kind>> = {
   "GET one": reading(`animals/${middle}`),
   "list of 20": reading("animals"),
@@ -451,7 +451,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   "OPTIONS": { status: 200, message: () => ["OPTIONS", `${v1}animals`] },
 };
 
-/** The kinds that could take much longer at first. */
+/** The kinds whose first request could take much longer. */
 const measuredFirst = [
   "/openapi.json",
   "list of 100 large records",

@@ -1,6 +1,6 @@
 /**
  * What reaches the disk for each record: bytes, writes and flushes, counted by
- * the kernel on a loop device of its own, at one write a second and at a
+ * the kernel on a loop device of its own, at one write per second and at a
  * thousand. Needs root.
  *
  *     npm run bench:wear [-- --seconds 60 --type ext4]
@@ -54,7 +54,7 @@ async function write(
   return commits.length;
 }
 
-/** Counts what a device was asked to do so far. */
+/** Returns the counters of a device. */
 function count(device: string) {
   const name = device.replace("/dev/", "");
   const fields = readFileSync(`/sys/block/${name}/stat`, "utf8")
@@ -70,7 +70,7 @@ mkdirSync(mount);
 run("truncate", "-s", "512M", image);
 const device = run("losetup", "--find", "--show", image);
 try {
-  // What ext4 would do later by itself must not be counted.
+  // Work that ext4 would do later by itself must not be counted.
   const options = values.type === "ext4"
     ? ["-E", "lazy_itable_init=0,lazy_journal_init=0"]
     : [];

@@ -1,6 +1,6 @@
 /**
- * Debian's Chromium without a window, driven over the DevTools protocol through
- * a pipe: JSON messages that end in a zero byte, on its file descriptors 3 and 4.
+ * Debian's Chromium, headless, driven over the DevTools protocol through a
+ * pipe: JSON messages that end in a zero byte, on its file descriptors 3 and 4.
  */
 
 import { strict as assert } from "node:assert";
@@ -13,7 +13,7 @@ import process from "node:process";
 import type { Readable, Writable } from "node:stream";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
 
-/** Where the browser is; `CHROMIUM` names another. */
+/** The path of the browser; `CHROMIUM` can name another one. */
 const program = process.env["CHROMIUM"] ??
   ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
     .find((file) => existsSync(file));
@@ -62,7 +62,7 @@ export class Browser {
   >();
   #lastId = 0;
   #session = "";
-  /** What must not happen in any test: errors in the console, violations of the policy. */
+  /** Events that must not occur in any test: errors in the console, violations of the policy. */
   readonly complaints: string[] = [];
   /** The URLs of all requests since {@linkcode Browser.open}. */
   readonly requested: string[] = [];
@@ -172,7 +172,7 @@ export class Browser {
   async until(expression: string): Promise<unknown> {
     const deadline = performance.now() + maxWaitMs;
     for (;;) {
-      // A view that is being left has no answer.
+      // A view that is being left does not respond.
       const value = await this.evaluate(expression).catch(() => undefined);
       if (value) return value;
       if (performance.now() > deadline) {
@@ -236,7 +236,7 @@ export class Browser {
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", ...common });
   }
 
-  /** With `SCREENSHOTS=1` writes what the tab shows to the pictures of the README. */
+  /** With `SCREENSHOTS=1`, takes the screenshots of the README. */
   async screenshot(name: string): Promise<void> {
     if (process.env["SCREENSHOTS"] !== "1") return;
     await this.send("Emulation.setDeviceMetricsOverride", {

@@ -342,7 +342,7 @@ describe("the page in Chromium", () => {
     assert.equal(body.name, "Zoo 4");
   });
 
-  test("deletes after a question, and explains a cascade", async () => {
+  test("deletes after confirmation, and explains a cascade", async () => {
     await open("/v1/zoos/2");
     await browser.click("Delete");
     await browser.click("#delete");
@@ -528,7 +528,7 @@ describe("the page in Chromium", () => {
       await browser.send("Emulation.setEmulatedMedia", {
         features: [{ name: "prefers-color-scheme", value: scheme }],
       });
-      // What the colours do not change is checked once.
+      // Rules that do not depend on the colours are checked once.
       const rules = scheme === "dark" ? '{ runOnly: ["color-contrast"] }' : "";
       for (const view of views) {
         await open("/health"); // so that a change of the fragment is a new view
@@ -560,7 +560,7 @@ describe("the page in Chromium", () => {
     await browser.send("Emulation.clearDeviceMetricsOverride");
   });
 
-  test("needs no mouse", async () => {
+  test("can be used without a mouse", async () => {
     await open("/v1/zoos");
     const tabTo = async (text: string) => {
       for (let count = 0; count < 200; count++) {
@@ -730,7 +730,7 @@ test("the page works below a path, and without each other feature", async () => 
   }
 });
 
-/** Returns the script of axe-core, which the registry has; it is no dependency. */
+/** Returns the script of axe-core, which comes from the registry and is not a dependency. */
 async function loadAxe(): Promise<string> {
   const folder = await temporaryFolder();
   try {

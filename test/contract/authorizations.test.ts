@@ -1,6 +1,6 @@
 /**
- * Who is asking, and may they: sign-in, tokens, users and their passwords.
- * The tokens that must be refused are made here by hand.
+ * Authentication and access: sign-in, tokens, users and their passwords. The
+ * tokens that must be refused are created here by hand.
  */
 
 import assert from "node:assert/strict";
@@ -42,7 +42,7 @@ interface User {
   readonly username: string;
 }
 
-/** Makes a user with {@linkcode password}. */
+/** Creates a user with {@linkcode password}. */
 async function newUser(username: string, role: string): Promise<User> {
   const answer = await server.request("POST", "/v1/users", {
     token: admin,
@@ -76,7 +76,7 @@ function assertError(
   }
 }
 
-/** Asserts the answer to a token that is not to be believed. */
+/** Asserts the response to a token that must be refused. */
 function assertRefused(answer: Answer, ...codes: readonly number[]): void {
   assertError(answer, 401, ...(codes.length > 0 ? codes : [40102]));
   const challenge = answer.headers.get("www-authenticate") ?? "";
@@ -114,7 +114,7 @@ function decoded(part: string): Claims {
   return JSON.parse(Buffer.from(part, "base64url").toString());
 }
 
-/** Signs the admin's token anew with some of it changed; undefined removes. */
+/** Signs the admin's token again with some claims changed; undefined removes one. */
 function forge(
   changes: { readonly header?: Claims; readonly claims?: Claims },
   secret = jwtSecret,
@@ -161,7 +161,7 @@ function uneven(part: string): string {
 }
 
 describe("signing in", () => {
-  test("answers a new authorization and its token once", async () => {
+  test("responds with a new authorization and, only once, its token", async () => {
     const answer = await signIn({
       username: "viewer",
       password,
@@ -194,7 +194,7 @@ describe("signing in", () => {
     assert.equal(shown.text.includes(token), false);
   });
 
-  test("makes a JWT of exactly the promised header and claims", () => {
+  test("creates a JWT of exactly the promised header and claims", () => {
     const [first, second, signature] = partsOf(admin);
     assert.match(admin, /^[\w-]+\.[\w-]+\.[\w-]{43}$/);
     const header = decoded(first);
@@ -257,7 +257,7 @@ describe("signing in", () => {
     assert.equal(Number(exp) - Number(iat), 2592000);
   });
 
-  test("any two strings that are wrong get one and the same answer", async () => {
+  test("any two strings that are wrong get one and the same response", async () => {
     const wrong = await signIn({ username: "admin", password: "wrong" });
     assertError(wrong, 401, 40101);
     assert.equal(
@@ -408,7 +408,7 @@ describe("a token", () => {
     return Buffer.from(partsOf(token)[part], "base64url").toString();
   }
 
-  test("signed again here as it was is believed", async () => {
+  test("signed again here without a change is accepted", async () => {
     const answer = await server.request("GET", "/v1/user", {
       token: forge({}),
     });
@@ -445,7 +445,7 @@ describe("a token", () => {
     }
   });
 
-  test("is taken whatever the case of the scheme", async () => {
+  test("is accepted whatever the case of the scheme", async () => {
     for (const scheme of ["bearer", "BEARER"]) {
       const answer = await server.request("GET", "/v1/user", {
         headers: { authorization: `${scheme} ${admin}` },
@@ -454,7 +454,7 @@ describe("a token", () => {
     }
   });
 
-  test("is not taken in another scheme", async () => {
+  test("is not accepted in another scheme", async () => {
     for (const authorization of [`Basic ${admin}`, admin, "Bearer"]) {
       for (const path of ["/v1/user", "/v1/zoos"]) {
         const answer = await server.request("GET", path, {
@@ -473,7 +473,7 @@ describe("a token", () => {
     }
   });
 
-  test("that is missing where one is needed is asked for", async () => {
+  test("that is required but missing is asked for", async () => {
     const cases: [string, string, unknown?][] = [
       ["GET", "/v1/user"],
       ["PATCH", "/v1/user", { password }],
@@ -522,7 +522,7 @@ describe("authorizations", () => {
     }
     assert.equal(list.text.includes(partsOf(first)[2]), false);
 
-    // Somebody else's is not there, not even for another admin.
+    // Those of others do not exist, not even for another admin.
     const path = `/v1/authorizations/${given[0]}`;
     for (const method of ["GET", "HEAD", "DELETE"]) {
       for (const token of [admin, viewer]) {
@@ -535,7 +535,7 @@ describe("authorizations", () => {
     assert.equal(still.status, 200, still.text);
   });
 
-  test("end at DELETE, and their tokens with them", async () => {
+  test("end with DELETE, and their tokens with them", async () => {
     const ended = await server.signIn("viewer", password);
     const path = `/v1/authorizations/${decoded(partsOf(ended)[1])["jti"]}`;
     const answer = await server.request("DELETE", path, { token: ended });
@@ -560,7 +560,7 @@ describe("authorizations", () => {
     );
   });
 
-  test("know no other method", async () => {
+  test("have no other methods", async () => {
     const cases: [string, string, string[]][] = [
       ["PUT", "/v1/authorizations/1", ["DELETE", "GET"]],
       ["PATCH", "/v1/authorizations/1", ["DELETE", "GET"]],
@@ -580,7 +580,7 @@ describe("authorizations", () => {
 });
 
 describe("roles", () => {
-  test("that do not suffice are 403, also before the body is read", async () => {
+  test("that are too low are 403, even before the body is read", async () => {
     const cases: [string, string, string][] = [
       ["POST", "/v1/animals", viewer],
       ["PATCH", "/v1/animals/1", viewer],
@@ -710,7 +710,7 @@ describe("users", () => {
         json,
       });
       assert.equal(answer.status, 422, `${JSON.stringify(json)}`);
-      // Whether a name of the wrong length fails by length or by form is open.
+      // A name of the wrong length may fail by length or by format.
       if (expected["username"] === "format") {
         for (const error of answer.body.errors) {
           if (error.code === "length") Object.assign(error, { code: "format" });
@@ -738,7 +738,7 @@ describe("users", () => {
     assertError(cut, 401, 40101);
   });
 
-  test("change nothing but their password themselves", async () => {
+  test("can change nothing but their password themselves", async () => {
     const cases: [unknown, Record<string, string>][] = [
       [{ role: "admin" }, { role: "read_only" }],
       [{ username: "other" }, { username: "read_only" }],
@@ -799,7 +799,7 @@ describe("users", () => {
     assert.equal(list.body.length, 1, "only the new one is live");
   });
 
-  test("keep their password when a PUT leaves it out", async () => {
+  test("keep their password when a PUT omits it", async () => {
     const user = await newUser("putter", "keeper");
     const token = await tokenOf(user);
     const answer = await server.request("PUT", `/v1/users/${user.id}`, {
@@ -855,7 +855,7 @@ test("the last admin can be neither deleted nor demoted", async () => {
   }
 });
 
-test("old tokens live through a restart and through a rotation", async () => {
+test("old tokens survive a restart and a rotation of secrets", async () => {
   const folder = await temporaryFolder();
   const [old, fresh] = ["o".repeat(32), "f".repeat(40)];
   const running = async (
@@ -895,7 +895,7 @@ test("old tokens live through a restart and through a rotation", async () => {
         decoded(partsOf(token)[0])["kid"]
       );
       assert.notEqual(kid, other);
-      // The right secret under the other secret's name.
+      // The right secret with the id of the other one.
       const [header] = partsOf(first);
       const [, claims] = partsOf(second);
       const crossed = `${header}.${claims}`;
@@ -912,7 +912,7 @@ test("old tokens live through a restart and through a rotation", async () => {
   }
 });
 
-test("no answer, log line or export shows a password, hash or token", async () => {
+test("no response, log line or export shows a password, hash or token", async () => {
   const folder = await temporaryFolder();
   const own = await start({ folder, env: { LOG: "debug" } });
   const secrets = [1, 2, 3, 4, 5].map((n) => `unmistakable-${n}-password`);

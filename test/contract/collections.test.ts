@@ -1,7 +1,7 @@
 /**
- * What a collection answers to its parameters, judged against a model in
- * plain arrays: sixty animals are put in, and for every query the expected
- * ids are worked out here.
+ * The responses of a collection to its parameters, compared with a model in
+ * plain arrays: there are sixty animals, and for every query the expected ids
+ * are computed here.
  */
 
 import assert from "node:assert/strict";
@@ -178,7 +178,7 @@ function get(path: string): Promise<Answer> {
   return server.request("GET", path, { token });
 }
 
-/** Asserts an error body of §7 whose message holds all of `words`. */
+/** Asserts an error body whose message contains all of `words`. */
 function assertError(
   answer: Answer,
   status: number,
@@ -208,7 +208,7 @@ function matches(animal: Animal, condition: string): boolean {
   const numeric = /id$|_kg$/.test(name);
   const wanted = (item: string) =>
     nullable && item === "null" ? null : numeric ? Number(item) : item;
-  let order = NaN; // null compares with nothing
+  let order = NaN; // null satisfies no comparison
   if (typeof actual === "number") order = actual - Number(text);
   if (typeof actual === "string") order = compareStrings(actual, text);
   switch (operator) {
@@ -310,7 +310,7 @@ describe("filters", () => {
     });
   }
 
-  test("times are compared by every operator that fits them", async () => {
+  test("times are compared by every operator that applies to them", async () => {
     for (const key of ["created_at", "updated_at"] as const) {
       const pivot = animals[16]?.[key] ?? "";
       for (const operator of ["", ":ne", ":lt", ":lte", ":gt", ":gte", ":in"]) {
@@ -444,7 +444,7 @@ describe("order", () => {
     assert.deepEqual(ids(answer.body), [60, 59, 58]);
   });
 
-  test("a page is cut out after filter and order", async () => {
+  test("a page is taken after filtering and sorting", async () => {
     const answer = await get(
       "/v1/animals?sex:ne=male&sortby=weight_kg&order=desc&limit=5&offset=8",
     );
@@ -531,7 +531,7 @@ describe("refused parameters", () => {
     }
   });
 
-  test("the message tells what is allowed", async () => {
+  test("the message says what is allowed", async () => {
     const cases: [string, ...RegExp[]][] = [
       ["limit=101", /\b1\b/, /\b100\b/],
       ["per_page=0", /\b1\b/, /\b100\b/],
@@ -546,7 +546,7 @@ describe("refused parameters", () => {
     }
   });
 
-  test("a password can be neither asked for nor filtered nor sorted by", async () => {
+  test("a password can be neither selected nor filtered nor sorted by", async () => {
     for (
       const query of ["password=x", "password:ne=x", "password:starts=x"]
     ) assertError(await get(`/v1/users?${query}`), 400, either, ["password"]);
@@ -555,7 +555,7 @@ describe("refused parameters", () => {
     }
   });
 
-  test("credentials are asked for before parameters are judged", async () => {
+  test("credentials are required before parameters are validated", async () => {
     assertError(await server.request("GET", "/v1/employees?foo=1"), 401, [
       40100,
     ]);
@@ -574,7 +574,7 @@ function targets(answer: Answer): Map<string, string> {
   );
 }
 
-/** The parameters of an address, in which `+` is a plus sign. */
+/** The parameters of a URL, in which `+` is a plus sign. */
 function parameters(address: string): Map<string, string> {
   const pairs = address.split("?")[1]?.split("&") ?? [];
   return new Map(pairs.map((pair) => {
@@ -584,7 +584,7 @@ function parameters(address: string): Map<string, string> {
 }
 
 describe("paging", () => {
-  test("a page holds 20 records when the caller names no size", async () => {
+  test("a page holds 20 records by default", async () => {
     for (const query of ["", "?", "?offset=0", "?page=1"]) {
       const answer = await get(`/v1/animals${query}`);
       assert.equal(answer.status, 200, answer.text);
@@ -684,7 +684,7 @@ describe("paging", () => {
     }
   });
 
-  test("no Link where one of its targets would pass 8 KiB", async () => {
+  test("no Link if one of its targets would pass 8 KiB", async () => {
     let path = "/v1/animals?limit=1&id:in=1";
     for (let id = 2; path.length < 8186; id++) {
       path += `,${id > 60 ? 9e15 + id : id}`;
@@ -751,7 +751,7 @@ describe("paging", () => {
 });
 
 describe("sub-collections", () => {
-  test("hold the zoo's own records, at their canonical addresses", async () => {
+  test("hold the zoo's own records, with their canonical URLs", async () => {
     const answer = await get("/v1/zoos/2/animals?limit=100&sortby=name");
     const own = animals.filter((animal) => animal.zoo_id === 2);
     assert.deepEqual(ids(answer.body), ids(sorted(own, "name", false)));
@@ -816,7 +816,7 @@ describe("fields", () => {
     });
   }
 
-  test("a record's address takes no other parameter", async () => {
+  test("a record's URL has no other parameter", async () => {
     for (const query of ["limit=1", "name=Lion", "sortby=id", "cascade=true"]) {
       const name = query.split("=")[0] ?? "";
       assertError(await get(`/v1/animals/1?${query}`), 400, [40003], [name]);

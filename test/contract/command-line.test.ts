@@ -290,7 +290,7 @@ describe("the command line", { concurrency: 3 }, () => {
         if (/listening on .*\r\n/.test(output)) child.stdin.end("\x03");
       });
       const [code] = await once(child, "close");
-      // Of a signal too, if the shell that runs the server stayed its parent.
+      // A shell that remains the parent of the server gets the signal too.
       assert.ok(code === 0 || code === 130, `${code}: ${output}`);
       return linesOf(output.replaceAll("\r", ""));
     };
@@ -317,7 +317,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(linesOf(server.output()).length, 1, server.output());
   });
 
-  test("a new server answers nothing before there is an admin", async (t) => {
+  test("a new server responds to nothing before there is an admin", async (t) => {
     const port = await freePort();
     const folder = join(await folderFor(t), "store");
     let hasFailed = false;
@@ -420,7 +420,7 @@ describe("the command line", { concurrency: 3 }, () => {
       assert.equal(result.lines.length, 1, result.lines.join("\n"));
       assert.ok(result.lines.join().includes(name), result.lines.join());
     }
-    // A password that nobody was shown would be lost.
+    // A password that was shown to nobody would be lost.
     assert.equal(existsSync(passwordFile(free)), false);
     const { stdout } = await run(["user", "list", "--data-dir", free]);
     assert.equal(stdout, "");
@@ -526,7 +526,7 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
-  test("an argument that npm made of a flag is explained", async () => {
+  test("an argument that npm has left of a flag is explained", async () => {
     const npm = { npm_lifecycle_event: "start" };
     for (const [env, hint] of [[npm, true], [{}, false]] as const) {
       const result = await lines(["serve", "4000"], { env });
@@ -663,7 +663,8 @@ describe("the command line", { concurrency: 3 }, () => {
     }
     assert.doesNotMatch(shown(list), /short|empty|root|scrypt/);
 
-    // ADMIN_PASSWORD counts only while there is no user; a seed does not mind.
+    // ADMIN_PASSWORD counts only while there is no user, with or without a
+    // seed.
     const server = await serverFor(t, { folder, seed });
     assert.equal(await countOf(server, "animals"), 2);
     await assert.rejects(server.signIn());

@@ -1,6 +1,6 @@
 /**
- * Validators, and what preconditions make of a request: RFC 9110 section 13,
- * row by row, at every kind of address.
+ * Validators, and the effect of preconditions on a request: RFC 9110 section
+ * 13, row by row, for every kind of URL.
  */
 
 import { strict as assert } from "node:assert";
@@ -32,7 +32,7 @@ async function etagOf(path: string): Promise<string> {
   return headers.get("etag") ?? "";
 }
 
-/** Makes a record that is nobody else's and returns its address. */
+/** Creates a record for one test and returns its URL. */
 async function make(collection = "/v1/zoos"): Promise<string> {
   const json = collection === "/v1/zoos"
     ? { name: "New", city: "Ghent", country: "BE" }
@@ -91,7 +91,7 @@ describe("the validators of a record", () => {
     assert.equal(put.headers.get("content-location"), animal);
   });
 
-  test("stay where a write changes nothing", async () => {
+  test("stay if a write changes nothing", async () => {
     const path = await make();
     const { body, headers } = await server.request("GET", path);
     for (
@@ -167,7 +167,7 @@ describe("the validators of a record", () => {
 
 describe("preconditions in the order of RFC 9110 section 13.2.2", () => {
   // T the current tag, W the same as a weak one, L the last change, - before, +
-  // after it. A collection's tag is weak itself and it has no date.
+  // after it. A collection's tag is itself weak, and it has no date.
   type Row = readonly [Record<string, string>, read: number, write: number];
   const rows: readonly Row[] = [
     [{ "if-match": "T" }, 200, 201],
@@ -265,7 +265,7 @@ describe("preconditions in the order of RFC 9110 section 13.2.2", () => {
   }
 });
 
-test("Cache-Control is private for who is signed in, whatever the answer", async () => {
+test("Cache-Control is private for a signed-in caller, whatever the response", async () => {
   const json = { username: "viewer", password: "the viewer's password" };
   await server.request("POST", "/v1/users", { token, json });
   const viewer = await server.signIn(json.username, json.password);

@@ -26,7 +26,7 @@ import {
 
 const seconds = Number(process.env["DURABILITY_SECONDS"] || 2);
 const clients = 200;
-/** A round with fewer acknowledged writes has shown nothing. */
+/** A round with fewer acknowledged writes proves nothing. */
 const minWrites = 300;
 /** The version of a deleted record, which is its last one. */
 const deleted = Infinity;
@@ -295,7 +295,7 @@ async function remove(load: Load, ledger: Ledger, entry: Entry): Promise<void> {
   ledger.writes += 1;
 }
 
-/** Whether the server said that nothing was changed, as too much waits. */
+/** Whether the server said that nothing was changed, because too much is waiting. */
 function isRefused(reply: Reply): boolean {
   return reply.status === 503 && reply.body?.errorCode === 50302;
 }
@@ -351,12 +351,12 @@ async function allAnimals(load: Load): Promise<Map<number, Content>> {
   }
 }
 
-/** Holds the restarted server against the ledger, and brings that up to date. */
+/** Compares the restarted server with the ledger, and brings the ledger up to date. */
 async function judge(load: Load, ledger: Ledger): Promise<void> {
   const records = await allAnimals(load);
   for (const [id, record] of records) {
     if (ledger.entries.has(id)) continue;
-    // Created, but the response never came.
+    // Created, but the response never arrived.
     const content = ledger.creations.get(String(record["name"]));
     assert.ok(content, `animal ${id} is nobody's: ${JSON.stringify(record)}`);
     assertContent(record, content);

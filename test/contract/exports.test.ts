@@ -1,4 +1,4 @@
-/** Exports: a collection as lines, streamed as fast as the client takes them. */
+/** Exports: a collection as NDJSON, streamed as fast as the client reads it. */
 
 import { strict as assert } from "node:assert";
 import { readFile } from "node:fs/promises";
@@ -23,7 +23,7 @@ describe("an export", () => {
   });
   after(() => server.stop());
 
-  test("is all records of a collection, a line each, without addresses", async () => {
+  test("is all records of a collection, one line each, without URLs", async () => {
     const { status, headers, text } = await fetchLines(server, "/v1/animals");
     assert.equal(status, 200);
     assert.equal(headers.get("content-type"), lines);
@@ -44,7 +44,7 @@ describe("an export", () => {
     }
   });
 
-  test("takes the parameters of the collection, and ends where they say", async () => {
+  test("accepts the parameters of the collection, including its limits", async () => {
     await followsParameters("sex=female&sortby=weight_kg&order=desc");
     await followsParameters("sortby=species,weight_kg&order=asc,desc");
   });
@@ -93,7 +93,7 @@ describe("an export", () => {
     assert.deepEqual([none.status, none.text], [200, ""]);
   }
 
-  test("is for who prefers it, where the address has it", async () => {
+  test("is for clients that prefer it, if the URL has it", async () => {
     const cases = [
       [lines, lines],
       [`${lines};q=0.5, ${json};q=0.4`, lines],
@@ -127,7 +127,7 @@ describe("an export", () => {
     );
   });
 
-  test("has a validator of its own, and a HEAD", async () => {
+  test("has a validator of its own, and supports HEAD", async () => {
     const first = await fetchLines(server, "/v1/zoos");
     const etag = first.headers.get("etag") ?? "";
     const same = await server.request("GET", "/v1/zoos", {
@@ -170,7 +170,7 @@ describe("an export of many records", () => {
   });
   after(() => server.stop());
 
-  /** Asks, and reads no more than the beginning. */
+  /** Requests an export, and reads only the beginning. */
   async function ask(): Promise<Socket> {
     const socket = connect(server.port, "127.0.0.1");
     socket.write(
@@ -184,7 +184,7 @@ describe("an export of many records", () => {
     return socket;
   }
 
-  test("is of one moment, whatever is written while it runs", async () => {
+  test("is a consistent snapshot, whatever is written while it runs", async () => {
     const socket = await ask();
     for (const id of [1, count - 1]) {
       const changed = await server.request("PATCH", `/v1/animals/${id}`, {
@@ -279,7 +279,7 @@ describe("exports that wait for a write to be durable", () => {
     }
   }
 
-  test("give their places back when their clients hang up", async () => {
+  test("release their slots when their clients disconnect", async () => {
     const release = hold();
     const json = { name: "Artis", city: "Amsterdam", country: "NL" };
     const { size } = app.store.table("zoos");
@@ -294,13 +294,14 @@ describe("exports that wait for a write to be durable", () => {
         socket.write(ask);
         return socket;
       });
-      // Once one is refused, the others have all places.
+      // Once one is refused, the others have all slots.
       await Promise.any(sockets.map((socket) => once(socket, "data")));
       for (const socket of sockets) socket.destroy();
       let asked: Promise<Answer>;
       do {
         asked = app.request("GET", "/v1/zoos", { headers });
-        // With a place it waits; else it is refused before others are answered.
+        // With a slot it waits; otherwise it is refused before others get
+        // responses.
       } while (await Promise.race([asked, othersAnswered()]));
       release();
       assert.equal((await asked).status, 200);

@@ -1,6 +1,7 @@
 /**
  * The examples of RFC 7396 appendix A, as far as they concern flat objects: a
- * record always has all its properties, so what a patch removes is null.
+ * record always has all its properties, so a property that a patch removes is
+ * null.
  */
 
 import { strict as assert } from "node:assert";
@@ -24,7 +25,7 @@ describe("a merge patch", () => {
   });
   after(() => app.stop());
 
-  /** What a record is after a patch, or the code of the error. */
+  /** The record after a patch, or the code of the error. */
   async function patched(before: object, patch: unknown): Promise<unknown> {
     const { token } = app;
     const made = await app.request("POST", "/v1/things", {
@@ -53,7 +54,8 @@ describe("a merge patch", () => {
     [{ a: "b", b: "c" }, { a: null }, { a: null, b: "c", e: null }],
     [{ e: null }, { a: "1" }, { a: "1", b: null, e: null }],
     [{ a: "b" }, {}, { a: "b", b: null, e: null }],
-    // What a record cannot be is refused where the RFC would replace.
+    // A value that the record cannot have, or a patch that is not an object, is
+    // refused where the RFC would replace.
     [{ a: "b" }, { a: ["c"] }, 42200],
     [{ a: "b" }, { a: { bb: { ccc: null } } }, 42200],
     [{ a: "foo" }, null, 40002],

@@ -1,7 +1,6 @@
 /**
- * The order in which a request is judged: whoever does two things wrong hears
- * of the earlier one, and nothing is changed. And what reaches the server
- * though it is hardly HTTP.
+ * The order in which a request is checked: of two errors the earlier one is
+ * reported, and nothing is changed. And requests that are hardly HTTP.
  */
 
 import { strict as assert } from "node:assert";
@@ -10,7 +9,8 @@ import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import { type Answer, exchange, type Server, start } from "../harness.ts";
 
-// No zoo has the id 3: it lies below the highest one given, and so is gone.
+// No zoo has the id 3: it is below the highest assigned id, so it counts as
+// deleted.
 const seed = {
   zoos: [
     { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
@@ -41,7 +41,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** All records there are; that they can be read shows that the server lives. */
+/** All records; reading them shows that the server is alive. */
 async function state(): Promise<string> {
   const paths = ["/v1/zoos", "/v1/animals", "/v1/employees", "/v1/users"];
   const answers = await Promise.all(
@@ -53,12 +53,12 @@ async function state(): Promise<string> {
   return answers.map(({ text }) => text).join();
 }
 
-/** What a request has besides its first line. */
+/** The parts of a request besides its first line. */
 interface Sent {
-  /** Who sends it: nobody when left out, a stranger has a bad token. */
+  /** The caller: nobody by default; a stranger has an invalid token. */
   readonly as?: string;
   readonly accept?: string;
-  /** The media type of the body, JSON when left out. */
+  /** The media type of the body, JSON by default. */
   readonly type?: string;
   readonly coding?: string;
   readonly body?: string;
@@ -83,7 +83,7 @@ async function send(line: string, sent: Sent): Promise<Answer> {
   return answer;
 }
 
-/** Asserts all that an error answer owes to its code. */
+/** Asserts everything that follows from the code of an error response. */
 function assertError(answer: Answer, code: number): void {
   const status = Math.floor(code / 100);
   const { body, headers } = answer;
@@ -119,7 +119,7 @@ function assertError(answer: Answer, code: number): void {
 const zoo = '{"name":"Zoo","city":"Ghent","country":"BE"}';
 const large = "[".repeat(2 ** 20 + 1);
 
-// What goes wrong, by the least that it takes.
+// Each error, caused by the simplest request.
 const stranger: Sent = { as: "stranger" };
 const viewer: Sent = { as: "viewer" };
 const keeper: Sent = { as: "keeper" };
@@ -138,7 +138,7 @@ const badPassword = '{"role":"viewer","password":"short"}';
 const wrongPassword: Sent = { body: '{"username":"admin","password":"x"}' };
 const noPassword: Sent = { body: '{"username":"admin","password":5}' };
 
-/** One request a row: what is wrong with it, its first line, the rest, the code. */
+/** One request per row: what is wrong with it, its first line, the other parts, the code. */
 type Row = readonly [string, string, Sent, number];
 
 const alone: readonly Row[] = [
@@ -276,7 +276,7 @@ describe("an error by itself", () => {
   });
 });
 
-describe("of two errors the earlier answers", () => {
+describe("of two errors the earlier one is reported", () => {
   for (const [what, line, sent, code] of pairs) {
     test(`${what.replace(", ", " before ")}: ${line}`, async () => {
       assertError(await send(line, sent), code);
@@ -310,7 +310,7 @@ describe("Accept", () => {
       ["application/*;q=0.0, image/png", 406],
     ] as const
   ) {
-    test(`${accept} is answered ${status}`, async () => {
+    test(`${accept} gets ${status}`, async () => {
       for (const path of ["/v1", "/v1/zoos", "/v1/zoos/1"]) {
         const answer = await send(`GET ${path}`, { accept });
         if (status === 406) assertError(answer, 40600);
@@ -326,7 +326,7 @@ describe("Accept", () => {
   }
 });
 
-describe("a parameter of a record's address, or of a write", () => {
+describe("a parameter of a record's URL, or of a write", () => {
   for (
     const [line, code] of [
       ["GET /v1/zoos/1?limit=1", 40003],
@@ -352,7 +352,7 @@ describe("a parameter of a record's address, or of a write", () => {
     });
   }
 
-  test("may be fields where a record is read", async () => {
+  test("may be fields if a record is read", async () => {
     const { status, body } = await send("GET /v1/zoos/1?fields=name", {});
     assert.equal(status, 200);
     assert.equal(body.id, 1);
@@ -362,7 +362,7 @@ describe("a parameter of a record's address, or of a write", () => {
 });
 
 describe("on the wire", () => {
-  /** Sends bytes until the server closes, and asserts that it lives on. */
+  /** Sends bytes until the server closes the connection, and asserts that the server stays alive. */
   async function wire(bytes: string) {
     const before = await state();
     const received = await exchange(server.port, bytes);
@@ -410,7 +410,7 @@ describe("on the wire", () => {
     });
   }
 
-  test("headers too large get a 431, whatever the address", async () => {
+  test("headers too large get a 431, whatever the URL", async () => {
     for (const path of ["/v1/zoos", "/v1/nope"]) {
       const padding = `X-Padding: ${"x".repeat(20_000)}`;
       const bytes = `GET ${path} HTTP/1.1\r\n${padding}\r\n${ending}`;
@@ -418,7 +418,7 @@ describe("on the wire", () => {
     }
   });
 
-  test("a target may be a whole address", async () => {
+  test("a target may be an absolute URL", async () => {
     const answer = await wire(
       `GET http://other.example:81/v1/zoos/1?fields=id HTTP/1.1\r\n${ending}`,
     );
@@ -426,7 +426,7 @@ describe("on the wire", () => {
     assert.equal(JSON.parse(answer.content).id, 1);
   });
 
-  test("a request without Accept is answered with JSON", async () => {
+  test("a request without Accept gets JSON", async () => {
     const answer = await wire(`GET /v1/zoos/1 HTTP/1.1\r\n${ending}`);
     assert.equal(answer.status, 200);
     assert.equal(answer.type, "application/json; charset=utf-8");
@@ -457,7 +457,7 @@ describe("on the wire", () => {
     });
   }
 
-  test("a caller who leaves in the middle does no harm", async () => {
+  test("a client that disconnects in the middle does no harm", async () => {
     const head = `POST /v1/zoos HTTP/1.1\r\nHost: a.example\r\n`;
     const fields = `Authorization: Bearer ${tokens.get("admin")}\r\n` +
       "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n";

@@ -1,6 +1,6 @@
 /**
- * Conditional requests where more than one record is looked at: collections,
- * what a 304 holds, when a precondition is judged, and when there must be one.
+ * More about conditional requests: collections, the fields of a 304, when a
+ * precondition is evaluated, and when one is required.
  */
 
 import { strict as assert } from "node:assert";
@@ -15,7 +15,8 @@ import {
   start,
 } from "../harness.ts";
 
-// No zoo has the id 3: it lies below the highest one given, and so is gone.
+// No zoo has the id 3: it is below the highest assigned id, so it counts as
+// deleted.
 const seed = {
   zoos: [1, 2, 4].map((id) => ({
     id,
@@ -43,7 +44,7 @@ async function etagOf(path: string): Promise<string> {
   return headers.get("etag") ?? "";
 }
 
-/** Sends a request with a precondition that fails, whatever is there. */
+/** Sends a request with a precondition that always fails. */
 function failing(
   line: string,
   { headers, ...options }: RequestOptions = {},
@@ -89,7 +90,7 @@ describe("a collection's ETag", () => {
       const options = { token, headers: headersOld };
       const whole = await server.request("GET", path, options);
       assert.equal(whole.text, text);
-      // A weak tag is never the one that If-Match means.
+      // A weak tag never satisfies If-Match.
       const strict = { token, headers: { "if-match": etag } };
       assertError(await server.request("GET", path, strict), 41200);
     }
@@ -122,7 +123,7 @@ describe("a collection's ETag", () => {
     await see();
   });
 
-  test("does not count once the zoo is gone", async () => {
+  test("does not count once the zoo has been deleted", async () => {
     const headers = { "if-none-match": "*" };
     for (
       const path of ["/v1/zoos/3/animals", "/v1/zoos/3", "/v1/zoos/3/animals/1"]
@@ -166,7 +167,7 @@ test("a 304 has what a cache needs, and no content", async () => {
   }
 });
 
-describe("a precondition is judged", () => {
+describe("a precondition is evaluated", () => {
   const large = { raw: "[".repeat(2 ** 20 + 1) };
   const typed = { headers: { "content-type": "application/json" } };
   const text = { raw: "{}", headers: { "content-type": "text/plain" } };
@@ -210,7 +211,7 @@ describe("a precondition is judged", () => {
     assert.equal((await failing("OPTIONS /v1/zoos/1")).status, 200);
   });
 
-  test("with If-None-Match: * on a POST: the collection is there", async () => {
+  test("with If-None-Match: * on a POST: the collection exists", async () => {
     const headers = { "if-none-match": "*" };
     const options = { token, headers, json: zoo };
     assertError(await server.request("POST", "/v1/zoos", options), 41200);
@@ -282,7 +283,7 @@ describe("with REQUIRE_IF_MATCH=1", () => {
     assertError(nobody, 40100);
   });
 
-  test("any precondition will do, and it is evaluated", async () => {
+  test("any precondition is enough, and it is evaluated", async () => {
     const { headers } = await strict.request("GET", "/v1/zoos/2");
     const etag = headers.get("etag") ?? "";
     const rows: readonly (readonly [Record<string, string>, number])[] = [
@@ -303,7 +304,7 @@ describe("with REQUIRE_IF_MATCH=1", () => {
     assert.equal(gone.status, 204);
   });
 
-  test("reading and making go on without", async () => {
+  test("reading and creating need none", async () => {
     const options = { token: admin, json: zoo };
     const made = await strict.request("POST", "/v1/zoos", options);
     assert.equal(made.status, 201);

@@ -19,7 +19,7 @@ after(() => server.stop());
 describe("Prefer", () => {
   const minimal = { prefer: "return=minimal" };
 
-  test("return=minimal leaves out the record", async () => {
+  test("return=minimal omits the record", async () => {
     const made = await server.request("POST", "/v1/zoos", {
       token,
       json: zoo,

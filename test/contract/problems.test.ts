@@ -1,6 +1,6 @@
 /**
- * Errors as `application/problem+json` (RFC 9457) for who asks for that, and the
- * id that every answer bears, so that it can be found in the log.
+ * Errors as `application/problem+json` (RFC 9457) for clients that ask for it,
+ * and the id of every response, by which it can be found in the log.
  */
 
 import { strict as assert } from "node:assert";
@@ -15,7 +15,8 @@ import {
 
 const problem = "application/problem+json";
 
-// No zoo has the id 3: it lies below the highest one given, and so is gone.
+// No zoo has the id 3: it is below the highest assigned id, so it counts as
+// deleted.
 const seed = {
   zoos: [1, 4].map((id) => ({
     id,
@@ -40,7 +41,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** Every kind of error that a client can cause: request, what it has, code. */
+/** Every kind of error that a client can cause: request, its parts, code. */
 type Row = readonly [string, () => RequestOptions, number];
 
 const rows: readonly Row[] = [
@@ -104,7 +105,7 @@ function send(
 
 describe("Accept: application/problem+json", () => {
   for (const [line, options, code] of rows) {
-    test(`${line} tells of ${code} by RFC 9457`, async () => {
+    test(`${line} reports ${code} as RFC 9457 defines`, async () => {
       const plain = await send(line, options(), "application/json");
       const { body: old } = plain;
       assert.equal(old.errorCode, code, plain.text);
@@ -131,7 +132,7 @@ describe("Accept: application/problem+json", () => {
     });
   }
 
-  test("is weighed against JSON", async () => {
+  test("is compared with the weight of JSON", async () => {
     const table: readonly (readonly [string, boolean])[] = [
       ["*/*", false],
       ["application/*", false],
@@ -167,7 +168,7 @@ describe("Accept: application/problem+json", () => {
     }
   });
 
-  test("alone is served with JSON where nothing is wrong", async () => {
+  test("alone gets JSON if nothing is wrong", async () => {
     for (const path of ["/v1", "/v1/zoos", "/v1/zoos/1", "/health"]) {
       for (const method of ["GET", "HEAD"]) {
         const answer = await send(`${method} ${path}`, {}, problem);
@@ -178,7 +179,7 @@ describe("Accept: application/problem+json", () => {
     }
   });
 
-  test("is no way around 406 for other types", async () => {
+  test("does not avoid a 406 for other types", async () => {
     for (const accept of ["image/png", "image/*", `${problem};q=0`]) {
       const answer = await send("GET /v1/zoos/1", {}, accept);
       assert.equal(answer.status, 406);
@@ -188,7 +189,7 @@ describe("Accept: application/problem+json", () => {
     assert.equal((await send("GET /v1/zoos", {}, both)).status, 200);
   });
 
-  test("is told of in HEAD as in GET", async () => {
+  test("is reported by HEAD as by GET", async () => {
     const get = await send("GET /v1/zoos/99", {}, problem);
     const head = await send("HEAD /v1/zoos/99", {}, problem);
     assert.equal(head.text, "");
@@ -221,7 +222,7 @@ describe("X-Request-Id", () => {
       ),
     ];
 
-  test("is kept on every answer, where one was sent", async () => {
+  test("is the one that was sent, on every response", async () => {
     for (const [line, options, status] of requests) {
       for (const id of ["x", "a".repeat(64), '{"a":1}!~']) {
         const [method = "", path = ""] = line.split(" ");
@@ -236,7 +237,7 @@ describe("X-Request-Id", () => {
     }
   });
 
-  test("is a new one, where none or no good one was sent", async () => {
+  test("is a new one, if none or no valid one was sent", async () => {
     const ids = new Set<string>();
     const sent = [undefined, "", "a b", "a".repeat(65), "\xe9", "a\tb"];
     for (const id of sent) {
@@ -259,7 +260,7 @@ describe("X-Request-Id", () => {
   });
 
   test(
-    "is on answers to what is hardly HTTP",
+    "is on responses to requests that are hardly HTTP",
     async () => {
       const table: readonly (readonly [string, number])[] = [
         ["nonsense\r\n\r\n", 400],
@@ -291,7 +292,7 @@ describe("X-Request-Id", () => {
     const id = "find-me-again";
     const headers = { "x-request-id": id };
     await server.request("GET", "/v1/zoos/99", { headers });
-    // The answer may be here before the line is.
+    // The response may arrive before the line.
     while (!server.output().includes(id)) await server.request("GET", "/v1");
     const lines = server.output().split("\n").filter((one) => one.includes(id));
     assert.equal(lines.length, 1);

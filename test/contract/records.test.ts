@@ -1,6 +1,6 @@
 /**
- * The life of a record, seen from outside: made, read, replaced, changed,
- * moved, deleted, and gone for good, over a restart too.
+ * The life of a record, seen from outside: created, read, replaced, changed,
+ * moved and permanently deleted, also across a restart.
  */
 
 import { strict as assert } from "node:assert";
@@ -18,7 +18,8 @@ import {
 
 type Properties = Readonly<Record<string, unknown>>;
 
-// No zoo has the id 3: it lies below the highest one given, and so is gone.
+// No zoo has the id 3: it is below the highest assigned id, so it counts as
+// deleted.
 const seed = {
   zoos: [
     { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
@@ -31,14 +32,14 @@ const seed = {
   ],
 };
 
-/** What a collection asks for, what it takes, and what it fills in. */
+/** The properties that a collection requires, accepts, and sets by default. */
 interface Kind {
   readonly name: string;
   readonly required: Properties;
   readonly optional: Properties;
   readonly defaults: Properties;
   readonly relations: (id: number) => Properties;
-  /** Every address under which records of this kind can be made. */
+  /** Every URL at which records of this kind can be created. */
   readonly paths: readonly string[];
 }
 
@@ -108,26 +109,26 @@ function body(kind: Kind, ...more: Properties[]): Properties {
   return Object.assign({}, kind.required, email, ...more);
 }
 
-/** Makes a record and returns it. */
+/** Creates a record and returns it. */
 async function make(path: string, json: Properties) {
   const answer = await send("POST", path, { json });
   assert.equal(answer.status, 201, answer.text);
   return answer.body;
 }
 
-/** Makes a zoo of its own for a test. */
+/** Creates a zoo for one test. */
 function makeZoo() {
   return make("/v1/zoos", { name: "Own", city: "Oslo", country: "NO" });
 }
 
-/** Reads a record that is there. */
+/** Reads a record that exists. */
 async function read(path: string) {
   const answer = await send("GET", path);
   assert.equal(answer.status, 200, `${path}: ${answer.text}`);
   return answer.body;
 }
 
-/** How many records a collection has. */
+/** Returns the number of records of a collection. */
 async function count(path: string): Promise<number> {
   const answer = await send("HEAD", path);
   assert.equal(answer.status, 200, path);
@@ -150,7 +151,7 @@ function assertInvalid(answer: Answer, field: string, code?: string): void {
   if (code) assert.equal(answer.body.errors[0]?.code, code);
 }
 
-/** Asserts that a record is gone for good, under each of its addresses. */
+/** Asserts that a record is permanently deleted, at each of its URLs. */
 async function assertGone(...paths: string[]): Promise<void> {
   for (const path of paths) {
     assertError(await send("GET", path), 410, 41000);
@@ -162,7 +163,7 @@ async function assertGone(...paths: string[]): Promise<void> {
   }
 }
 
-/** Waits until the clock has left the millisecond of a time stamp. */
+/** Waits until the clock has passed the millisecond of a timestamp. */
 async function past(time: string): Promise<void> {
   while (Date.now() <= Date.parse(time)) await setImmediate();
 }
@@ -170,7 +171,7 @@ async function past(time: string): Promise<void> {
 for (const kind of kinds) {
   for (const path of kind.paths) {
     describe(`a record of ${path}`, () => {
-      test("is made with its defaults, its times and its addresses", async () => {
+      test("is created with its defaults, its times and its URLs", async () => {
         const json = body(kind);
         const answer = await send("POST", path, { json });
         assert.equal(answer.status, 201, answer.text);
@@ -206,7 +207,7 @@ for (const kind of kinds) {
         assert.deepEqual(await read(`${path}/${record.id}`), record);
       });
 
-      test("loses by PUT what the new one does not name", async () => {
+      test("loses by PUT the properties that the new one omits", async () => {
         const old = await make(path, body(kind, kind.optional));
         await past(old.updated_at);
         const json = body(kind, { name: "Another" });
@@ -223,7 +224,7 @@ for (const kind of kinds) {
         assert.deepEqual(await read(`${path}/${old.id}`), answer.body);
       });
 
-      test("keeps by PATCH what the change does not name", async () => {
+      test("keeps by PATCH the properties that the change omits", async () => {
         const old = await make(path, body(kind, kind.optional));
         await past(old.updated_at);
         for (
@@ -242,7 +243,7 @@ for (const kind of kinds) {
         }
       });
 
-      test("loses by PATCH what is set to null", async () => {
+      test("loses by PATCH the properties that are set to null", async () => {
         const old = await make(path, body(kind, kind.optional));
         const nullable = Object.entries(kind.defaults)
           .filter(([, value]) => value === null);
@@ -253,14 +254,14 @@ for (const kind of kinds) {
         assert.deepEqual(answer.body, { ...old, ...json, updated_at });
       });
 
-      test("stays as it is, its time too, when nothing changes", async () => {
+      test("stays as it is, including its time, when nothing changes", async () => {
         const json = body(kind, kind.optional);
         const record = await make(path, json);
         await past(record.updated_at);
         for (
           const [method, same] of [
             ["PUT", json],
-            ["PUT", record], // what was read can be sent back
+            ["PUT", record], // a record can be sent back as it was read
             ["PATCH", {}],
             ["PATCH", { name: json.name }],
             ["PATCH", record],
@@ -274,7 +275,7 @@ for (const kind of kinds) {
         }
       });
 
-      test("ignores what is not the client's to say", async () => {
+      test("ignores properties that only the server sets", async () => {
         const notTheClients = {
           created_at: "1999-01-01T00:00:00.000Z",
           updated_at: 5,
@@ -314,7 +315,7 @@ for (const kind of kinds) {
         assert.deepEqual(await read(`${path}/${record.id}`), record);
       });
 
-      test("is gone for good once deleted, and its id with it", async () => {
+      test("is permanently deleted, and its id is not used again", async () => {
         const total = await count(path);
         const record = await make(path, body(kind));
         const answer = await send("DELETE", `${path}/${record.id}`);
@@ -325,7 +326,7 @@ for (const kind of kinds) {
         assert.ok((await make(path, body(kind))).id > record.id);
       });
 
-      test("that never was is not found", async () => {
+      test("that never existed is not found", async () => {
         const url = `${path}/9000000`;
         for (const method of ["GET", "HEAD", "DELETE"]) {
           const answer = await send(method, url);
@@ -341,13 +342,13 @@ for (const kind of kinds) {
   }
 }
 
-test("an id below the highest one given, and not there, is gone", async () => {
+test("an unused id below the highest assigned one counts as deleted", async () => {
   await assertGone("/v1/zoos/3");
 });
 
 for (const kind of kinds.slice(1)) {
   describe(`one of the ${kind.name} and its zoo`, () => {
-    test("belong together by the address alone", async () => {
+    test("belong together by the URL alone", async () => {
       const { zoo_id: _, ...json } = body(kind);
       const url = `/v1/zoos/2/${kind.name}`;
       const record = await make(url, json);
@@ -362,7 +363,7 @@ for (const kind of kinds.slice(1)) {
       assertInvalid(post, "zoo_id", "required");
     });
 
-    test("cannot be two different ones when it is made", async () => {
+    test("cannot be two different ones when it is created", async () => {
       const total = await count(`/v1/${kind.name}`);
       const url = `/v1/zoos/1/${kind.name}`;
       const answer = await send("POST", url, { json: body(kind) });
@@ -370,7 +371,7 @@ for (const kind of kinds.slice(1)) {
       assert.equal(await count(`/v1/${kind.name}`), total);
     });
 
-    test("cannot be one that is gone", async () => {
+    test("cannot be one that was deleted", async () => {
       const url = `/v1/${kind.name}`;
       const json = body(kind, { zoo_id: 3 });
       assertInvalid(await send("POST", url, { json }), "zoo_id", "reference");
@@ -404,7 +405,7 @@ for (const kind of kinds.slice(1)) {
       }
     }
 
-    test("are found together only, whatever the method", async () => {
+    test("are only found together, whatever the method", async () => {
       const record = await make(`/v1/${kind.name}`, body(kind));
       const url = `/v1/zoos/1/${kind.name}/${record.id}`;
       assertError(await send("GET", url), 404, 40401);
@@ -416,7 +417,7 @@ for (const kind of kinds.slice(1)) {
       assert.deepEqual(await read(record.url), record);
     });
 
-    test("are not found where there is no such zoo", async () => {
+    test("are not found if there is no such zoo", async () => {
       const { zoo_id: _, ...json } = body(kind);
       const { id } = await make(`/v1/zoos/2/${kind.name}`, json);
       const zoo = await makeZoo();
@@ -441,7 +442,7 @@ for (const kind of kinds.slice(1)) {
       }
     });
 
-    test("a deleted one is gone through any zoo", async () => {
+    test("a deleted one is 410 through any zoo", async () => {
       const record = await make(`/v1/${kind.name}`, body(kind));
       assert.equal((await send("DELETE", record.url)).status, 204);
       for (const zoo of [1, 2, 4]) {
@@ -453,7 +454,7 @@ for (const kind of kinds.slice(1)) {
 }
 
 describe("DELETE of a zoo", () => {
-  /** A zoo with three animals and two employees; their addresses. */
+  /** A zoo with three animals and two employees; their URLs. */
   async function inhabited() {
     const zoo = await makeZoo();
     const urls: string[] = [];
@@ -479,7 +480,7 @@ describe("DELETE of a zoo", () => {
     for (const url of [zoo.url, ...urls]) await read(url);
   });
 
-  test("takes them along when told to", async () => {
+  test("deletes them too with cascade", async () => {
     const paths = ["/v1/zoos", "/v1/animals", "/v1/employees"];
     const totals = await Promise.all(paths.map(count));
     const { zoo, urls } = await inhabited();
@@ -490,7 +491,7 @@ describe("DELETE of a zoo", () => {
     assert.deepEqual(await Promise.all(paths.map(count)), totals);
   });
 
-  test("needs nothing of it when the zoo is empty", async () => {
+  test("needs no cascade when the zoo is empty", async () => {
     for (const query of ["", "?cascade=true", "?cascade=false"]) {
       const zoo = await makeZoo();
       const answer = await send("DELETE", zoo.url + query);
@@ -500,7 +501,7 @@ describe("DELETE of a zoo", () => {
   });
 });
 
-test("records, ids and sign-ins outlive the process", async () => {
+test("records, ids and sign-ins survive the process", async () => {
   const own = await temporaryFolder();
   const options = { folder: join(own, "store"), seed };
   const json = { name: "Last", city: "Lima", country: "PE" };

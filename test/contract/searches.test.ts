@@ -1,4 +1,4 @@
-/** Overload: more searches than the server can run at once. */
+/** Overload: more searches than the server can queue. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
@@ -112,7 +112,7 @@ test("a search stops when its client disconnects", async () => {
     assert.equal((await receive(socket)).status, 503);
   });
   search(left);
-  await Promise.any(refused); // no more fit in
+  await Promise.any(refused); // no more fit in the queue
   for (const socket of left) socket.destroy();
   // By the last response, the server has read that the connections were closed.
   for (let round = 0; round < 3; round++) {

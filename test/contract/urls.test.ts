@@ -1,6 +1,6 @@
 /**
- * Every URL of the API, seen from outside: that its links lead on, how it
- * is spelt, which methods it has and who may use them, and where it lives.
+ * Every URL of the API, seen from outside: its links, its spelling, its
+ * methods, who may use them, and its base.
  */
 
 import { strict as assert } from "node:assert";
@@ -18,7 +18,8 @@ import {
 const callers = ["nobody", "viewer", "keeper", "admin"] as const;
 type Caller = typeof callers[number];
 
-// No zoo has the id 3: it lies below the highest one given, and so is gone.
+// No zoo has the id 3: it is below the highest assigned id, so it counts as
+// deleted.
 const seed = {
   zoos: [
     { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
@@ -54,7 +55,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** Reads a URL as a caller and asserts that it answers. */
+/** Reads a URL as a caller and asserts that it succeeds. */
 async function get(path: string, caller: Caller = "admin"): Promise<Answer> {
   const answer = await server.request("GET", path, {
     token: tokens.get(caller),
@@ -96,7 +97,7 @@ function methods(list: string | null | readonly string[]): string[] {
 }
 
 describe("the root document", () => {
-  test("has nothing but URLs, at the base and under v1 alike", async () => {
+  test("has only URLs, both at the base and under v1", async () => {
     const root = (await get("/", "nobody")).body;
     assert.deepEqual((await get("/v1", "nobody")).body, root);
     assert.deepEqual((await get("/v1/", "nobody")).body, root);
@@ -124,7 +125,7 @@ describe("the root document", () => {
     await get(root.tasks_url);
   });
 
-  test("names URLs that all answer", async () => {
+  test("names only URLs that can be read", async () => {
     const root = JSON.parse((await get("/")).text);
     for (const url of Object.values<string>(root)) {
       const token = tokens.get("admin");
@@ -161,7 +162,7 @@ describe("the root document", () => {
     assert.deepEqual((await get(employee.zoo_url ?? "")).body, zoo);
   });
 
-  test("takes nothing from the Host field", async () => {
+  test("does not depend on the Host field", async () => {
     const answer = await bare("GET /v1/zoos/1", "evil.example");
     assert.equal(answer.status, 200);
     assert.equal(JSON.parse(answer.content).url, "/v1/zoos/1");
@@ -200,22 +201,22 @@ describe("a URL", () => {
     "/v1%2Fzoos",
     ...["0", "00", "01", "-1", "+1", "1.0", "1e0", "0x1", "abc", "1a", "%201"]
       .map((id) => `/v1/zoos/${id}`),
-    "/v1/zoos/%D9%A1", // a digit one, but an Arabic one
+    "/v1/zoos/%D9%A1", // an Arabic digit one
     "/v1/zoos/9007199254740992", // 2^53
   ];
   for (const path of unknown) {
-    test(`${path} is none`, async () => {
+    test(`${path} is not one`, async () => {
       assertError(await server.request("GET", path), 404, 40400);
     });
   }
 
-  test("of the greatest id there can be is one, without a record", async () => {
+  test("with the highest possible id is one, without a record", async () => {
     const path = "/v1/zoos/9007199254740991";
     assertError(await server.request("GET", path), 404, 40401);
   });
 
   for (const path of ["/v2", "/v2/zoos", "/v2/zoos/1", "/v3/nope"]) {
-    test(`${path} is none and the message names v1`, async () => {
+    test(`${path} is not one, and the message names v1`, async () => {
       const answer = await server.request("GET", path);
       assertError(answer, 404, 40400);
       assert.match(answer.body.error, /\bv1\b/);
@@ -255,7 +256,7 @@ describe("a URL", () => {
       ["POST", "/v1/authorizations/", "/v1/authorizations"],
     ] as const
   ) {
-    test(`${method} ${path} is sent to ${location}`, async () => {
+    test(`${method} ${path} is redirected to ${location}`, async () => {
       const answer = await server.request(method, path);
       assert.equal(answer.status, 308, answer.text);
       assert.equal(answer.headers.get("location"), location);
@@ -265,7 +266,7 @@ describe("a URL", () => {
 
 const verbs = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
-/** The least caller that each method of a URL needs. */
+/** The lowest role that each method of a URL requires. */
 type Rights = Readonly<Partial<Record<typeof verbs[number], Caller>>>;
 
 const openCollection: Rights = { GET: "nobody", POST: "keeper" };
@@ -311,7 +312,7 @@ const urls: readonly (readonly [string, Rights, readonly string[]])[] = [
   ["/v1/users/1", user, userProperties],
 ];
 
-/** The methods that a caller may use, or that anyone may when none is named. */
+/** The methods that a caller may use; by default those that anyone may use. */
 function allowed(rights: Rights, caller: Caller = "admin"): string[] {
   const rank = callers.indexOf(caller);
   const own = verbs.filter((verb) => {
@@ -319,13 +320,14 @@ function allowed(rights: Rights, caller: Caller = "admin"): string[] {
     return needed !== undefined && callers.indexOf(needed) <= rank;
   });
   const reads = own.includes("GET") ? ["HEAD"] : [];
-  // Who may read a collection may also ask it with a body.
+  // A caller who may read a collection may also QUERY it.
   if (reads.length > 0 && rights.POST) reads.push("QUERY");
   return ["OPTIONS", ...reads, ...own].sort();
 }
 
 describe("HEAD is GET without a body", () => {
-  // What tells two answers of one server apart, whatever the method.
+  // The fields in which two responses of one server always differ, whatever the
+  // method.
   const perAnswer = ["date", "x-request-id", "connection", "keep-alive"];
   const fields = (answer: Answer) =>
     [...answer.headers].filter(([name]) => !perAnswer.includes(name));
@@ -369,7 +371,7 @@ describe("HEAD is GET without a body", () => {
     assert.match(head.headers.get("link") ?? "", /rel="?next"?/);
   });
 
-  test("down to the last byte on the wire", async () => {
+  test("to the last byte on the wire", async () => {
     const answer = await bare("HEAD /v1/zoos");
     assert.equal(answer.status, 200);
     assert.match(answer.head, /^content-length: [1-9]\d+$/im);
@@ -380,7 +382,7 @@ describe("HEAD is GET without a body", () => {
 describe("OPTIONS", () => {
   for (const [path, rights, writable] of urls) {
     for (const caller of callers) {
-      test(`${path} tells ${caller} what can be done`, async () => {
+      test(`${path} lists what ${caller} may do`, async () => {
         const token = tokens.get(caller);
         const answer = await server.request("OPTIONS", path, { token });
         assert.equal(answer.status, 200, answer.text);
@@ -402,7 +404,7 @@ describe("OPTIONS", () => {
 
         assert.equal(typeof body.schema, "object");
         if (path === "/" || path === "/v1") assert.deepEqual(body.schema, {});
-        // Signing in needs no token, and yet writes: nothing is asserted there.
+        // Signing in needs no token, yet it writes: nothing is asserted for it.
         if (path.startsWith("/v1/authorizations")) return;
         const writes = allowed(rights, caller).some((one) => one[0] === "P");
         const expected = writes ? [...writable] : [];
@@ -411,7 +413,7 @@ describe("OPTIONS", () => {
     }
   }
 
-  test("describes a record, and what in it is not the client's", async () => {
+  test("describes a record, and marks the properties that only the server sets", async () => {
     const token = tokens.get("admin");
     for (
       const [path, writable] of [
@@ -438,7 +440,7 @@ describe("OPTIONS", () => {
     assert.equal(body.schema.properties?.password?.writeOnly, true);
   });
 
-  test("looks no record up", async () => {
+  test("does not look up a record", async () => {
     for (
       const path of [
         "/v1/zoos/3",
@@ -453,7 +455,7 @@ describe("OPTIONS", () => {
     }
   });
 
-  test("of no URL is 404, of a slash too many 308", async () => {
+  test("of an unknown URL is 404, of one with an extra slash 308", async () => {
     assertError(await server.request("OPTIONS", "/v1/nope"), 404, 40400);
     assertError(await server.request("OPTIONS", "/v1/zoos/x"), 404, 40400);
     const answer = await server.request("OPTIONS", "/v1/zoos/");
@@ -470,11 +472,11 @@ describe("OPTIONS", () => {
   });
 });
 
-describe("a method that is not the URL's", () => {
+describe("a method that the URL does not have", () => {
   for (const [path, rights] of urls) {
     const absent = verbs.filter((verb) => rights[verb] === undefined);
     for (const method of absent) {
-      test(`${method} ${path} is answered with those that are`, async () => {
+      test(`${method} ${path} gets the list of those that it has`, async () => {
         const token = tokens.get("admin");
         const answer = await server.request(method, path, { token });
         assertError(answer, 405, 40500);
@@ -485,12 +487,12 @@ describe("a method that is not the URL's", () => {
   }
 
   for (const method of ["PROPFIND", "LOCK", "MKCOL", "PURGE"]) {
-    test(`${method} is none that the server has`, async () => {
+    test(`${method} is not implemented`, async () => {
       assertError(await server.request(method, "/v1/zoos"), 501, 50100);
     });
   }
 
-  test("TRACE is none that the server has", async () => {
+  test("TRACE is not implemented", async () => {
     const answer = await bare("TRACE /v1/zoos");
     assert.equal(answer.status, 501);
     assert.equal(JSON.parse(answer.content).errorCode, 50100);
@@ -584,7 +586,7 @@ describe("BASE_URL", () => {
   }
 });
 
-/** Signs the admin in where the API does not live at the root. */
+/** Signs the admin in to an API that is not at the root. */
 async function otherToken(other: Server, path: string): Promise<string> {
   const answer = await other.request("POST", `${path}v1/authorizations`, {
     json: { username: "admin", password: adminPassword },

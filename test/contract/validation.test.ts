@@ -1,7 +1,7 @@
 /**
- * What a body may hold: a table of wrong values for each property, of the
- * greatest that are right, and of bodies that are no JSON object at all.
- * Nothing that is refused leaves a trace.
+ * What a body may contain: tables of invalid values of each property, of valid
+ * ones at the limits, and of bodies that are not JSON objects. A refused
+ * request leaves no trace.
  */
 
 import { strict as assert } from "node:assert";
@@ -30,8 +30,8 @@ before(async () => {
 after(() => server.stop());
 
 /**
- * A collection, whole, and the count that goes with it. That it answers shows
- * that the server lives.
+ * A complete collection, and the number of its records. The response shows that
+ * the server is alive.
  */
 async function state(path: string): Promise<string> {
   const [collection = ""] = /^\/v1\/\w+/.exec(path) ?? [];
@@ -40,14 +40,14 @@ async function state(path: string): Promise<string> {
   return `${answer.headers.get("x-total-count")} ${answer.text}`;
 }
 
-/** What a body is sent as. */
+/** How a body is sent. */
 interface Sent {
   readonly method?: string;
   readonly path?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Sends a body, JSON unless told, and asserts that it changed nothing. */
+/** Sends a body, JSON by default, and asserts that it changed nothing. */
 async function refused(
   raw: string | Uint8Array,
   { method = "POST", path = "/v1/zoos", headers = {} }: Sent = {},
@@ -74,8 +74,8 @@ function assertError(answer: Answer, status: number, code: number): void {
 }
 
 /**
- * Asserts a 422 that names exactly these properties. Where two codes fit, they
- * stand with a bar between them; an empty one fits any.
+ * Asserts a 422 that names exactly these properties. If two codes are possible,
+ * they are separated by a bar; an empty one matches any.
  */
 function assertInvalid(
   answer: Answer,
@@ -97,7 +97,7 @@ const long = (length: number) => "x".repeat(length);
 const email = (length: number) =>
   `${long(64)}@${long(63)}.${long(63)}.${long(length - 196)}.de`;
 
-/** A value as it stands in the body, for what JSON.stringify cannot say. */
+/** A value as it is spelled in the body, for what JSON.stringify cannot produce. */
 class Raw {
   readonly text: string;
   constructor(text: string) {
@@ -116,7 +116,7 @@ function json(properties: Properties): string {
   return `{${members.join()}}`;
 }
 
-/** Wrong values by their code; `undefined` leaves the property out. */
+/** Invalid values by their code; `undefined` omits the property. */
 type Wrong = Readonly<Record<string, readonly unknown[]>>;
 
 const text: Wrong = {
@@ -153,7 +153,7 @@ const number: Wrong = {
 
 const zooId: Wrong = { ...number, reference: [9_000_000] };
 
-/** What a collection takes, at its limits, and what not, by property. */
+/** The values at the limits that a collection accepts, and those that it refuses, by property. */
 interface Rules {
   readonly base: Properties;
   readonly right: Readonly<Record<string, readonly unknown[]>>;
@@ -280,7 +280,7 @@ for (const [name, { base, right, wrong }] of Object.entries(collections)) {
       test(`cannot be changed to a wrong ${property}`, async () => {
         const sent = { method: "PATCH", path: `${path}/1` };
         for (const { value, expected } of cases) {
-          // What it already has is no other record's.
+          // The value that the record already has is not that of another one.
           if (value === undefined || expected[property] === "unique") continue;
           assertInvalid(
             await refused(json({ [property]: value }), sent),
@@ -291,7 +291,7 @@ for (const [name, { base, right, wrong }] of Object.entries(collections)) {
     }
 
     for (const [property, values] of Object.entries(right)) {
-      test(`takes ${property} up to its limits, as it was sent`, async () => {
+      test(`accepts ${property} up to its limits, as it was sent`, async () => {
         for (const value of values) {
           const answer = await server.request("POST", path, {
             token,
@@ -311,14 +311,14 @@ for (const [name, { base, right, wrong }] of Object.entries(collections)) {
       });
     }
 
-    test("is refused for all that it lacks at once", async () => {
+    test("is refused with all missing properties at once", async () => {
       const needed = Object.entries(wrong)
         .filter(([, byCode]) => byCode.required)
         .map(([property]) => [property, "required"]);
       const expected = Object.fromEntries(needed);
       assertInvalid(await refused("{}", { path }), expected);
       const put = { method: "PUT", path: `${path}/1` };
-      // A user's password is required when it is made, not ever after.
+      // A password is required only when the user is created.
       if (name !== "users") assertInvalid(await refused("{}", put), expected);
     });
   });
@@ -327,7 +327,7 @@ for (const [name, { base, right, wrong }] of Object.entries(collections)) {
 describe("an e-mail address", () => {
   const person = { zoo_id: 1, name: "Bo", job_title: "Vet" };
 
-  test("is its owner's alone, however it is written", async () => {
+  test("is unique, however it is written", async () => {
     const path = "/v1/employees";
     const own = { ...person, email: "Own@a.example" };
     const made = await server.request("POST", path, { token, json: own });
@@ -354,7 +354,7 @@ describe("an e-mail address", () => {
 describe("an object", () => {
   const valid = { name: "Zoo", city: "Ghent", country: "BE" };
 
-  test("is refused for all that is wrong in it at once", async () => {
+  test("is refused with all invalid properties at once", async () => {
     const wrong = {
       name: 5,
       city: "",
@@ -403,7 +403,7 @@ describe("an object", () => {
     });
   }
 
-  test("takes nothing from a prototype that it brings along", async () => {
+  test("may not name __proto__ or constructor", async () => {
     for (const name of ["__proto__", "constructor"]) {
       const answer = await refused(`{"${name}":${json(valid)}}`);
       assert.equal(answer.status, 422, answer.text);
@@ -482,7 +482,7 @@ describe("a body", () => {
     });
   }
 
-  test("nested 10,000 deep is refused, and that is all", async () => {
+  test("nested 10,000 deep is refused without harm", async () => {
     const nested = "[".repeat(10_000) + "]".repeat(10_000);
     const objects = '{"a":'.repeat(10_000) + "1" + "}".repeat(10_000);
     const list = await refused(nested);
@@ -494,7 +494,7 @@ describe("a body", () => {
     }
   });
 
-  test("with half a character for a name is refused", async () => {
+  test("with half a surrogate pair as a name is refused", async () => {
     const answer = await refused('{"\\ud800":1}');
     assert.ok([400, 422].includes(answer.status), answer.text);
     assert.equal(answer.body.error, answer.body.errorMsg);
@@ -512,7 +512,7 @@ describe("a body", () => {
       'application/json; charset="utf-16"',
     ]
   ) {
-    test(`is not taken as ${type}`, async () => {
+    test(`is not accepted as ${type}`, async () => {
       for (const method of ["POST", "PUT", "PATCH"]) {
         const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
         const headers = { "content-type": type };
@@ -522,9 +522,9 @@ describe("a body", () => {
     });
   }
 
-  test("is not taken without a media type", async () => {
+  test("is not accepted without a media type", async () => {
     const before = await state("/v1/zoos");
-    const raw = Buffer.from(valid); // fetch names none for bytes
+    const raw = Buffer.from(valid); // fetch sends none for bytes
     const answer = await server.request("POST", "/v1/zoos", { token, raw });
     assert.ok([400, 415].includes(answer.status), answer.text);
     assert.equal(await state("/v1/zoos"), before);
@@ -538,7 +538,7 @@ describe("a body", () => {
   });
 
   for (const coding of ["gzip", "br", "deflate", "nope", "identity, gzip"]) {
-    test(`is not taken in the coding ${coding}`, async () => {
+    test(`is not accepted in the coding ${coding}`, async () => {
       const headers = { "content-encoding": coding };
       assertError(await refused(valid, { headers }), 415, 41500);
     });
@@ -556,7 +556,7 @@ describe("a body", () => {
     ] as const
   ) {
     const more = Object.values(headers).join();
-    test(`of ${raw.length} bytes is taken as ${what} ${more}`, async () => {
+    test(`of ${raw.length} bytes is accepted as ${what} ${more}`, async () => {
       const answer = await server.request("POST", "/v1/zoos", {
         token,
         raw,
@@ -573,7 +573,7 @@ describe("a body", () => {
     assertError(await refused(valid.padEnd(limit + 1)), 413, 41300);
   });
 
-  test("is too large in pieces too", async () => {
+  test("is too large in chunks too", async () => {
     const before = await state("/v1/zoos");
     const head = [
       "POST /v1/zoos HTTP/1.1",

@@ -1,4 +1,4 @@
-/** Connections that requests are sent on, in segments, and their responses read from. */
+/** Connections on which requests are sent, in segments, and responses are read. */
 
 import { Buffer } from "node:buffer";
 import { connect, type Socket } from "node:net";
@@ -10,7 +10,7 @@ import {
   Violation,
 } from "./responses.ts";
 
-/** How long the server may be silent while it owes a response. */
+/** How long the server may be silent before a response. */
 const maxSilenceMs = 5000;
 
 /** How long it may keep a connection whose client has finished: it waits 5 s for the rest of a body. */
@@ -82,9 +82,9 @@ export class Connection {
 
   /**
    * Waits for so many responses, or for the end of the connection, and returns
-   * them; throws a Violation if they are malformed, or do not come.
+   * them; throws a Violation if they are malformed or missing.
    *
-   * @param quietMs how long to wait at most, if they need not come
+   * @param quietMs how long to wait at most, if a response is not certain
    */
   async receive(
     count: number,
@@ -109,7 +109,7 @@ export class Connection {
     return responses;
   }
 
-  /** Returns whether something happened before the time was over. */
+  /** Returns whether something happened before the time was up. */
   #waitForBytes(timeoutMs = this.#maxSilenceMs): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(false), timeoutMs);

@@ -1,4 +1,4 @@
-/** The operations of an OpenAPI document, as far as requests are generated from it. */
+/** The operations of an OpenAPI document, as far as they are needed to generate requests. */
 
 /** A JSON Schema, with the keywords that matter here. */
 export interface Schema {

@@ -10,14 +10,14 @@ import { Model } from "./model.ts";
 import { insertField, mutate, split } from "./mutations.ts";
 import { type Received, Violation } from "./responses.ts";
 
-/** What all lanes share. */
+/** The state that all lanes share. */
 export interface Target {
   readonly port: number;
   readonly origin: string;
   readonly document: OpenApiDocument;
   readonly operations: readonly Operation[];
   readonly tokens: Tokens;
-  /** How many responses had each status. */
+  /** The number of responses by status. */
   readonly statuses: Map<number, number>;
 }
 
@@ -38,13 +38,13 @@ interface LaneOptions {
   readonly random: Random;
 }
 
-/** How long to wait for a response that need not come. */
+/** How long to wait for a response that is not certain. */
 const quietMs = 25;
 
 /** The number of requests on a connection. */
 const maxRequestsPerConnection = 200;
 
-/** Part of the lanes: one connection at a time. */
+/** The base of the lanes: one connection at a time. */
 abstract class ConnectionLane implements Lane {
   readonly name: string;
   protected readonly target: Target;
@@ -70,7 +70,7 @@ abstract class ConnectionLane implements Lane {
     this.#connection = undefined;
   }
 
-  /** Returns an open connection, from one of many addresses: one has too few ports. */
+  /** Returns an open connection, from one of many addresses, because a single one has too few ports. */
   protected connect(): Connection {
     this.reset();
     const last = this.#addresses++ % 250 + 1;
@@ -172,7 +172,7 @@ class GeneratedLane extends ConnectionLane {
   }
 }
 
-/** Sends mutated requests, each few on a connection of their own. */
+/** Sends mutated requests, a few on each connection. */
 class MutantLane extends ConnectionLane {
   readonly #generator: MessageGenerator;
 
@@ -201,7 +201,7 @@ class MutantLane extends ConnectionLane {
       // The mutation can have joined requests, or made one incomplete.
       ...await connection.receive(messages.length - unchanged, quietMs),
     ];
-    if (random.chance(0.05)) { // not always: it can take seconds
+    if (random.chance(0.05)) { // not always, because it can take seconds
       connection.finish();
       responses.push(...await connection.receive(Infinity));
     }
@@ -210,14 +210,14 @@ class MutantLane extends ConnectionLane {
   }
 }
 
-/** How many requests end before the first changed byte. */
+/** The number of requests that end before the first changed byte. */
 function countUnchanged(messages: readonly Message[], from: number): number {
   let end = 0;
   return messages.filter(({ bytes }) => (end += bytes.length) <= from).length;
 }
 
 /**
- * Checks that requests were answered, in their order, up to a response that
+ * Checks that requests got their responses, in order, up to a response that
  * announces that the connection closes.
  */
 function checkUnchanged(
@@ -264,7 +264,7 @@ function generatorOf({ target, name, random }: LaneOptions): MessageGenerator {
   return new MessageGenerator({ random, operations, tokens, prefix: name });
 }
 
-/** Returns the lanes of a run, each with random numbers of its own. */
+/** Returns the lanes of a run, each with its own random numbers. */
 export function lanesOf(target: Target, seed: number): readonly Lane[] {
   const lane = (name: string, index: number) => ({
     target,

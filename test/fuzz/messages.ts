@@ -13,7 +13,7 @@ export interface Message {
   /** Path and query. */
   readonly url: string;
   readonly bytes: Buffer;
-  /** The collection that a 201 or 202 adds a record to. */
+  /** The collection to which a 201 or 202 adds a record. */
   readonly collection: string;
 }
 
@@ -66,7 +66,7 @@ function* chunksOf(content: Buffer, chunkBytes: number): Generator<Buffer> {
   yield Buffer.from("0\r\n\r\n");
 }
 
-/** The tokens of the users that requests are sent as. */
+/** The tokens of the users who send the requests. */
 export interface Tokens {
   readonly viewer: string;
   readonly keeper: string;
@@ -77,21 +77,21 @@ export interface Tokens {
 export class MessageGenerator {
   readonly #random: Random;
   readonly #operations: readonly Operation[];
-  /** Operations that cost much, one of 1,000 requests. */
+  /** Expensive operations, one in 1,000 requests. */
   readonly #rare: readonly Operation[];
   readonly #tokens: Tokens;
   readonly #prefix: string;
   #count = 0;
   /** Ids of records that these requests created, by collection. */
   readonly #ids = new Map<string, string[]>();
-  /** Requests that delete the records that there are too many of. */
+  /** Requests that delete records of which there are too many. */
   readonly #deletions: Message[] = [];
 
   constructor(options: {
     readonly random: Random;
     readonly operations: readonly Operation[];
     readonly tokens: Tokens;
-    /** Begins the id of every request. */
+    /** The beginning of the id of every request. */
     readonly prefix: string;
   }) {
     const { random, operations, tokens, prefix } = options;
@@ -120,7 +120,7 @@ export class MessageGenerator {
     for (;;) {
       const operation = this.#random.pick(this.#operations);
       const { method, collection } = operation;
-      if (method === "HEAD") continue; // a mutated HEAD cannot be told from GET
+      if (method === "HEAD") continue; // a mutated HEAD cannot be distinguished from GET
       const isWrite = /^(?:PUT|PATCH|POST|DELETE)$/.test(method);
       if (isWrite && !/^(?:animals|zoos|employees)$/.test(collection)) continue;
       const token = isWrite && collection !== "animals"
@@ -130,7 +130,7 @@ export class MessageGenerator {
     }
   }
 
-  /** Notes a record that a request created. */
+  /** Records what a request created. */
   created(collection: string, id: string): void {
     const ids = this.#ids.get(collection) ?? [];
     this.#ids.set(collection, ids);
@@ -187,7 +187,7 @@ export class MessageGenerator {
     });
   }
 
-  /** Returns a media type; one of 300 imports, because each leaves a task. */
+  /** Returns a media type; one in 300 is that of imports, because each leaves a task. */
   #type(types: readonly string[]): string {
     const random = this.#random;
     if (random.chance(0.02)) return random.pick(["a/b", "text", "", "*/*"]);
@@ -228,7 +228,7 @@ export class MessageGenerator {
         ? validValue(schema, random)
         : wrongValue(random);
       const text = textOf(value);
-      // Other characters are not HTTP: they are left to the mutations.
+      // Other characters are not valid in HTTP: the mutations add them.
       const raw = text.replace(/[^!-~]|#/g, "");
       pairs.push(`${name}=${random.chance(0.03) ? raw : escape(text)}`);
     }
@@ -294,7 +294,7 @@ export class MessageGenerator {
   }
 }
 
-/** Returns whether an operation hashes a password, takes a connection for good, or responds at length. */
+/** Returns whether an operation hashes a password, occupies its connection, or has a long response. */
 function isRare({ method, template }: Operation): boolean {
   return method === "POST" && template.endsWith("/authorizations") ||
     method === "GET" && /events$|openapi\.json$/.test(template);

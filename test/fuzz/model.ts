@@ -215,7 +215,8 @@ export class Model {
     );
     expect(wrongType, 422);
     expect(unknown, 422);
-    // The own address is no duplicate, and changes nothing.
+    // The employee's own e-mail address is not a duplicate, and changes
+    // nothing.
     if (taken?.status !== 201) expect(taken, 422);
     await this.#read(employee);
   }

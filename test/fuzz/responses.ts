@@ -25,7 +25,7 @@ export const headPrefix = "HEAD-";
 const singletons =
   /^(?:content-length|content-type|content-location|date|etag|last-modified|location|retry-after|x-request-id)$/;
 
-/** The head of a response, with its content still to come. */
+/** The header of a response whose content is still to come. */
 interface Head {
   readonly status: number;
   readonly fields: ReadonlyMap<string, string>;
@@ -62,7 +62,7 @@ export class ResponseReader {
     }
   }
 
-  /** Parses one head, content or chunk; returns false if more bytes are needed. */
+  /** Parses one header, content or chunk; returns false if more bytes are needed. */
   #advance(): boolean {
     const head = this.#head;
     if (head === undefined) return this.#readHead();

@@ -30,7 +30,7 @@ const seed = Number(values.seed ?? Date.now() % 1_000_000);
 const maxRequests = Number(values.requests ?? Infinity);
 const seconds = Number(values.duration ?? (values.requests ? Infinity : 30));
 
-/** The run ends with this many different violations. */
+/** The run ends after this many different violations. */
 const maxViolations = 10;
 
 /** The memory may grow by half, and by this much for caches. */
@@ -107,7 +107,7 @@ async function play(lane: Lane, target: Target, end: number): Promise<void> {
     } catch (error) {
       report(lane, step, error);
       lane.reset();
-      if (lane instanceof ModelLane) return; // it no longer knows the records
+      if (lane instanceof ModelLane) return; // it has lost track of the records
     }
   }
 }

@@ -131,7 +131,7 @@ function stringOf(schema: Schema, random: Random): string {
     return patterned.filter((each) => pattern.test(each))[0] ?? "x";
   }
   const { minLength = 1, maxLength = 1000 } = schema;
-  // A password stays too short: hashing it would take most of the time.
+  // A password is always too short: hashing would take most of the time.
   if (minLength > 1) return "short";
   return [...random.pick(words)].slice(0, maxLength).join("");
 }
@@ -141,7 +141,7 @@ export function wrongValue(random: Random): unknown {
   return random.pick(wrongValues);
 }
 
-/** Returns a JSON text that is nearly that of an object. */
+/** Returns a text that is nearly a JSON object. */
 export function brokenJson(text: string, random: Random): string {
   switch (random.below(9)) {
     case 0:

@@ -1,4 +1,4 @@
-/** Watches a server from the side: how long GET /health takes, and how much memory it has. */
+/** Observes a server: how long GET /health takes, and how much memory the process has. */
 
 import { readFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
@@ -20,7 +20,7 @@ export function quantile(values: readonly number[], fraction: number): number {
   return Math.round((sorted[at] ?? 0) * 10) / 10;
 }
 
-/** What was seen while a server was under load. */
+/** The observations while a server was under load. */
 export class Watch {
   /** How long each GET /health took. */
   readonly healthMs: number[] = [];

@@ -56,7 +56,7 @@ test("the client is the last that a trusted proxy reports", () => {
     [{ forwarded: "for=192.0.2.66, For=192.0.2.9;proto=https" }, "192.0.2.9"],
     [{ forwarded: 'by=10.0.0.1;for="192.0.2.9:4711"' }, "192.0.2.9"],
     [{ forwarded: 'for="[2001:db8:0:7::1]:4711"' }, "2001:db8:0:7::/64"],
-    // A node without an address ends the walk.
+    // The search ends at a node without an address.
     [{ "x-forwarded-for": "192.0.2.66, 1.2.3.4.5, 10.2.3.4" }, "10.2.3.4"],
     [{ "x-forwarded-for": "192.0.2.66, unknown" }, "10.0.0.1"],
     [{ "x-forwarded-for": "192.0.2.66, 10.2.3.4.5" }, "10.0.0.1"],

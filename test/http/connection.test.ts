@@ -118,7 +118,7 @@ describe("a connection", () => {
     assert.deepEqual(allow.split(", ").sort(), [...all].sort());
   });
 
-  test("gets 501 for every method that no URL has, known to node:http or not", async () => {
+  test("gets 501 for every method that no URL has, whether node:http knows it or not", async () => {
     const table = [
       "BREW /v1/zoos HTTP/1.1\r\nHost: a\r\n\r\n",
       "CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n",
@@ -151,7 +151,7 @@ test("a client that sends without reading is disconnected before it uses much me
   }
 });
 
-test("the greatest allowed number of pipelined requests are all responded to, in order", async () => {
+test("the maximum number of pipelined requests all get their responses, in order", async () => {
   const app = await startApplication();
   try {
     const gets = Array.from(
@@ -171,13 +171,14 @@ test("the greatest allowed number of pipelined requests are all responded to, in
   }
 });
 
-test("a response under way when the server stops says that it is the last one", async () => {
+test("a response in progress when the server stops says that it is the last one", async () => {
   const { files, hold } = heldFiles();
   const app = await startApplication({ files });
   const release = hold();
   try {
     const post = wire("POST /v1/zoos", app.token, zoo);
-    // The second one is not handled, as its client can see: it gets no response.
+    // The second one is not handled, as its client can tell from the missing
+    // response.
     const received = exchange(app.port, post + post);
     const { seq } = app.store;
     while (app.store.seq === seq) await app.request("GET", "/v1/animals");

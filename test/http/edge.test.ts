@@ -37,7 +37,7 @@ function statuses(received: string): number[] {
   );
 }
 
-/** Asserts that a response has what each error must have. */
+/** Asserts that a response has everything that each error must have. */
 function assertError(received: string, code: number, name = ""): void {
   const message = `${name}: ${received.slice(0, 500)}`;
   assert.deepEqual(statuses(received), [Math.floor(code / 100)], message);
@@ -187,7 +187,7 @@ describe("the header of a request", () => {
     assert.match(responsesIn(received)[2] ?? "", /^Connection: close\r$/m);
   });
 
-  test("that asks for an upgrade is answered as if it did not", async () => {
+  test("that asks for an upgrade gets the same response as without", async () => {
     const upgrade = ["Connection: Upgrade", "Upgrade: x"];
     const received = await exchange(app.port, get("/v1", ...upgrade));
     assert.deepEqual(statuses(received), [200]);
@@ -321,7 +321,7 @@ describe("a connection", () => {
     await listener.close(0);
   });
 
-  test("holds a bounded number of requests behind the last one that is answered", async () => {
+  test("holds a bounded number of requests after the last one that gets a response", async () => {
     const stream = async function* () {
       while (true) {
         yield "x";
@@ -384,7 +384,8 @@ describe("a connection", () => {
     const hasty = await serveResponse({ body: "{}" }, { headTimeoutMs: 50 });
     assertError(await exchange(hasty.port, "GET / HT"), 40800);
     await hasty.close(0);
-    // A whole header in time is not in doubt here, however busy the machine is.
+    // Another server, with the default timeout, as a busy machine may take a
+    // while to send a header.
     const idle = await serveResponse({ body: "{}" }, {
       keepAliveTimeoutMs: 50,
     });

@@ -64,7 +64,7 @@ test("anything but a JSON object in UTF-8 is rejected with its reason", () => {
   }
 });
 
-test("as many names and levels as are allowed are parsed", () => {
+test("the maximum numbers of names and levels are parsed", () => {
   const deep = `{"a":${"[".repeat(63)}${"]".repeat(63)}}`;
   assert.ok(Array.isArray(parse(deep)["a"]));
   const many = manyNames(1000);

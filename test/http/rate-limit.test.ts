@@ -1,4 +1,4 @@
-/** Counting in minutes: when they end, and what is forgotten. */
+/** Counts per minute: when a minute ends, and which counts are forgotten. */
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
@@ -57,7 +57,7 @@ test("of 10,000 keys the one that ends next is forgotten for another", () => {
   assert.equal(limiter.count("0").used, 1);
 });
 
-test("an undone count takes no room, and does not undo a later minute", () => {
+test("an undone count takes no room, and does not affect a later minute", () => {
   let now = start;
   const limiter = new RateLimiter(1, () => now);
   const early = limiter.count("a");

@@ -80,7 +80,7 @@ test("a route is found by its words and ids", () => {
   }
 });
 
-test("a number in the base of all paths is a word", () => {
+test("a number in the base of all paths is a fixed word", () => {
   const patterns = ["/7/8/", "/7/8/a/:id"];
   const routes = new Map(patterns.map((pattern) => [pattern, pattern]));
   const find = (path: string) => findRoute(routes, path, "/7/8/");

@@ -1,4 +1,4 @@
-/** A library: an API of its own, with each word of the vocabulary that the sample API does not need. */
+/** A library: an API that uses each function of the vocabulary that the sample API does not need. */
 
 export default (
   {

@@ -1,4 +1,4 @@
-/** Mutants that no test can kill, because they do the same as the code, each with the reason. */
+/** Mutants that no test can kill, because they behave exactly like the original, each with the reason. */
 
 /** A mutant as `mutants.ts` names it. */
 export interface Explained {

@@ -1,4 +1,4 @@
-/** The mutants of a source file: each has one decision of the code broken. */
+/** The mutants of a source file: each changes one decision of the code. */
 
 import { type Token, tokenize } from "./tokens.ts";
 
@@ -6,7 +6,7 @@ import { type Token, tokenize } from "./tokens.ts";
 export interface Mutant {
   /** From the project's root. */
   readonly file: string;
-  /** The first line that begins with this code; 0 if it has types. */
+  /** The first source line that begins with this code; 0 if there is none, because of types. */
   readonly line: number;
   /** The line as it is compiled, without indentation. */
   readonly code: string;
@@ -41,8 +41,8 @@ const brackets: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns all mutants of a file. The compiled source is mutated, which has the
- * same lines of code as the file, but for types.
+ * Returns all mutants of a file. They are made from the compiled source, which
+ * has the same lines of code as the file, except for types.
  */
 export function mutantsOf(
   file: string,
@@ -186,7 +186,8 @@ function isStatementStart(tokens: readonly Token[], index: number): boolean {
   if (token?.kind !== "word" || !/^[a-z#]/i.test(token.text)) return false;
   const previous = tokens[index - 1]?.text ?? ";";
   if (!/^(?:[;{})]|else)$/.test(previous)) return false;
-  // Without the `throw` that an `if` decides about it is as if it never held.
+  // Omitting the only `throw` of an `if` is the same as a condition that never
+  // holds.
   if (token.text === "throw" && /^[{)]$/.test(previous)) return false;
   return !/^(?:if|for|while|do|switch|case|return|const|let|import|export|function|class|try|catch|finally|else|async|static|readonly|get|set|type|interface|break|continue|new|default|yield)$/
     .test(token.text);

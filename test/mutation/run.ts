@@ -1,5 +1,5 @@
 /**
- * Mutation testing of the security core: breaks one decision of the code at a
+ * Mutation testing of the security core: changes one decision of the code at a
  * time, and expects a test to fail. Ends with exit code 1 if a mutant survives
  * that `explained.ts` does not name.
  *
@@ -29,7 +29,7 @@ const wholeFiles = [
   "src/api/accounts/users.ts",
 ];
 
-/** The files of which only the lines about access must be. */
+/** The files in which only the lines about access must be tested. */
 const accessFiles = [
   "src/app.ts",
   "src/exchange.ts",
@@ -69,7 +69,7 @@ const { values } = parseArgs({
   },
 });
 
-/** A mutant with which a test takes longer than this hangs. */
+/** A mutant counts as hanging if a test takes longer than this. */
 const timeoutMs = Number(values.seconds) * 1000;
 
 const workers = 2;
@@ -92,7 +92,7 @@ async function compile(): Promise<string> {
   return folder;
 }
 
-/** Copies what {@linkcode compile} has made, so that it can be changed. */
+/** Copies the output of {@linkcode compile}, so that it can be changed. */
 async function copyCompiled(original: string): Promise<string> {
   const folder = await temporaryFolder();
   for (const name of ["build", "data"]) {
@@ -148,7 +148,7 @@ async function findFailure(
 
 /** Returns the tests for a file, first the one that killed its latest mutant. */
 function testsFor(file: string, latest: string | undefined): readonly string[] {
-  // The unit tests of other files are slow, or know nothing of it.
+  // The unit tests of other files are slow, or do not use this file.
   const own = file.replace(/^src(.*)ts$/, "test$1test.ts");
   const relevant = tests.filter((test) =>
     test === own || !test.startsWith("test/auth/")

@@ -24,12 +24,15 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-/** After this long something hangs; below the 15 s of a heartbeat, which could push out what a proxy holds back. */
+/**
+ * After this time something counts as hanging. It is below the 15 s of a
+ * heartbeat, which could flush what a proxy holds back.
+ */
 const patienceMs = 10_000;
 
-/** Where a client connects from: not the address that the server trusts. */
+/** The address from which a client connects: not the one that the server trusts. */
 const client = "127.0.0.2";
-/** An address that the client invents. */
+/** An address that the client forges. */
 const invented = "203.0.113.9";
 
 /** A proxy that runs. */
@@ -45,7 +48,7 @@ interface Program {
   readonly name: string;
   /** The language of its block in the README. */
   readonly language: string;
-  /** Completes the block to a file, for a port and the server's port. */
+  /** Completes the block to a configuration file, for a port and the server's port. */
   readonly configure: (
     block: string,
     ports: { readonly own: number; readonly server: number },
@@ -130,7 +133,7 @@ async function findFreePort(): Promise<number> {
   return address.port;
 }
 
-/** Begins a request through the proxy, as a client elsewhere would. */
+/** Begins a request through the proxy, as a remote client would. */
 function send(
   { port, token }: Pick<Proxy, "port" | "token">,
   [method, path]: readonly [method: string, path: string],
@@ -144,7 +147,7 @@ function send(
     headers: { authorization: `Bearer ${token}`, ...headers },
     localAddress: client,
     family: 4,
-    rejectUnauthorized: false, // its certificate is of today
+    rejectUnauthorized: false, // it would reject the certificate, which is self-signed
     signal: AbortSignal.timeout(3 * patienceMs),
   });
   let text = "";
@@ -185,7 +188,7 @@ async function checkRecords(proxy: Proxy): Promise<void> {
   assert.equal(url, `https://localhost:${proxy.port}/v1/zoos/1`);
 }
 
-/** An event arrives although nothing follows it. */
+/** An event arrives even if nothing follows it. */
 async function checkEvents(proxy: Proxy): Promise<void> {
   const { sent, received } = send(proxy, ["GET", "/v1/events"]);
   sent.end();
@@ -199,7 +202,7 @@ async function checkEvents(proxy: Proxy): Promise<void> {
   sent.destroy();
 }
 
-/** An import of some megabytes reaches the server while it is being sent, and is carried out. */
+/** An import of some megabytes reaches the server while it is being sent, and succeeds. */
 async function checkImport(proxy: Proxy): Promise<void> {
   const line = JSON.stringify({ zoo_id: 1, animal_type_id: 7, name: "Nima" });
   const count = 100_000;
@@ -226,7 +229,7 @@ async function checkImport(proxy: Proxy): Promise<void> {
   while (!await isDone()) await sleep(100);
 }
 
-/** No spelling of its path shows the metrics. */
+/** No spelling of the path shows the metrics. */
 async function checkMetrics(proxy: Proxy): Promise<void> {
   const paths = [
     "/metrics",
@@ -248,7 +251,7 @@ async function checkMetrics(proxy: Proxy): Promise<void> {
   assert.equal(status, 404, "an admin is outside too");
 }
 
-/** The log names the client, not the proxy, nor what the client invents. */
+/** The log names the client, not the proxy, nor the forged address. */
 async function checkClient(proxy: Proxy): Promise<void> {
   const { server, port } = proxy;
   const before = server.output().length;
@@ -321,7 +324,7 @@ async function checkProgram(program: Program, block: string): Promise<void> {
   }
 }
 
-/** Makes a certificate as the server block of nginx names it. */
+/** Creates a certificate as named in the server block of nginx. */
 function makeCertificate(folder: string): void {
   const files = ["-keyout", `${folder}/api.key`, "-out", `${folder}/api.crt`];
   const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];

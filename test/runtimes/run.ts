@@ -1,7 +1,7 @@
 /**
  * The contract on other runtimes: servers and commands run in Deno and Bun, the
- * tests in this Node.js. What does not hold there is skipped by name, with the
- * reason.
+ * tests in this Node.js. Tests that cannot pass there are skipped by name, with
+ * the reason.
  *
  *     node test/runtimes/run.ts [Bun] [Deno]
  */
@@ -32,7 +32,7 @@ const runtimes: readonly Runtime[] = [
     skipped: {
       "it takes OPTIONS * for malformed": [
         "* tells the methods of the server",
-        "is on answers to what is hardly HTTP",
+        "is on responses to requests that are hardly HTTP",
         "is listed by OPTIONS *, unlike SEARCH",
       ],
     },
@@ -49,13 +49,13 @@ const runtimes: readonly Runtime[] = [
           "size before JSON: PUT /v1/zoos/1",
           "size before record: PUT /v1/zoos/999",
           "PATCH /v1/zoos/1 is 41300",
-          "POST /v1/zoos tells of 41300 by RFC 9457",
-          "is kept on every answer, where one was sent",
+          "POST /v1/zoos reports 41300 as RFC 9457 defines",
+          "is the one that was sent, on every response",
           "has the size limit of every body",
-          "of more than a mebibyte is too large",
+          "of more than 64 KiB is too large",
         ],
       "it refuses methods that it does not know": [
-        "is on answers to what is hardly HTTP",
+        "is on responses to requests that are hardly HTTP",
       ],
       "it reads the requests of many connections in another order": [
         "searches.test.ts",
@@ -80,7 +80,7 @@ for (const { name, locate, flags, skipped } of runtimes) {
   process.stdout.write(`${name}: the contract holds\n`);
 }
 
-/** Runs the tests of the contract with servers in a runtime, but without some. */
+/** Runs the tests of the contract with servers in a runtime, except some. */
 async function runContract(
   RUNTIME: string,
   skipped: readonly string[],

@@ -1,18 +1,18 @@
-/** The well-behaved client: a few requests a second, each timed. */
+/** The well-behaved client: a few requests per second, each timed. */
 
 import { Buffer } from "node:buffer";
 import { Agent, request, type RequestOptions } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { adminPassword } from "../harness.ts";
 
-/** The address that the well-behaved client has for itself. */
+/** The address that only the well-behaved client has. */
 const ownAddress = "127.0.0.1";
 
 let signIns = 0;
 
 /**
- * Returns an address for the next sign-in: few sign in every two seconds, and
- * one who does is served after those who have asked for less.
+ * Returns an address for the next sign-in: few clients sign in every two
+ * seconds, and one that does is served after those that have asked for less.
  */
 function nextAddress(): string {
   const count = ++signIns;

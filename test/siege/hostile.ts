@@ -7,7 +7,7 @@ import process from "node:process";
 import { kinds, writer } from "./kinds.ts";
 import { Load } from "./load.ts";
 
-/** The orders of the process. */
+/** The instructions for the process. */
 export interface Orders {
   readonly kind: string;
   readonly port: number;

@@ -4,7 +4,7 @@ import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import type { Conduct } from "./load.ts";
 
-/** The means of a kind. */
+/** The resources of a kind. */
 export interface Means {
   /** A keeper's token. */
   readonly token: string;
@@ -13,7 +13,7 @@ export interface Means {
 /** One kind of attack. */
 export interface Kind {
   readonly description: string;
-  /** The most connections, where more would outlast the siege. */
+  /** The most connections, if more would last longer than the siege. */
   readonly maxConnections?: number;
   /** True if two other connections write meanwhile. */
   readonly hasWriters?: boolean;
@@ -35,7 +35,7 @@ function withBody(head: string, body: string): Buffer {
   return Buffer.from(`${head}${host}Content-Length: ${length}\r\n\r\n${body}`);
 }
 
-/** Sends the same bytes again a while after each response. */
+/** Sends the same bytes again some time after each response. */
 function repeat(bytes: Buffer | string, pauseMs: number): Conduct {
   return {
     open: (socket) => socket.write(bytes),
@@ -226,7 +226,7 @@ export const kinds: Readonly<Record<string, Kind>> = {
   },
 };
 
-/** Writes one record after the other. */
+/** Creates one record after the other. */
 export function writer({ token }: Means): Conduct {
   const head = `POST /v1/animals HTTP/1.1\r\n${json}` +
     `Authorization: Bearer ${token}\r\n`;

@@ -18,7 +18,7 @@ export interface Conduct {
   readonly open: (socket: Socket, index: number) => void;
   /** Called for each response that begins; without it, responses are ignored. */
   readonly answered?: (socket: Socket, index: number) => void;
-  /** How long to wait before a closed connection is opened again. */
+  /** The delay before a closed connection is opened again. */
   readonly reopenMs?: number;
   /** True if nothing is ever read. */
   readonly isUnread?: boolean;
@@ -40,8 +40,8 @@ function countStatuses(bytes: Buffer, counts: Counts): number {
 }
 
 /**
- * Returns the address that a connection comes from: every other one has an
- * address of its own, the rest share one.
+ * Returns the address of a connection: every other connection has an address of
+ * its own, the rest share one.
  */
 export function addressOf(index: number): string {
   if (index % 2 === 0) return "127.66.0.1";
@@ -49,7 +49,7 @@ export function addressOf(index: number): string {
   return `127.66.${1 + (own >> 8)}.${own & 255}`;
 }
 
-/** Keeps connections open that all conduct themselves alike. */
+/** Keeps connections open that all behave alike. */
 export class Load {
   readonly counts: Counts = { opened: 0, closed: 0, statuses: {} };
   readonly #port: number;

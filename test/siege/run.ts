@@ -1,7 +1,7 @@
 /**
- * Besieges a server: a thousand hostile connections of each kind in turn, beside
- * one well-behaved client whose requests are timed. Ends with exit code 1 if a
- * limit is missed.
+ * Besieges a server: a thousand hostile connections of each kind in turn, next
+ * to one well-behaved client whose requests are timed. Ends with exit code 1 if
+ * a limit is exceeded.
  *
  *     npm run siege -- --duration 20 --connections 1000 --records 100000
  */
@@ -41,7 +41,7 @@ const { values } = parseArgs({
   },
 });
 
-/** The limits that a run is judged by. */
+/** The limits of a run. */
 const maxGetMs = 200;
 const maxSignInMs = 2000;
 const maxMemoryFactor = 1.2;
@@ -92,7 +92,7 @@ async function addUsers(server: Server): Promise<string> {
   return await server.signIn("keeper");
 }
 
-/** Ends the imports that a kind of attack left. */
+/** Ends the imports that a kind of attack has left. */
 async function cancelTasks(server: Server, token: string): Promise<void> {
   const url = "/v1/tasks?status:in=queued,running&limit=100&fields=id";
   for (;;) {
@@ -109,7 +109,7 @@ async function besiege(
   orders: Orders,
   { seconds, settlingSeconds }: {
     readonly seconds: number;
-    /** How long the server has to release memory afterwards. */
+    /** The time that the server has to release memory afterwards. */
     readonly settlingSeconds: number;
   },
 ): Promise<Report> {
@@ -139,7 +139,7 @@ async function besiege(
   return { client, counts: counts as Counts, megabytes };
 }
 
-/** Returns the limits that were missed. */
+/** Returns the limits that were exceeded. */
 function judge({ client, megabytes }: Report, isAlive: boolean): string[] {
   const { get, page, signIn } = client;
   const failed = get.failed + page.failed + signIn.failed;

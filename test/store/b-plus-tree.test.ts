@@ -101,7 +101,7 @@ for (const [seed, count] of [0, 1, 64, 65, 700, 5000, 70_000].entries()) {
       return rowOf(place + 1, { name, ...(below(2) && { zoo_id: below(9) }) });
     });
     const index = new BPlusTree(columns, ({ id }) => id % 7 > 0);
-    // Some occur twice, and all in random order.
+    // Some occur twice, all in random order.
     const twice = [...rows, ...rows.filter(() => below(10) === 0)];
     const mixed = twice.map((row) => ({ row, at: below(1e9) }))
       .sort((a, b) => a.at - b.at).map(({ row }) => row);

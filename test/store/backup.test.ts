@@ -7,7 +7,7 @@ import { readStore } from "../../src/cli/read.ts";
 import { openStore } from "../../src/store/store.ts";
 import { documents, fill, folderFor, openFor, tables } from "./support.ts";
 
-test("a backup taken under load is a good store with all that was acknowledged before", async (t) => {
+test("a backup taken under load is an undamaged store with everything that was acknowledged before", async (t) => {
   const folder = await folderFor(t);
   const limits = { minLogBytes: 20_000 };
   const store = await openFor(t, join(folder, "store"), { limits });
@@ -20,7 +20,7 @@ test("a backup taken under load is a good store with all that was acknowledged b
     }
   })();
   try {
-    // Until a new log was begun meanwhile, too.
+    // Continues until a new log has begun meanwhile.
     for (let round = 0; round < 10 || store.position.generation < 2; round++) {
       const before = acknowledged;
       const to = join(folder, `copy-${round}`);
@@ -41,7 +41,7 @@ test("a backup taken under load is a good store with all that was acknowledged b
   }
 });
 
-test("a backup copied back is the store that it was, and can be gone on with", async (t) => {
+test("a backup copied back is the same store, and can be written to", async (t) => {
   const folder = await folderFor(t);
   const from = join(folder, "store");
   await fill(from, 5);
@@ -58,7 +58,7 @@ test("a backup copied back is the store that it was, and can be gone on with", a
   assert.equal(store.seq, 6);
 });
 
-test("a backup is refused where it would overwrite, and of what is damaged or nothing", async (t) => {
+test("a backup is refused if it would overwrite something, or if the store is damaged or missing", async (t) => {
   const folder = await folderFor(t);
   const from = join(folder, "store");
   await fill(from, 5);
@@ -79,7 +79,7 @@ test("a backup is refused where it would overwrite, and of what is damaged or no
   await writeFile(log, bytes);
   const message = new RegExp(`^Cannot open ${from}: wal-1\\.jsonl is damaged`);
   await assert.rejects(backupStore(from, join(folder, "four")), { message });
-  // Nothing is left of what was copied, nor of a folder that was created.
+  // Nothing is left of the copy, nor of a folder that was created for it.
   const own = join(folder, "own");
   await mkdir(own);
   await assert.rejects(backupStore(from, own), { message });

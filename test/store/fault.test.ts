@@ -23,7 +23,7 @@ function open(t: TestContext, disk: Disk): Promise<Store> {
   return openFor(t, disk.folder, { files: disk, limits });
 }
 
-/** Gives the next operation of a kind on the log this fate, once. */
+/** Gives the next operation of a kind on the log this outcome, once. */
 function once(disk: Disk, kind: Step["kind"], fate: Fate): void {
   disk.fate = (step) => {
     if (step.kind !== kind || !/^wal-\d+\.jsonl$/.test(step.name)) return;
@@ -63,7 +63,7 @@ for (const error of ["ENOSPC", "EDQUOT", "EFBIG", "short"]) {
   });
 }
 
-test("very many deletes that find no space are all rolled back, in every index", async (t) => {
+test("very many deletes for which there is no space are all rolled back, in every index", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   const ids = Array.from({ length: 25_000 }, (_, place) => place + 1);
@@ -141,7 +141,7 @@ for (
     await assert.rejects(shown ?? Promise.resolve(), {
       code: "outcome-unknown",
     });
-    // Nothing is tried a second time.
+    // Nothing is retried.
     const tried = ["write", "truncate", "sync"];
     assert.deepEqual(done, tried.slice(0, tried.indexOf(kind) + 1));
     disk.fate = () => undefined;
@@ -158,7 +158,7 @@ for (
   });
 }
 
-test("a full disk accepts deletes, gives back their space and then accepts writes again", async (t) => {
+test("a full disk accepts deletes, frees their space and then accepts writes again", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   disk.capacity = 120_000;
@@ -202,7 +202,7 @@ test("a store can be restarted on a full disk after a crash, and freed by delete
   await again.commit(zoo(id + 1), 0);
 });
 
-test("a start that finds no space says how much it needs, and the store warned of it", async (t) => {
+test("a start without enough space says how much it needs, and the store has warned of it", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   assert.equal(await store.missingBytes(), 0);
@@ -238,7 +238,7 @@ test("a folder that cannot be created is an error, also below /proc", {
   });
 });
 
-test("space that others free is used without a restart", async (t) => {
+test("space that other programs free is used without a restart", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   disk.capacity = 40_000;
@@ -314,7 +314,7 @@ test("a checkpoint does not begin without the space for it", async (t) => {
   assert.equal(disk.steps, steps);
 });
 
-test("a slow fsync delays its own writers and nobody else", async (t) => {
+test("a slow fsync delays only its own writers", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
   await store.commit(zoo(1), 0);

@@ -192,7 +192,7 @@ test("an index applies a few changes at once, more in slices, while others are m
   assert.equal(cached.size, 2800 - 9 + 1);
 });
 
-test("an index is finished although each turn makes more changes than a slice applies", async () => {
+test("an index is finished even if each turn makes more changes than a slice applies", async () => {
   const table = tableOf(20_000);
   const indexes = new IndexCache(table);
   let seq = 20_000;
@@ -276,7 +276,7 @@ test("an index that nobody waits for any more is not built", async () => {
   assert.equal((await indexes.getOrBuild(columns, background)).size, 20_000);
 });
 
-test("rows are scanned until an index pays", async () => {
+test("rows are scanned until an index pays off", async () => {
   const table = tableOf(20_000);
   const indexes = new IndexCache(table);
   const request = (rows: number) =>

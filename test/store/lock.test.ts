@@ -13,7 +13,7 @@ import { folderFor, tables } from "./support.ts";
 
 const program = join(import.meta.dirname, `process${extension}`);
 
-/** Starts a process on a folder; `said` is its first line. */
+/** Starts a process on a folder; `said` is the first line of its output. */
 function starter(
   folder: string,
   options: { readonly prefix?: string[]; readonly nodeArgs?: string[] } = {},

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Disk } from "../torture/disk.ts";
 import { folderFor, openFor } from "./support.ts";
 
-test("the marker is written once no write has come for a while, and under load within four times as long", async (t) => {
+test("the marker is written once there was no write for a while, and under load after four times as long", async (t) => {
   const folder = await folderFor(t);
   const disk = new Disk({ folder });
   const markerDelayMs = 12_345;

@@ -27,7 +27,7 @@ async function refused(folder: string): Promise<StoreError> {
   throw new assert.AssertionError({ message: "the store was opened" });
 }
 
-test("a torn last write is cut off, kept beside the log, and told", async (t) => {
+test("a torn last write is cut off, saved beside the log, and reported", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const log = join(folder, "wal-1.jsonl");
@@ -51,7 +51,7 @@ test("a torn last write is cut off, kept beside the log, and told", async (t) =>
   assert.equal((await openFor(t, folder)).table("zoos").size, 6);
 });
 
-test("a whole last line without its newline is kept", async (t) => {
+test("a complete last line without its newline is kept", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const log = join(folder, "wal-1.jsonl");
@@ -83,7 +83,7 @@ test("a damaged line in the middle is refused with its place, and nothing is cha
   assert.match(error.message, /wal-1\.jsonl.*byte \d+, line 4.*sequence is 2/);
 });
 
-test("acknowledged writes that are missing at the end are refused by the mark", async (t) => {
+test("a log whose end lacks writes that the marker proves acknowledged is refused", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const log = join(folder, "wal-1.jsonl");
@@ -108,7 +108,7 @@ test("a newer format is refused with its number and changes no byte", async (t) 
   assert.match(error.message, /format 7/);
 });
 
-test("a damaged snapshot is passed over when the logs since the one before are whole", async (t) => {
+test("a damaged snapshot is skipped if the logs since the previous one are intact", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 3);
   for (const id of [4, 5]) {
@@ -135,7 +135,7 @@ test("a damaged snapshot is passed over when the logs since the one before are w
   }
 });
 
-test("the creation of a store that was cut off is finished", async (t) => {
+test("the interrupted creation of a store is finished", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 0);
   await rm(join(folder, "meta.json"));
@@ -158,7 +158,7 @@ test("a store that has lost all but its meta file is refused", async (t) => {
 });
 
 for (const log of ["that is gone", "without a transaction"]) {
-  test(`a mark that proves transactions forbids to begin anew beside a log ${log}`, async (t) => {
+  test(`a marker that proves transactions prevents a new store beside a log ${log}`, async (t) => {
     const folder = await folderFor(t);
     await fill(folder, 3);
     await rm(join(folder, "meta.json"));
@@ -172,7 +172,7 @@ for (const log of ["that is gone", "without a transaction"]) {
   });
 }
 
-/** A line for a log with all that makes it whole. */
+/** A complete line for a log, with its checksum. */
 async function lineFor(log: string, rest: string): Promise<Buffer> {
   const [header = ""] = (await readFile(log, "utf8")).split("\n");
   return encodeLine(rest, crc32(JSON.parse(header).salt));
@@ -198,7 +198,7 @@ for (
   });
 }
 
-test("a whole line of another log does not pass for one of this", async (t) => {
+test("an intact line of another log does not pass for one of this log", async (t) => {
   const folder = await folderFor(t);
   await fill(join(folder, "one"), 5);
   await fill(join(folder, "two"), 6);
@@ -211,12 +211,12 @@ test("a whole line of another log does not pass for one of this", async (t) => {
   const error = await refused(join(folder, "one"));
   assert.equal(error.fault?.byte, whole.length);
   assert.equal(error.fault?.message, "its checksum does not match");
-  // Without its newline it is the end of a torn write, and not taken either.
+  // Without its newline it is the end of a torn write, and not accepted either.
   await writeFile(log, Buffer.concat([whole, Buffer.from(sixth)]));
   assert.equal((await openFor(t, join(folder, "one"))).seq, 5);
 });
 
-test("lines behind a sector that never reached the disk are cut with it, acknowledged ones are missed", async (t) => {
+test("lines after a sector that never reached the disk are cut off with it, unless they are proved acknowledged", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 1);
   const log = join(folder, "wal-1.jsonl");
@@ -239,7 +239,7 @@ test("lines behind a sector that never reached the disk are cut with it, acknowl
   assert.deepEqual(await readFile(log), whole);
 });
 
-test("a stop is clean on a full disk too: the mark has its space from the start", async (t) => {
+test("a stop is clean on a full disk too, because the marker has its space from the start", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const { size } = await stat(join(folder, "mark"));

@@ -1,4 +1,4 @@
-/** Renaming: an exchange of what is stored under two names. */
+/** Renamings: they exchange what is stored under two names. */
 
 import { strict as assert } from "node:assert";
 import { readdir, readFile } from "node:fs/promises";
@@ -32,7 +32,7 @@ async function fillTables(store: Store): Promise<void> {
   ], 1);
 }
 
-test("renaming a property exchanges two values in each record, in their places, and again restores them", async (t) => {
+test("renaming a property exchanges two values in each record, in place, and renaming it again restores them", async (t) => {
   const folder = await folderFor(t);
   let store = await openFor(t, folder);
   await fillTables(store);

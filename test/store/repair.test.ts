@@ -22,7 +22,7 @@ import {
   tables,
 } from "./support.ts";
 
-/** Changes one byte of a file: the first of a text. */
+/** Changes one byte of a file: the first byte of a text in it. */
 async function damage(path: string, text: string, from = 0): Promise<void> {
   const bytes = await readFile(path);
   const at = bytes.indexOf(text, from);
@@ -31,7 +31,7 @@ async function damage(path: string, text: string, from = 0): Promise<void> {
   await writeFile(path, bytes);
 }
 
-/** The ids of the records that damaged lines show, and no later line has. */
+/** The ids of the records that damaged lines mention, and no later line contains. */
 function damagedIds(salvage: Salvage | undefined): number[] {
   return Array.from(
     salvage?.damagedRecords ?? [],
@@ -47,7 +47,7 @@ async function openedIds(t: TestContext, folder: string): Promise<number[]> {
   return ids;
 }
 
-/** The machine's files, but some of them cannot be read. */
+/** The machine's own files, some of which cannot be read. */
 const failing = (bad: RegExp): FileSystem => ({
   ...realFiles,
   async open(path, how) {
@@ -62,7 +62,7 @@ const failing = (bad: RegExp): FileSystem => ({
   },
 });
 
-test("a repair keeps each whole line, also after the damage, and every old file", async (t) => {
+test("a repair keeps each intact line, even after the damage, and every old file", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 6);
   await damage(join(folder, "wal-1.jsonl"), "Zoo 4");
@@ -106,7 +106,7 @@ test("of a hundred stores with a damaged byte each, a repair loses at most the t
     const at = lengthOf(20) + random.below(lengthOf(185) - lengthOf(20));
     const bytes = Buffer.from(log);
     bytes[at] = (bytes[at] ?? 0) ^ 1 << random.below(8);
-    // The transactions whose lines are not as they were: two for a newline.
+    // The transactions whose lines were changed: two for a newline.
     const left = new Set(bytes.toString("latin1").split("\n"));
     const hit = lines.flatMap((line, seq) => left.has(line) ? [] : [seq]);
     assert.equal(hit.length, log[at] === 10 ? 2 : 1);
@@ -122,15 +122,15 @@ test("of a hundred stores with a damaged byte each, a repair loses at most the t
     assert.deepEqual(documents(store.table("zoos")), expected);
     assert.equal(store.seq, 200);
     await store.close();
-    // A later line that puts the record makes up for the damaged one.
+    // A later line that puts the record compensates for the damaged one.
     if (hit.some((seq) => seq > 160)) lost += salvage.damagedRecords.size;
-    // Unless the digits of the id are what is damaged.
+    // Unless the damage is in the digits of the id.
     else assert.deepEqual(damagedIds(salvage).filter((id) => id <= 40), []);
   }
   assert.ok(lost > 2, `only ${lost} were in the last puts`);
 });
 
-test("a repair keeps the lines between two damages, and counts what both cost", async (t) => {
+test("a repair keeps the lines between two damaged places, and counts the losses of both", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 9);
   await damage(join(folder, "wal-1.jsonl"), "Zoo 3");
@@ -142,8 +142,8 @@ test("a repair keeps the lines between two damages, and counts what both cost", 
   const store = await openFor(t, folder);
   const ids = Array.from(store.table("zoos").rows(), (row) => row.document.id);
   assert.deepEqual(ids, [1, 2, 4, 5, 6, 7, 8]);
-  // Neither the number of the transaction nor the id is used again, and
-  // nobody is told that the collection is as it was.
+  // Neither the number of the transaction nor the id is used again, and no
+  // client is told that the collection is unchanged.
   const { lastId, lastSeq } = store.table("zoos");
   assert.deepEqual([store.seq, lastId, lastSeq], [9, 9, 9]);
 });
@@ -159,7 +159,7 @@ test("a repair takes nothing from the log of another store", async (t) => {
   assert.deepEqual(await openedIds(t, own), [1, 2, 3]);
 });
 
-test("a repair goes on after a log that the disk cannot read", async (t) => {
+test("a repair continues after a log that the disk cannot read", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 2);
   for (const id of [3, 4]) {
@@ -208,7 +208,7 @@ test("a lost first sector costs only the lines that began in it", async (t) => {
   assert.deepEqual(await openedIds(t, folder), ids);
 });
 
-test("a damaged seal costs no transaction, a missing log those that only it had", async (t) => {
+test("a damaged seal costs no transaction, a missing log costs those that only it had", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const store = await openFor(t, folder);
@@ -238,13 +238,14 @@ test("a record that a damaged line deleted is back, and reported", async (t) => 
   await damage(join(folder, "wal-1.jsonl"), '["del","zoos",2]]}');
   const path = join(folder, "wal-1.jsonl");
   const bytes = await readFile(path);
-  // The crc of two other lines: what they hold stays readable.
+  // The CRC of two other lines: their content stays readable.
   bytes[bytes.indexOf('["del","zoos",1]') - 80] = 0x23;
   bytes[bytes.indexOf('["put","zoos",{"id":9') - 80] = 0x23;
   await writeFile(path, bytes);
   const { salvage } = await repairStore(folder);
   assert.equal(salvage?.lostTransactions, 3);
-  // Of 2 nothing can be known. 9 was deleted by a whole line: nothing is lost.
+  // Nothing can be known of 2. 9 was deleted by an intact line: nothing is
+  // lost.
   assert.deepEqual([...salvage.damagedRecords], ["zoos/1"]);
   assert.deepEqual(await openedIds(t, folder), [1, 2, 3]);
 });
@@ -261,10 +262,10 @@ test("a dry run finds what the repair does, and changes nothing", async (t) => {
   assert.deepEqual(dry.salvage, (await repairStore(folder)).salvage);
 });
 
-test("of a snapshot with a damaged line the records of the others are saved, and the logs since applied", async (t) => {
+test("the records on the other lines of a damaged snapshot are saved, and the logs since are applied", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
-  const long = "x".repeat(1000); // eight or nine in a line
+  const long = "x".repeat(1000); // eight or nine on a line
   for (let id = 1; id <= 60; id++) {
     await store.commit([["put", "zoos", { id, name: long }]], 0);
   }
@@ -281,7 +282,7 @@ test("of a snapshot with a damaged line the records of the others are saved, and
   await damage(path, "xxx", (await readFile(path)).indexOf('{"id":22,'));
   const other = join(await folderFor(t), "other");
   await cp(folder, other, { recursive: true });
-  // With the log before it only the damage of the log since counts.
+  // With the log before it, only the damage of the log since then counts.
   await damage(join(folder, "wal-2.jsonl"), '"seq":61');
   const { salvage: all } = await repairStore(folder);
   assert.equal(all?.lostTransactions, 1);
@@ -296,7 +297,7 @@ test("of a snapshot with a damaged line the records of the others are saved, and
   assert.equal(left.length, 61 - lost.length);
 });
 
-test("a repair of a damaged snapshot without a way around saves the records of other lines", async (t) => {
+test("a repair of a damaged snapshot that nothing can replace saves the records on its other lines", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 6);
   const store = await openFor(t, folder);
@@ -312,7 +313,7 @@ test("a repair of a damaged snapshot without a way around saves the records of o
   assert.deepEqual(damagedIds(salvage), [1, 2, 4, 5, 6]);
   assert.deepEqual(salvage.faults.map(({ file }) => file), [
     "snapshot-2.jsonl",
-    "snapshot-2.jsonl", // the line, and that there are fewer than its end says
+    "snapshot-2.jsonl", // the line, and that there are fewer than the seal says
   ]);
   const again = await openFor(t, folder);
   const ids = Array.from(again.table("zoos").rows(), (row) => row.document.id);
@@ -329,7 +330,7 @@ test("a missing meta file is repaired and nothing is lost", async (t) => {
   assert.equal((await openFor(t, folder)).table("zoos").size, 3);
 });
 
-test("a sound store is not touched by a repair, one in use is refused", async (t) => {
+test("a repair does not touch an undamaged store, and refuses one in use", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 3);
   const before = await contents(folder);
@@ -340,7 +341,7 @@ test("a sound store is not touched by a repair, one in use is refused", async (t
   await store.close();
 });
 
-test("a repair makes up for a damaged snapshot from the log before it", async (t) => {
+test("a repair replaces a damaged snapshot by the log before it", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const store = await openFor(t, folder);
@@ -356,7 +357,7 @@ test("a repair makes up for a damaged snapshot from the log before it", async (t
   assert.deepEqual(await openedIds(t, folder), [1, 2, 3, 4, 5, 6, 7, 9]);
 });
 
-/** The machine's files, up to a number of changes; then a process that is dead. */
+/** The machine's own files, up to a number of changes; then the process counts as dead. */
 function dyingAfter(steps: number): FileSystem {
   let left = steps;
   const live = <T>(work: () => Promise<T>): Promise<T> =>
@@ -409,7 +410,7 @@ test("a repair that is interrupted anywhere is refused until it is repeated, and
   }
 });
 
-test("what says nothing is refused, not taken for an empty store", async (t) => {
+test("a folder without readable contents is refused, not mistaken for an empty store", async (t) => {
   const ways: readonly ((folder: string) => Promise<void>)[] = [
     (folder) => rm(join(folder, "wal-1.jsonl")),
     async (folder) => {
@@ -433,7 +434,7 @@ test("what says nothing is refused, not taken for an empty store", async (t) => 
   }
 });
 
-test("a snapshot that cannot be read is passed over, a log that cannot be is refused with its place", async (t) => {
+test("a snapshot that cannot be read is skipped; a log that cannot be read is refused with its place", async (t) => {
   const folder = await folderFor(t);
   await fill(folder, 5);
   const store = await openFor(t, folder);

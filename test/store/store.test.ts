@@ -25,7 +25,7 @@ test("a new store is private to its user and empty", async (t) => {
   assert.throws(() => store.table("lions"), { code: "unknown-table" });
 });
 
-test("committed records are there after a restart, whatever their names", async (t) => {
+test("committed records exist after a restart, whatever their names", async (t) => {
   const folder = await folderFor(t);
   const first = await openFor(t, folder);
   await first.commit([
@@ -224,7 +224,7 @@ test("a closed store accepts nothing, and its folder can be opened again in the 
   assert.equal((await openFor(t, folder)).table("zoos").size, 1);
 });
 
-test("a reader without the lock sees the store of a running process and changes nothing", async (t) => {
+test("a reader without the lock reads the store of a running process and changes nothing", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   await store.commit([["put", "zoos", { id: 1 }]], 0);
@@ -238,7 +238,7 @@ test("a reader without the lock sees the store of a running process and changes 
   assert.deepEqual(await readdir(folder), before);
 });
 
-test("a folder is refused to a second opener, also of the same process", async (t) => {
+test("a folder cannot be opened a second time, not even by the same process", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   await assert.rejects(openStore({ folder, tables }), (error: StoreError) => {

@@ -13,7 +13,7 @@ import {
 } from "../../src/store/store.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 
-/** The tables of most tests. */
+/** The tables that most tests use. */
 export const tables = [
   { name: "zoos" },
   {

@@ -30,7 +30,7 @@ test("rows are found by id and by key after any puts and deletes", () => {
       assert.equal(table.get(id)?.document["zoo_id"], zoo);
     }
   };
-  // Many in one zoo, and ids far from each other.
+  // Many animals in one zoo, and ids that are far apart.
   for (let id = 1; id <= 5000; id++) put(id, 1);
   for (const id of [2 ** 31, 2 ** 40 + 1, 2 ** 52]) put(id, 2);
   check();
@@ -91,7 +91,7 @@ test("a row that joins very many others is found at once", () => {
   assert.equal(table.count("zoo_id", 2), 0);
 });
 
-test("a change moves few other rows, however many have its key", (t) => {
+test("a change moves few other rows, however many have the same key", (t) => {
   const table = new WritableTable({
     name: "animals",
     indexes: { zoo_id: keyOf },

@@ -32,7 +32,7 @@ test("power cuts and kills at any step lose nothing that was acknowledged or sho
   assert.ok(acknowledged > 500 * share, JSON.stringify(total));
 });
 
-test("faults at any step are answered truly and survived", async (t) => {
+test("faults at any step are reported correctly and survived", async (t) => {
   const folder = await folderFor(t);
   let faults = 0;
   for (let seed = 1; seed <= (isWhole ? 12 : 4); seed++) {
@@ -44,7 +44,8 @@ test("faults at any step are answered truly and survived", async (t) => {
 
 test("each operation may fail, once and in any way, and nothing is lost", async (t) => {
   const folder = await folderFor(t);
-  // Another way for each operation; the long form takes all ways for all.
+  // A different way for each operation; the long form takes all ways for all
+  // operations.
   const stride = isWhole ? 1 : 5;
   const options = { seed: 1, folder, states: 1, each: false, stride };
   const report = await everyOperation(options);
@@ -57,7 +58,7 @@ test("a power cut at any step of a start on a full disk loses nothing", async (t
   assert.ok(report.opened > 100, JSON.stringify(report));
 });
 
-/** The seeds that catch the defects for which many others do not. */
+/** Seeds for defects that few seeds catch. */
 const firstSeeds: Readonly<Record<string, number>> = {
   "rewrites the log in place after a crash": 1008,
   "leaves stale bytes in the space that it allocates": 1005,
@@ -80,7 +81,7 @@ test("a damaged store is recovered exactly or refused with the place", async (t)
   let number = 0;
   for (const specimen of await makeSpecimens(folder)) {
     for (const damage of damages(specimen, isWhole ? 613 : 1601)) {
-      // Every third of all kinds in the short form.
+      // The short form takes every third damage of all kinds.
       if (number++ % 3 > 0 && !isWhole) continue;
       count[await judgeDamage(folder, specimen, damage)]++;
     }

@@ -1,8 +1,7 @@
 /**
- * Folders that the last versions with file formats 1 and 2 left behind are
- * opened by this one. Each of format-1/ and format-2/ is the real folder of a
- * real stop: its files as they were, compressed, and in expected.json the
- * records that version read.
+ * This version opens folders of the last versions with file formats 1 and 2.
+ * Each of format-1/ and format-2/ is the real folder of a real stop: its files
+ * as they were, compressed, and in expected.json the records that version read.
  */
 
 import assert from "node:assert/strict";
@@ -55,7 +54,7 @@ const goodSpecimens = [
   "format-2/first-log",
   "format-2/torn",
 ];
-/** Takes each step and byte instead of one of a few; in the whole check. */
+/** Tests every step and byte instead of a sample; in the whole check. */
 const isWhole = process.env["WHOLE"] === "1";
 const limits = { reserveBytes: 0, markerDelayMs: 60_000 };
 
@@ -72,7 +71,7 @@ async function readSpecimen(name: string): Promise<Specimen> {
   return { files, expected };
 }
 
-/** A real folder with a specimen's files. */
+/** Creates a real folder with a specimen's files. */
 async function unpack(folder: string, { files }: Specimen): Promise<string> {
   for (const [name, bytes] of files) {
     const path = join(folder, name);
@@ -119,7 +118,7 @@ for (const name of goodSpecimens) {
     const specimen = await readSpecimen(name);
     const { expected } = specimen;
     const folder = await unpack(await folderFor(t), specimen);
-    // Names only: after damage a checkpoint removes old files meanwhile.
+    // Only the names: after damage, a checkpoint removes old files meanwhile.
     const top = async () =>
       (await readdir(folder)).filter((each) => each !== "reserve");
     const reading = await readStore(folder);
@@ -206,8 +205,9 @@ function openOn(disk: Disk, more: Partial<StoreOptions> = {}): Promise<Store> {
 }
 
 /**
- * Some snapshots of format 2 do not have the ids that were used under the former
- * name of a collection. They are known again if the log is replayed instead.
+ * Some snapshots of format 2 do not have the ids that were used under the
+ * former name of a collection. These are known again if the log is replayed
+ * instead.
  */
 function withoutForgottenIds({ seq, tables }: State, expected: State): State {
   const entries = Object.entries(tables).map(
@@ -230,7 +230,7 @@ async function check(disk: Disk, expected: State): Promise<void> {
   }
 }
 
-/** The specimens on a disk; the last as a power cut leaves it within a rotation. */
+/** The specimens on a simulated disk; the last one as a power cut during a rotation leaves it. */
 async function onDisk(): Promise<[string, Specimen][]> {
   const specimens: [string, Specimen][] = [];
   for (const name of goodSpecimens) {
@@ -293,7 +293,7 @@ test("a crash at any step of an upgrade loses nothing", async (t) => {
   assert.ok(states > (isWhole ? 500 : 70), `only ${states} states`);
 });
 
-test("an upgrade any operation of which fails is refused, and succeeds the next time", async (t) => {
+test("if any operation of an upgrade fails, the start is refused, and the next one succeeds", async (t) => {
   const folder = await folderFor(t);
   for (const [name, { files, expected }] of await onDisk()) {
     for (
@@ -318,7 +318,7 @@ test("an upgrade any operation of which fails is refused, and succeeds the next 
   }
 });
 
-test("an upgrade without enough space is refused, and succeeds once there is", async (t) => {
+test("an upgrade without enough space is refused, and succeeds once there is enough", async (t) => {
   const folder = await folderFor(t);
   let refused = 0;
   for (

@@ -23,7 +23,7 @@ async function copyKilled(t: TestContext, count: number): Promise<string> {
   return copy;
 }
 
-test("commits go into space that was allocated ahead, and a stop gives back the rest", async (t) => {
+test("commits go into space that was allocated ahead, and a stop releases the rest", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   const log = join(folder, "wal-1.jsonl");
@@ -32,7 +32,7 @@ test("commits go into space that was allocated ahead, and a stop gives back the 
     await put(store, id, "x".repeat(200));
     sizes.add((await stat(log)).size);
   }
-  // Twice as long each time, from one block of the disk on.
+  // The length doubles each time, beginning with one block of the disk.
   const expected = [4, 8, 16, 32, 64, 128].map((blocks) => blocks * 1024);
   assert.ok(sizes.size <= expected.length + 1, [...sizes].join());
   const running = await readFile(log, "latin1");
@@ -44,7 +44,7 @@ test("commits go into space that was allocated ahead, and a stop gives back the 
   assert.equal(stopped, running.replaceAll("\0", ""));
 });
 
-test("the zeros of a killed process are no damage, and are gone after the next start", async (t) => {
+test("the zeros of a killed process are not damage, and are gone after the next start", async (t) => {
   const folder = await copyKilled(t, 5);
   const log = join(folder, "wal-1.jsonl");
   const { faults, tornWrite } = await readStore(folder);
@@ -65,7 +65,7 @@ test("a log is copied although the marker says that the stop was clean, if zeros
   const store = await openStore({ folder, files: disk, tables });
   await put(store, 1);
   await store.close();
-  // Of the first write after that stop, only zeros reached the disk.
+  // Only zeros of the first write after that stop reached the disk.
   const files = disk.contents();
   const whole = files.get("wal-1.jsonl") ?? Buffer.alloc(0);
   files.set("wal-1.jsonl", Buffer.concat([whole, Buffer.alloc(4096)]));
@@ -76,7 +76,7 @@ test("a log is copied although the marker says that the stop was clean, if zeros
   await again.close();
 });
 
-test("zeros may follow the seal of the last log only", async (t) => {
+test("zeros may follow only the seal of the last log", async (t) => {
   const folder = await folderFor(t);
   const store = await openFor(t, folder);
   await put(store, 1);
@@ -134,7 +134,7 @@ test("a repair ignores the zeros after the last line", async (t) => {
   const log = join(folder, "wal-1.jsonl");
   const bytes = await readFile(log);
   bytes.set(Buffer.from("X"), bytes.indexOf('"id":2'));
-  // Of the last line the newline alone did not reach the disk.
+  // Only the newline of the last line did not reach the disk.
   bytes[bytes.lastIndexOf("\n")] = 0;
   await writeFile(log, bytes);
   const { salvage } = await repairStore(folder, { tables });
@@ -146,7 +146,7 @@ test("a repair ignores the zeros after the last line", async (t) => {
   );
 });
 
-test("on a nearly full disk no write is refused for the sake of zeros", async (t) => {
+test("on a nearly full disk no write is refused because of zeros", async (t) => {
   const folder = await folderFor(t);
   const disk = new Disk({ folder });
   const limits = { reserveBytes: 0, maxBatchBytes: 1000 };
@@ -160,7 +160,7 @@ test("on a nearly full disk no write is refused for the sake of zeros", async (t
   while (!store.isDiskFull) {
     await put(store, ++id, "x".repeat(500)).catch(() => {});
   }
-  // Less than a block is left, and that is in use: it holds the last lines.
+  // Less than a block is left, and it is in use: it holds the last lines.
   const { position } = store;
   assert.ok(disk.capacity - used() < 4096 + 700, `${disk.capacity - used()}`);
   assert.equal(disk.contents().get("wal-1.jsonl")?.length, position.offset);

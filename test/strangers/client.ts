@@ -1,7 +1,7 @@
 /**
- * A program as a stranger writes it: with the types that openapi-typescript
- * makes of the document, and openapi-fetch. run.ts compiles and runs it in a
- * folder where both are installed.
+ * A program as a third party would write it: with the types that
+ * openapi-typescript generates from the document, and openapi-fetch. run.ts
+ * compiles and runs it in a folder where both are installed.
  */
 
 import { strict as assert } from "node:assert";
@@ -12,7 +12,7 @@ import type { components, paths } from "./api.d.ts";
 
 const [baseUrl = "", password = "", secret = ""] = process.argv.slice(2);
 const session: { token?: string } = {};
-// Answers in JSON: a collection has lines too.
+// Requests JSON, because a collection also has NDJSON.
 const client = createClient<paths, "application/json">({
   baseUrl,
   querySerializer: { array: { style: "form", explode: false } },
@@ -49,7 +49,7 @@ const zoo: components["schemas"]["ZooNew"] = {
   country: "CH",
 };
 const made = await client.POST("/v1/zoos", { body: zoo });
-// A POST of lines would answer a task.
+// A POST of NDJSON would return a task.
 assert.ok(made.data && "city" in made.data, JSON.stringify(made.error));
 const { id, opened_on } = made.data;
 assert.equal(opened_on, null);

@@ -1,8 +1,8 @@
 /**
- * Checks the API with programs that are not ours, from its document alone:
- * the rules of Redocly, the types of openapi-typescript and a client made of
- * them, a validating proxy in front of every operation, jose on our tokens,
- * promtool on the metrics. The packages go to a temporary folder.
+ * Checks the API with third-party programs, from its document alone: the rules
+ * of Redocly, the types of openapi-typescript and a client that uses them, a
+ * validating proxy in front of every operation, jose for the tokens, and
+ * promtool for the metrics. The packages go to a temporary folder.
  *
  *     node --import tsx test/strangers/run.ts
  */
@@ -37,7 +37,7 @@ const packages = [
   "typescript@5.9.3",
 ];
 
-/** Nothing is told to anybody. */
+/** Disables telemetry. */
 const silence = {
   REDOCLY_TELEMETRY: "off",
   REDOCLY_SUPPRESS_UPDATE_NOTICE: "true",
@@ -46,7 +46,7 @@ const silence = {
   NO_COLOR: "1",
 };
 
-/** Runs a program to its end, for its standard output; throws with all output where that is not a good one. */
+/** Runs a program until it ends, and returns its standard output; throws an error with all output if it fails. */
 function run(
   program: string,
   args: readonly string[],
@@ -67,7 +67,7 @@ function say(what: string): void {
   process.stdout.write(`${seconds} s: ${what}\n`);
 }
 
-/** The rules of Redocly, all of them, and none to warn of either. */
+/** All rules of Redocly: neither errors nor warnings. */
 async function lint(cwd: string): Promise<void> {
   const report = await run("npx", [
     "redocly",
@@ -81,7 +81,7 @@ async function lint(cwd: string): Promise<void> {
   say("redocly lint, recommended-strict: 0 errors, 0 warnings");
 }
 
-/** A client with the types of the document, under the strictest checks. */
+/** A client with the types of the document, under the strictest compiler options. */
 async function useTypedClient(server: Server, cwd: string): Promise<void> {
   await run("npx", ["openapi-typescript", "openapi.json", "-o", "api.d.ts"], {
     cwd,
@@ -113,7 +113,7 @@ async function useTypedClient(server: Server, cwd: string): Promise<void> {
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo; // as it is no pipe
+  const { port } = server.address() as AddressInfo; // it is not a pipe
   await new Promise((resolve) => server.close(resolve));
   return port;
 }
@@ -147,7 +147,7 @@ async function proxy(server: Server, cwd: string): Promise<void> {
   }
 }
 
-/** A new record of each collection; `unique` is in no other one. */
+/** A new record of each collection; `unique` occurs in no other one. */
 const examples: Readonly<Record<string, (unique: string) => object>> = {
   zoos: () => ({ name: "Zoo", city: "Bern", country: "CH" }),
   animals: () => ({ zoo_id: 1, name: "Momo", animal_type_id: 17 }),
@@ -161,7 +161,7 @@ const examples: Readonly<Record<string, (unique: string) => object>> = {
   authorizations: () => ({ username: "admin", password: adminPassword }),
 };
 
-/** Asks for every operation of the document, in several ways; how often in all. */
+/** Requests every operation of the document, in several ways; returns the number of requests. */
 async function askForAll(server: Server, origin: string): Promise<number> {
   const { body: document } = await server.request("GET", "/v1/openapi.json");
   const token = await server.signIn();
@@ -188,7 +188,7 @@ async function askForAll(server: Server, origin: string): Promise<number> {
     return answer.body.id;
   };
 
-  /** A task that is done. */
+  /** A finished task. */
   const importOne = async (): Promise<number> => {
     const headers = { "content-type": "application/x-ndjson" };
     const raw = `${JSON.stringify(examples["zoos"]?.(""))}\n`;
@@ -210,13 +210,14 @@ async function askForAll(server: Server, origin: string): Promise<number> {
       const json = example?.(`kim${++count}`);
       switch (method) {
         case "GET":
-          if (template === "/v1/events") break; // it has no end to wait for
+          if (template === "/v1/events") break; // it never ends
           await askToRead(ask, path);
           if (isRecord) await ask(method, `${path}000`, 404);
           else if (example) await askForPages(ask, path);
           break;
         case "HEAD":
-          // Not through Prism: it takes the empty content for bad JSON.
+          // Not through Prism, which takes the empty content for malformed
+          // JSON.
           await server.request(method, path, { token });
           break;
         case "OPTIONS":
@@ -270,7 +271,8 @@ async function askToRead(ask: Ask, path: string): Promise<void> {
   const etag = headers.get("etag");
   if (etag === null) return;
   await ask("GET", path, 304, { headers: { "if-none-match": etag } });
-  // Not as problem+json: Prism takes that for JSON, and so for our own shape.
+  // Not as problem+json, which Prism treats as JSON, and so validates as our
+  // own format.
   await ask("GET", path, 412, { headers: { "if-match": '"none"' } });
 }
 

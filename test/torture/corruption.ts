@@ -1,8 +1,9 @@
 /**
- * Damages a small store in every way, byte by byte, and opens it: it must come
- * back exactly as it was at some sequence that the damage allows, or be
- * refused with the place of the damage and without a changed byte; and then a
- * repair must make it usable, with nothing in it that was never written.
+ * Damages a small store in every way, byte by byte, and opens it. It must be
+ * recovered exactly as it was at some sequence number that the damage allows,
+ * or be refused with the place of the damage and without a changed byte; then a
+ * repair must make it usable, and it must contain nothing that was never
+ * written.
  */
 
 import { Buffer } from "node:buffer";
@@ -13,13 +14,13 @@ import { Disk } from "./disk.ts";
 import { change } from "./oracle.ts";
 import { tables } from "./scene.ts";
 
-/** A store to be damaged, and what is known of it. */
+/** A store to be damaged, and its known states. */
 export interface Specimen {
   readonly name: string;
   readonly files: Map<string, Buffer>;
-  /** The state at each sequence, as text. */
+  /** The state at each sequence number, as text. */
   readonly states: readonly string[];
-  /** The last log, where a seal ends it: nothing but zeros may be behind that. */
+  /** The last log, if it ends with a seal: only zeros may follow that. */
   readonly sealed?: string;
 }
 
@@ -27,19 +28,19 @@ export interface Specimen {
 export interface Damage {
   readonly file: string;
   readonly what: string;
-  /** Where the damage begins; undefined where it has no single place. */
+  /** Where the damage begins; undefined if it has no single place. */
   readonly byte: number | undefined;
-  /** The damaged file; undefined when it is gone. */
+  /** The damaged file; undefined if it was removed. */
   readonly bytes: Buffer | undefined;
 }
 
 const limits = { reserveBytes: 0 };
 
 /**
- * Makes stores: with a generation before the last and without, with a mark and
- * without; one that was killed, so that zeros follow its last line; one whose
- * last log is sealed, as a power cut leaves it before the next has its name; and
- * those that never wrote a snapshot.
+ * Creates stores: with and without an earlier generation, with and without a
+ * marker; one that was killed, so that zeros follow its last line; one whose
+ * last log is sealed, as a power cut leaves it before the next log has its
+ * name; and some that never wrote a snapshot.
  */
 export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   const disk = new Disk({ folder });
@@ -99,7 +100,7 @@ export async function makeSpecimens(folder: string): Promise<Specimen[]> {
   ];
 }
 
-/** Every damage of the stated kinds; of the bits every `stride`th. */
+/** Yields every damage of the given kinds, but only every `stride`th flipped bit. */
 export function* damages(
   specimen: Specimen,
   stride: number,
@@ -164,7 +165,7 @@ const behind = [
   ["has a line of zeros behind its end", `${"\0".repeat(1024)}\n`],
 ] as const;
 
-/** JSON that says nothing of a store. */
+/** JSON that has nothing to do with a store. */
 const notMeta = [
   "null",
   "1",
@@ -174,7 +175,7 @@ const notMeta = [
   '{"format":1,"store":null}',
 ];
 
-/** Opens a damaged store and throws when what comes of it is wrong. */
+/** Opens a damaged store and throws if the outcome is wrong. */
 export async function judgeDamage(
   folder: string,
   specimen: Specimen,
@@ -227,7 +228,7 @@ export async function judgeDamage(
   return "recovered";
 }
 
-/** Repairs a refused store and throws when it is not usable then, or holds what nobody wrote. */
+/** Repairs a refused store and throws if it is not usable then, or contains something that nobody wrote. */
 async function judgeRepair(
   disk: Disk,
   { files, states }: Specimen,
@@ -250,7 +251,7 @@ async function judgeRepair(
   await store.close();
 }
 
-/** The state that the whole lines of a damaged log prove to have been on the disk. */
+/** The state that the intact lines of a damaged log prove to have been on the disk. */
 function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   if (bytes === undefined || !file.startsWith("wal-")) return 0;
   const linesOf = (from?: Buffer) => from?.toString("latin1").split("\n") ?? [];
@@ -264,12 +265,12 @@ function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   );
 }
 
-/** Whether only zeros or the last newline differ at the end, or white space came in the frame. */
+/** Whether the files differ only in zeros or the newline at the end, or in white space of the frame. */
 function isEnd(damage: Damage, specimen: Specimen): boolean {
   const whole = specimen.files.get(damage.file);
   if (damage.file === "meta.json") return true;
   if (damage.bytes === undefined || whole === undefined) return false;
-  // A seal that is missing is no loss: the log only goes on.
+  // A missing seal is not a loss: the log just continues.
   const isLog = damage.file.startsWith("wal-");
   const lines = isLog ? withoutZeros(whole) : whole;
   const found = isLog ? withoutZeros(damage.bytes) : damage.bytes;
@@ -291,15 +292,15 @@ function isRightPlace(
   const { fault } = error;
   if (error.code === "format") return error.message.includes(damage.file);
   if (error.code !== "damaged" || fault === undefined) return false;
-  // A wrong store id in the meta file shows where it is compared; a missing
-  // file may show in the one that needs it.
+  // A wrong store id in the meta file is noticed where it is compared; a
+  // missing file may be noticed in the file that needs it.
   if (damage.file === "meta.json" || damage.bytes === undefined) return true;
   if (fault.file !== damage.file) return false;
   if (damage.byte === undefined || !damage.file.startsWith("wal")) return true;
   const whole = specimen.files.get(damage.file) ?? Buffer.alloc(0);
   const begin = whole.lastIndexOf("\n", damage.byte - 1) + 1;
-  // The line before may be the one that is blamed when its newline is hit, and
-  // a swap or a cut shows in the next.
+  // If a newline is damaged, the line before it may be named, and a swap or a
+  // cut is noticed in the next line.
   const end = whole.indexOf("\n", damage.byte) + 1 || whole.length;
   const next = whole.indexOf("\n", end) + 1 || whole.length;
   return fault.byte >= Math.min(begin, damage.byte) && fault.byte <= next ||

@@ -1,7 +1,7 @@
 /**
- * Stores that break their promise in one way each, made from outside: by what
- * lies between the store and its files, or before the store. The tests must
- * catch every one of them; those that let one pass prove nothing.
+ * Stores that break their promise in one way each. The defect is added from
+ * outside: between the store and its files, or around the store. The tests must
+ * catch every one of them; those that miss one prove nothing.
  */
 
 import { basename, dirname } from "node:path";
@@ -9,17 +9,17 @@ import type { FileSystem, OpenFile, Store } from "../../src/store/store.ts";
 
 /** One way to break the promise. */
 export interface Defect {
-  /** How a test fails that catches it: any other failure does not count. */
+  /** The failure of a test that catches it: any other failure does not count. */
   readonly caught: RegExp;
   readonly files?: (files: FileSystem) => FileSystem;
   readonly store?: (store: Store) => Store;
-  /** Whether it shows only when steps fail. */
+  /** Whether it is visible only if steps fail. */
   readonly faults?: boolean;
-  /** Whether it shows only on starts with a full disk. */
+  /** Whether it is visible only at starts on a full disk. */
   readonly full?: boolean;
 }
 
-/** Wraps an open file; `name` tells what its name is now. */
+/** Wraps an open file; `name` returns its current name. */
 type Wrap = (file: OpenFile, name: () => string) => OpenFile;
 
 /** Files whose open handles are changed. */
@@ -30,7 +30,7 @@ function withHandles(files: FileSystem, wrap: Wrap): FileSystem {
     open: async (path, how) => {
       const name = { now: basename(path) };
       names.set(path, name);
-      // A log whose writes wait for the disk by themselves would heal a defect.
+      // A log whose writes wait for the disk by themselves would hide a defect.
       const mode = how === "log"
         ? "write"
         : how === "create-log"
@@ -48,7 +48,7 @@ function withHandles(files: FileSystem, wrap: Wrap): FileSystem {
   };
 }
 
-/** The log while transactions are written to it: the only one of its name. */
+/** The log to which transactions are written, and no temporary one. */
 const log = /^wal-\d+\.jsonl$/;
 
 /** All operations of a file system, as properties that can be spread. */
@@ -94,7 +94,8 @@ function insteadOfCopy(
 ): (files: FileSystem) => FileSystem {
   const pattern = /(wal-\d+\.jsonl)\.tmp$/;
   return (files) => {
-    // Not the second attempt to make a store, whose first was cut off.
+    // Not the second attempt to create a store, whose first attempt was
+    // interrupted.
     const isCopy = async (path: string) => {
       if (!pattern.test(path)) return false;
       const present = await files.list(dirname(path));
@@ -114,14 +115,14 @@ function insteadOfCopy(
   };
 }
 
-/** Writes to a log in a wrong way, and returns how many bytes it claims to have written. */
+/** Writes to a log incorrectly, and returns how many bytes it claims to have written. */
 type WrongWrite = (
   file: OpenFile,
   bytes: Uint8Array,
   position: number,
 ) => Promise<number>;
 
-/** Files whose log is written in a wrong way, perhaps never cut, and claims the size that it should have. */
+/** Files whose log is written incorrectly, possibly never truncated, and claims the size that it should have. */
 function withClaimedSize(
   files: FileSystem,
   write: WrongWrite,
@@ -149,7 +150,7 @@ function withClaimedSize(
   });
 }
 
-/** Writes the lines, but neither the zeros behind them nor over what was cut back. */
+/** Writes the lines, but neither the zeros after them nor over what was cut off. */
 async function withoutZeros(
   file: OpenFile,
   bytes: Uint8Array,
@@ -161,7 +162,7 @@ async function withoutZeros(
   return bytesWritten < lines.length ? bytesWritten : length;
 }
 
-/** Writes at the end of the file, behind the zeros. */
+/** Writes at the end of the file, after the zeros. */
 async function behindZeros(file: OpenFile, bytes: Uint8Array): Promise<number> {
   const { size } = await file.stat();
   return (await file.write(bytes, size)).bytesWritten;
@@ -182,7 +183,7 @@ function withoutSyncOfSize(files: FileSystem): FileSystem {
   });
 }
 
-/** Files without the first fsync of the folder behind a write without space. */
+/** Files without the first fsync of the folder after a write that found no space. */
 function withoutSyncWhenFull(files: FileSystem): FileSystem {
   let full = false;
   const wrapped = withHandles(files, (file) => ({
@@ -206,7 +207,7 @@ function withoutSyncWhenFull(files: FileSystem): FileSystem {
   };
 }
 
-/** A store some of whose methods are others. */
+/** A store with some methods replaced. */
 function withMethods(store: Store, methods: Partial<Store>): Store {
   return new Proxy(store, {
     get(target, name) {
@@ -222,7 +223,7 @@ function either(...patterns: readonly RegExp[]): RegExp {
   return new RegExp(patterns.map(({ source }) => source).join("|"));
 }
 
-/** What was acknowledged is gone: by the books, or by the store's own word. */
+/** An acknowledged write is lost, according to the oracle or to the store itself. */
 const lost = either(
   /a later one was acknowledged/,
   /the marker proves/,
@@ -231,7 +232,7 @@ const lost = either(
 );
 const headless = /it has no header|its header's checksum/;
 
-/** Whether the torture of a store with a defect fails as it must. */
+/** Whether the torture of a store with a defect fails as expected. */
 export async function isCaught(
   defect: Defect | undefined,
   torture: Promise<unknown>,
@@ -245,7 +246,7 @@ export async function isCaught(
   }
 }
 
-/** The defects, by what they are. */
+/** The defects by description. */
 export const defects: Readonly<Record<string, Defect>> = {
   "skips the fsync of the log": { files: without(log), caught: lost },
   "skips the fsync of a new log or copy": {

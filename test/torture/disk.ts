@@ -1,12 +1,11 @@
 /**
- * A disk in memory that tells apart what a process sees (the page cache) from
+ * A simulated disk that distinguishes what a process sees (the page cache) from
  * what a power cut leaves. It fails, delays and dies on demand, so that every
- * crash state that POSIX allows can be made:
+ * crash state that POSIX allows can be created:
  *
- * - Of what was written since a file's last sync each 512-byte sector may or
- *   may not be there, in any order; the file may be shorter, or longer with
- *   zeros.
- * - Of what changed in the folder since its last sync, any part may be there.
+ * - Each 512-byte sector written since a file's last sync may or may not be
+ *   there, in any order; the file may be shorter, or longer with zeros.
+ * - Any part of the changes in the folder since its last sync may be there.
  * - After a failed sync the pages count as clean: a later sync succeeds and
  *   does not bring them to the disk, though they can still be read.
  *
@@ -25,7 +24,7 @@ import type { Random } from "./random.ts";
 
 const sector = 512;
 
-/** What is about to happen: `name` is the file's. */
+/** An operation that is about to happen: `name` is that of the file. */
 export interface Step {
   readonly kind:
     | "create"
@@ -46,23 +45,23 @@ export interface Step {
 }
 
 /**
- * What a step comes to: nothing special, an error, an error behind half the
- * work or behind all of it, as of a write that waits for the disk in vain, or a
- * write that takes too few bytes.
+ * The outcome of a step: success, an error, an error after half of the work or
+ * after all of it (as when a write waits for the disk in vain), or a write of
+ * too few bytes.
  */
 export type Fate = undefined | {
   readonly error?: string;
   readonly half?: boolean;
-  /** What was written can be read, and never reaches the disk. */
+  /** Written data can be read, but never reaches the disk. */
   readonly isLost?: boolean;
   readonly short?: number;
 };
 
 class Node {
   cache: Buffer = Buffer.alloc(0);
-  /** What is surely on the disk. */
+  /** The content that is certainly on the disk. */
   durable: Buffer = Buffer.alloc(0);
-  /** The sectors that differ from it and may or may not reach it. */
+  /** The sectors that differ from it and may or may not reach the disk. */
   dirty = new Set<number>();
   /** The sectors that never will, unless written again. */
   lost = new Set<number>();
@@ -145,13 +144,13 @@ type Change = (entries: Entries) => void;
 export interface DiskOptions {
   /** A real folder for the sockets of the lock. */
   readonly folder: string;
-  /** Decides what a step comes to. */
+  /** Decides the outcome of a step. */
   readonly fate?: (step: Step) => Fate | Promise<Fate>;
   /** How many bytes the disk holds. */
   readonly capacity?: number;
 }
 
-/** A disk with one folder. */
+/** A simulated disk with one folder. */
 export class Disk implements FileSystem {
   readonly folder: string;
   fate: (step: Step) => Fate | Promise<Fate>;
@@ -160,7 +159,7 @@ export class Disk implements FileSystem {
   /** Without the zeros at the end of a write, which only allocate space. */
   bytesWritten = 0;
   failedSyncs = 0;
-  /** All steps so far, as text, with those of the lives before. */
+  /** All steps so far, as text, including those of previous lives. */
   readonly trace: string[] = [];
   #dead = false;
   #entries: Entries = new Map();
@@ -178,12 +177,12 @@ export class Disk implements FileSystem {
     return this.#dead;
   }
 
-  /** From now on nothing is written any more: the process was killed. */
+  /** From now on nothing is written: the process was killed. */
   kill(): void {
     this.#dead = true;
   }
 
-  /** The disk as the next process finds it when only the process died. */
+  /** The disk as the next process finds it if only the process died. */
   survivor(folder: string): Disk {
     const disk = new Disk({ folder, capacity: this.capacity });
     disk.trace.push(...this.trace, "the process died");
@@ -193,7 +192,7 @@ export class Disk implements FileSystem {
     return disk;
   }
 
-  /** What {@linkcode survivor} gives, as a disk of its own. */
+  /** The result of {@linkcode survivor}, as a separate disk. */
   copy(folder: string): Disk {
     const disk = new Disk({ folder, capacity: this.capacity });
     disk.trace.push(...this.trace, "the process died");
@@ -206,7 +205,7 @@ export class Disk implements FileSystem {
       }));
     disk.#entries = copyOf(this.#entries);
     disk.#durable = copyOf(this.#durable);
-    // The folder's own changes: as if they came all at once or not at all.
+    // The changes of the folder itself happen all together or not at all.
     if (this.#changes.length > 0) {
       disk.#changes.push((entries) => {
         entries.clear();
@@ -254,7 +253,7 @@ export class Disk implements FileSystem {
     );
   }
 
-  /** A disk that surely holds these files. */
+  /** A disk on which these files are durable. */
   static of(folder: string, files: Map<string, Buffer>): Disk {
     const disk = new Disk({ folder });
     for (const [name, bytes] of files) {
@@ -289,7 +288,7 @@ export class Disk implements FileSystem {
   }
 
   #file(opened: string, node: Node): OpenFile {
-    // A file is known by the name that it has now.
+    // A file is identified by its current name.
     const nameNow = () => {
       for (const [name, each] of this.#entries) if (each === node) return name;
       return opened;
@@ -307,7 +306,8 @@ export class Disk implements FileSystem {
       },
       write: async (bytes, position) => {
         const { length } = bytes;
-        // Taken at once: what the caller does to its buffer later is a defect.
+        // Copied at once: a later change of the caller's buffer would be a
+        // defect.
         const whole = Buffer.from(bytes);
         let taken = length;
         await this.#step("write", nameNow(), (fate) => {
@@ -404,7 +404,7 @@ export class Disk implements FileSystem {
     work: (fate: Fate) => void,
     failed: () => void = () => {},
   ): Promise<void> {
-    // A turn of the event loop for each: as it is with real files.
+    // Each operation takes a turn of the event loop, as with real files.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#dead) throw failure("EIO");
     const number = ++this.steps;

@@ -15,7 +15,7 @@ const limits = {
 };
 const text = "x".repeat(2000);
 
-/** Fills a small disk, frees it in three ways; says what it did or why not. */
+/** Fills a small disk, and frees it in three ways; returns what it did, or why it was skipped. */
 export async function fullDisk(base: string): Promise<string> {
   const mount = join(base, "small");
   mkdirSync(mount);
@@ -35,12 +35,12 @@ export async function fullDisk(base: string): Promise<string> {
     // Freed by deletes, without a restart.
     last = await thin(store, last);
     last = await fill(store, last);
-    // Freed by deletes, behind a restart.
+    // Freed by deletes, after a restart.
     await store.close();
     store = await open();
     if (store.table("zoos").lastId < last) throw new Error("writes are lost");
     last = await thin(store, last);
-    // Freed from elsewhere, without a restart.
+    // Freed by other programs, without a restart.
     const ballast = join(mount, "ballast");
     writeFileSync(ballast, Buffer.alloc(500_000));
     last = await fill(store, last);
@@ -78,7 +78,7 @@ async function thin(store: Store, last: number): Promise<number> {
   const rows = Array.from(store.table("zoos").rows(), (row) => row.document.id);
   for (const id of rows.slice(5)) {
     const remove = () => store.commit([["del", "zoos", id]], 0);
-    // The one that finds the disk full is refused, the next is not.
+    // The write that finds the disk full is refused, the next one is not.
     await remove().catch(remove);
   }
   await until(() => !store.isDiskFull);

@@ -1,4 +1,4 @@
-/** Many that want one folder at once, some of them killed on the way. */
+/** Many processes that open one folder at once, some of which are killed meanwhile. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readdirSync } from "node:fs";
@@ -40,8 +40,8 @@ export async function lockContests(
 
 /**
  * Processes that start at once while others are killed; never two owners. All
- * rounds have one folder: the starters of each meet what those of the round
- * before left when they were killed, its owner among them.
+ * rounds use one folder: each begins with what the killed processes of the
+ * previous round left, including its owner.
  */
 export async function lockRounds(
   options: {
@@ -59,7 +59,8 @@ export async function lockRounds(
     const starters = Array.from({ length: 12 }, () => start(folder));
     const killed = starters.slice(0, 6);
     await Promise.all(killed.map(async ({ child, said }, place) => {
-      // Some on their way, some when they own the folder or were refused.
+      // Some while they are starting, some when they own the folder or were
+      // refused.
       if (place % 2 === 0) await said;
       await delay(random.below(place % 2 === 0 ? 50 : 900));
       child.kill("SIGKILL");
@@ -77,7 +78,7 @@ export async function lockRounds(
       throw new Error(`Round ${round}: no lock of a killed owner is left`);
     }
   }
-  // Nothing that is left must stand in the way.
+  // Nothing that they leave may block the next ones.
   const store = await openStore({ folder, tables });
   await store.close();
   if (locks().length > 0) throw new Error(`${locks()} are left`);

@@ -1,15 +1,15 @@
 /**
- * Writes to a store in a way that can be judged afterwards. Each zoo is a key
- * with one writer and a version for each change, deletes too; a change of a
- * zoo replaces its animals in the same transaction. After a restart each key
+ * Writes to a store in a way that can be verified afterwards. Each zoo is a key
+ * with one writer and a version for each change, deletes included; a change of
+ * a zoo replaces its animals in the same transaction. After a restart each key
  * must be
  *
  * - at a version from the last acknowledged to the last sent,
- * - not under any version that a reader was shown,
- * - at none that was answered "nothing was changed",
+ * - not below any version that a reader was shown,
+ * - at none that was reported as "nothing was changed",
  * - with exactly the content and the animals of that version;
  *
- * and no unknown record may be there.
+ * and there must be no unknown record.
  */
 
 import {
@@ -19,23 +19,23 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 
-/** What became of the changes of one key. */
+/** The outcomes of the changes of one key. */
 export interface KeyHistory {
   sent: number;
   acknowledged: number;
   /** The highest version that a reader was shown. */
   seen: number;
-  /** Versions that were answered with "nothing was changed". */
+  /** Versions that were reported as "nothing was changed". */
   readonly refused: Set<number>;
 }
 
-/** What became of all keys. */
+/** The outcomes of the changes of all keys. */
 export type History = Map<number, KeyHistory>;
 
-/** How many animals a zoo may have. */
+/** The most animals of a zoo. */
 const herd = 5;
 
-/** The records of a key at a version: the zoo first; none when it is a delete. */
+/** The records of a key at a version, the zoo first; none if it is a delete. */
 export function recordsAt(key: number, version: number): { id: number }[] {
   const mixed = Math.imul(key * 7919 + version, 2654435761) >>> 0;
   if (version === 0 || mixed % 7 === 0) return [];
@@ -70,7 +70,7 @@ export function change(key: number, version: number): Mutation[] {
   return mutations;
 }
 
-/** The history of a key, made when it is missing. */
+/** The history of a key, created if it is missing. */
 export function historyOf(history: History, key: number): KeyHistory {
   const found = history.get(key) ??
     { sent: 0, acknowledged: 0, seen: 0, refused: new Set<number>() };
@@ -78,7 +78,7 @@ export function historyOf(history: History, key: number): KeyHistory {
   return found;
 }
 
-/** Makes the next change of a key and keeps book of what came of it. */
+/** Makes the next change of a key and records its outcome. */
 export async function write(
   store: Store,
   history: History,
@@ -98,7 +98,7 @@ export async function write(
   }
 }
 
-/** Reads a key as a client would, and keeps book of what it was shown. */
+/** Reads a key as a client would, and records what it was shown. */
 export async function look(
   store: Store,
   history: History,
@@ -120,7 +120,7 @@ export async function look(
   book.seen = Math.max(book.seen, version);
 }
 
-/** Throws when tables hold what the history forbids. */
+/** Throws if tables contain something that the history forbids. */
 export function judge(
   tables: { readonly zoos: Table; readonly animals: Table },
   history: History,
@@ -149,7 +149,7 @@ export function judge(
   }
 }
 
-/** What is wrong with a key that is at none of the versions it may have. */
+/** Describes the fault of a key that is at none of its possible versions. */
 function blame(
   key: number,
   found: number,
@@ -181,7 +181,7 @@ function stateOf(
   return JSON.stringify(rows.flatMap((row) => row?.document ?? []));
 }
 
-/** Brings the books to what a restarted store holds, so that they go on. */
+/** Sets the history to the contents of a restarted store, so that it can be continued. */
 export function rebase(
   tables: { readonly zoos: Table; readonly animals: Table },
   history: History,
@@ -196,14 +196,14 @@ export function rebase(
       version--;
     }
     book.acknowledged = book.seen = version;
-    // What did not come back now must never come back.
+    // What is missing now must never reappear.
     for (let gone = version + 1; gone <= book.sent; gone++) {
       book.refused.add(gone);
     }
   }
 }
 
-/** A copy of the books as they stand. */
+/** Returns a copy of the history. */
 export function copyHistory(history: History): History {
   return new Map([...history].map(([key, book]) => [
     key,
@@ -211,7 +211,7 @@ export function copyHistory(history: History): History {
   ]));
 }
 
-/** The books as text. */
+/** The history as text. */
 export function describe(history: History): string {
   const books = [...history].map(([key, book]) => ({
     key,

@@ -1,6 +1,6 @@
 /**
  * Lives of a store in real processes on real disks: killed at random moments,
- * with system calls that fail, and with the power cut under them.
+ * with failing system calls, and with power cuts.
  */
 
 import { execFileSync, spawn } from "node:child_process";
@@ -24,7 +24,7 @@ import { tables } from "./scene.ts";
 
 const program = join(import.meta.dirname, `worker${extension}`);
 
-/** What many rounds did. */
+/** The results of many rounds. */
 export interface RoundsReport {
   rounds: number;
   /** Rounds with too few acknowledged writes to prove anything. */
@@ -35,28 +35,28 @@ export interface RoundsReport {
 /** The ways to end a process. */
 export interface Ending {
   readonly kill: () => void;
-  /** Stops it, so that it says no more, and returns when it stands still. */
+  /** Stops it, so that it reports nothing more, and returns once it has stopped. */
   readonly freeze: () => Promise<void>;
 }
 
-/** How a round goes. */
+/** The options of a round. */
 export interface Round {
   readonly folder: string;
-  /** Where the process keeps book: not on a disk that dies with it. */
+  /** The file to which the process writes its history: not on a disk that fails with it. */
   readonly books: string;
   readonly history: History;
-  /** What stands before the command: strace, unshare. */
+  /** The words before the command: strace, unshare. */
   readonly prefix?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** The name of a defect that the process has. */
+  /** The name of the defect in the process. */
   readonly defect?: string | undefined;
   /** How long the process works if nothing ends it, in seconds. */
   readonly seconds?: number;
-  /** Ends the process, when it has begun to open the store. */
+  /** Ends the process after it has begun to open the store. */
   readonly end: (opened: Promise<void>, process: Ending) => Promise<void>;
 }
 
-/** Runs one process and keeps book; returns how many writes it acknowledged. */
+/** Runs one process and updates the history; returns how many writes it acknowledged. */
 export async function round(options: Round): Promise<number> {
   const { folder, history, prefix = [], seconds = 1000 } = options;
   const bookFile = join(options.books, "book");
@@ -96,7 +96,7 @@ export async function round(options: Round): Promise<number> {
     [...history].map(([key, { sent }]) => `${key} ${sent}`).join("\n"),
   );
   const kill = () => {
-    // The whole group: strace would leave its child alone.
+    // The whole process group, because strace would not end its child.
     if (child.pid !== undefined && child.exitCode === null) {
       process.kill(-child.pid, "SIGKILL");
     }
@@ -104,7 +104,7 @@ export async function round(options: Round): Promise<number> {
   const freeze = async () => {
     if (child.pid === undefined || child.exitCode !== null) return;
     process.kill(-child.pid, "SIGSTOP");
-    // The thread that speaks is the process's first.
+    // The output comes from the main thread of the process.
     const state = () => readFileSync(`/proc/${child.pid}/stat`, "utf8");
     while (!/\) [TZX] /.test(state())) await delay(1);
   };
@@ -122,7 +122,7 @@ export async function round(options: Round): Promise<number> {
   return readBook(bookFile, history);
 }
 
-/** Takes over what a process told; returns how many writes it acknowledged. */
+/** Adds what a process reported to the history; returns how many writes it acknowledged. */
 function readBook(path: string, history: History): number {
   let acknowledged = 0;
   const text = existsSync(path) ? readFileSync(path, "utf8") : "";
@@ -140,7 +140,7 @@ function readBook(path: string, history: History): number {
   return acknowledged;
 }
 
-/** Reads what a round left, as a restart would, and judges it. */
+/** Reads what a round left, as a restart would, and verifies it. */
 export async function judgeFolder(
   folder: string,
   history: History,
@@ -157,7 +157,7 @@ export async function judgeFolder(
   judge(named([...reading.tables.values()]), history);
 }
 
-/** Judges, and brings the books to what a restart serves. */
+/** Verifies the store, and sets the history to what a restart serves. */
 export async function settleFolder(
   folder: string,
   history: History,
@@ -213,7 +213,7 @@ export async function killRounds(
       () =>
         random.chance(0.5)
           ? judgeFolder(folder, history).catch((error) => {
-            // A kill during creation leaves no store yet.
+            // A kill during creation may leave no store yet.
             if (history.size > 0) throw error;
           })
           : settleFolder(folder, history),
@@ -236,7 +236,7 @@ const calls = [
   "ftruncate:error=EIO",
 ];
 
-/** Lets system calls of a process fail, one kind and place a round. */
+/** Makes system calls of a process fail, one kind at one place in each round. */
 export async function straceRounds(
   options: {
     readonly folder: string;
@@ -257,7 +257,7 @@ export async function straceRounds(
     const folder = join(base, "store");
     const history: History = new Map();
     const call = calls[each % calls.length] ?? "";
-    // After some calls one, or all that follow it.
+    // After some calls, either one fails, or all further ones.
     const when = `${5 + random.below(150)}${random.pick(["", "+"])}`;
     const acknowledged = await keep(base, history, () =>
       round({
@@ -294,7 +294,7 @@ export async function straceRounds(
   return report;
 }
 
-/** Cuts the power of a file system on a loop device under a process. */
+/** Cuts the power of a file system on a loop device while a process uses it. */
 export async function powerRounds(
   options: {
     readonly folder: string;
@@ -310,7 +310,8 @@ export async function powerRounds(
   mkdirSync(mount);
   const run = (command: string, ...args: string[]) =>
     execFileSync(command, args, { stdio: ["ignore", "pipe", "pipe"] });
-  // FS_IOC_SHUTDOWN without a flush of the journal: what a power cut leaves.
+  // FS_IOC_SHUTDOWN without a flush of the journal leaves the same as a power
+  // cut.
   const cut = () =>
     run(
       "python3",
@@ -356,8 +357,8 @@ export async function powerRounds(
           end: async (opened, { freeze, kill }) => {
             if (!early) await opened;
             await delay(random.below(early ? 30 : 400));
-            // The machine stands still, then it is dark: a kernel that lives
-            // on may tell an fsync under way that all is well.
+            // The process is stopped first, because a kernel that continues may
+            // report success to an fsync in progress.
             await freeze();
             cut();
             kill();
@@ -383,7 +384,7 @@ export async function powerRounds(
   return report;
 }
 
-/** Writes the history beside the store when something fails. */
+/** Writes the history beside the store if something fails. */
 async function keep<Result>(
   folder: string,
   history: History,

@@ -1,6 +1,6 @@
-/** Random numbers that a seed brings back. */
+/** Random numbers that a seed reproduces. */
 
-/** Draws from one seed. */
+/** Random numbers from one seed. */
 export class Random {
   #state: number;
 
@@ -27,7 +27,7 @@ export class Random {
     return this.next() < probability;
   }
 
-  /** One of them. */
+  /** One of the given items. */
   pick<Value>(values: readonly Value[]): Value {
     const value = values[this.below(values.length)];
     if (value === undefined) throw new Error("Cannot pick from nothing");

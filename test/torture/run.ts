@@ -1,7 +1,8 @@
 /**
- * The long torture of the store. Each kind runs as often as told; `--duration`
- * repeats all kinds until the seconds are over. On a failure it prints the
- * seed, keeps the files, the steps and the books, tells where, and ends with 1.
+ * The long torture of the store. Each kind runs as often as its flag says;
+ * `--duration` repeats all kinds until the time is up. On a failure it prints
+ * the seed, saves the files, the steps and the history, says where, and ends
+ * with exit code 1.
  */
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -55,7 +56,7 @@ async function simulations(
   from: number,
 ): Promise<void> {
   const total: Partial<Record<keyof SimulationReport, number>> = {};
-  // Stores of different seeds differ in their salts: none is counted twice.
+  // Stores of different seeds have different salts, so none is counted twice.
   for (let each = from; (total.distinct ?? 0) < states; each++) {
     const path = folder();
     const options = { folder: path, lives: 20, states: 6, faults, keep: root };
@@ -68,7 +69,7 @@ async function simulations(
   say(faults ? "Faults" : "Crash states", total);
 }
 
-/** Plays a script for each of its steps. */
+/** Runs a script once for each of its steps. */
 async function steps(
   what: string,
   play: Promise<SimulationReport>,

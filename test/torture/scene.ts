@@ -1,10 +1,10 @@
 /**
- * The stage of all that is played on a disk in memory: the disk, the books of
- * what was written, where all draws come from, and what is told and kept when
- * something fails.
+ * The environment of a simulation: the simulated disk, the history of what was
+ * written, the source of random numbers, and what is reported and saved on a
+ * failure.
  *
- * A seed brings back the draws, the clock, the salts and, as timers count turns
- * of the event loop here, what comes between the steps.
+ * A seed reproduces the random numbers, the clock, the salts and, since timers
+ * count turns of the event loop here, what happens between the steps.
  */
 
 import type { Buffer } from "node:buffer";
@@ -24,30 +24,30 @@ import { Disk } from "./disk.ts";
 import { describe, type History, judge } from "./oracle.ts";
 import { Random } from "./random.ts";
 
-/** What a simulation does. */
+/** The options of a simulation. */
 export interface Simulation {
   readonly seed: number;
   /** A real folder for the sockets of the lock. */
   readonly folder: string;
-  /** How many lives. */
+  /** The number of lives. */
   readonly lives: number;
-  /** How many crash states are made of each death. */
+  /** The number of crash states that are created for each death. */
   readonly states: number;
-  /** Whether steps fail now and then. */
+  /** Whether steps sometimes fail. */
   readonly faults: boolean;
   readonly defect?: Defect;
-  /** Where to keep what is known of a failure. */
+  /** The folder in which a failure is documented. */
   readonly keep?: string;
 }
 
-/** What a simulation did. */
+/** The results of a simulation. */
 export interface SimulationReport {
   lives: number;
-  /** Lives that ended before there was enough to lose: they prove nothing. */
+  /** Lives that ended before there was enough to lose; they prove nothing. */
   void: number;
-  /** Stores opened and judged. */
+  /** Stores opened and verified. */
   opened: number;
-  /** Those of them that differ from all others. */
+  /** The distinct ones among them. */
   distinct: number;
   acknowledged: number;
   refused: number;
@@ -64,7 +64,7 @@ export const tables: StoreOptions["tables"] = [
   { name: "animals", indexes: { zoo_id: ({ zoo_id }) => Number(zoo_id) } },
 ];
 
-/** So small that much happens in a short life. */
+/** Small limits, so that much happens in a short life. */
 export const limits: NonNullable<StoreOptions["limits"]> = {
   minLogBytes: 6000,
   maxBatchBytes: 4000,
@@ -74,17 +74,17 @@ export const limits: NonNullable<StoreOptions["limits"]> = {
   retryMs: 2,
 };
 
-/** What is played, and all that is known of it when it fails. */
+/** A simulation in progress, with everything that is needed to explain a failure. */
 export class Scene {
   readonly random: Random;
   readonly report = emptyReport();
   disk: Disk;
   history: History = new Map();
   readonly #options: Pick<Simulation, "seed" | "folder" | "keep">;
-  /** What a store draws, so that its draws do not change the rest. */
+  /** The random numbers of a store, separate so that they do not change the others. */
   readonly #drawn: Random;
   readonly #states = new Set<string>();
-  /** The disk on which a store was opened last, and its files before that. */
+  /** The disk on which a store was last opened, and its files before that. */
   #opened: Disk;
   #found = new Map<string, Buffer>();
   #folders = 0;
@@ -97,13 +97,13 @@ export class Scene {
     this.disk = this.#opened = new Disk({ folder: options.folder });
   }
 
-  /** A new disk and new books. */
+  /** Starts with a new disk and a new history. */
   async begin(): Promise<void> {
     this.disk = new Disk({ folder: await this.folder() });
     this.history = new Map();
   }
 
-  /** Makes a real folder for the sockets of a lock. */
+  /** Creates a real folder for the sockets of a lock. */
   async folder(): Promise<string> {
     const { folder, seed } = this.#options;
     const path = join(folder, `${seed}-${this.#folders++}`);
@@ -111,7 +111,7 @@ export class Scene {
     return path;
   }
 
-  /** How to open the store now; its clock and its draws come from the seed. */
+  /** The options to open the store with; its clock and its random numbers come from the seed. */
   options(disk = this.disk, files: FileSystem = disk): StoreOptions {
     this.#opened = disk;
     this.#found = disk.contents();
@@ -130,7 +130,7 @@ export class Scene {
     return this.disk.crash(await this.folder(), this.random);
   }
 
-  /** Opens a state of the disk and judges it. */
+  /** Opens a state of the disk and verifies it. */
   async check(disk: Disk): Promise<void> {
     const options = this.options(disk);
     const hash = createHash("sha1");
@@ -155,7 +155,7 @@ export class Scene {
     }
   }
 
-  /** Does something; on a failure tells the seed, and keeps all there is. */
+  /** Runs a part; on a failure reports the seed, and saves everything. */
   async explain<Result>(
     what: string,
     work: () => Promise<Result>,
@@ -198,8 +198,8 @@ export class Scene {
 }
 
 /**
- * Lets timers count turns of the event loop instead of time, so that they come
- * at the same step whenever a seed is played; returns what ends that.
+ * Makes timers count turns of the event loop instead of time, so that they fire
+ * at the same step whenever a seed is used; returns a function that ends this.
  */
 function countTurns(): () => void {
   const { setTimeout, clearTimeout } = globalThis;
@@ -263,7 +263,7 @@ function emptyReport(): SimulationReport {
   };
 }
 
-/** The code of an error, of the store or of the system; else "". */
+/** The code of an error of the store or of the system, or "". */
 export function codeOf(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }

@@ -1,7 +1,7 @@
 /**
- * Lives of a store on a disk in memory: it writes and reads, fails, dies at a
- * step, and is opened again in the states that the disk may be in, over and
- * over. Every opened store is judged.
+ * Lives of a store on a simulated disk: it writes and reads, fails, dies at a
+ * step, and is opened again in the states that the disk may be in, repeatedly.
+ * Every opened store is verified.
  */
 
 import type { Store } from "../../src/store/store.ts";
@@ -26,7 +26,7 @@ import {
 import { fullStarts } from "./steps.ts";
 
 const keys = 8;
-/** So many acknowledged writes are enough to lose some. */
+/** The number of acknowledged writes that is enough to lose some. */
 const enough = 10;
 
 /** Runs a simulation; throws an error that names the seed on any failure. */
@@ -47,8 +47,9 @@ export async function simulate(
           await scene.check(await scene.crash());
         }
       }
-      // A process that only died leaves its page cache; a power cut does not.
-      // Behind a failed sync that cache holds what is not on the disk.
+      // If only the process died, the page cache remains; after a power cut it
+      // does not. After a failed sync that cache contains data that is not on
+      // the disk.
       const killed = random.chance(disk.failedSyncs > 0 ? 0.7 : 0.3);
       scene.disk = killed
         ? disk.survivor(await scene.folder())
@@ -59,7 +60,7 @@ export async function simulate(
   return report;
 }
 
-/** Plays what shows a defect. */
+/** Runs the simulation that reveals a defect. */
 export async function simulateDefect(
   defect: Defect,
   options: Pick<Simulation, "seed" | "folder">,
@@ -70,7 +71,7 @@ export async function simulateDefect(
   else await simulate({ ...simulation, lives: 10, faults });
 }
 
-/** Plays one life; returns how many acknowledged writes its end can lose. */
+/** Runs one life; returns how many acknowledged writes its end can lose. */
 async function live(scene: Scene, simulation: Simulation): Promise<number> {
   const { disk, history, random, report } = scene;
   const { defect } = simulation;
@@ -119,7 +120,7 @@ function acknowledgedIn(history: History): number {
   return sum;
 }
 
-/** Writes and reads for a while, and judges what it finds. */
+/** Writes and reads for a while, and verifies what it reads. */
 async function work(
   store: Store,
   history: History,
@@ -149,17 +150,18 @@ async function work(
   const clients = Array.from({ length: keys }, (_, key) => client(key + 1));
   const written = Promise.all(clients).finally(() => reading = false);
   await Promise.all([written, reader(), reader()]);
-  // What is in memory is right too, whatever the disk did.
+  // The records in memory are correct too, whatever the disk did.
   const before = copyHistory(history);
   if (!store.isWritable || store.seq === store.durableSeq) judge(read, before);
   report.rotations += store.position.generation - 1;
 }
 
-/** How many faults of each kind were injected, by step and error. */
+/** The number of injected faults, by step and error. */
 export const injected = new Map<string, number>();
 
 function fault(step: Step, random: Random): Fate {
-  // There are more ways for a write to fail, and most let the store live on.
+  // There are more ways for a write to fail, and the store survives most of
+  // them.
   const odds = step.kind === "write"
     ? 0.05
     : step.kind === "sync"

@@ -1,6 +1,6 @@
 /**
- * Fixed scripts that are played once for each of their steps: the process dies
- * there, or the power is cut, or that one operation fails.
+ * Fixed scripts that are run once for each of their steps: there the process
+ * dies, the power is cut, or that one operation fails.
  */
 
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
@@ -14,13 +14,13 @@ import {
   tablesOf,
 } from "./scene.ts";
 
-/** How to play a script; of each end, `states` crash states are opened. */
+/** The options of a script; for each end, `states` crash states are opened. */
 export type Script = Omit<Simulation, "lives" | "faults">;
 
 /**
- * Kills the process before, within and behind every step of a short life with
- * three rotations, and then before and within every step of the recovery; of
- * each death some crash states are opened and judged.
+ * Kills the process before, during and after every step of a short life with
+ * three rotations, and then before and during every step of the recovery; for
+ * each death some crash states are opened and verified.
  */
 export async function everyStep(
   options: Script,
@@ -69,7 +69,7 @@ async function rotateThrice(scene: Scene): Promise<number> {
   }
 }
 
-/** Dies at each step of the start, and judges what a power cut leaves then. */
+/** Dies at each step of the start, and verifies what a power cut then leaves. */
 async function dieInRecovery(scene: Scene, half: boolean): Promise<void> {
   const { disk } = scene;
   for (let number = 1, ended = false; !ended; number++) {
@@ -84,9 +84,9 @@ async function dieInRecovery(scene: Scene, half: boolean): Promise<void> {
 }
 
 /**
- * Starts on a full disk, where older generations must give way, behind a
- * death that left the newest snapshot's name in the page cache alone; cuts the
- * power at every step of that start.
+ * Starts on a full disk, where older generations must be removed, after a death
+ * that left the newest snapshot's name only in the page cache; cuts the power
+ * at every step of that start.
  */
 export async function fullStarts(
   options: Script,
@@ -141,12 +141,12 @@ function dieAt(
   place: { readonly number: number; readonly half: boolean },
 ): Fate {
   if (step.number < place.number) return undefined;
-  // Behind this step the next one finds the disk dead.
+  // After this step the next one finds the disk dead.
   if (step.number > place.number || !place.half) disk.kill();
   return place.half ? { error: "EIO", half: true } : undefined;
 }
 
-/** What an operation may come to instead of what it should. */
+/** The possible outcomes of an operation other than success. */
 const failures: readonly NonNullable<Fate>[] = [
   { error: "EIO" },
   { error: "ENOSPC", half: true },
@@ -157,10 +157,11 @@ const failures: readonly NonNullable<Fate>[] = [
 ];
 
 /**
- * Lets each operation of a script fail once, while the process lives on: in a
- * new store with three rotations, in the start behind a crash, in a clean
- * stop, and in the start behind that. Each in every way, or, when `each` is
- * false, every `stride`th operation, the next of them in the next way.
+ * Makes each operation of a script fail once, while the process continues: in a
+ * new store with three rotations, in the start after a crash, in a clean stop,
+ * and in the start after that. Each operation fails in every way; or, if `each`
+ * is false, only every `stride`th operation fails, in a different way each
+ * time.
  */
 export async function everyOperation(
   options: Script & { readonly each: boolean; readonly stride?: number },
@@ -188,11 +189,11 @@ export async function everyOperation(
   }
 }
 
-/** The script, one of whose operations fails. */
+/** The script in which one operation fails. */
 class Failing {
-  /** The one that failed. */
+  /** The operation that failed. */
   step: Step | undefined;
-  /** Whether it was one that cannot fail so. */
+  /** Whether it was one that cannot fail in this way. */
   passed = false;
   readonly #scene: Scene;
   readonly #number: number;
@@ -233,13 +234,13 @@ class Failing {
     return this.#fate;
   }
 
-  /** Opens the store, for a second time when the first fails. */
+  /** Opens the store, a second time if the first attempt fails. */
   async #open(): Promise<Store> {
     const { disk } = this.#scene;
     const before = disk.contents();
     const failedBefore = this.step;
     disk.fate = (step) => this.#decide(step);
-    // No mark at a moment of its own: each time the steps must be the same.
+    // No marker by timer, because the steps must be the same each time.
     const large = { ...limits, minLogBytes: 1 << 20, markerDelayMs: 60_000 };
     const options = { ...this.#scene.options(), limits: large };
     try {
@@ -249,7 +250,7 @@ class Failing {
       if (step === failedBefore || !(error instanceof StoreError)) throw error;
       if (!isHonest(error, step)) throw error;
       const after = [...disk.contents()];
-      // What was not there was made, and could then not be read.
+      // A missing file was created, and then could not be read.
       const same = before.size === 0 || after.length === before.size &&
           after.every(([name, bytes]) => before.get(name)?.equals(bytes));
       if (error.code === "damaged" && !same) {
@@ -273,13 +274,13 @@ class Failing {
     judge(tablesOf(store), history);
   }
 
-  /** What failed must have the consequences that it should, and no others. */
+  /** The failure must have the expected consequences, and no others. */
   async #goOn(store: Store): Promise<void> {
     const failedBefore = this.step;
     try {
       await this.#writeAgain(store);
     } catch (error) {
-      // It may be here that it fails, once.
+      // The failure may occur here, once.
       if (this.step === failedBefore) throw error;
       await this.#writeAgain(store);
     }
@@ -309,7 +310,7 @@ class Failing {
   }
 }
 
-/** Whether a start may say this of an operation that failed. */
+/** Whether this is a possible message of a start in which an operation failed. */
 function isHonest(
   { code, fault }: StoreError,
   { kind, name }: Pick<Step, "kind" | "name"> = { kind: "list", name: "" },
@@ -317,8 +318,8 @@ function isHonest(
   if (code === "damaged") {
     return (kind === "read" || kind === "open") && fault?.file === name;
   }
-  // A file that cannot be read is damaged, and the mark is never needed. A log
-  // is read for a second time when it is copied.
+  // A file that cannot be read counts as damaged, and the marker is never
+  // needed. A log is read a second time when it is copied.
   if (kind === "read" && !name.startsWith("wal-")) return false;
   return code === "unusable" || code === "disk-full";
 }

@@ -1,10 +1,10 @@
 /**
- * A process that writes to a store until it is ended, and keeps book of all
+ * A process that writes to a store until it is ended, and records everything
  * that it does in a file, before and after: `worker.ts FOLDER BOOK SECONDS`,
- * with the keys and the versions sent so far on standard input; with a fourth
- * argument, the name of a defect, through that. One letter,
- * key and version a line: s(ent), a(cknowledged), r(efused), v(iewed),
- * u(nknown). Not through a pipe: what waits in one is lost with the process.
+ * with the keys and the versions sent so far on standard input. A fourth
+ * argument is the name of a defect to add. Each line has a letter, key and
+ * version: s(ent), a(cknowledged), r(efused), v(iewed), u(nknown). Not through
+ * a pipe, because what waits in one is lost with the process.
  */
 
 import { openSync, readFileSync, writeSync } from "node:fs";

@@ -1,7 +1,7 @@
 /**
- * What scripts of other origins may do: nothing unless CORS_ORIGINS names
- * theirs; then what the CORS protocol of the Fetch standard needs, on errors
- * too, as a script could not read them otherwise.
+ * What scripts of other origins may do: nothing unless CORS_ORIGINS names their
+ * origin. Then responses have the fields of the CORS protocol (Fetch standard),
+ * errors too, as a script could not read them otherwise.
  */
 
 import { strict as assert } from "node:assert";
@@ -20,7 +20,7 @@ const one = "https://one.example";
 const two = "http://two.example:8080";
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
-/** The fields of an answer that the protocol knows. */
+/** The response fields that the protocol defines. */
 function corsFields({ headers }: Answer): string[] {
   return [...headers.keys()].filter((name) =>
     name.startsWith("access-control-")
@@ -32,7 +32,7 @@ function listOf(answer: Answer, name: string): string[] {
   return field.toLowerCase().split(/\s*,\s*/).filter((member) => member !== "");
 }
 
-/** Asks as a browser does before a script may go on. */
+/** Sends a preflight, as a browser does before the request of a script. */
 function preflight(
   server: Server,
   path: string,
@@ -47,7 +47,7 @@ function preflight(
   });
 }
 
-test("a preflight is answered whatever parameters the request will have", async () => {
+test("a preflight succeeds whatever parameters the request will have", async () => {
   const server = await start({ args: ["--cors-origins", "https://ex.com"] });
   try {
     for (const path of ["/v1/animals?limit=5", "/v1/zoos/1?cascade=true"]) {
@@ -74,7 +74,7 @@ describe("without CORS_ORIGINS", () => {
   before(async () => server = await start({ env: { CORS_ORIGINS: "" } }));
   after(() => server.stop());
 
-  test("no answer has a field of CORS", async () => {
+  test("no response has a field of CORS", async () => {
     const headers = { origin: one };
     for (const path of ["/v1", "/v1/zoos", "/v1/nope", "/v1/users"]) {
       const answer = await server.request("GET", path, { headers });
@@ -98,7 +98,7 @@ describe("with a list of origins", () => {
   });
   after(() => server.stop());
 
-  test("each of them may read answers, errors too", async () => {
+  test("each of them may read responses, errors too", async () => {
     const rows: readonly (readonly [string, string, number])[] = [
       ["GET", "/v1", 200],
       ["HEAD", "/v1/zoos", 200],
@@ -161,7 +161,7 @@ describe("with a list of origins", () => {
     }
   });
 
-  test("no other may, and Vary tells that it depends", async () => {
+  test("no other may, and Vary says that it depends on the origin", async () => {
     const others = [
       undefined,
       "null",
@@ -187,7 +187,7 @@ describe("with a list of origins", () => {
     }
   });
 
-  test("a preflight tells what they may send, without credentials", async () => {
+  test("a preflight says what they may send, without credentials", async () => {
     const table = [
       ["/v1/zoos", ["get", "head", "query", "post", "options"]],
       ["/v1/zoos/1", ["get", "head", "put", "patch", "delete", "options"]],
@@ -224,7 +224,7 @@ describe("with a list of origins", () => {
     }
   });
 
-  test("a plain OPTIONS is none", async () => {
+  test("a plain OPTIONS is not a preflight", async () => {
     const headers = { origin: one };
     const answer = await server.request("OPTIONS", "/v1/zoos", { headers });
     assert.equal(answer.headers.get("access-control-allow-methods"), null);
@@ -232,13 +232,13 @@ describe("with a list of origins", () => {
     assert.equal(typeof answer.body.schema, "object");
   });
 
-  test("a preflight of what is not there fails", async () => {
+  test("a preflight for an unknown URL or method fails", async () => {
     const answer = await preflight(server, "/v1/nope");
     assert.equal(answer.status, 404);
     assert.equal(answer.headers.get("access-control-allow-methods"), null);
   });
 
-  test("nothing that was sent comes back as a field", async () => {
+  test("nothing that was sent is returned as a field", async () => {
     const received = await exchange(
       server.port,
       "GET /v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" +
@@ -254,7 +254,7 @@ describe("with CORS_ORIGINS=*", () => {
   before(async () => server = await start({ args: ["--cors-origins", "*"] }));
   after(() => server.stop());
 
-  test("all may read, and the answer is the same for each", async () => {
+  test("all may read, and the response is the same for each", async () => {
     for (const origin of [undefined, one, "null"]) {
       const headers: Record<string, string> = {};
       if (origin !== undefined) headers["origin"] = origin;
@@ -276,7 +276,7 @@ describe("with CORS_ORIGINS=*", () => {
   });
 });
 
-test("an origin that is none stops the start", async () => {
+test("an invalid origin prevents the start", async () => {
   const folder = await temporaryFolder();
   try {
     const bad = [

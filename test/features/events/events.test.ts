@@ -1,4 +1,4 @@
-/** Events: which changes are sent, to whom, from which one on, and when a stream ends. */
+/** Events: which changes are sent, to whom, starting where, and when a stream ends. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -84,7 +84,7 @@ describe("the event stream", () => {
     assert.deepEqual(updated.data, body[0]);
     await server.request("PUT", path, { token, json: zoo });
     assert.equal((await feed.next()).type, "zoos.updated");
-    // A request that changes nothing is no event.
+    // A request that changes nothing causes no event.
     await server.request("PUT", path, { token, json: zoo });
     await server.request("DELETE", path, { token });
     const deleted = await feed.next();
@@ -158,7 +158,7 @@ describe("the event stream", () => {
     const [seen, kept, all] = feeds.map(({ events }) => events);
     assert.ok(seen && kept && all);
     assert.deepEqual(seen, kept);
-    // The stored response is no event, and the id is not lost with it.
+    // The stored response is not an event, but its transaction's id is sent.
     assert.ok(seen.at(-1)?.own);
     assert.ok(!typesOf(seen).some((type) => type.startsWith("users.")));
     assert.deepEqual(
@@ -492,7 +492,7 @@ test("a client that is disconnected a hundred times, and once by a kill -9 of th
           assert.equal(status, 201);
           acknowledged.add(name);
         },
-        () => up, // the server is gone: whether it was done, who knows
+        () => up, // the server is gone: the outcome is unknown
       );
     };
     const writing = Promise.all(writers.map(async ({ id, url }) => {

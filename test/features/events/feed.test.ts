@@ -188,7 +188,7 @@ test("a write without subscribers is never read back", async (t) => {
   assert.equal(reads.length, before);
 });
 
-test("a thousand idle subscribers all over the log hold no memory, and all resume", async (t) => {
+test("a thousand idle subscribers throughout the log hold no memory, and all resume", async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const used = () => {
@@ -211,7 +211,7 @@ test("a thousand idle subscribers all over the log hold no memory, and all resum
   firsts.forEach(({ seq }, at) => assert.equal(seq, at * 20 + 1));
   firsts.length = 0;
   const grown = used() - before;
-  assert.ok(grown < 20, `${grown} MiB`); // 20 MiB of log, decoded far more
+  assert.ok(grown < 20, `${grown} MiB`); // 20 MiB of log, far more when decoded
   for (const [at, feed] of feeds.entries()) {
     if (at % 50 !== 0) continue;
     const rest = await take(feed, 100);

@@ -66,7 +66,7 @@ describe("private records", () => {
   );
 
   test(
-    "that were deleted long ago reset the events of those who may have had them",
+    "that were deleted long ago reset the streams of users who may have owned them",
     async (t) => {
       const { send, port, ada, token, store } = await startNotes(t);
       const last = String(store.seq);

@@ -1,7 +1,7 @@
 /**
- * Idempotency-Key over time: a repetition is recognized after a restart, after kill -9
- * in the midst of fifty at once, not after a day, and not among the oldest when
- * too many are kept.
+ * Idempotency-Key over time: a retry is recognized after a restart, and after
+ * kill -9 in the midst of fifty at once, but not after a day, and not if it is
+ * among the oldest of too many.
  */
 
 import { strict as assert } from "node:assert";
@@ -27,14 +27,14 @@ function post(
   return at.request("POST", "/v1/zoos", { token, json: zoo, headers });
 }
 
-/** How many zoos there are. */
+/** Returns the number of zoos. */
 async function count(at: Pick<Server, "request">): Promise<number> {
   const { headers } = await at.request("GET", "/v1/zoos");
   return Number(headers.get("x-total-count"));
 }
 
 test(
-  "fifty repeats over a server that is killed make one record",
+  "fifty retries to a server that is killed create one record",
   {},
   async () => {
     const folder = await temporaryFolder();
@@ -52,7 +52,8 @@ test(
               () => {},
             ),
         );
-        // At any stage: before the first arrives, or when all are answered.
+        // At any stage: before the first arrives, or after all have their
+        // responses.
         await delay(Math.random() * 40);
         await Promise.all([server.end("SIGKILL"), ...answers]);
         server = await start({ folder });
@@ -74,7 +75,7 @@ test(
   },
 );
 
-test("a repetition is recognized after a restart", async () => {
+test("a retry is recognized after a restart", async () => {
   const folder = await temporaryFolder();
   const before = await start({ folder });
   const token = await before.signIn();
@@ -144,7 +145,8 @@ describe("a key is valid", () => {
       assert.equal((await post(application, token, "e")).body.id, 5);
       now += 1;
       token = await application.signIn("admin");
-      // Others of that day are still there: the new one must count, not they.
+      // Responses of that day are still stored: the new one must count, not
+      // these.
       const renewed = await post(application, token, "e");
       assert.equal(renewed.body.id, 6);
       const again = await post(application, token, "e");
@@ -178,7 +180,7 @@ describe("a key is valid", () => {
         assert.equal(renewed.status, 201);
         const last = await post(application, token, "last");
         assert.equal(await count(application), 4, last.text);
-        // Another user's keys push out nobody's but that user's own.
+        // The keys of another user displace only that user's own.
         const password = "long enough, this";
         await application.request("POST", "/v1/users", {
           token,
@@ -197,7 +199,7 @@ describe("a key is valid", () => {
   );
 });
 
-/** Keeps as many more answers, like the newest one. */
+/** Stores as many more responses, like the newest one. */
 async function fill({ store }: Running, more: number): Promise<void> {
   const kept = store.table("answers");
   const newest = kept.get(kept.lastId);

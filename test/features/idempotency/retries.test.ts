@@ -24,7 +24,7 @@ before(async () => {
 
 after(() => server.stop());
 
-/** Whoever answers requests: a process, or an application in this one. */
+/** A server: a process, or an application in this one. */
 type Answering = Pick<Server, "request">;
 
 function post(
@@ -49,7 +49,7 @@ function assertError(answer: Answer, code: number): void {
   assert.equal(answer.body.errorCode, code, answer.text);
 }
 
-/** Asserts that an answer is a first one, given again. */
+/** Asserts that a response is the first one, sent again. */
 function assertReplay(answer: Answer, first: Answer): void {
   assert.equal(answer.status, first.status, answer.text);
   assert.equal(answer.text, first.text);

@@ -22,7 +22,7 @@ for (const [kind, [body, expected]] of Object.entries(bodies)) {
   });
 }
 
-test("a streamed body that stalls is given up, and its connection is closed", async () => {
+test("a streamed body that stalls is abandoned, and its connection is closed", async () => {
   const received = await exchangeBody(read, stalledBody, 50);
   assert.match(received, /^HTTP\/1\.1 408 [^]*"errorCode":40800/);
   assert.match(received, /^Connection: close\r$/m);

@@ -162,7 +162,7 @@ describe("an import", () => {
     ]);
   });
 
-  test("preserves an id above all others, and its times unless they cannot be true", async () => {
+  test("preserves an id above all others, and its times if they are plausible", async () => {
     const times = {
       created_at: "2020-01-01T00:00:00.000Z",
       updated_at: "2021-01-01T00:00:00.000Z",
@@ -266,7 +266,7 @@ describe("an import", () => {
     assert.equal(task.errors[0]?.errors.length, 5);
   });
 
-  test("has its errors in its task only: no list shows, filters or sorts by them", async () => {
+  test("has its errors only in its task: no list shows, filters or sorts by them", async () => {
     const { url } = await importLines(server, "/v1/zoos", {
       token: keeper,
       raw: "{}\n",
@@ -473,7 +473,7 @@ test("an import is cancelled when its task is deleted, and imported records stay
   await eventually(() => store.table("tasks").size === 0);
   app.release();
   assert.equal((await deleting).status, 204);
-  // The next task runs after it: nothing of it can follow.
+  // The next task runs after it, so nothing more of it can follow.
   await importLines(app, "/v1/zoos", { token, raw: "" });
   assert.equal(animals.size, firstBatch);
   assert.deepEqual(await readdir(join(store.folder.folder, "spool")), []);
@@ -541,7 +541,7 @@ test("an import that is killed again and again imports each valid line once", as
 });
 
 test("an import that waits while the feature is off finishes when it is on again", async (t) => {
-  // More than the batches that are written before the signal arrives.
+  // More lines than can be written before the signal arrives.
   const records = Array.from({ length: 20_000 }, (_, at) => ({
     ...zoo,
     name: `N${at}`,
@@ -586,7 +586,7 @@ test("an export imports into an empty store as the same records", async () => {
     args: ["--seed", join(root, "data/seed.json")],
   });
   const token = await server.signIn();
-  // Gaps, changes and all kinds of characters are part of it.
+  // With gaps, changes and all kinds of characters.
   await server.request("DELETE", "/v1/animals/7", { token });
   await server.request("PATCH", "/v1/zoos/2", {
     token,

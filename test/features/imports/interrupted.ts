@@ -2,7 +2,7 @@
 
 /**
  * Returns flags of Node.js with which a server sends itself a signal before it
- * writes some text to a file: at the same line however fast it is.
+ * writes some text to a file: always at the same line, however fast it is.
  */
 export function signalBeforeWrite(
   signal: NodeJS.Signals,

@@ -1,4 +1,7 @@
-/** Tasks belong to those who created them: a cache must not mix them up, and none waits for all of another's. */
+/**
+ * Tasks belong to the users who created them: a cache must not mix them up, and
+ * nobody waits for all tasks of another user.
+ */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
@@ -113,7 +116,7 @@ test("at most sixteen bodies are received at a time", async (t) => {
   assert.equal((await post()).status, 202);
 });
 
-test("somebody who is not signed in imports with the rights of anyone, while anyone has them", async (t) => {
+test("a client that is not signed in imports with the rights of anyone, as long as anyone has them", async (t) => {
   const { collection, reference } = vocabulary;
   const access = { read: "anyone", write: "anyone", delete: "admin" };
   const quotes = collection({

@@ -1,4 +1,4 @@
-/** Imports that are not finished when their collection or its properties get other names. */
+/** Unfinished imports whose collection or properties are renamed. */
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
@@ -71,7 +71,7 @@ async function* bodyOf(lines: readonly object[]) {
   const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
   yield await Promise.resolve(Buffer.from(text));
 }
-/** What the next start declares, and why the import fails then. */
+/** The declaration of the next start, and the reason why the import then fails. */
 const changes: Readonly<
   Record<string, readonly [readonly CollectionDeclaration[], RegExp]>
 > = {
@@ -139,7 +139,7 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
   }
 }
 
-test("an import goes on after a change that renames nothing", async (t) => {
+test("an import continues after a change that renames nothing", async (t) => {
   const { open } = await library(t);
   const { store, worker, target } = await open(books());
   await receiveImport(worker, {

@@ -131,7 +131,7 @@ test("a line that is too long is skipped and reported with its offset, and no ot
         const text = order.map((size) => "x".repeat(size)).join("\n") +
           (ended ? "\n" : "");
         const name = await spool(store, text);
-        // An empty last line without a newline is no line.
+        // An empty last line without a newline does not count.
         const expected = ended || order.at(-1) !== 0
           ? order
           : order.slice(0, -1);
@@ -265,7 +265,7 @@ for (
   });
 }
 
-test("a spool file never takes the space that the log and its next snapshot need", async (t) => {
+test("a spool file never takes the space that the log and the next snapshot need", async (t) => {
   const disk = await diskFor(t);
   const limits = { reserveBytes: 30_000, maxBatchBytes: 5000, retryMs: 5 };
   const store = await openFor(t, disk.folder, { files: disk, limits });

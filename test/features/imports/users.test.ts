@@ -25,7 +25,7 @@ before(async () => {
   own = await temporaryFolder();
   server = await start();
   token = await server.signIn();
-  // Gaps in the ids stay.
+  // Gaps between the ids stay.
   for (const username of ["gone", "kim"]) {
     const json = { username, password, role: "keeper" };
     const answer = await server.request("POST", "/v1/users", { token, json });
@@ -122,7 +122,7 @@ test("users are validated as by POST, and passwords must be hashes", async () =>
   assert.ok(!stderr.includes(String(key)), stderr);
 });
 
-test("over HTTP a hash is no password but only a text", async () => {
+test("over HTTP a hash is only a password like any other text", async () => {
   const [, kim = {}] = exported;
   const line = { ...kim, id: undefined, username: "robin" };
   const lines = await sendLines(server, "/v1/users", {

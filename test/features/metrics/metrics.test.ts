@@ -151,7 +151,7 @@ test("without METRICS=local the metrics are for admins only", async (t) => {
   assert.deepEqual(body.paths["/metrics"]?.["get"]?.security, [{ bearer: [] }]);
 });
 
-/** Asks for the metrics with one field that fetch would not send; returns the status. */
+/** Requests the metrics with a field that fetch would not send; returns the status. */
 function askRaw(
   port: number,
   name: string,

@@ -72,7 +72,7 @@ describe("the OpenAPI document", () => {
     assert.equal(again.text, "");
   });
 
-  test("is made in steps, between which other requests are handled, and only once", async () => {
+  test("is created in steps, between which other requests are handled, and only once", async () => {
     const { routes } = buildRoutes({
       declaration: sample,
       store: running.store,
@@ -153,7 +153,7 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("states the limits of texts and integers", () => {
+  test("states the limits of strings and integers", () => {
     const { schemas, parameters } = document.components;
     const { pattern = "" } = schemas["ZooPatch"]?.properties?.["name"] ?? {};
     const isAllowed = (text: string) => new RegExp(pattern, "u").test(text);

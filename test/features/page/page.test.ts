@@ -1,7 +1,8 @@
 /**
- * The page as a browser's requests get it: one document for every URL, with the
- * status of the resource; its scripts and style sheet; and the documentation of
- * errors. What the page does is tested in a browser, in `test/browser/`.
+ * The page as the server sends it to browsers: one document for every URL, with
+ * the status of the resource; its scripts and style sheet; and the
+ * documentation of errors. What the page does is tested in a browser, in
+ * `test/browser/`.
  */
 
 import { strict as assert } from "node:assert";
@@ -93,7 +94,7 @@ describe("the page", () => {
     assert.equal(headers.get("www-authenticate"), 'Bearer realm="zoo-api"');
   });
 
-  test("is for those who prefer it, by the weights of Accept", async () => {
+  test("is for clients that prefer it, according to the weights of Accept", async () => {
     const cases: readonly (readonly [string, string])[] = [
       [browser, html],
       ["text/html", html],
@@ -216,7 +217,7 @@ describe("the page", () => {
     assert.ok(bytes < 60_000, `${bytes} bytes`);
   });
 
-  test("its scripts are no part of the API that is described", async () => {
+  test("its scripts are not part of the API description", async () => {
     const { body } = await running.request("GET", "/v1/openapi.json");
     const paths = Object.keys(body.paths);
     assert.ok(paths.includes("/docs"));
