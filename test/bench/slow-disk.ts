@@ -1,7 +1,7 @@
 /**
- * Durable writes a second on a slow disk: 64 writers, over HTTP, with an
- * fdatasync that takes 10 ms more than it does. Counts the answers that came
- * before the fsync of their write: there must be none.
+ * Durable writes per second on a slow disk: 64 writers, over HTTP, with an
+ * fdatasync that takes 10 ms longer than it would. Counts the responses that
+ * were sent before the fsync of their write: there must be none.
  *
  *     npm run bench:slow-disk [-- --delay 10 --seconds 5 --writers 64]
  */
@@ -40,7 +40,8 @@ const files: FileSystem = {
         written += linesOf(bytes);
         return file.write(bytes, position);
       },
-      // All that was written before it began is on the disk when it has ended.
+      // Everything that was written before it began is on the disk when it has
+      // ended.
       async datasync() {
         const upTo = written;
         const start = performance.now();

@@ -14,7 +14,7 @@ import { folderFor, openFor } from "./support.ts";
 /** Also while a test mocks it. */
 const setRealTimeout = setTimeout;
 
-/** Opens a store on a disk that takes a while for each write of the log, and counts these. */
+/** Opens a store on a disk that takes a while for each write to the log, and counts these writes. */
 async function openSlow(t: TestContext, slowMs: number) {
   const counted = { writes: 0 };
   const files: FileSystem = {
@@ -38,7 +38,7 @@ async function openSlow(t: TestContext, slowMs: number) {
   return { store, counted };
 }
 
-/** Commits transactions one after another, each some turns of the event loop after the last. */
+/** Commits transactions one after another, each some turns of the event loop after the previous one. */
 async function commitInTurn(
   store: Store,
   { id, count, turns }: { id: number; count: number; turns: number },
@@ -49,7 +49,7 @@ async function commitInTurn(
   }
 }
 
-test("a batch waits for the writers that are coming back", async (t) => {
+test("a batch waits for the writers that are about to write again", async (t) => {
   const { store, counted } = await openSlow(t, 100);
   await Promise.all(
     Array.from(
@@ -59,7 +59,7 @@ test("a batch waits for the writers that are coming back", async (t) => {
     ),
   );
   assert.equal(store.seq, 80);
-  // Two groups that wait for each other's write would be 20.
+  // Two groups that wait for each other's write would take 20.
   assert.ok(counted.writes <= 13, `${counted.writes} writes`);
 });
 
