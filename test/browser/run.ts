@@ -554,6 +554,9 @@ describe("the page in Chromium", () => {
     for (const view of views) {
       await open("/health");
       await open(view);
+      await browser.evaluate(
+        `document.querySelectorAll("details:not(.exchange)").forEach((each) => each.open = true)`,
+      );
       const width = "document.documentElement.scrollWidth";
       assert.equal(await browser.evaluate(width), 360, view);
     }

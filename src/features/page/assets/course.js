@@ -216,7 +216,7 @@ export function showCourse() {
   const status = p({ role: "status" });
   fill(
     h1("A course of ten lessons"),
-    p("In each you predict, send requests, look at the exchanges and read why. Sign in first as somebody who may create and delete: the course has records of its own."),
+    p("In each you predict, send requests and read why. Sign in first as somebody who may create and delete: the course has its own records."),
     ol(
       lessons.map(([title], at) => li(a({ href: `#course-${at + 1}` }, title))),
     ),

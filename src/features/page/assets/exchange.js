@@ -5,12 +5,10 @@ import { button, dd, div, dl, dt, h, h3, p, pre, send, show } from "./page.js";
 
 /** @typedef {import("./page.js").Exchange} Exchange */
 
-const rfc9110 = "RFC 9110 section ";
-
 /** What a status means, by status and method: `*` is any. @type {Record<string, string>} */
 const statuses = {
   "0":
-    "No response came: the network failed, or the server is down. Send a safe or idempotent request again, a POST only with an Idempotency-Key.",
+    "The network failed, or the server is down. Send a safe or idempotent request again, a POST only with an Idempotency-Key.",
   "200": "Success, and the content is what you asked for.",
   "201":
     "Success: the record is stored, durably; the content is the record as it is now.",
@@ -45,45 +43,47 @@ const statuses = {
   "503": "The server cannot do this now; Retry-After says when to try again.",
 };
 
-/** One sentence for each field. @type {Record<string, string>} */
+/** One sentence for each field; § is a section of RFC 9110. @type {Record<string, string>} */
 const fields = {
-  accept:
-    `The formats that the client can use, with weights (${rfc9110}12.5.1).`,
+  accept: "The formats that the client can use, with weights (§12.5.1).",
   "accept-patch":
     "The formats in which a PATCH may be sent here (RFC 5789 section 3.1).",
   "accept-post": "The formats in which a POST may be sent here.",
   "accept-query":
     "The formats in which a QUERY may be sent here (RFC 10008 section 3).",
-  allow: `The methods that this URL has (${rfc9110}10.2.1).`,
+  allow: "The methods that this URL has (§10.2.1).",
   authorization:
     `Who is asking: a token that whoever has it can use (RFC 6750 section 2.1).`,
   "cache-control":
     `Who may store a copy; no-cache: validated at each use (RFC 9111 section 5.2).`,
-  connection: `What becomes of the connection afterwards (${rfc9110}7.6.1).`,
-  "content-length": `How many bytes the content has (${rfc9110}8.6).`,
-  "content-location": `The URL of what the content shows (${rfc9110}8.7).`,
-  "content-type": `The format of the content (${rfc9110}8.3).`,
-  date: `When the response was made (${rfc9110}6.6.1).`,
+  connection: "What becomes of the connection afterwards (§7.6.1).",
+  "content-length": "How many bytes the content has (§8.6).",
+  "content-location": "The URL of what the content shows (§8.7).",
+  "content-type": "The format of the content (§8.3).",
+  date: "When the response was made (§6.6.1).",
   etag:
-    `The name of this version; W/ marks one that is equivalent, not byte for byte the same (${rfc9110}8.8.3).`,
+    "The name of this version; W/ marks one that is equivalent, not byte for byte the same (§8.8.3).",
   "idempotency-key":
     "Marks repetitions of one POST, so that it is done once (IETF draft).",
   "if-match":
-    `Do it only if the resource is still this version; otherwise 412 (${rfc9110}13.1.1).`,
+    "Do it only if the resource is still this version; otherwise 412 (§13.1.1).",
   "if-none-match":
-    `Send the content only if it is no longer this version; otherwise 304 (${rfc9110}13.1.2).`,
+    "Send the content only if it is no longer this version; otherwise 304 (§13.1.2).",
+  "keep-alive": "How long an idle connection stays open.",
   "last-modified":
-    `When the resource was changed last, in whole seconds (${rfc9110}8.8.2).`,
+    "When the resource was changed last, in whole seconds (§8.8.2).",
   link:
     "URLs that belong to this one, such as the next page (RFC 8288 section 3).",
-  location: `Where the new resource is (${rfc9110}10.2.2).`,
-  prefer: "What the client would like, if the server can do it (RFC 7240).",
-  "preference-applied":
-    "Which wish the server has followed (RFC 7240 section 3).",
-  "retry-after": `How many seconds to wait (${rfc9110}10.2.3).`,
-  vary:
-    `The request fields on which the response depends, for caches (${rfc9110}12.5.5).`,
-  "www-authenticate": `How to say who you are (${rfc9110}11.6.1).`,
+  location: "Where the new resource is (§10.2.2).",
+  prefer: "What the client would like (RFC 7240).",
+  "preference-applied": "The wish that was followed (RFC 7240 section 3).",
+  ratelimit: "How many requests are left, and for how long (IETF draft).",
+  "ratelimit-policy": "How many requests a client may send (IETF draft).",
+  "retry-after": "How many seconds to wait (§10.2.3).",
+  "strict-transport-security":
+    "Browsers must use HTTPS here from now on (RFC 6797).",
+  vary: "The request fields on which the response depends (§12.5.5).",
+  "www-authenticate": "How to say who you are (§11.6.1).",
   "x-content-type-options":
     "Browsers must believe the Content-Type (Fetch standard).",
   "x-request-id": "The name of this request in the log of the server.",
@@ -152,7 +152,7 @@ function explained(list) {
       "code",
       `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
     )),
-    dd(fields[name.toLowerCase()] ?? ""),
+    dd((fields[name.toLowerCase()] ?? "").replace("§", "RFC 9110 section ")),
   ]));
 }
 
@@ -167,7 +167,6 @@ function repetition({ method, url, fields, body }) {
   const area = h("textarea", {
     rows: text.split("\n").length + 1,
     "aria-label": "The request",
-    spellcheck: "false",
   });
   area.value = text;
   const error = p({ class: "error", role: "alert" });

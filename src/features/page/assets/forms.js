@@ -16,13 +16,13 @@ import {
   h,
   h1,
   label,
-  local,
   main,
   navigate,
   openDialog,
   option,
   optionsOf,
   p,
+  problemOf,
   say,
   send,
   show,
@@ -323,7 +323,7 @@ export function confirmDelete({ answer: { body, headers }, url }) {
       navigate(body.link?.href ?? start.href);
       return say("Deleted.");
     }
-    error.textContent = answer.body?.error ?? "The server does not respond.";
+    error.textContent = problemOf(answer);
     more.hidden = answer.body?.errorCode !== 40900;
     if (answer.status === 412) {
       error.append(
@@ -353,7 +353,7 @@ function importForm(url, cancel) {
     });
     const task = answer.headers.get("location");
     if (answer.status === 202 && task) return navigate(task);
-    error.textContent = answer.body?.error ?? "The server does not respond.";
+    error.textContent = problemOf(answer);
   };
   return [
     h1("Import"),
@@ -376,12 +376,12 @@ export async function exportRecords(url) {
   for (const name of ["limit", "offset", "page", "per_page"]) {
     from.searchParams.delete(name);
   }
-  const { status, text, body } = await send("GET", local(from.href) ?? "", {
+  const answer = await send("GET", from.href, {
     fields: { Accept: "application/x-ndjson" },
   });
-  if (status !== 200) return say(body?.error ?? "The export failed.");
+  if (answer.status !== 200) return say(problemOf(answer));
   const name = `${from.pathname.replace(/.*\//, "")}.ndjson`;
-  const href = URL.createObjectURL(new Blob([text]));
+  const href = URL.createObjectURL(new Blob([answer.text]));
   a({ href, download: name }).click();
   URL.revokeObjectURL(href);
   say(`Saved as ${name}.`);

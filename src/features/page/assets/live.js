@@ -69,6 +69,7 @@ async function readEvents(url, signal, onOpen) {
   if (!response.ok || !response.body) throw new Error(response.statusText);
   onOpen();
   live.textContent = "● live";
+  main.querySelector("#retry")?.click(); // the server is back
   refreshSoon(); // what changed before
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -119,7 +120,7 @@ export async function refresh() {
   const mine = generation;
   if (!view) return;
   const answer = await get(view.url.replace(/#.*/, ""));
-  if (mine !== generation || current !== view) return;
+  if (mine !== generation || current !== view || answer.status === 0) return;
   const before = view.answer;
   const isSame = answer.text === before.text && answer.status === before.status;
   const total = "x-total-count";

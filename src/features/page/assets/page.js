@@ -29,7 +29,7 @@ const apiTitle = document.title;
 export function h(tag, ...children) {
   const element = document.createElement(tag);
   const [first] = children;
-  if (first && Object.getPrototypeOf(first) === Object.prototype) {
+  if (first?.constructor === Object) {
     children.shift();
     for (const [name, value] of Object.entries(first)) {
       if (typeof value === "function") {
@@ -289,14 +289,12 @@ document.body.append(
 );
 
 function panel() {
-  const clear = () => exchangeList.replaceChildren();
   return h(
     "aside",
     { "aria-labelledby": "exchange-title" },
     h2({ id: "exchange-title" }, "The HTTP behind it"),
     p(
-      "Each request, the latest first. Open one to see it as it was sent, what its response means, and the same for a terminal. ",
-      button("Clear", clear),
+      "Each request, the latest first: as it was sent, what its response means, and the same for a terminal.",
     ),
     exchangeList,
   );
@@ -323,8 +321,11 @@ function nameOf(name) {
 function markCurrent() {
   for (const link of nav.querySelectorAll("a")) {
     const isCurrent = new URL(link.href).pathname === location.pathname;
-    if (isCurrent) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (isCurrent) {
+      link.setAttribute("aria-current", "page");
+      // On a phone not all of them fit.
+      link.closest("ul")?.scrollTo(link.offsetLeft - 16, 0);
+    } else link.removeAttribute("aria-current");
   }
 }
 
@@ -369,7 +370,7 @@ export function askPassword() {
       body,
     });
     if (answer.status !== 201) {
-      error.textContent = answer.body?.error ?? "The server does not respond.";
+      error.textContent = problemOf(answer);
       return;
     }
     dialog.close();
@@ -381,6 +382,11 @@ export function askPassword() {
 function field(name, type, autocomplete) {
   const input = h("input", { type, autocomplete, name: autocomplete });
   return { input, label: label(name, input) };
+}
+
+/** Says why a request failed. @param {{body?: Json}} answer */
+export function problemOf({ body }) {
+  return body?.error ?? "The server does not respond.";
 }
 
 /** Opens a dialog with a form; it is closed by Escape or its button. */
@@ -528,7 +534,7 @@ export async function draw(view) {
     fill(
       h1(url === start.href ? apiTitle : pathOf(url)),
       url === start.href &&
-        p("What this API has; every URL is a link:"),
+        p("What this API has:"),
       body === undefined ? pre(view.answer.text) : properties(view),
     );
   }
@@ -561,8 +567,8 @@ function errorView({ answer: { status, body, exchange }, url }) {
 function unreachable() {
   return [
     h1("No response"),
-    p({ role: "alert", class: "error" }, "The server cannot be reached."),
-    button("Retry", () => show()),
+    p({ role: "alert", class: "error" }, problemOf({})),
+    button("Retry", () => show(), "retry"),
   ];
 }
 
@@ -588,7 +594,7 @@ export function isLink(name) {
 /** Shows a value by its schema. */
 export function format(value, schema = {}) {
   if (value === null) {
-    return span({ class: "null", title: "null: no value" }, "null");
+    return span({ class: "null" }, "null");
   }
   if (typeof value === "object") {
     return pre(JSON.stringify(value, null, 2));

@@ -1,0 +1,351 @@
+/**
+ * The page with servers that make it hard: thousands of records, a stream that
+ * breaks, a sign-in that ends, preconditions that are required, and nginx.
+ */
+
+import { strict as assert } from "node:assert";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { after, afterEach, before, describe, test } from "node:test";
+import type { TestContext } from "node:test";
+import {
+  adminPassword,
+  freePort,
+  removeFolder,
+  root,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+import { Browser } from "./chromium.ts";
+
+const zoos = ["Ueno Zoo", "Artis"].map((name) => ({
+  name,
+  city: "Somewhere",
+  country: "JP",
+}));
+const animals = Array.from({ length: 3000 }, (_, at) => ({
+  zoo_id: 1,
+  animal_type_id: 1 + at % 7,
+  name: `Animal ${at}`,
+  weight_kg: at + 0.5,
+}));
+
+let browser: Browser;
+before(async () => {
+  browser = await Browser.start();
+});
+after(() => browser?.stop());
+afterEach(() => assert.deepEqual(browser.complaints, []));
+
+/** Starts a server with records, which ends with the test. */
+async function startFor(
+  t: Pick<TestContext, "after">,
+  options: Parameters<typeof start>[0] = {},
+): Promise<Server> {
+  const seed = { zoos, animals: animals.slice(0, 3), employees: [] };
+  const server = await start({ seed, ...options });
+  t.after(() => server.stop());
+  return server;
+}
+
+async function signIn(): Promise<void> {
+  await browser.click("Sign in");
+  await browser.fill("dialog [name=username]", "admin");
+  await browser.fill("dialog [name=current-password]", adminPassword);
+  await browser.press("Enter");
+  await browser.until(
+    "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+  );
+}
+
+const rows = 'document.querySelectorAll("tbody tr").length';
+const liveText = 'document.querySelector("#live").innerText';
+
+describe("a collection of thousands of records", () => {
+  let server: Server;
+  before(async () => {
+    server = await start({ seed: { zoos, animals, employees: [] } });
+  });
+  after(() => server?.stop());
+
+  test("is shown page by page, never as a whole", async () => {
+    await browser.open(`${server.origin}/v1/animals`);
+    assert.equal(await browser.text("#count"), "1 to 20 of 3000 records");
+    await browser.fill("#page-size", "100");
+    await browser.shown(`${rows} === 100`);
+    const elements = await browser.evaluate<number>(
+      "document.querySelectorAll('*').length",
+    );
+    assert.ok(elements < 3000, `${elements} elements`);
+    await browser.click("#page-last");
+    await browser.shown(
+      "document.querySelector('#count').innerText === '2901 to 3000 of 3000 records'",
+    );
+    await browser.click("Filter");
+    await browser.fill("[aria-label='weight_kg: comparison']", ":lt");
+    await browser.fill("[aria-label='weight_kg: value']", "50");
+    await browser.click("Apply");
+    await browser.shown(
+      "document.querySelector('#count').innerText === '1 to 50 of 50 records'",
+    );
+  });
+
+  test("keeps the focus when it is sorted, and the place when one comes back", async () => {
+    await browser.open(`${server.origin}/v1/animals?limit=100`);
+    await browser.evaluate("document.querySelector('#by-name').focus()");
+    await browser.press("Enter");
+    await browser.shown("/sortby=name/.test(location.search)");
+    const focused = "document.activeElement.id";
+    assert.equal(await browser.evaluate(focused), "by-name");
+    const sorted = "[...document.querySelectorAll('[aria-sort]')]";
+    const described = `${sorted}.map((each) =>
+      each.innerText + each.getAttribute("aria-sort")).join()`;
+    assert.equal(await browser.evaluate(described), "name ▲ascending");
+    await browser.evaluate("scrollTo(0, 1500)");
+    await browser.until("history.state?.y === 1500");
+    await browser.evaluate("document.querySelector('tbody a').click()");
+    await browser.shown("!!document.querySelector('#record')");
+    assert.equal(await browser.evaluate("scrollY"), 0);
+    await browser.evaluate("history.back()");
+    await browser.shown(`${rows} === 100`);
+    await browser.until("scrollY === 1500");
+    await browser.open(
+      `${server.origin}/v1/animals?sortby=animal_type_id,name&order=asc,desc`,
+    );
+    assert.equal(
+      await browser.evaluate(described),
+      "animal_type_id ▲ascending",
+    );
+    assert.match(await browser.text("thead"), /name ▼/);
+  });
+});
+
+test("a stream that breaks is visible, and nothing is missed meanwhile", async (t) => {
+  const port = await freePort();
+  const server = await startFor(t, { port });
+  await browser.open(`${server.origin}/v1/zoos`);
+  await signIn();
+  await browser.until(`${liveText} === "● live"`);
+  const stream = [`${server.origin}/v1/events`];
+  await browser.send("Network.setBlockedURLs", { urls: stream });
+  await server.end();
+  const again = await startFor(t, {
+    port,
+    folder: server.folder,
+    seed: undefined,
+  });
+  await browser.until(`/not live/.test(${liveText})`);
+  const token = await again.signIn();
+  const json = { name: "Changed meanwhile" };
+  await again.request("PATCH", "/v1/zoos/2", { token, json });
+  assert.doesNotMatch(await browser.text("tbody"), /meanwhile/);
+  await browser.send("Network.setBlockedURLs", { urls: [] });
+  await browser.until(`${liveText} === "● live"`);
+  await browser.until(
+    "document.querySelector('tr.changed')?.innerText.includes('meanwhile')",
+  );
+  assert.equal(
+    await browser.evaluate("document.querySelectorAll('tr.changed').length"),
+    1,
+  );
+});
+
+test("a sign-in that ends loses nothing of what is being typed", async (t) => {
+  const server = await startFor(t);
+  await browser.open(`${server.origin}/v1/zoos/1`);
+  await signIn();
+  await browser.click("Edit");
+  await browser.fill("#field-name", "Typed before");
+  const token = await browser.evaluate<string>(
+    `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
+  );
+  const { body } = await server.request("GET", "/v1/authorizations", { token });
+  await server.request("DELETE", body[0]?.url ?? "", { token });
+  await browser.click("Save the changes (PATCH)");
+  await browser.until(
+    "/revoked|ended/.test(document.querySelector('#editing .error').innerText)",
+  );
+  await signIn();
+  await browser.click("Save the changes (PATCH)");
+  await browser.shown(
+    "/Typed before/.test(document.querySelector('#record')?.innerText)",
+  );
+});
+
+test("a new record goes to the collection, whatever part of it the view shows", async (t) => {
+  const server = await startFor(t);
+  await browser.open(`${server.origin}/v1/zoos/2/animals?sex=female`);
+  await signIn();
+  await browser.click("New animal");
+  await browser.shown("location.hash === '#new'");
+  const zoo = "document.querySelector('#field-zoo_id').value";
+  assert.equal(await browser.evaluate(zoo), "2");
+  await browser.fill("#field-animal_type_id", "1");
+  await browser.fill("#field-name", "Born here");
+  await browser.click("Create (POST)");
+  await browser.shown(
+    "/Born here/.test(document.querySelector('#record')?.innerText)",
+  );
+  await browser.click("Edit");
+  await browser.shown("location.hash === '#edit'");
+  await browser.evaluate("document.querySelector('#field-zoo_id').focus()");
+  await browser.until(
+    "document.querySelectorAll('#choices-zoo_id option').length === 2",
+  );
+  const choice = "document.querySelector('#choices-zoo_id').innerText";
+  assert.match(await browser.evaluate<string>(choice), /Ueno Zoo/);
+});
+
+test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", async (t) => {
+  const server = await startFor(t, { env: { REQUIRE_IF_MATCH: "1" } });
+  await browser.open(`${server.origin}/v1/zoos/2`);
+  await signIn();
+  await browser.shown(
+    "/Delete/.test(document.querySelector('main').innerText)",
+  );
+  await browser.evaluate(
+    `[...document.querySelectorAll(".exchange summary")].find((each) => /^POST/.test(each.innerText)).click()`,
+  );
+  await browser.until("!!document.querySelector('.curl')");
+  const curl = await browser.text(".curl");
+  assert.ok(!curl.includes(adminPassword));
+  const env = { ...process.env, PASSWORD: adminPassword };
+  const output = execFileSync("sh", ["-c", curl], { env, stdio: "pipe" });
+  assert.match(String(output), /^HTTP\/1\.1 201 /);
+  const repeat = async (request: string, status: number) => {
+    await browser.evaluate(`(() => {
+      const first = document.querySelector(".exchange");
+      first.open = true;
+    })()`);
+    await browser.until("!!document.querySelector('.exchange .repetition')");
+    await browser.evaluate(`(() => {
+      const area = document.querySelector(".exchange .repetition textarea");
+      area.value = ${JSON.stringify(request)};
+      area.parentElement.querySelector("button").click();
+    })()`);
+    const shown = `[...document.querySelectorAll(".exchange")].find((each) =>
+        each.querySelector(".meaning") && / → ${status} /.test(each.innerText))`;
+    await browser.until(`!!${shown}?.querySelector(".meaning")`);
+    return await browser.evaluate<string>(
+      `${shown}.querySelector(".meaning").innerText`,
+    );
+  };
+  const patch = "PATCH /v1/zoos/2\nContent-Type: application/json";
+  const body = '\n\n{"name":"Blind"}';
+  assert.match(await repeat(patch + body, 428), /send If-Match/);
+  const stale = `${patch}\nIf-Match: "old"${body}`;
+  assert.match(await repeat(stale, 412), /no longer the version/);
+  const image = "GET /v1/zoos/2\nAccept: image/png";
+  assert.match(await repeat(image, 406), /formats that Accept allows/);
+  const { headers } = await server.request("GET", "/v1/zoos/2");
+  const etag = headers.get("etag");
+  const conditional = `GET /v1/zoos/2\nIf-None-Match: ${etag}`;
+  assert.match(await repeat(conditional, 304), /still current/);
+  const remove = `DELETE /v1/zoos/2\nIf-Match: ${etag}`;
+  assert.equal(
+    await repeat(remove, 204),
+    "Success, and there is nothing to say.",
+  );
+  await browser.shown("document.querySelector('h1').innerText === '410 Gone'");
+  assert.match(await browser.text("#meaning"), /never be used again/);
+  await browser.evaluate(`(() => {
+    const area = document.querySelector(".exchange[open] textarea");
+    area.value = "GET /v1/zoos\\n\\n{}";
+    area.parentElement.querySelector("button").click();
+  })()`);
+  await browser.until(
+    "/TypeError/.test(document.querySelector('.repetition .error').textContent)",
+  );
+});
+
+test("the page works behind nginx, as the README configures it", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const port = await freePort();
+  const origin = `https://localhost:${port}`;
+  const server = await startFor(t, { args: ["--base-url", `${origin}/api/`] });
+  await startNginx(t, { folder, port, server });
+  await browser.send("Security.enable");
+  await browser.send("Security.setIgnoreCertificateErrors", { ignore: true });
+  await browser.open(`${origin}/api/`);
+  await signIn();
+  await browser.click("zoos");
+  await browser.shown(`${rows} === 2`);
+  await browser.until(`${liveText} === "● live"`);
+  await browser.evaluate("document.querySelector('tbody th a').click()");
+  await browser.shown("!!document.querySelector('#record')");
+  await browser.click("Edit");
+  await browser.fill("#field-city", "Tokyo");
+  await browser.click("Save the changes (PATCH)");
+  await browser.shown(
+    "/Tokyo/.test(document.querySelector('#record')?.innerText)",
+  );
+  const token = await browser.evaluate<string>(
+    `JSON.parse(sessionStorage.getItem("/api/ authorization")).token`,
+  );
+  const change = await server.request("PATCH", "/api/v1/zoos/1", {
+    token,
+    json: { city: "Taito" },
+  });
+  assert.equal(change.status, 201);
+  await browser.until(
+    "document.querySelector('#record.changed')?.innerText.includes('Taito')",
+  );
+  await browser.open(`${origin}/api/docs#41000`);
+  assert.equal(await browser.evaluate("document.activeElement.id"), "41000");
+  for (const url of browser.requested) {
+    assert.ok(url.startsWith(`${origin}/api/`), url);
+  }
+});
+
+/** Starts nginx with the server block of the README, its paths and ports replaced. */
+async function startNginx(
+  t: TestContext,
+  { folder, port, server }: {
+    readonly folder: string;
+    readonly port: number;
+    readonly server: Server;
+  },
+): Promise<void> {
+  const files = ["-keyout", `${folder}/api.key`, "-out", `${folder}/api.crt`];
+  const kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+  const args = ["req", "-x509", "-nodes", "-subj", "/CN=localhost"];
+  execFileSync("openssl", [...args, ...kind, ...files], { stdio: "pipe" });
+  const readme = await readFile(join(root, "README.md"), "utf8");
+  const [, block = ""] = /^```nginx\n([^]*?)^```$/m.exec(readme) ?? [];
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    .map((kind) => `${kind}_temp_path ${folder}/${kind};`).join("\n");
+  const file = join(folder, "nginx.conf");
+  const replaced = block
+    .replace("listen 443", `listen 127.0.0.1:${port}`)
+    .replaceAll("/etc/ssl/api", `${folder}/api`)
+    .replace("127.0.0.1:3000", `127.0.0.1:${server.port}`);
+  await writeFile(
+    file,
+    `${process.getuid?.() === 0 ? "user root;" : ""}
+daemon off; master_process off;
+pid ${folder}/nginx.pid; error_log ${folder}/error.log;
+events {}
+http { access_log off;
+${temporary}
+${replaced}
+}`,
+  );
+  const child = spawn("nginx", ["-c", file], { stdio: "inherit" });
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  t.after(async () => {
+    process.off("exit", kill);
+    const ended = once(child, "exit");
+    kill();
+    await ended;
+  });
+  const options = ["-ks", "--retry", "50", "--retry-connrefused"];
+  const wait = ["--retry-delay", "1", "-o", "/dev/null"];
+  const url = `https://localhost:${port}/api/health`;
+  execFileSync("curl", [...options, ...wait, "-4", url]);
+}
