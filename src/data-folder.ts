@@ -55,6 +55,7 @@ export async function openDataFolder(
     const { log = () => {} } = options;
     const collections = [...collectionsOf(declaration).values()];
     let isRenamed = false;
+    const differing = new Set<string>();
     const follow = (apply: (mutation: Mutation) => void) => {
       const isChanged = followDeclaration(collections, {
         store,
@@ -63,13 +64,17 @@ export async function openDataFolder(
           apply(mutation);
         },
         onDifference(text) {
-          if (!isFixed) return log("info", text);
-          throw new CommandError(
-            `the declaration is not the one with which the data folder was last served: ${text}. ` +
-              "Start the server with it once, or name the other file with --collections",
-          );
+          if (!isFixed) log("info", text);
+          differing.add(text.split(/[. ]/, 1)[0] ?? "");
         },
       });
+      if (isFixed && differing.size > 0) {
+        const names = [...differing].join(", ");
+        throw new CommandError(
+          `the declaration of ${names} is not the one with which the data folder was last served: ` +
+            "start the server with it once, or name the other file with --collections",
+        );
+      }
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw misfitError(misfits);
     };
