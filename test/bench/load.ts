@@ -22,7 +22,8 @@ export function has(tool: string): boolean {
 
 /** Whether `wrk` generates the load. */
 export const withWrk = has("wrk");
-const withTaskset = has("taskset");
+/** Whether processes can be bound to a core. */
+export const withTaskset = has("taskset");
 
 /** One kind of request. */
 export interface Message {

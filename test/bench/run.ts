@@ -40,7 +40,7 @@ import {
 } from "../harness.ts";
 import { animal, zoos } from "./data.ts";
 import { sample } from "../collections.ts";
-import { type Load, measure, pin, withWrk } from "./load.ts";
+import { type Load, measure, pin, withTaskset, withWrk } from "./load.ts";
 
 const { values } = parseArgs({
   options: {
@@ -50,7 +50,7 @@ const { values } = parseArgs({
     loads: { type: "string", default: "" },
   },
 });
-const rounds = Number(values.rounds);
+const roundCount = Number(values.rounds);
 const seconds = Number(values.seconds);
 const sizes = values.sizes.split(",").map(Number);
 const withSqlite =
@@ -103,6 +103,7 @@ function loadsFor(size: number, token: string): Map<string, Load> {
       get("animals?weight_kg:gte=100&sortby=weight_kg&limit=20"),
     ]],
     ["POST", [post]],
+    ["POST, 16 connections", [post], 16],
     ["POST, 1 connection", [post], 1],
     ["PATCH", patches],
     ["90 % GET, 10 % POST", [...Array(9).fill(one), post]],
@@ -237,13 +238,28 @@ async function parseTime(folder: string): Promise<number> {
   return median(times);
 }
 
-/** Rates by load, of all available servers. */
-type Rates = Map<string, Map<string, number>>;
+/** What one server did with a load. */
+interface Measured {
+  /** Requests a second. */
+  readonly rate: number;
+  /** The time of the processor that a request took, in µs: it depends less than the rate on what else runs on the machine. */
+  readonly processorUs: number;
+}
+
+/** By load and server. */
+type Results = Map<string, Map<string, Measured>>;
+
+/** Returns how long all threads of a process have run, in µs. */
+async function processorTime({ pid }: ChildProcess): Promise<number> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8");
+  const fields = text.slice(text.lastIndexOf(")")).split(" ");
+  return (Number(fields[12]) + Number(fields[13])) * 10_000; // ticks of 10 ms
+}
 
 async function compare(
   server: Server,
   { size, folder }: { readonly size: number; readonly folder: string },
-): Promise<Rates> {
+): Promise<Results> {
   const token = await server.signIn();
   pin(server.child.pid);
   const args = [folder, String(size)];
@@ -253,7 +269,7 @@ async function compare(
     peers.set("bun", await startOther("sqlite.ts", { runtime: [bun], args }));
   }
   for (const { child } of peers.values()) pin(child.pid);
-  const result: Rates = new Map();
+  const results: Results = new Map();
   try {
     for (const [name, load] of loadsFor(size, token)) {
       const answers = await Promise.all(
@@ -275,33 +291,49 @@ async function compare(
       const input = JSON.stringify({ file, read, written: posted || patched });
       const bare = await startOther("bare.ts", { input });
       pin(bare.child.pid);
-      const origins = new Map([["ours", server.origin], ["bare", bare.origin]]);
-      for (const [who, { origin }] of peers) origins.set(who, origin);
-      const rates = new Map<string, number[]>();
+      const servers = [["ours", server], ["bare", bare], ...peers] as const;
+      const rounds = new Map<string, Measured[]>();
       try {
-        for (let round = -1; round < rounds; round++) {
-          for (const [who, origin] of origins) {
-            const rate = await measure(load, { origin, seconds, folder });
+        for (let round = -1; round < roundCount; round++) {
+          for (const [who, { origin, child }] of servers) {
+            const before = await processorTime(child);
+            const found = await measure(load, { origin, seconds, folder });
+            const rate = Math.max(found, 1 / seconds);
+            const took = await processorTime(child) - before;
             // A server that is still busy with earlier requests would take time
             // from the next one.
             await (await fetch(`${origin}/v1/animals/1`)).text();
-            if (round < 0) rates.set(who, []); // to warm up, not counted
-            else rates.get(who)?.push(Math.max(rate, 1 / seconds));
+            const processorUs = took / (rate * seconds);
+            if (round < 0) rounds.set(who, []); // to warm up, not counted
+            else rounds.get(who)?.push({ rate, processorUs });
           }
         }
       } finally {
         bare.child.kill();
       }
-      const medians = Array.from(
-        rates,
-        ([who, each]): [string, number] => [who, median(each)],
-      );
-      result.set(name, new Map(medians));
+      const medians = Array.from(rounds, ([who, each]): [string, Measured] => [
+        who,
+        {
+          rate: median(each.map(({ rate }) => rate)),
+          processorUs: median(each.map(({ processorUs }) => processorUs)),
+        },
+      ]);
+      results.set(name, new Map(medians));
     }
   } finally {
     for (const { child } of peers.values()) child.kill();
   }
-  return result;
+  return results;
+}
+
+/** Compares a figure of this server with that of the others. */
+function ratios(
+  measured: ReadonlyMap<string, Measured>,
+  figure: keyof Measured,
+): string[] {
+  const ours = measured.get("ours")?.[figure] ?? NaN;
+  return [...measured].filter(([who]) => who !== "ours")
+    .map(([who, other]) => `${(ours / other[figure]).toFixed(2)} × ${who}`);
 }
 
 function print(line: string): void {
@@ -311,7 +343,8 @@ function print(line: string): void {
 const by = withWrk ? "wrk" : "this process (wrk is not installed)";
 print(
   `Node.js ${process.version}, load by ${by}, 64 connections, ` +
-    `${rounds} rounds of ${seconds} s, medians, requests a second`,
+    `${roundCount} rounds of ${seconds} s, medians, requests a second; ` +
+    (withTaskset ? "each server on one core, wrk on another" : "no taskset"),
 );
 if (!withSqlite) print("This Node.js has no node:sqlite to compare with.");
 if (bun === undefined) print("There is no Bun to compare with.");
@@ -325,7 +358,7 @@ print(
   `empty: ${mebibytes(empty)} MiB from the source, ${mebibytes(built)} MiB ` +
     `built; a bare server ${mebibytes(await bareMemory())} MiB`,
 );
-let first: Rates | undefined;
+let first: Results | undefined;
 for (const size of sizes) {
   const folder = await temporaryFolder();
   try {
@@ -346,22 +379,21 @@ for (const size of sizes) {
           `first answer after ${Math.round(started)} ms, ` +
           `${(started / parsed).toFixed(2)} of JSON.parse of the snapshot`,
       );
-      const rates = await compare(server, { size, folder });
-      for (const [name, rate] of rates) {
-        const ours = rate.get("ours") ?? NaN;
-        const ratios = ["bare", "sqlite", "bun"].filter((who) => rate.has(who))
-          .map(
-            (who) => `${(ours / (rate.get(who) ?? NaN)).toFixed(2)} × ${who}`,
-          );
-        const before = first?.get(name)?.get("ours");
-        if (before) ratios.push(`cost grew ${(before / ours).toFixed(2)}`);
+      const results = await compare(server, { size, folder });
+      for (const [name, measured] of results) {
+        const { rate = NaN, processorUs = NaN } = measured.get("ours") ?? {};
+        const before = first?.get(name)?.get("ours")?.rate;
+        const growth = before && `  cost grew ${(before / rate).toFixed(2)}`;
+        const requests = String(Math.round(rate)).padStart(8);
+        const time = processorUs.toFixed(1).padStart(8);
         print(
-          `${name.padEnd(20)} ${String(Math.round(ours)).padStart(8)}  ${
-            ratios.join("  ")
-          }`,
+          `${name.padEnd(20)} ${requests}/s  ` +
+            `${ratios(measured, "rate").join("  ")}${growth ?? ""}\n` +
+            `${"".padEnd(20)} ${time} µs of the processor  ` +
+            ratios(measured, "processorUs").join("  "),
         );
       }
-      first ??= rates;
+      first ??= results;
     } finally {
       await server.stop();
     }
