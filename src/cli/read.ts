@@ -23,6 +23,7 @@ import {
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { errorCode } from "../store/error.ts";
+import { generationOf } from "../store/log/folder.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
   applyMutation,
@@ -32,7 +33,10 @@ import {
 import {
   type FolderScan,
   type FolderScanOptions,
+  readFile,
+  refusalOf,
   scanFolder,
+  wholeFile,
 } from "../store/recovery/scan.ts";
 import { realFiles, type Table } from "../store/store.ts";
 import {
@@ -43,18 +47,42 @@ import {
 } from "./output.ts";
 import { usersWithHashes } from "./operator.ts";
 
-/** Reads a data folder; reads it again if a running server has removed an old generation meanwhile. */
+/**
+ * Reads a data folder; reads it again if a running server has removed an old
+ * generation meanwhile.
+ *
+ * @param options with `isThorough`, the default, also the files that the state
+ * does not need
+ */
 export async function readStore(
   folder: string,
-  options: Partial<FolderScanOptions> = {},
+  { isThorough = true, ...options }:
+    & Partial<FolderScanOptions>
+    & { readonly isThorough?: boolean } = {},
 ): Promise<FolderScan> {
-  const defaults = { files: realFiles, tables: [], isThorough: true };
+  const defaults = { files: realFiles, tables: [] };
   for (let attempt = 1;; attempt++) {
     try {
-      return await scanFolder(folder, { ...defaults, ...options });
+      const scan = await scanFolder(folder, { ...defaults, ...options });
+      if (isThorough) await readSpareFiles(scan);
+      return scan;
     } catch (error) {
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
     }
+  }
+}
+
+/** Checks the files that the state does not need, unless they are of a newer format. */
+async function readSpareFiles(scan: FolderScan): Promise<void> {
+  const { fileNames, readNames, refusal } = scan;
+  if (refusal?.code === "format") return;
+  for (const name of fileNames) {
+    if (generationOf(name) === undefined || readNames.has(name)) continue;
+    const error = await refusalOf(
+      readFile(scan, name, () => {})
+        .then(({ faults }) => void scan.faults.push(...faults)),
+    );
+    if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
   }
 }
 

@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
-import { describeMisfits } from "./read.ts";
+import { describeMisfits, readStore } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
@@ -23,7 +23,7 @@ import {
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
 import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
-import { type FolderScan, scanFolder } from "../store/recovery/scan.ts";
+import type { FolderScan } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
 
 /** How to repair a folder. */
@@ -48,14 +48,13 @@ export async function repairStore(
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
-    const options = { files, tables, isThorough: true };
-    const before = await scanFolder(folder, options);
+    const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
     const salvage = await salvageFolder(before);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
-    const { refusal } = await scanFolder(folder, options);
+    const { refusal } = await readStore(folder, { files, tables });
     if (refusal !== undefined) throw refusal;
     return { salvage, backupFolder };
   } finally {

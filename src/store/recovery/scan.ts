@@ -83,8 +83,6 @@ export class FolderScan {
 export interface FolderScanOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
-  /** Also checks the files that the state does not need. */
-  readonly isThorough?: boolean;
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
 }
@@ -106,7 +104,6 @@ export async function scanFolder(
   if (!scan.exists || scan.refusal?.code === "format") return scan;
   const refusal = await readNewestState(scan);
   scan.refusal ??= refusal;
-  if (options.isThorough) await readSpareFiles(scan);
   return scan;
 }
 
@@ -206,21 +203,8 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
   return log;
 }
 
-/** Checks the files that the state does not need. */
-async function readSpareFiles(scan: FolderScan): Promise<void> {
-  const { fileNames, readNames } = scan;
-  for (const name of fileNames) {
-    if (generationOf(name) === undefined || readNames.has(name)) continue;
-    const error = await refusalOf(
-      readFile(scan, name, () => {})
-        .then(({ faults }) => void scan.faults.push(...faults)),
-    );
-    if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
-  }
-}
-
 /** Reads a snapshot or log. All but the last log must end with a seal. */
-async function readFile(
+export async function readFile(
   scan: FolderScan,
   name: string,
   apply: ApplyLine,
@@ -293,7 +277,9 @@ function refuse({ folder, faults, seq }: FolderScan, fault: Fault): never {
   );
 }
 
-function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
+export function refusalOf(
+  work: Promise<void>,
+): Promise<StoreError | undefined> {
   return work.then(() => undefined, (error) => {
     if (error instanceof StoreError) return error;
     throw error;
@@ -301,6 +287,6 @@ function refusalOf(work: Promise<void>): Promise<StoreError | undefined> {
 }
 
 /** Describes a fault that is not in a line. */
-function wholeFile(file: string, message: string, byte = 0): Fault {
+export function wholeFile(file: string, message: string, byte = 0): Fault {
   return { file, byte, line: 0, message };
 }
