@@ -192,6 +192,7 @@ describe("the page in Chromium", () => {
     await open("/v1/zoos/1");
     await browser.click("/v1/zoos/1/animals");
     await browser.shown(at("/v1/zoos/1/animals"));
+    assert.equal(await browser.text("h1"), "zoos/1/animals");
     assert.deepEqual(await column(3), [script, "حديقة الحيوان"]);
     assert.equal(
       await browser.evaluate(

@@ -66,7 +66,7 @@ export function collectionView(view) {
     (await import("./forms.js")).exportRecords(url);
   };
   return [
-    h1(pathOf(url).replace(/.*\//, "")),
+    h1(pathOf(url).match(/(?:[^/]+\/\d+\/)?[^/]*$/)?.[0]),
     p(
       { class: "actions" },
       mayCreate && a({ href: "#new" }, `New ${schema.title ?? "record"}`),
@@ -171,7 +171,7 @@ export function pager({ answer: { headers, body }, url }) {
       body.length > 0 && `${offset + 1} to ${offset + body.length} of `,
       `${total} ${total === 1 ? "record" : "records"}`,
     ),
-    targets.length > 0 && h(
+    total > body.length && h(
       "nav",
       { "aria-label": "Pages" },
       targets.map(([, href = "", rel]) => [
