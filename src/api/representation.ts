@@ -21,8 +21,11 @@ export const ndjsonType = "application/x-ndjson";
 /** The length at which a part of an export is sent, in characters. */
 const minPartLength = 1 << 16;
 
-/** How many records of a collection have a cached text: some 20 MB. */
-const maxCachedTexts = 50_000;
+/** How much of each collection is cached, in characters: 50,000 records of 400. */
+const maxCachedLength = 40_000_000;
+
+/** What a record takes beside its text, likewise: its validators, and its row if that has been replaced. */
+const cachedRowLength = 400;
 
 /** Serializes the records of one collection. */
 export class Representation {
@@ -33,9 +36,11 @@ export class Representation {
   readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
   readonly #shapeHash: string;
-  /** The rows that have a cached text: a ring buffer. */
-  readonly #cachedRows: Row[] = [];
-  #oldestIndex = 0;
+  /** The rows that have a cached text: the newer ones, and the older half. */
+  #cachedRows: Row[] = [];
+  #olderRows: Row[] = [];
+  /** Of the newer ones. */
+  #cachedLength = 0;
   #latestTime = "";
   #latestValidators: readonly string[] = [];
 
@@ -75,7 +80,11 @@ export class Representation {
    * follows.
    */
   validators(row: Row): readonly string[] {
-    return row.validators ??= this.validatorsOf(row.document);
+    if (row.validators !== undefined) return row.validators;
+    const validators = this.validatorsOf(row.document);
+    // Only if they will be dropped again, together with the text.
+    if (row.text !== undefined) row.validators = validators;
+    return validators;
   }
 
   /** Returns the validators of a record that is not stored yet. */
@@ -99,14 +108,19 @@ export class Representation {
     return this.#latestValidators;
   }
 
-  /** Returns a record as an element of a list; caches its text in place of the oldest one. */
+  /** Returns a record as an element of a list; caches its text, and drops the older half of all if they take too much. */
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
-    const oldest = this.#cachedRows[this.#oldestIndex];
-    if (oldest !== undefined) oldest.text = undefined;
-    this.#cachedRows[this.#oldestIndex] = row;
-    this.#oldestIndex = (this.#oldestIndex + 1) % maxCachedTexts;
-    return row.text = this.serialize(row.document);
+    row.text = this.serialize(row.document);
+    this.#cachedRows.push(row);
+    this.#cachedLength += row.text.length + cachedRowLength;
+    if (this.#cachedLength > maxCachedLength / 2) {
+      for (const old of this.#olderRows) old.text = old.validators = undefined;
+      this.#olderRows = this.#cachedRows;
+      this.#cachedRows = [];
+      this.#cachedLength = 0;
+    }
+    return row.text;
   }
 
   /**

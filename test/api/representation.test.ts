@@ -5,25 +5,34 @@ import { test } from "node:test";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { Representation } from "../../src/api/representation.ts";
 import { collections } from "../collections.ts";
+import type { Row } from "../../src/store/memory/row.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
-test("the texts of fifty thousand records are cached; beyond that the oldest is dropped", () => {
+test("forty million characters of records are cached, and then the older half is dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const representation = new Representation(zoos, "/v1/");
   const table = new WritableTable({ name: "zoos" });
-  for (let id = 1; id <= 50_001; id++) table.put({ id, name: "Artis" }, id);
-  const rows = table.rows();
-  for (const row of rows.slice(0, 50_000)) representation.asListItem(row);
-  assert.ok(rows.slice(0, 50_000).every(({ text }) => text !== undefined));
-  const [first, second] = rows;
-  const last = rows.at(-1);
+  const name = "a".repeat(100_000);
+  const created_at = "2026-05-05T12:00:00.000Z";
+  // With its other properties each takes a little more than 100,000 characters.
+  for (let id = 1; id <= 398; id++) table.put({ id, name, created_at }, id);
+  const [first, ...others] = table.rows();
+  const last = others.pop();
   assert.ok(first && last);
-  const text = representation.asListItem(last);
-  assert.match(text, /^\{"id":50001,"name":"Artis",/);
-  assert.equal(last.text, text);
-  assert.equal(first.text, undefined);
-  assert.ok(second?.text);
-  assert.match(representation.asListItem(first), /^\{"id":1,"name":"Artis",/);
-  assert.equal(second.text, undefined);
+  const read = (row: Row) => {
+    representation.validators(row);
+    return representation.asListItem(row);
+  };
+  assert.match(read(first), /^\{"id":1,"name":"aaa/);
+  assert.equal(first.validators, undefined, "nothing would drop them");
+  read(first);
+  assert.equal(first.validators, representation.validators(last));
+  for (const row of others) read(row);
+  assert.ok([first, ...others].every(({ text }) => text !== undefined));
+  assert.equal(read(last), last.text);
+  assert.deepEqual([first.text, first.validators], [undefined, undefined]);
+  const cached = others.filter(({ text }) => text !== undefined);
+  assert.equal(cached.length, 198);
+  assert.equal(cached[0]?.document.id, 200);
 });
