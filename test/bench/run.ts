@@ -7,7 +7,7 @@
  * turns; the figures are medians.
  *
  *     npm run bench [-- --rounds 5 --seconds 3 --sizes 1000,100000,1000000
- *                       --loads "GET one,POST"]
+ *                       --loads "GET one,POST on 16"]
  *
  * If the machine has `wrk`, it generates the load; otherwise this process does,
  * which is slower than the servers and so flatters the slower one: it says so.
@@ -103,10 +103,10 @@ function loadsFor(size: number, token: string): Map<string, Load> {
       get("animals?weight_kg:gte=100&sortby=weight_kg&limit=20"),
     ]],
     ["POST", [post]],
-    ["POST, 16 connections", [post], 16],
-    ["POST, 1 connection", [post], 1],
+    ["POST on 16", [post], 16],
+    ["POST on 1", [post], 1],
     ["PATCH", patches],
-    ["90 % GET, 10 % POST", [...Array(9).fill(one), post]],
+    ["nine GETs per POST", [...Array(9).fill(one), post]],
   ];
   const chosen = values.loads === "" ? undefined : values.loads.split(",");
   return new Map(
@@ -342,7 +342,7 @@ function print(line: string): void {
 
 const by = withWrk ? "wrk" : "this process (wrk is not installed)";
 print(
-  `Node.js ${process.version}, load by ${by}, 64 connections, ` +
+  `Node.js ${process.version}, load by ${by}, 64 connections if not named, ` +
     `${roundCount} rounds of ${seconds} s, medians, requests a second; ` +
     (withTaskset ? "each server on one core, wrk on another" : "no taskset"),
 );
