@@ -6,7 +6,7 @@ import { once } from "node:events";
 import process from "node:process";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { loaderFor } from "./harness.ts";
+import { loaderFor, runNode } from "./harness.ts";
 import { extension } from "./root.ts";
 
 function isAlive(pid: number): boolean {
@@ -32,4 +32,42 @@ test("a server dies with the test that started it, even if that one is killed", 
   assert.ok(isAlive(pid));
   parent.kill("SIGKILL");
   while (isAlive(pid)) await wait(5);
+});
+
+for (
+  const [what, code] of [
+    ["thrown by a timer", "setTimeout(() => { throw error; });"],
+    ["of a promise that nobody awaits", "Promise.reject(error);"],
+  ] as const
+) {
+  test(`an error ${what} fails a file of tests that do not observe promises`, async () => {
+    const { href } = new URL(`untracked${extension}`, import.meta.url);
+    const program = `import { describe, test } from "node:test";
+      const error = new Error("nobody caught this");
+      describe("a suite", () => test("waits", () => {
+        ${code}
+        setInterval(() => {}, 1000);
+        return new Promise(() => {});
+      }));`;
+    const { code: exitCode, stderr } = await runNode([
+      ...loaderFor(href),
+      ...["--import", href],
+      ...["--input-type=module", "-e", program],
+    ]);
+    assert.equal(exitCode, 1);
+    assert.match(stderr, /nobody caught this/);
+  });
+}
+
+test("tests that do not observe promises are nested in their suites", async () => {
+  const { href } = new URL(`untracked${extension}`, import.meta.url);
+  const program = `import { describe, test } from "node:test";
+    describe("outer", () => describe("inner", () => test("innermost", () => {})));`;
+  const { code, stdout } = await runNode([
+    ...loaderFor(href),
+    ...["--import", href, "--test-reporter=tap"],
+    ...["--input-type=module", "-e", program],
+  ]);
+  assert.equal(code, 0);
+  assert.match(stdout, /^ {8}ok 1 - innermost/m);
 });
