@@ -209,7 +209,7 @@ export class Browser {
     const field = `document.querySelector(${JSON.stringify(selector)})`;
     await this.until(`!!${field}`);
     const isTyped = await this.evaluate(
-      `${field}.tagName !== "SELECT" && ${field}.type !== "date"`,
+      `${field}.tagName !== "SELECT" && !/^date/.test(${field}.type)`,
     );
     if (!isTyped) {
       await this.evaluate(

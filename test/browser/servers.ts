@@ -200,6 +200,58 @@ test("a new record goes to the collection, whatever part of it the view shows", 
   assert.match(await browser.evaluate<string>(choice), /Ueno Zoo/);
 });
 
+test("times and truth values have controls of their own, also in forms", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "collections.mjs");
+  await writeFile(
+    file,
+    `export default ({ collection, timestamp, boolean, optional }) => ({
+      title: "Walks", roles: ["walker", "admin"],
+      collections: [collection({
+        name: "walks", singular: "walk",
+        access: { read: "anyone", write: "walker", delete: "walker" },
+        properties: { began_at: timestamp(), is_dry: boolean(), is_long: optional(boolean()) },
+      })],
+    })`,
+  );
+  const server = await startFor(t, {
+    env: { COLLECTIONS: file },
+    seed: undefined,
+  });
+  const zone = (timezoneId: string) =>
+    browser.send("Emulation.setTimezoneOverride", { timezoneId });
+  await zone("Europe/Berlin");
+  t.after(() => zone(""));
+  await browser.open(`${server.origin}/v1/walks#new`);
+  await signIn();
+  await browser.fill("#field-began_at", "2026-07-01T12:30:00.250");
+  await browser.fill("#field-is_dry", "false");
+  await browser.click("Create (POST)");
+  await browser.shown("!!document.querySelector('#record')");
+  assert.match(await browser.text("#record"), /12:30:00.*GMT\+2/);
+  const { body } = await server.request("GET", "/v1/walks/1");
+  assert.deepEqual(
+    [body["began_at"], body["is_dry"], body["is_long"]],
+    ["2026-07-01T10:30:00.250Z", false, null],
+  );
+  // 2:30 comes twice on that day: a control for local times cannot name the second.
+  const twice = "2026-10-25T01:30:00.000Z";
+  const url = `${server.origin}/v1/walks?began_at:lt=${twice}&is_dry=false`;
+  await browser.open(url);
+  await browser.click("Filter");
+  await browser.click("Apply");
+  await browser.shown("/%3A/.test(location.search)");
+  const parameters = new URLSearchParams(
+    await browser.evaluate<string>("location.search"),
+  );
+  assert.deepEqual(Object.fromEntries(parameters), {
+    "began_at:lt": twice,
+    is_dry: "false",
+  });
+  assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
+});
+
 test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", async (t) => {
   const server = await startFor(t, { env: { REQUIRE_IF_MATCH: "1" } });
   await browser.open(`${server.origin}/v1/zoos/2`);

@@ -218,10 +218,12 @@ function operatorsOf(schema) {
 
 /** A point in time as a control for local times holds it; empty if the text is none. */
 function toLocalTime(text) {
-  const time = new Date(text);
-  if (Number.isNaN(time.getTime())) return "";
-  time.setMinutes(time.getMinutes() - time.getTimezoneOffset());
-  return time.toISOString().slice(0, -1);
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) return "";
+  const offsetMs = new Date(ms).getTimezoneOffset() * 60_000;
+  const local = new Date(ms - offsetMs).toISOString().slice(0, -1);
+  // In autumn an hour comes twice, and the local time names the first one.
+  return Date.parse(local) === ms ? local : "";
 }
 
 /**
