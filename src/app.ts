@@ -217,9 +217,11 @@ export class Application {
   /** Responds with an error as soon as the state that it reveals is durable. */
   #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientDisconnected) return;
-    const { headers } = exchange;
+    const { headers, client } = exchange;
     const { store } = this.#shared;
     const apiError = toApiError(error);
+    // A malformed request has no URL of which it is known that it is unlimited.
+    if (!exchange.route) exchange.quota ??= this.#limiter?.count(client);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {

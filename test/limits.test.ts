@@ -8,7 +8,12 @@ import { strict as assert } from "node:assert";
 import { beforeEach, describe, test, type TestContext } from "node:test";
 import { type FileSystem, type Logger, realFiles } from "../src/store/store.ts";
 import { type Running, startApplication } from "./application.ts";
-import { adminPassword, type Answer, assertError } from "./harness.ts";
+import {
+  adminPassword,
+  type Answer,
+  assertError,
+  exchange,
+} from "./harness.ts";
 
 let time = Date.parse("2026-05-05T12:00:00Z");
 let lines: Record<string, unknown>[] = [];
@@ -134,6 +139,19 @@ describe("RATE_LIMIT", () => {
     }]);
     time += 40_000;
     assert.equal((await get("/v1/zoos")).status, 200);
+  });
+
+  test("counts requests that are malformed", async (t) => {
+    const app = await startWith(t, 3);
+    const bytes = [
+      "GET /v1/%zz HTTP/1.1\r\nHost: a\r\n",
+      "GET /v1 HTTP/1.1\r\nHost: a/b\r\n",
+    ].map((head) => `${head}X-Forwarded-For: 192.0.2.1\r\n\r\n`);
+    const received = await exchange(app.port, bytes.join(""), /r=1[^]*\}$/);
+    assert.equal(received.match(/HTTP\/1\.1 400 /g)?.length, 2);
+    const headers = from("192.0.2.1");
+    const last = await app.request("GET", "/v1", { headers });
+    assert.equal(last.headers.get("ratelimit"), '"default";r=0;t=60');
   });
 
   test("counts neither /health nor sign-ins, and both work without a quota", async (t) => {
