@@ -77,7 +77,11 @@ export async function verifyPassword(
   return timingSafeEqual(key, hash) && stored !== undefined;
 }
 
-/** Returns whether a text has the form of a hash, and costs no more to verify than a hash of this server. */
+/**
+ * Returns whether a text has the form of a hash, and costs no more to verify than
+ * a hash of this server. It may cost less: then the time of a failed sign-in can
+ * reveal that the user exists.
+ */
 export function isPasswordHash(text: string): boolean {
   const [, N = 0, r = 0, p = 0] =
     /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
