@@ -77,7 +77,7 @@ test("after a disk fault the outcome of one write is unknown, then all is read-o
     assert.equal(
       third.status,
       404,
-      "an id that was taken back was never given",
+      "an id that was rolled back was never assigned",
     );
     assert.match(server.output(), /"level":"error"/);
     assert.equal(await server.end(), 0);

@@ -31,7 +31,7 @@ Usage: zoo-api [COMMAND] [FLAGS]
 Commands:
   serve [--sample]            serve the API until SIGTERM or SIGINT (the default);
                               --sample: the sample API with its sample records,
-                              unless there are other collections or a seed
+                              unless COLLECTIONS or SEED is set
   check                       read the whole data folder and report every fault;
                               exit code 0: none, 1: an incomplete last write, 2: damage
   repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
@@ -41,15 +41,15 @@ Commands:
   user add NAME [--role ROLE] create a user; reads the password from standard input
   user password NAME          change a password, read from standard input
   user list                   print id, name, role and time of creation
-  export COLLECTION           print all records as JSON lines
-  export users --with-hashes  the same with the hashes of the passwords: redirect them
-                              only into a private file, after umask 077
+  export COLLECTION           print all records as NDJSON: one JSON object per line
+  export users --with-hashes  print all users with their password hashes; redirect the
+                              output only to a private file, after umask 077
   log [COLLECTION[/ID]] [--user NAME]
                               print who changed what and when, as far back as the
                               folder holds logs
-  import COLLECTION FILE      create records from JSON lines (- is standard input);
+  import COLLECTION FILE      create records from NDJSON (- is standard input);
                               exit code 0: all were created, 1: some were rejected;
-                              users: what export users --with-hashes has printed
+                              for users: the output of export users --with-hashes
   prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
   help, version               print this, or the version
 

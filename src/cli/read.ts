@@ -199,7 +199,7 @@ function follow(declaration: ApiDeclaration, tables: Tables) {
 }
 
 /**
- * Prints the records of a collection as JSON lines, without the properties that
+ * Prints the records of a collection as NDJSON, without the properties that
  * hold URLs or secrets. With `--with-hashes` the collection is users, and the
  * hashes of their passwords are printed.
  *

@@ -698,7 +698,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal((await stat(join(cwd, "data/store"))).mode & 0o777, 0o700);
   });
 
-  test("export prints a collection's records as JSON lines", async (t) => {
+  test("export prints a collection's records as NDJSON", async (t) => {
     const folder = await usedFolder(t);
     const result = await lines(["export", "animals", "--data-dir", folder]);
     assert.equal(result.code, 0, result.lines.join("\n"));

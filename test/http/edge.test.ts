@@ -99,7 +99,7 @@ describe("the header of a request", () => {
     ],
     ["65 fields", get("/v1", ...Array(64).fill("A: b")), 43100],
     [
-      "a field behind 2,000",
+      "a field after 2,000",
       get("/v1", ...Array(2000).fill("A:"), "Authorization: x"),
       43100,
     ],
@@ -350,7 +350,7 @@ describe("a connection", () => {
     const socket = connect(listener.port, "127.0.0.1");
     socket.on("error", () => {});
     socket.write(get("/") + "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
-    await once(socket, "data"); // and goes on reading
+    await once(socket, "data"); // and continues to read
     const closed = once(socket, "close");
     await listener.close(50);
     await closed;

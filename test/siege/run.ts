@@ -140,7 +140,10 @@ async function besiege(
 }
 
 /** Returns the limits that were exceeded. */
-function judge({ client, megabytes }: Report, isAlive: boolean): string[] {
+function findExceeded(
+  { client, megabytes }: Report,
+  isAlive: boolean,
+): string[] {
   const { get, page, signIn } = client;
   const failed = get.failed + page.failed + signIn.failed;
   const missed = [
@@ -202,7 +205,7 @@ for (const kind of values.kinds.split(",")) {
   show(kind, report);
   const isAlive = server.child.exitCode === null &&
     server.child.signalCode === null;
-  const missed = judge(report, isAlive);
+  const missed = findExceeded(report, isAlive);
   missedLimits += missed.length;
   say(missed.length === 0 ? "  ok" : `  MISSED: ${missed.join("; ")}`);
   if (!isAlive) {

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { damages, judgeDamage, makeSpecimens } from "../torture/corruption.ts";
+import { damages, makeSpecimens, verifyDamage } from "../torture/corruption.ts";
 import { defects, isCaught } from "../torture/defects.ts";
 import { simulate, simulateDefect } from "../torture/simulation.ts";
 import { everyOperation, fullStarts } from "../torture/steps.ts";
@@ -83,7 +83,7 @@ test("a damaged store is recovered exactly or refused with the place", async (t)
     for (const damage of damages(specimen, isWhole ? 613 : 1601)) {
       // The short form takes every third damage of all kinds.
       if (number++ % 3 > 0 && !isWhole) continue;
-      count[await judgeDamage(folder, specimen, damage)]++;
+      count[await verifyDamage(folder, specimen, damage)]++;
     }
   }
   assert.ok(count.recovered > 50 && count.refused > 50 && count.cut > 10);

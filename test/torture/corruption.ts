@@ -147,7 +147,7 @@ export function* damages(
       yield { ...place, what: `has ${what} swapped`, bytes: join(swapped) };
       byte += line.length;
     }
-    for (const [what, text] of behind) {
+    for (const [what, text] of appended) {
       const longer = Buffer.concat([bytes, Buffer.from(text)]);
       yield { file, what, byte: bytes.length, bytes: longer };
     }
@@ -158,11 +158,11 @@ export function* damages(
 }
 
 /** Bytes that may follow the end of a file. */
-const behind = [
-  ["has an unknown line behind its end", "{}\n"],
-  ["has an unfinished line behind its end", '{"crc":"00000000","seq":'],
-  ["has zeros behind its end", "\0".repeat(1024)],
-  ["has a line of zeros behind its end", `${"\0".repeat(1024)}\n`],
+const appended = [
+  ["has an unknown line after its end", "{}\n"],
+  ["has an unfinished line after its end", '{"crc":"00000000","seq":'],
+  ["has zeros after its end", "\0".repeat(1024)],
+  ["has a line of zeros after its end", `${"\0".repeat(1024)}\n`],
 ] as const;
 
 /** JSON that has nothing to do with a store. */
@@ -176,7 +176,7 @@ const notMeta = [
 ];
 
 /** Opens a damaged store and throws if the outcome is wrong. */
-export async function judgeDamage(
+export async function verifyDamage(
   folder: string,
   specimen: Specimen,
   damage: Damage,
@@ -207,14 +207,14 @@ export async function judgeDamage(
     }
     if (disk.contents().size !== files.size) fail("a file was changed");
     if (!isRightPlace(error, specimen, damage)) fail(error.message);
-    if (error.code === "damaged") await judgeRepair(disk, specimen, fail);
+    if (error.code === "damaged") await verifyRepair(disk, specimen, fail);
     return "refused";
   }
   const { seq } = store;
   const found = stateOf(store);
   await store.close();
-  const atEnd = what.endsWith("behind its end") &&
-    what !== "has zeros behind its end";
+  const atEnd = what.endsWith("after its end") &&
+    what !== "has zeros after its end";
   if (file === specimen.sealed && atEnd) fail("it was opened");
   const last = specimen.states.length - 1;
   const marked = files.has("mark") && file !== "mark" ? last : 0;
@@ -229,7 +229,7 @@ export async function judgeDamage(
 }
 
 /** Repairs a refused store and throws if it is not usable then, or contains something that nobody wrote. */
-async function judgeRepair(
+async function verifyRepair(
   disk: Disk,
   { files, states }: Specimen,
   fail: (message: string) => never,

@@ -281,7 +281,7 @@ export const defects: Readonly<Record<string, Defect>> = {
       })),
     caught: lost,
   },
-  "goes on with the old log after a crash": {
+  "continues with the old log after a crash": {
     faults: true,
     files: insteadOfCopy((old) => ({
       ...handle(old),
@@ -346,7 +346,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     files: (files) => withClaimedSize(files, withoutZeros, false),
     caught: either(/is at none of its versions|was shown the refused/, lost),
   },
-  "writes behind the zeros instead of into them": {
+  "writes after the zeros instead of into them": {
     files: (files) => withClaimedSize(files, behindZeros, false),
     caught: lost,
   },

@@ -121,7 +121,7 @@ export async function look(
 }
 
 /** Throws if tables contain something that the history forbids. */
-export function judge(
+export function verify(
   tables: { readonly zoos: Table; readonly animals: Table },
   history: History,
 ): void {

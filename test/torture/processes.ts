@@ -18,7 +18,7 @@ import { readStore } from "../../src/cli/read.ts";
 import { openStore, type Table } from "../../src/store/store.ts";
 import { loaderFor } from "../harness.ts";
 import { extension } from "../root.ts";
-import { describe, type History, historyOf, judge, rebase } from "./oracle.ts";
+import { describe, type History, historyOf, rebase, verify } from "./oracle.ts";
 import type { Random } from "./random.ts";
 import { tables } from "./scene.ts";
 
@@ -141,7 +141,7 @@ function readBook(path: string, history: History): number {
 }
 
 /** Reads what a round left, as a restart would, and verifies it. */
-export async function judgeFolder(
+export async function verifyFolder(
   folder: string,
   history: History,
 ): Promise<void> {
@@ -154,7 +154,7 @@ export async function judgeFolder(
     );
     throw new Error(faults.join("; "));
   }
-  judge(named([...reading.tables.values()]), history);
+  verify(named([...reading.tables.values()]), history);
 }
 
 /** Verifies the store, and sets the history to what a restart serves. */
@@ -162,10 +162,10 @@ export async function settleFolder(
   folder: string,
   history: History,
 ): Promise<void> {
-  await judgeFolder(folder, history);
+  await verifyFolder(folder, history);
   const store = await openStore({ folder, tables });
   const all = { zoos: store.table("zoos"), animals: store.table("animals") };
-  judge(all, history);
+  verify(all, history);
   rebase(all, history);
   await store.close();
 }
@@ -212,7 +212,7 @@ export async function killRounds(
       history,
       () =>
         random.chance(0.5)
-          ? judgeFolder(folder, history).catch((error) => {
+          ? verifyFolder(folder, history).catch((error) => {
             // A kill during creation may leave no store yet.
             if (history.size > 0) throw error;
           })
@@ -374,7 +374,7 @@ export async function powerRounds(
         history,
         () =>
           random.chance(0.5)
-            ? judgeFolder(folder, history)
+            ? verifyFolder(folder, history)
             : settleFolder(folder, history),
       );
     }

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
-import { damages, judgeDamage, makeSpecimens } from "./corruption.ts";
+import { damages, makeSpecimens, verifyDamage } from "./corruption.ts";
 import { defects, isCaught } from "./defects.ts";
 import { fullDisk } from "./full.ts";
 import { lockContests, lockRounds } from "./locks.ts";
@@ -98,7 +98,7 @@ async function corruptions(limit: number): Promise<void> {
   const stride = Math.max(1, Math.round(160_000 / limit));
   for (const specimen of specimens) {
     for (const damage of damages(specimen, stride)) {
-      count[await judgeDamage(path, specimen, damage)]++;
+      count[await verifyDamage(path, specimen, damage)]++;
     }
   }
   say("Damaged stores", count);

@@ -21,7 +21,7 @@ import {
 } from "../../src/store/store.ts";
 import type { Defect } from "./defects.ts";
 import { Disk } from "./disk.ts";
-import { describe, type History, judge } from "./oracle.ts";
+import { describe, type History, verify } from "./oracle.ts";
 import { Random } from "./random.ts";
 
 /** The options of a simulation. */
@@ -147,7 +147,7 @@ export class Scene {
     });
     this.report.opened++;
     try {
-      judge(tablesOf(store), this.history);
+      verify(tablesOf(store), this.history);
       const passed = store.notices.find((each) => each.includes("was skipped"));
       if (passed !== undefined) throw new Error(passed);
     } finally {

@@ -10,9 +10,9 @@ import type { Fate, Step } from "./disk.ts";
 import {
   copyHistory,
   type History,
-  judge,
   look,
   rebase,
+  verify,
   write,
 } from "./oracle.ts";
 import type { Random } from "./random.ts";
@@ -128,7 +128,7 @@ async function work(
   report: SimulationReport,
 ): Promise<void> {
   const read = tablesOf(store);
-  judge(read, history);
+  verify(read, history);
   rebase(read, history);
   const changes = 20 + random.below(300);
   let left = changes;
@@ -152,7 +152,7 @@ async function work(
   await Promise.all([written, reader(), reader()]);
   // The records in memory are correct too, whatever the disk did.
   const before = copyHistory(history);
-  if (!store.isWritable || store.seq === store.durableSeq) judge(read, before);
+  if (!store.isWritable || store.seq === store.durableSeq) verify(read, before);
   report.rotations += store.position.generation - 1;
 }
 

@@ -5,7 +5,7 @@
 
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
 import type { Disk, Fate, Step } from "./disk.ts";
-import { judge, look, write } from "./oracle.ts";
+import { look, verify, write } from "./oracle.ts";
 import {
   limits,
   Scene,
@@ -271,7 +271,7 @@ class Failing {
       ]);
       await look(store, history, 1);
     }
-    judge(tablesOf(store), history);
+    verify(tablesOf(store), history);
   }
 
   /** The failure must have the expected consequences, and no others. */

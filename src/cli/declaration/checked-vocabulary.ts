@@ -104,7 +104,7 @@ function stringShape({ maxLength: maximum = maxInteger }): Shape {
     maxLength: integer({ minimum: 1 }),
     // Other flags would change what the pattern means in JSON Schema.
     pattern: rule(
-      "a regular expression without flags but u",
+      "a regular expression without flags other than u",
       (value) => value instanceof RegExp && /^u?$/.test(value.flags),
     ),
     description: phrase,

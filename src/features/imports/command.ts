@@ -16,9 +16,9 @@ import { findTask, type ImportContext, type Task, tasks } from "./task.ts";
 import { createWorker } from "./worker.ts";
 
 /**
- * Runs `import COLLECTION FILE`: imports one JSON object a line, as POST would.
- * If the process ends early, the next start of the server resumes the import,
- * except one of users: hashes are accepted only here, never over HTTP.
+ * Runs `import COLLECTION FILE`: imports one JSON object per line, as POST
+ * would. If the process ends early, the next start of the server resumes the
+ * import, except one of users: hashes are accepted only here, never over HTTP.
  *
  * @returns the exit code: 0 if all lines were imported, 1 if some were rejected
  * @throws {UsageError} on an unknown collection, or without a file

@@ -266,7 +266,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
   let midway = 0;
   for (let round = 0; round < 15; round++) {
     const folder = await folderFor(t);
-    await mkdir(join(folder, "spool")); // the disk in memory has no folders
+    await mkdir(join(folder, "spool")); // the simulated disk has no folders
     const disk = new Disk({ folder });
     const store = await open(disk);
     const { worker, zoos } = await workerOn(store);

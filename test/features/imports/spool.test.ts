@@ -66,7 +66,7 @@ async function spoolFiles(store: Store): Promise<string[]> {
 
 async function diskFor(t: TestContext): Promise<Disk> {
   const folder = await folderFor(t);
-  await mkdir(join(folder, "spool")); // the disk in memory has no folders
+  await mkdir(join(folder, "spool")); // the simulated disk has no folders
   return new Disk({ folder });
 }
 
