@@ -138,6 +138,8 @@ export class Connection {
   readonly server: ServerState;
   /** The response to the latest request. */
   response: OutgoingResponse | undefined;
+  /** The response that was sent last, perhaps in part. */
+  sending: OutgoingResponse | undefined;
   /** How many requests wait for the response to an earlier one. */
   waiting = 0;
   /** True if the connection closes after the response that is sent next. */
@@ -211,6 +213,7 @@ export function send(
   const { req: request, connectionState } = response;
   const { method, httpVersion, headers } = request;
   const { server } = connectionState;
+  connectionState.sending = response;
   const hasNoLength = stream !== undefined || live !== undefined;
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.

@@ -194,6 +194,8 @@ function trackConnections(
   });
   server.on(isSecure ? "secureConnection" : "connection", (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
+    // An error closes the socket; without a listener it would end the process.
+    socket.on("error", () => {});
     socket.on("close", () => connections.delete(socket));
   });
   server.on("clientError", (error: ParseError, socket) => {
@@ -204,7 +206,11 @@ function trackConnections(
   });
   server.on("connect", ({ socket }) => {
     const connection = connections.get(socket);
-    if (connection) rejectInTurn(connection, notImplemented("CONNECT"));
+    if (connection === undefined) return;
+    // node:http has removed its listeners, although responses may be pending.
+    socket.on("drain", () => connection.sending?.emit("drain"));
+    socket.resume(); // to notice that the client disconnects
+    rejectInTurn(connection, notImplemented("CONNECT"));
   });
   return connections;
 }
@@ -334,7 +340,6 @@ function sendRawError(
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );
-  socket.on("error", () => socket.destroy());
   socket.resume(); // closed with unread bytes, it would be reset
   setTimeout(() => socket.destroy(), 1000).unref();
   socket.end(
