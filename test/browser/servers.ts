@@ -303,7 +303,9 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
     "Success, and there is nothing to say.",
   );
   await browser.shown("document.querySelector('h1').innerText === '410 Gone'");
-  assert.match(await browser.text("#meaning"), /never be used again/);
+  await browser.until(
+    "/never be used again/.test(document.querySelector('#meaning').innerText)",
+  );
   await browser.evaluate(`(() => {
     const area = document.querySelector(".exchange[open] textarea");
     area.value = "GET /v1/zoos\\n\\n{}";
