@@ -220,7 +220,7 @@ export class Application {
     const { headers, client } = exchange;
     const { store } = this.#shared;
     const apiError = toApiError(error);
-    // A malformed request has no URL of which it is known that it is unlimited.
+    // The URL of a malformed request is unknown: it is counted like any other.
     if (!exchange.route) exchange.quota ??= this.#limiter?.count(client);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;

@@ -24,7 +24,7 @@ const minPartLength = 1 << 16;
 /** How much of each collection is cached, in characters: 50,000 records of 400. */
 const maxCachedLength = 40_000_000;
 
-/** What a record takes beside its text, likewise: its validators, and its row if that has been replaced. */
+/** What a record takes besides its text, also in characters: its validators, and its row if that has been replaced. */
 const cachedRowLength = 400;
 
 /** Serializes the records of one collection. */
@@ -36,10 +36,10 @@ export class Representation {
   readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
   readonly #shapeHash: string;
-  /** The rows that have a cached text: the newer ones, and the older half. */
+  /** The rows that have a cached text: the newer half, and the older half. */
   #cachedRows: Row[] = [];
   #olderRows: Row[] = [];
-  /** Of the newer ones. */
+  /** The cached length of the newer half. */
   #cachedLength = 0;
   #latestTime = "";
   #latestValidators: readonly string[] = [];
@@ -82,7 +82,7 @@ export class Representation {
   validators(row: Row): readonly string[] {
     if (row.validators !== undefined) return row.validators;
     const validators = this.validatorsOf(row.document);
-    // Only if they will be dropped again, together with the text.
+    // Cached only if they will be dropped again, together with the text.
     if (row.text !== undefined) row.validators = validators;
     return validators;
   }
@@ -108,7 +108,10 @@ export class Representation {
     return this.#latestValidators;
   }
 
-  /** Returns a record as an element of a list; caches its text, and drops the older half of all if they take too much. */
+  /**
+   * Returns a record as an element of a list; caches its text, and drops the
+   * older half of all cached texts if they take too much.
+   */
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
     row.text = this.serialize(row.document);

@@ -138,7 +138,7 @@ export class Connection {
   readonly server: ServerState;
   /** The response to the latest request. */
   response: OutgoingResponse | undefined;
-  /** The response that was sent last, perhaps in part. */
+  /** The response that was sent last, perhaps only in part. */
   sending: OutgoingResponse | undefined;
   /** How many requests wait for the response to an earlier one. */
   waiting = 0;

@@ -492,7 +492,7 @@ test("prune permanently deletes hidden data, and nothing that is declared", asyn
     assert.equal(code, 1, stderr);
     assert.match(
       stderr,
-      /the declaration is not .* server .* once/,
+      /declaration of books, loans is not .* server .* once/,
     );
   }
   server = await serve(books(all.replace(first.price, "")));

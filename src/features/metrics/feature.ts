@@ -179,8 +179,8 @@ function format(families: Families, title: string): string {
 /**
  * Returns whether a request comes from a program on this machine, but not
  * through a proxy that says so, and not from a web page whose host name
- * resolves to this machine. An nginx that only has a `proxy_pass` says nothing,
- * and names this machine in Host: it must refuse the path itself.
+ * resolves to this machine. An nginx with only a `proxy_pass` adds no such
+ * field, and names this machine in Host: it must refuse the path itself.
  */
 function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
   const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
