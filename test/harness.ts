@@ -383,11 +383,18 @@ let startedPrograms = 0;
 /** Settings on which the OpenAPI document of a server does not depend. */
 const unseen = ["--seed", "LOG", "SEED", "JWT_SECRET", "ADMIN_PASSWORD"];
 
-/** Returns whether the OpenAPI document of a server may differ from that of others. */
-function changesDocument({ args = [], env = {}, main }: StartOptions): boolean {
+/** Returns a key that only servers with the same OpenAPI document have; undefined if it depends on files too. */
+function documentKey(
+  { args = [], env = {}, main }: StartOptions,
+): string | undefined {
+  const isSeen = (name: string) => !unseen.includes(name);
   const flags = args.filter((word) => word.startsWith("--"));
-  const names = [...flags, ...Object.keys(env)];
-  return main !== undefined || names.some((name) => !unseen.includes(name));
+  const settings = [
+    ...Object.entries(env).filter(([name]) => isSeen(name)),
+    ...(flags.some((flag) => isSeen(flag)) ? args : []),
+  ];
+  const hasFile = /collections/i.test(settings.join());
+  return hasFile ? undefined : JSON.stringify([main, settings]);
 }
 
 /**
@@ -450,7 +457,7 @@ export async function start(options: StartOptions = {}): Promise<Server> {
     throw error;
   });
   const origin = `http://127.0.0.1:${port}`;
-  noteServer(origin, changesDocument(options) ? origin : "the default one");
+  noteServer(origin, documentKey(options));
   const server: Server = {
     origin,
     port,

@@ -7,8 +7,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import { damages, makeSpecimens, verifyDamage } from "../torture/corruption.ts";
-import { defects, isCaught } from "../torture/defects.ts";
-import { simulate, simulateDefect } from "../torture/simulation.ts";
+import { simulate } from "../torture/simulation.ts";
 import { everyOperation, fullStarts } from "../torture/steps.ts";
 import { folderFor } from "./support.ts";
 
@@ -57,23 +56,6 @@ test("a power cut at any step of a start on a full disk loses nothing", async (t
   const report = await fullStarts({ seed: 1, folder, states: 3 });
   assert.ok(report.opened > 100, JSON.stringify(report));
 });
-
-/** Seeds for defects that few seeds catch. */
-const firstSeeds: Readonly<Record<string, number>> = {
-  "rewrites the log in place after a crash": 1008,
-  "leaves stale bytes in the space that it allocates": 1005,
-};
-
-for (const [name, defect] of Object.entries(defects)) {
-  test(`the torture catches a store that ${name}`, async (t) => {
-    const folder = await folderFor(t);
-    for (let seed = firstSeeds[name] ?? 1000; seed < 1100; seed++) {
-      const torture = simulateDefect(defect, { folder, seed });
-      if (await isCaught(defect, torture)) return;
-    }
-    assert.fail("it was not caught");
-  });
-}
 
 test("a damaged store is recovered exactly or refused with the place", async (t) => {
   const folder = await folderFor(t);
