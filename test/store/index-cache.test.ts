@@ -1,6 +1,9 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import type { SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
+import {
+  BPlusTree,
+  type SortedIndex,
+} from "../../src/store/indexes/b-plus-tree.ts";
 import { IndexCache } from "../../src/store/indexes/index-cache.ts";
 import type { Row } from "../../src/store/memory/row.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
@@ -29,7 +32,8 @@ function namesOf(index: SortedIndex): unknown[] {
   return index.slice(0, Infinity).map(({ document }) => document["name"]);
 }
 
-test("a small table is indexed at once, a large one in the background", async () => {
+test("a small table is indexed at once, a large one in the background", async (t) => {
+  t.mock.method(performance, "now", () => 0); // however slow the machine is
   const small = new IndexCache(tableOf(3)).getOrBuild(columns, background);
   assert.ok(!(small instanceof Promise));
   assert.deepEqual(namesOf(small), ["Zoo 1", "Zoo 2", "Zoo 3"]);
@@ -42,7 +46,62 @@ test("a small table is indexed at once, a large one in the background", async ()
   assert.equal(indexes.getOrBuild(columns, background), await building); // and cached
 });
 
-test("an index follows puts, deletes and rollbacks", () => {
+test("a scan of a few large records is interrupted too", async (t) => {
+  let time = 0;
+  let turns = 0;
+  let timeOfTurn = 0;
+  let longestTurn = 0;
+  t.mock.method(performance, "now", () => time);
+  const count = () => {
+    turns++;
+    longestTurn = Math.max(longestTurn, time - timeOfTurn);
+    timeOfTurn = time;
+    counting = setImmediate(count);
+  };
+  let counting = setImmediate(count);
+  const table = tableOf(500);
+  const indexes = new IndexCache(table);
+  const result = indexes.scan(indexes.all(), {
+    columns,
+    where: () => {
+      time += 0.3; // so long takes the search in a text of 100,000 characters
+      return true;
+    },
+    use: ({ size }) => size,
+    requester: background,
+  });
+  assert.ok(result instanceof Promise, "it waits");
+  assert.equal(await result, 500);
+  clearImmediate(counting);
+  assert.ok(longestTurn < 20, `${longestTurn} ms in one of ${turns} turns`);
+  assert.equal(table.listeners.size, 0);
+});
+
+test("a group of very many rows is read in small parts, as it was", (t) => {
+  const keyOf = () => 1;
+  const table = new WritableTable({ name: "zoos", indexes: { all: keyOf } });
+  for (let id = 1; id <= 5000; id++) table.put({ id, name: "A" }, id);
+  const { slice } = BPlusTree.prototype;
+  let largest = 0;
+  t.mock.method(
+    BPlusTree.prototype,
+    "slice",
+    function (this: BPlusTree, from: number, to: number) {
+      largest = Math.max(largest, to - from);
+      return slice.call(this, from, to);
+    },
+  );
+  const ids = [];
+  for (const { document: { id } } of table.rowsWith("all", 1)) {
+    if (id === 1) table.delete(5000, 5001);
+    ids.push(id);
+  }
+  assert.deepEqual(ids, Array.from({ length: 5000 }, (_, index) => index + 1));
+  assert.ok(largest <= 128, `${largest} rows at once`);
+});
+
+test("an index follows puts, deletes and rollbacks", (t) => {
+  t.mock.method(performance, "now", () => 0);
   const table = tableOf(3);
   const indexes = new IndexCache(table);
   const index = indexes.getOrBuild(columns, background);
@@ -318,7 +377,8 @@ test("an index in use stays cached, however many are requested once, and others 
   assert.ok(!isCached());
 });
 
-test("finished scans and least frequently used indexes no longer listen for changes", () => {
+test("finished scans and least frequently used indexes no longer listen for changes", (t) => {
+  t.mock.method(performance, "now", () => 0);
   const table = tableOf(10);
   const indexes = new IndexCache(table);
   for (let at = 0; at < 20; at++) {

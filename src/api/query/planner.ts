@@ -144,7 +144,7 @@ function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
     if (!isIndexed || key === null) continue;
     const count = table.count(name, key);
     if (count > best.count) continue;
-    best = { count, rows: () => table.find(name, key) };
+    best = { count, rows: () => table.rowsWith(name, key) };
   }
   return best;
 }

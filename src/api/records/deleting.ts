@@ -105,7 +105,7 @@ function followReferences(records: Records, changes: Changes): void {
   for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is iterated over
     const children = next ? [] : of.children;
     for (const { source, property, isRequired } of children) {
-      for (const row of store.table(source.name).find(property, id)) {
+      for (const row of store.table(source.name).rowsWith(property, id)) {
         const known = changes.get(row);
         if (known && !known.next) continue;
         const previous = known?.next ?? row.document;

@@ -9,7 +9,7 @@
  */
 
 import type { Document, Json, Row } from "../memory/row.ts";
-import { rowsPerStep, type Steps } from "./job-queue.ts";
+import { rowsPerStep, type Steps, testsPerStep } from "./job-queue.ts";
 import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
 
 /** The most entries of a node: larger nodes are slower to change, smaller ones slower to search. */
@@ -150,13 +150,13 @@ export class BPlusTree {
     let count = 0;
     for (const row of rows) {
       if (this.#where(row.document)) matching.push(row);
-      if (++count % rowsPerStep === 0) yield;
+      if (++count % testsPerStep === 0) yield;
     }
     for (const at of yield* sort(matching, this.#comparator)) {
       const row = matching[at];
       if (row === undefined || isOutdated(row.document.id)) continue;
       this.replace(undefined, row);
-      if (++count % rowsPerStep === 0) yield;
+      if (++count % testsPerStep === 0) yield;
     }
   }
 

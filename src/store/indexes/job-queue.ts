@@ -14,8 +14,14 @@ export const maxImmediateRows = 1000;
 /** The rows, or changes, that a job processes in one step, between two checks of the clock. */
 export const rowsPerStep = 128;
 
+/** The rows that are tested in one step, as the text of one can be long. */
+export const testsPerStep = 16;
+
 /** The longest time that a job runs before other requests are handled, in ms. A response can wait for two of them. */
 const sliceMs = 1.5;
+
+/** How long a small job may run before it waits in the queue for the rest: rarely, as its rows must be large. */
+const immediateMs = 5;
 
 /** The most jobs that wait in a queue: beyond that a wait would take seconds. */
 const maxWaitingJobs = 32;
@@ -49,19 +55,27 @@ export class JobQueue {
     requester: Requester,
     { cost, start, finish }: Job<T>,
   ): T | Promise<T> {
+    let steps: Iterator<undefined> | undefined;
     if (cost <= maxImmediateRows) {
-      for (const _ of start()); // without a pause
-      return finish();
+      steps = start()[Symbol.iterator]();
+      if (runSlice(steps, immediateMs)) return finish();
     }
     return this.#admission.run(requester, async () => {
-      let end = performance.now() + sliceMs;
-      for (const _ of start()) {
-        if (performance.now() < end) continue;
+      steps ??= start()[Symbol.iterator]();
+      while (!runSlice(steps)) {
         await new Promise((resolve) => setImmediate(resolve));
         requester.throwIfAborted();
-        end = performance.now() + sliceMs;
       }
       return finish();
-    });
+    }).finally(() => steps?.return?.());
   }
+}
+
+/** Runs steps for some time; returns whether they are finished. */
+function runSlice(steps: Iterator<undefined>, ms = sliceMs): boolean {
+  const end = performance.now() + ms;
+  while (!steps.next().done) {
+    if (performance.now() >= end) return false;
+  }
+  return true;
 }

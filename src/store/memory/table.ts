@@ -5,7 +5,7 @@
  * consistent version of the record.
  */
 
-import { BPlusTree } from "../indexes/b-plus-tree.ts";
+import { BPlusTree, rowsOf } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
 import type { Mutation } from "../log/format.ts";
 import { type Document, type Json, Row, Rows } from "./row.ts";
@@ -49,6 +49,12 @@ class HashIndex {
   /** Returns a copy of the rows with a key, or of the first ones. */
   find(key: string | number, limit?: number): readonly Row[] {
     return this.#groups.get(key)?.slice(0, limit) ?? [];
+  }
+
+  /** Returns the rows with a key, as they are now, without copying many at once. */
+  rows(key: string | number): Iterable<Row> {
+    const group = this.#groups.get(key) ?? [];
+    return Array.isArray(group) ? group.slice() : rowsOf(group);
   }
 
   count(key: string | number): number {
@@ -151,6 +157,11 @@ export class WritableTable {
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
   find(index: string, key: string | number, limit?: number): readonly Row[] {
     return this.#index(index).find(key, limit);
+  }
+
+  /** Returns the same rows, of which there may be very many. */
+  rowsWith(index: string, key: string | number): Iterable<Row> {
+    return this.#index(index).rows(key);
   }
 
   /** Returns the number of rows with a key of a declared index. */
