@@ -121,9 +121,9 @@ export function parseReturnPreference(
 ): "minimal" | "representation" | undefined {
   for (const member of splitList(field.toLowerCase(), ",")) {
     const [first = ""] = splitList(member, ";"); // the rest are parameters
-    const [name, value = ""] = first.split(/[ \t]*=[ \t]*(.*)/);
-    if (name !== "return") continue;
-    const wanted = unquote(value);
+    const [name = "", ...values] = first.split("=");
+    if (name.trim() !== "return") continue;
+    const wanted = unquote(values.join("=").trim());
     return wanted === "minimal" || wanted === "representation"
       ? wanted
       : undefined;

@@ -162,3 +162,9 @@ test("the preference `return` is parsed, and the first one counts (RFC 7240 sect
     assert.equal(parseReturnPreference(field), preference, field);
   }
 });
+
+test("a preference with a long gap is parsed without backtracking", () => {
+  const gap = " ".repeat(1 << 20);
+  assert.equal(parseReturnPreference(`a${gap}b`), undefined);
+  assert.equal(parseReturnPreference(`return${gap}=${gap}minimal`), "minimal");
+});
