@@ -92,9 +92,10 @@ export class Exchange implements RequestContext {
   }
 
   /**
-   * Resumes after a wait, and checks access again: in the meantime the token
-   * may have been revoked, or the caller's role changed. No request resumes
-   * anywhere else.
+   * Resumes after a wait: while the request waited, its token may have been
+   * revoked, or its caller's role changed. What lasts longer calls
+   * {@linkcode authenticate} itself at each step: exports, uploads, imports and
+   * event streams. Only signing in has no caller to check.
    */
   afterWaiting<T, R>(
     promise: Promise<T>,

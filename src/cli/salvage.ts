@@ -8,7 +8,9 @@
  * the newest snapshot without a fault; the readable lines of a damaged snapshot
  * after it are added to the state that the logs before it give. So each record
  * gets the state of its last readable line. The text of a damaged line usually
- * still shows which records it concerned.
+ * still shows which records it concerned. If the header of a snapshot is
+ * unreadable, or a whole file, the ids of records that were deleted before can
+ * be assigned again: nothing else names them.
  */
 
 import type { Buffer } from "node:buffer";
