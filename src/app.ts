@@ -115,14 +115,19 @@ export class Application {
    */
   #process(exchange: Exchange): Result | Promise<Result> {
     const { request, method, headers } = exchange;
-    checkMessage(request); // 400
-    if (method === "OPTIONS" && request.url === "*") return serverDescription;
-    const target = parseTarget(request.url ?? ""); // 400
     const { origin, path } = this.#shared.base;
-    const match = findRoute(this.#routes, target.path, path); // 400
-    const operation = match?.route.operations
-      .get(method === "HEAD" ? "GET" : method);
-    if (!operation?.isUnlimited) this.#countRequest(exchange); // 429
+    let target, match;
+    let operation: Operation | undefined;
+    try {
+      checkMessage(request); // 400
+      if (method === "OPTIONS" && request.url === "*") return serverDescription;
+      target = parseTarget(request.url ?? ""); // 400
+      match = findRoute(this.#routes, target.path, path); // 400
+      operation = match?.route.operations
+        .get(method === "HEAD" ? "GET" : method);
+    } finally {
+      if (!operation?.isUnlimited) this.#countRequest(exchange); // 429
+    }
     if (match === undefined) return this.#redirect(target); // 308, 404
     exchange.url = origin + target.path;
     exchange.ids = match.ids;
@@ -232,20 +237,18 @@ export class Application {
 
   /** Sends a response; one that cannot be written must not affect other clients. */
   #send(exchange: Exchange, result: Response): void {
-    const { response, method, headers, id, quota } = exchange;
-    const { prefer } = headers;
+    const { response, method, headers: { prefer }, id, quota } = exchange;
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
         ? applyPreference(prefer, method, result)
         : this.#selectPage(exchange)(result);
-      const { status } = final;
       const fields = [...final.headers, ...cacheFields(exchange, final)];
       for (const { onResponse } of this.#features) {
-        onResponse?.(exchange, { status, fields });
+        onResponse?.(exchange, { status: final.status, fields });
       }
       if (quota && this.#limiter) fields.push(...this.#limiter.fields(quota));
       fields.push("X-Request-Id", id);
-      logResponse(exchange, status);
+      logResponse(exchange, final.status);
       send(response, final, fields);
     } catch (error) {
       response.destroy();

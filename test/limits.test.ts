@@ -107,6 +107,26 @@ describe("failed sign-ins", () => {
 });
 
 describe("RATE_LIMIT", () => {
+  const uncounted: readonly [name: string, line: string, fields?: string][] = [
+    ["OPTIONS *", "OPTIONS *"],
+    ["malformed percent-encoding", "GET /%zz"],
+    ["a malformed target", "GET http:///v1"],
+    ["65 fields", "GET /v1", "A: b\r\n".repeat(64)],
+    ["another expectation", "GET /v1", "Expect: x\r\n"],
+    ["two Hosts", "GET /v1", "Host: a\r\n"],
+  ];
+  for (const [name, line, fields = ""] of uncounted) {
+    test(`counts a request with ${name}`, async (t) => {
+      const app = await startWith(t, 1);
+      const bytes = `${line} HTTP/1.1\r\nHost: a\r\n` +
+        `X-Forwarded-For: 192.0.2.1\r\n${fields}Connection: close\r\n\r\n`;
+      const first = await exchange(app.port, bytes);
+      assert.match(first, /^RateLimit: "default";r=0;t=60\r$/m);
+      const second = await exchange(app.port, bytes);
+      assert.match(second, /^HTTP\/1\.1 429 /);
+    });
+  }
+
   test("refuses requests of a client beyond its quota, whatever the URL", async (t) => {
     const app = await startWith(t, 3);
     const get = (path: string, client = "192.0.2.1") =>

@@ -25,14 +25,14 @@ const budgets: readonly [
   maxTokens: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["the core", 67_600, (path) => !isOptional(path)],
+  ["the core", 67_900, (path) => !isOptional(path)],
   ["all that comes before the store", 30_700, (path) => beforeStore.test(path)],
   [
     "the store without indexes",
     18_850,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["everything", 97_550, () => true],
+  ["everything", 97_950, () => true],
 ];
 
 for (const [what, maxTokens, isCounted] of budgets) {
