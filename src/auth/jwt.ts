@@ -100,25 +100,29 @@ function isEqual(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
-/** Parses encoded claims to numbers; returns undefined if they are not a JSON object. */
+/** Parses encoded claims; returns undefined if they are not a JSON object with numbers that a token can have. */
 function parseClaims(payload: string): Claims | undefined {
   try {
     const text = Buffer.from(payload, "base64url").toString();
     const { sub, jti, iat, exp } = JSON.parse(text);
-    return {
+    const claims = {
       sub: Number(sub),
       jti: Number(jti),
       iat: Number(iat),
       exp: Number(exp),
     };
+    const isValid = Object.values(claims)
+      .every((value) => Number.isSafeInteger(value) && value >= 0);
+    return isValid ? claims : undefined;
   } catch {
     return undefined;
   }
 }
 
 function invalid(part: "header" | "signature" | "claims"): TokenError {
+  const verb = part === "claims" ? "do" : "does";
   return new TokenError(
-    `The token is not valid: its ${part} does not come from this server.`,
+    `The token is not valid: its ${part} ${verb} not come from this server.`,
   );
 }
 

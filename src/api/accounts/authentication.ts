@@ -116,7 +116,7 @@ function verify(
   }
   try {
     const claims = signer.verify(token);
-    const issuedBefore = Math.min(Math.floor(claims.iat) + 1, 1e11) * 1000;
+    const issuedBefore = Math.min(claims.iat + 1, 1e11) * 1000;
     const all = { ...claims, issuedBefore: formatTime(issuedBefore) };
     if (authorization.length < maxCachedLength) {
       const [oldest = ""] = verified.keys();
