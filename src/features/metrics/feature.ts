@@ -178,13 +178,14 @@ function format(families: Families, title: string): string {
 
 /**
  * Returns whether a request comes from a program on this machine, but not
- * through a proxy that says so, and not from a web page whose host name
- * resolves to this machine. An nginx with only a `proxy_pass` adds no such
+ * through a proxy that says so, not from a script of a web page, and not from a
+ * web page whose host name resolves to this machine. An nginx with only a `proxy_pass` adds no such
  * field, and names this machine in Host: it must refuse the path itself.
  */
 function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
   const host = /^(?:localhost|\[::1\]|127(?:\.\d+){3})(?::\d+)?$/i;
-  const forwarding = /^(?:forwarded|via|x-forwarded-.*|x-real-ip)$/;
+  const forwarding =
+    /^(?:origin|forwarded|via|cdn-loop|x-forwarded.*|x-real-ip|.*client-ip|.*connecting-ip)$/;
   return /^(?:::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? "") &&
     host.test(headers.host ?? "") &&
     !Object.keys(headers).some((name) => forwarding.test(name));

@@ -97,7 +97,7 @@ describe("the metrics", () => {
     assert.equal(types.get("process_cpu_seconds_total"), "counter");
   });
 
-  test("are for programs on this machine and for admins, not for clients behind a proxy or a foreign host name", async () => {
+  test("are for programs on this machine and for admins, not for clients behind a proxy, with a foreign host name or of a web page", async () => {
     const { token } = running;
     const json = { username: "kim", role: "keeper", password: adminPassword };
     await running.request("POST", "/v1/users", { json, token });
@@ -108,6 +108,12 @@ describe("the metrics", () => {
       ["x-real-ip", "192.0.2.1"],
       ["forwarded", "for=192.0.2.1"],
       ["via", "1.1 proxy"],
+      ["cf-connecting-ip", "192.0.2.1"],
+      ["true-client-ip", "192.0.2.1"],
+      ["x-client-ip", "192.0.2.1"],
+      ["fly-client-ip", "192.0.2.1"],
+      ["cdn-loop", "a"],
+      ["origin", "https://evil.example"],
       ["host", "evil.example"],
       ["host", "127.evil.example"],
     ] as const;
