@@ -20,6 +20,8 @@ const singleFields = [
   "Content-Type",
   "Content-Length",
   "Idempotency-Key",
+  "If-Modified-Since",
+  "If-Unmodified-Since",
 ];
 
 /**

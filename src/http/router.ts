@@ -3,6 +3,7 @@
  * id. The router does not know how a route responds.
  */
 
+import { isIPv6 } from "node:net";
 import { ApiError } from "./errors.ts";
 
 /** A request target: its path, and its query without the `?`, both still percent-encoded. */
@@ -13,7 +14,10 @@ export interface Target {
 
 /** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
 export function isAuthority(text: string): boolean {
-  return /^(?:[\w.~%-]+|\[[\da-f:.]+\])(?::\d{0,5})?$/i.test(text);
+  const isForm = /^(?:(?:[\w.~-]|%[\da-f]{2})+|\[[\da-f:.]+\])(?::\d{0,5})?$/i
+    .test(text);
+  const isName = !text.startsWith("[");
+  return isForm && (isName || isIPv6(text.slice(1, text.indexOf("]"))));
 }
 
 /**

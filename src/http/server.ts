@@ -294,6 +294,7 @@ function closeWhenIdle(connections: Connections): void {
 
 interface ParseError extends Error {
   readonly code?: string;
+  readonly reason?: string;
   readonly rawPacket?: Uint8Array;
   /** The offset of the error in `rawPacket`. */
   readonly bytesParsed?: number;
@@ -301,7 +302,7 @@ interface ParseError extends Error {
 
 /** Returns the error to respond with to bytes that node:http could not parse. */
 function toApiError(
-  { code, rawPacket = new Uint8Array(), bytesParsed = 0 }: ParseError,
+  { code, reason, rawPacket = new Uint8Array(), bytesParsed = 0 }: ParseError,
 ): ApiError {
   const text = Buffer.from(rawPacket).toString("latin1");
   switch (code) {
@@ -314,6 +315,7 @@ function toApiError(
       return new ApiError(40800);
     case "HPE_INVALID_TRANSFER_ENCODING":
       if (/^transfer-encoding:[ \t]*\r?$/im.test(text)) break; // it is empty
+      if (reason?.includes("Content-Length")) break; // both (RFC 9112 section 6.3)
       return unsupportedCoding();
     case "HPE_INVALID_METHOD": {
       // The request line can be valid, with a method that the parser does not know.

@@ -68,6 +68,12 @@ describe("the header of a request", () => {
     ["a path in Host", "GET /v1 HTTP/1.1\r\nHost: a/b\r\n\r\n", 40000],
     ["a user in Host", "GET /v1 HTTP/1.1\r\nHost: u@h\r\n\r\n", 40000],
     ["a list in Host", "GET /v1 HTTP/1.1\r\nHost: a, b\r\n\r\n", 40000],
+    ["half an escape in Host", "GET /v1 HTTP/1.1\r\nHost: %zz\r\n\r\n", 40000],
+    [
+      "no IPv6 address in Host",
+      "GET /v1 HTTP/1.1\r\nHost: [:::::]\r\n\r\n",
+      40000,
+    ],
     ["no Host", "GET /v1 HTTP/1.1\r\n\r\n", 40000],
     [
       "a repeated field",
@@ -81,6 +87,32 @@ describe("the header of a request", () => {
       40000,
     ],
     ["two keys", get("/v1", "Idempotency-Key: a", "Idempotency-Key: b"), 40000],
+    [
+      "two dates",
+      get(
+        "/v1",
+        ...Array(2).fill("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT"),
+      ),
+      40000,
+    ],
+    [
+      "two dates of a copy",
+      get(
+        "/v1",
+        ...Array(2).fill("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT"),
+      ),
+      40000,
+    ],
+    [
+      "a length and a coding",
+      get("/v1", "Content-Length: 5", "Transfer-Encoding: chunked"),
+      40000,
+    ],
+    [
+      "a coding and a length",
+      get("/v1", "Transfer-Encoding: chunked", "Content-Length: 5"),
+      40000,
+    ],
     ["two codings", get("/v1", "Transfer-Encoding: gzip, chunked"), 50100],
     [
       "a coding other than chunked",

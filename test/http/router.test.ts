@@ -11,6 +11,8 @@ test("a request target has a path and a query (RFC 9112 section 3.2)", () => {
     ["http://example.com", "/", ""],
     ["http://example.com?x", "/", "x"],
     ["HTTPS://example.com:1/a/b?c", "/a/b", "c"],
+    ["http://a%2d.example/", "/", ""],
+    ["http://[2001:db8::1]:80/a", "/a", ""],
     ["//", "//", ""],
     ["//evil.example/a", "//evil.example/a", ""],
   ];
@@ -28,6 +30,8 @@ test("a request target has a path and a query (RFC 9112 section 3.2)", () => {
       "?a",
       "http://[",
       "http://u@a/",
+      "http://%zz/",
+      "http://[:::::]/",
     ]
   ) {
     assert.throws(() => parseTarget(target), malformed, target);
