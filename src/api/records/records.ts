@@ -127,7 +127,8 @@ export class Records {
       throw this.#notFound(context, collection, id, scope?.name);
     }
     const isElsewhere = scope?.conditions.some(({ property, value }) =>
-      value !== row.document[property]
+      value !== (row.document[property] ??
+        collection.visibleProperties.get(property)?.default)
     );
     if (isElsewhere) throw noSuchRecord(collection, id, scope?.name);
     return row;
