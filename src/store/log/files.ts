@@ -255,6 +255,9 @@ export interface Line {
 /** How many bytes are read at a time. */
 const chunkBytes = 1 << 16;
 
+/** How many lines are returned at a time, so that many empty ones do not delay other work. */
+const maxLines = 4096;
+
 /** Which lines of a file to read, and how. */
 export interface LineRange {
   /** The offset of the first line, and the end of the last one. */
@@ -265,8 +268,8 @@ export interface LineRange {
 }
 
 /**
- * Reads a file in chunks of complete lines, of 64 KB or a little more. The next
- * chunk is read while the caller works on one.
+ * Reads a file in chunks of complete lines, of 64 KB or a little more, and of at
+ * most 4,096 lines. The next chunk is read while the caller works on one.
  */
 export async function* readLines(
   file: OpenFile,
@@ -286,7 +289,7 @@ export async function* readLines(
     const chunk = await next;
     const offset = position - rest.length;
     const joined = Buffer.concat([rest, chunk]);
-    const lines: Line[] = [];
+    let lines: Line[] = [];
     let begin = 0;
     const addLine = (end: number, hasNewline: boolean) => {
       const bytes = joined.subarray(begin, end);
@@ -295,7 +298,12 @@ export async function* readLines(
       const next = offset + begin;
       lines.push({ bytes, byte, end: next, line: ++line, hasNewline });
     };
-    for (let at; (at = joined.indexOf(0x0a, begin)) >= 0;) addLine(at, true);
+    for (let at; (at = joined.indexOf(0x0a, begin)) >= 0;) {
+      addLine(at, true);
+      if (lines.length < maxLines) continue;
+      yield lines;
+      lines = [];
+    }
     rest = joined.subarray(begin);
     const isEnd = chunk.length === 0;
     if (isEnd && rest.length > 0) addLine(joined.length, false);
