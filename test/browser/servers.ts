@@ -154,6 +154,25 @@ test("a stream that breaks is visible, and nothing is missed meanwhile", async (
   );
 });
 
+test("a stream that is refused is not requested again", async (t) => {
+  const server = await startFor(t);
+  for (const status of [403, 404]) {
+    await browser.open(`${server.origin}/v1/zoos`);
+    if (status === 403) await signIn();
+    await browser.until(`${liveText} === "● live"`);
+    await browser.evaluate(`(() => {
+      const { fetch } = globalThis;
+      globalThis.fetch = (url, init) =>
+        String(url).endsWith("/v1/events")
+          ? Promise.resolve(new Response("", { status: ${status} }))
+          : fetch(url, init);
+      document.dispatchEvent(new Event("visibilitychange"));
+    })()`);
+    await browser.until(`${liveText}.startsWith("○")`);
+    assert.equal(await browser.text("#live"), "○ not live");
+  }
+});
+
 test("a sign-in that ends loses nothing of what is being typed", async (t) => {
   const server = await startFor(t);
   await browser.open(`${server.origin}/v1/zoos/1`);
@@ -290,7 +309,10 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
   const body = '\n\n{"name":"Blind"}';
   assert.match(await repeat(patch + body, 428), /send If-Match/);
   const stale = `${patch}\nIf-Match: "old"${body}`;
-  assert.match(await repeat(stale, 412), /no longer the version/);
+  assert.match(
+    await repeat(stale, 412),
+    /record has changed since you read it/,
+  );
   const image = "GET /v1/zoos/2\nAccept: image/png";
   assert.match(await repeat(image, 406), /formats that Accept allows/);
   const { headers } = await server.request("GET", "/v1/zoos/2");
@@ -300,11 +322,11 @@ test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", 
   const remove = `DELETE /v1/zoos/2\nIf-Match: ${etag}`;
   assert.equal(
     await repeat(remove, 204),
-    "Success, and there is nothing to say.",
+    "Success; the response has no content.",
   );
   await browser.shown("document.querySelector('h1').innerText === '410 Gone'");
   await browser.until(
-    "/never be used again/.test(document.querySelector('#meaning').innerText)",
+    "/never be reused/.test(document.querySelector('#meaning').innerText)",
   );
   await browser.evaluate(`(() => {
     const area = document.querySelector(".exchange[open] textarea");

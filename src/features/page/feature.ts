@@ -30,11 +30,14 @@ const assetTypes: Readonly<Record<string, string>> = {
   js: "text/javascript; charset=utf-8",
 };
 
-/** Removes comments, indentation and most line breaks, a quarter of the bytes, for browsers. */
+/** Removes comments, indentation, most line breaks, and spaces around `=` and before blocks, over a quarter of the bytes, for browsers. */
 function strip(text: string): string {
   return text
     .replace(/\/\*\*(?:(?!\*\/)[^])*\*\/\s?|(?:^| +)\/\/ .*$|^ +/gm, "")
-    .replace(/[,;]?\n+(?=[)}\]])|\n+(?=\W)|(?<=\W)\n+/g, "");
+    .replace(
+      /[,;]?\n+(?=[)}\]])|\n+(?=\W)|(?<=\W)\n+| (?==)|(?<==>?) |(?<=\)) (?=\{)/g,
+      "",
+    );
 }
 
 const htmlType = "text/html; charset=utf-8";

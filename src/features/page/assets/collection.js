@@ -32,7 +32,7 @@ import {
 /** @typedef {import("./page.js").View} View */
 /** @typedef {import("./page.js").Json} Json */
 
-/** Parameters of a collection that are no filters. */
+/** Parameters of a collection that are not filters. */
 const listParameters = /^(?:limit|offset|page|per_page|sortby|order|fields)$/;
 
 /** The filters of a URL: names of parameters and their values. @returns {[string, string][]} */
@@ -91,7 +91,7 @@ export function collectionView(view) {
 
 /** The table of records, or why there is none. */
 export function recordTable(view) {
-  const { answer: { body }, properties, url } = view;
+  const { response: { body }, properties, url } = view;
   if (body.length === 0) return empty(view);
   const names = shownNames(view);
   const rows = body.map((record) =>
@@ -110,10 +110,10 @@ export function recordTable(view) {
   );
 }
 
-function empty({ answer: { headers }, url }) {
+function empty({ response: { headers }, url }) {
   if (Number(headers.get("x-total-count")) > 0) {
     return p(
-      "This page is past the last one. ",
+      "There are no records on this page: it is after the last one. ",
       a({ href: withParameters(url, {}) }, "The first page"),
     );
   }
@@ -122,7 +122,7 @@ function empty({ answer: { headers }, url }) {
   );
 }
 
-/** The headings of the columns, each a link that sorts by it. Which order the collection has by itself, no response says. */
+/** The headings of the columns, each a link that sorts by it. No response says in which order the collection is sorted by default. */
 function headings(names, url) {
   const { searchParams } = new URL(url);
   const orders = (searchParams.get("order") ?? "asc").split(",");
@@ -148,7 +148,7 @@ function headings(names, url) {
   });
 }
 
-export function pager({ answer: { headers, body }, url }) {
+export function pager({ response: { headers, body }, url }) {
   const total = Number(headers.get("x-total-count") ?? body.length);
   const targets = [
     ...(headers.get("link") ?? "").matchAll(/<([^>]*)>; rel="(\w+)"/g),
@@ -180,7 +180,7 @@ export function pager({ answer: { headers, body }, url }) {
       ]),
     ),
     label(
-      "Records a page ",
+      "Records per page ",
       h(
         "select",
         { id: "page-size", onchange: choose },
@@ -209,14 +209,14 @@ function operatorsOf(schema) {
     ...(isOrdered
       ? [[":lt", "<"], [":lte", "≤"], [":gte", "≥"], [":gt", ">"]]
       : []),
-    [":in", "is one of (by commas)"],
+    [":in", "is one of (separated by commas)"],
     ...(types.includes("null")
       ? [["=null", "is null"], [":ne=null", "is not null"]]
       : []),
   ];
 }
 
-/** A point in time as a control for local times holds it; empty if the text is none. */
+/** A point in time as a control for local times holds it; empty if the text is not one. */
 function toLocalTime(text) {
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) return "";
@@ -227,7 +227,7 @@ function toLocalTime(text) {
 }
 
 /**
- * A control for a value of a property, and as a text what is no such value.
+ * A control for a value of a property, and a text field for anything that is not such a value.
  *
  * @param {Json} schema
  * @param {string} value
@@ -327,13 +327,13 @@ function filterForm(view) {
 
 /** @returns {{row: HTMLElement, read: () => [string, string]}} */
 function filterRow(name, schema, suffix, value) {
-  const given = value === "null" ? `${suffix}=null` : suffix;
+  const selected = value === "null" ? `${suffix}=null` : suffix;
   const operators = operatorsOf(schema);
   const operator = h(
     "select",
     { "aria-label": `${name}: comparison`, onchange: () => draw() },
     operators.map(([end, text]) =>
-      option({ value: end, selected: end === given }, text)
+      option({ value: end, selected: end === selected }, text)
     ),
   );
   let control;

@@ -27,7 +27,12 @@ import {
   stored,
 } from "./page.js";
 
-const state = stored("course") ?? { collection: "", content: {}, made: [] };
+const state = {
+  collection: "",
+  content: {},
+  created: [],
+  ...stored("course"),
+};
 
 /**
  * Title, question, wrong and right answer, requests with the status that shows
@@ -38,26 +43,26 @@ const lessons = [
   [
     "Resources and URLs",
     "A resource is anything that has a URL. How does a program find the URL of a collection?",
-    "It follows rules in a manual",
-    "It takes it from a response",
+    "By rules from a manual",
+    "From a response",
     "GET root 200; GET c 200",
-    "Only the URL of the root document must be known; it holds the others. What is sent is a representation of the resource: JSON for programs, this page for you.",
+    "A program needs to know only the URL of the root document, which contains the others. What the server sends is a representation of the resource: JSON for programs, this page for you.",
   ],
   [
     "Safe and idempotent methods",
     "You send the same PUT twice. How many records are there then?",
     "Two",
-    "One, as after the first",
+    "One, the same as after the first",
     "POST c 201; PUT r 201; PUT r 201",
-    "PUT is idempotent: it says what the record shall be, so the second one changes nothing (see updated_at). Safe methods such as GET never change anything. POST is neither: each creates a record.",
+    "PUT is idempotent: it states what the record should be, so sending it twice has the same effect as once (see updated_at). Safe methods such as GET never change anything. POST is neither: each POST creates a record.",
   ],
   [
-    "Families of statuses",
-    "A status begins with 4. Who has to change something?",
+    "Classes of status codes",
+    "A status code begins with 4. Who has to change something?",
     "The server",
-    "The client, which asked",
+    "The client",
     "GET c?colour=red 400; GET c/9007199254740991 404; GET c 200",
-    "2xx: done. 3xx: look elsewhere, or at your copy. 4xx: the request is wrong, however often it is sent. 5xx: the server failed; the same request may work later.",
+    "2xx: success. 3xx: go to another URL, or use your copy. 4xx: the client has to change something before it tries again. 5xx: the server failed; the same request may work later.",
   ],
   [
     "Content negotiation",
@@ -65,37 +70,37 @@ const lessons = [
     "No, a URL is one file",
     "Yes, each client gets a format that it can use",
     "GET c Accept:text/html 200; GET c Accept:application/json 200; GET c Accept:image/png 406",
-    "Accept lists formats, Content-Type says which one came, Vary tells caches that it depends on Accept. 406: none suits both.",
+    "Accept lists the formats that the client can use, Content-Type names the one that was sent, and Vary tells caches that the response depends on Accept. 406: none of the formats is available.",
   ],
   [
     "Validation",
-    "You send a record without any property. What comes back?",
-    "The first thing that is wrong",
-    "All that is wrong, at once",
+    "You send a record without any properties. What does the response contain?",
+    "The first error",
+    "All errors at once",
     "POST c {} 422",
-    "400: not readable. 422: understood, but against the rules. Each of the errors has a code for programs and a message for people.",
+    "400: the request cannot be parsed. 422: it was understood, but breaks a rule. Each error has a code for programs and a message for people.",
   ],
   [
     "Conditional requests",
     "You have a copy and ask whether it is current. It is. What is sent?",
     "The whole record again",
-    "A header without content",
+    "Only a header, without content",
     "POST c 201; GET r 200; GET r If-None-Match:etag 304",
-    "ETag names a version of the resource, If-None-Match the version that you have. 304: still that one.",
+    "ETag names a version of the resource, If-None-Match the version that you have. 304: it is still current.",
   ],
   [
     "Lost updates",
-    "Two people read a record and change it, both with If-Match. What becomes of the first change?",
+    "Two people read a record and change it, both with If-Match. What happens to the first change?",
     "The second one overwrites it",
-    "It stays; the second one is refused",
+    "It is kept; the second one is refused",
     "POST c 201; PATCH r If-Match:etag 201; PATCH r If-Match:etag 412",
-    "If-Match names the version that was read. After the first PATCH another is current: 412, nothing is changed, no work is lost unseen.",
+    "If-Match names the version that was read. After the first PATCH a newer one is current: 412, nothing is changed, nobody's work is lost unnoticed.",
   ],
   [
     "Retries",
-    "The response to a POST is lost, and you send it again. How can you not get two records?",
-    "That cannot be avoided",
-    "With the same Idempotency-Key",
+    "The response to a POST is lost, and you send it again. How do you avoid creating two records?",
+    "It cannot be avoided",
+    "By sending the same Idempotency-Key",
     "POST c Idempotency-Key:key 201; POST c Idempotency-Key:key 201",
     "The server stores its first response with the key and sends it again, byte for byte. There is one record.",
   ],
@@ -103,17 +108,17 @@ const lessons = [
     "Paging and filters",
     "A collection has a million records. What does GET send?",
     "All of them",
-    "A few, and where the others are",
+    "A few, and the URLs of the other pages",
     "POST c 201; POST c 201; GET c?limit=1 200; GET next 200",
-    "Link has the URLs of the other pages, X-Total-Count how many records match. Filters and order are parameters, so each selection has its URL.",
+    "Link has the URLs of the other pages, and X-Total-Count is the number of matching records. Filters and sort order are parameters, so each selection has its own URL.",
   ],
   [
     "Hypermedia",
-    "A record was deleted. What does its URL say?",
+    "A record was deleted. What is the response at its URL?",
     "404: there is nothing",
-    "410: it was here, and is gone for good",
+    "410: it existed, and was permanently deleted",
     "POST c 201; DELETE r 204; GET r 410; GET c 200",
-    "What can be done next is in each response: url, link, Location, Link, Allow. Programs that follow them still work when URLs change. As ids are never used again, no old link leads to something new.",
+    "Each response says what can be done next: url, link, Location, Link, Allow. Programs that follow these still work when URLs change. Ids are never reused, so an old link never leads to a different record.",
   ],
 ];
 
@@ -142,11 +147,11 @@ async function run(words, memory) {
     ? { [text]: newText() }
     : state.content;
   const hasBody = /^P/.test(method);
-  const answer = await send(method, url + rest, {
+  const response = await send(method, url + rest, {
     fields,
     ...(hasBody && { body: JSON.stringify(content) }),
   });
-  const { status, headers, body } = answer;
+  const { status, headers, body } = response;
   memory.next = /<([^>]*)>; rel="next"/.exec(headers.get("link") ?? "")?.[1];
   if (/^(?:GET|POST)$/.test(method)) memory.etag = headers.get("etag");
   if (method !== "POST" || status !== 201) return status;
@@ -154,7 +159,7 @@ async function run(words, memory) {
   if (isSecond && body.url !== memory.url) return 0;
   memory.isSent = true;
   memory.url = body.url;
-  if (!isSecond) state.made.push(body.url);
+  if (!isSecond) state.created.push(body.url);
   store("course", state);
   return status;
 }
@@ -162,14 +167,14 @@ async function run(words, memory) {
 /** Makes up a value. What only a pattern describes is taken from an existing record. */
 function sample(
   { type, format, pattern = "", enum: choices, maxLength, minimum = 1 },
-  given,
+  existing,
 ) {
   if (choices) return choices[0];
   if (format === "email") return `${newText().replace(" ", ".")}@example.com`;
   if (maxLength > 15 && !format && /^(\^\[\^|$)/.test(pattern)) {
     return newText();
   }
-  return given ??
+  return existing ??
     (type === "boolean"
       ? true
       : format === "date"
@@ -205,8 +210,8 @@ async function prepare() {
 }
 
 async function cleanUp() {
-  for (const url of state.made) await send("DELETE", url);
-  Object.assign(state, { collection: "", made: [] });
+  for (const url of state.created) await send("DELETE", url);
+  Object.assign(state, { collection: "", created: [] });
   store("course", state);
 }
 
@@ -216,7 +221,7 @@ export function showCourse() {
   const status = p({ role: "status" });
   fill(
     h1("A course of ten lessons"),
-    p("In each you predict, send requests and read why. Sign in first as somebody who may create and delete: the course has its own records."),
+    p("In each lesson you predict what happens, send requests, look at the exchanges and read why. First sign in as a user who may create and delete records: the course uses its own."),
     ol(
       lessons.map(([title], at) => li(a({ href: `#course-${at + 1}` }, title))),
     ),
@@ -250,7 +255,7 @@ function showLesson(number) {
     const step = button(text, async () => {
       if (!(await prepare())) {
         return void (verdict.textContent =
-          "Sign in first, as somebody who may create and delete records.");
+          "Sign in first, as a user who may create and delete records.");
       }
       const status = await run(words, memory);
       const isDone = status === expected;
@@ -258,7 +263,7 @@ function showLesson(number) {
         ` ${status} ${
           isDone
             ? "✓"
-            : "✗: the lesson needs another response; look at the exchange"
+            : "✗: the lesson expects a different response; look at the exchange"
         }`,
       );
       if (!isDone) return;
@@ -270,11 +275,14 @@ function showLesson(number) {
       const guess = main.querySelector("[name=guess]:checked")?.value;
       verdict.textContent = guess === right
         ? "As you predicted."
-        : `You predicted something else. Right is: ${right}.`;
+        : `You predicted something else. The right answer is: ${right}.`;
       result.append(
         h2("Why"),
         p(why),
-        a({ href: number < 10 ? `#course-${number + 1}` : "#course" }, "Go on"),
+        a(
+          { href: number < 10 ? `#course-${number + 1}` : "#course" },
+          number < 10 ? "Next lesson" : "All lessons",
+        ),
       );
     });
     step.disabled = true;

@@ -1,5 +1,5 @@
 // @ts-check
-/** The documentation, made of the running API: what OPTIONS says of each collection, all URLs, all errors. */
+/** The documentation, generated from the running API: what OPTIONS returns for each collection, all URLs, all errors. */
 
 import { meaningOf } from "./exchange.js";
 import { rulesOf } from "./forms.js";
@@ -138,7 +138,7 @@ export async function showDocs() {
   fill(
     h1("Documentation"),
     p(
-      "Made of the running API, for you: sign in, and it shows what you may do. New to HTTP? ",
+      "Generated from the running API: it shows what you may do, so sign in first. New to HTTP? ",
       a({ href: "#course" }, "A course of ten lessons"),
     ),
     ...sections,

@@ -1,5 +1,5 @@
 // @ts-check
-/** What an exchange says: its status, each of its header fields, and the same request for a terminal. */
+/** Explains an exchange: its status, each of its header fields, and the same request as a command. */
 
 import { button, dd, div, dl, dt, h, h3, p, pre, send, show } from "./page.js";
 
@@ -8,39 +8,45 @@ import { button, dd, div, dl, dt, h, h3, p, pre, send, show } from "./page.js";
 /** What a status means, by status and method: `*` is any. @type {Record<string, string>} */
 const statuses = {
   "0":
-    "The network failed, or the server is down. Send a safe or idempotent request again, a POST only with an Idempotency-Key.",
+    "The network failed, or the server is down. You can repeat a safe or idempotent request; repeat a POST only with an Idempotency-Key.",
   "200": "Success, and the content is what you asked for.",
   "201":
-    "Success: the record is stored, durably; the content is the record as it is now.",
+    "Success: the record is durably stored; the content is its current state.",
   "202":
-    "Accepted: the work goes on in the background; Location is where to watch it.",
-  "204": "Success, and there is nothing to say.",
+    "Accepted: the work continues in the background; Location is the URL of its progress.",
+  "204": "Success; the response has no content.",
   "304":
-    "Not modified: the copy named in If-None-Match is still current, so its content is not sent again.",
-  "308": "The resource is at another URL for good; repeat the request there.",
+    "Not modified: your stored copy is still current, so the content is not sent again.",
+  "308":
+    "The resource is permanently at another URL; repeat the request there.",
   "400":
-    "The syntax or a parameter of the request is wrong. Sending it again as it is cannot help.",
+    "The syntax or a parameter of the request is wrong. Sending it again unchanged will not help.",
   "401":
-    "The server does not know who you are: no token, or an invalid one. Sign in.",
-  "403": "The server knows who you are, and your role may not do this.",
+    "The server does not know who you are: the request lacks valid credentials. Sign in.",
+  "403": "The server knows who you are, but your role does not permit this.",
   "404": "There is nothing at this URL, or nothing that you may see.",
-  "405": "The URL exists but has no such method; Allow lists those it has.",
+  "405":
+    "The resource does not support this method; Allow lists those that it does.",
   "406": "The resource has none of the formats that Accept allows.",
+  "408": "The request took too long to arrive; it may be repeated.",
   "409":
-    "The request conflicts with other records: something still refers to this one.",
+    "The request conflicts with the current state: for example, other records still refer to this one.",
   "410":
-    "Gone: the record was deleted for good, and its id will never be used again.",
+    "Gone: the record was permanently deleted, and its id will never be reused.",
   "412":
-    "A precondition failed: the record is no longer the version that If-Match names. Nothing was changed.",
+    "A precondition such as If-Match failed, for example because the record has changed since you read it. Nothing was changed.",
   "413": "The content is larger than the server accepts here.",
   "415": "The server does not read content of this type here.",
   "422":
-    "The syntax is right, but values break a rule. All that is wrong is listed; nothing was changed.",
-  "428": "A change must say which version it is about: send If-Match.",
-  "429": "Too many requests; Retry-After says when to go on.",
+    "The syntax is right, but a rule is broken. Every invalid property is listed; nothing was changed.",
+  "428":
+    "This change requires a precondition: send If-Match with the ETag of the version that you read.",
+  "429": "Too many requests; Retry-After says when to try again.",
   "500":
-    "The server failed, perhaps after the change: look before you repeat it.",
-  "503": "The server cannot do this now; Retry-After says when to try again.",
+    "The server failed, possibly after making the change: check before you repeat the request.",
+  "501": "The server does not support what this request needs.",
+  "503":
+    "The server cannot do this now. Try again later; if there is Retry-After, it says when.",
 };
 
 /** One sentence for each field; § is a section of RFC 9110. @type {Record<string, string>} */
@@ -51,58 +57,62 @@ const fields = {
   "accept-post": "The formats in which a POST may be sent here.",
   "accept-query":
     "The formats in which a QUERY may be sent here (RFC 10008 section 3).",
-  allow: "The methods that this URL has (§10.2.1).",
+  allow: "The methods that this resource supports (§10.2.1).",
   authorization:
-    `Who is asking: a token that whoever has it can use (RFC 6750 section 2.1).`,
+    "Who sends the request: a bearer token, which anyone who has it can use (RFC 6750 section 2.1).",
   "cache-control":
-    `Who may store a copy; no-cache: validated at each use (RFC 9111 section 5.2).`,
-  connection: "What becomes of the connection afterwards (§7.6.1).",
-  "content-length": "How many bytes the content has (§8.6).",
-  "content-location": "The URL of what the content shows (§8.7).",
+    "Who may store a copy; no-cache: it must be validated before each use (RFC 9111 section 5.2).",
+  connection: "Whether the connection stays open after this response (§7.6.1).",
+  "content-length": "The length of the content in bytes (§8.6).",
+  "content-location":
+    "The URL of the resource that the content represents (§8.7).",
   "content-type": "The format of the content (§8.3).",
-  date: "When the response was made (§6.6.1).",
+  date: "When the response was generated (§6.6.1).",
   etag:
-    "The name of this version; W/ marks one that is equivalent, not byte for byte the same (§8.8.3).",
+    "The entity tag of this version; W/ marks a weak one: equal tags mean equivalent, not byte-for-byte identical, content (§8.8.3).",
   "idempotency-key":
-    "Marks repetitions of one POST, so that it is done once (IETF draft).",
+    "Marks retries of one POST, so that it takes effect only once (IETF draft).",
   "if-match":
-    "Do it only if the resource is still this version; otherwise 412 (§13.1.1).",
+    "Carry out the request only if the resource is still this version; otherwise 412 (§13.1.1).",
   "if-none-match":
     "Send the content only if it is no longer this version; otherwise 304 (§13.1.2).",
   "keep-alive": "How long an idle connection stays open.",
   "last-modified":
-    "When the resource was changed last, in whole seconds (§8.8.2).",
-  link:
-    "URLs that belong to this one, such as the next page (RFC 8288 section 3).",
-  location: "Where the new resource is (§10.2.2).",
-  prefer: "What the client would like (RFC 7240).",
-  "preference-applied": "The wish that was followed (RFC 7240 section 3).",
+    "When the resource was last changed, in whole seconds (§8.8.2).",
+  link: "Related URLs, such as the next page (RFC 8288 section 3).",
+  location:
+    "For a 201, the URL of the new resource; for a 202, where to watch the work; for a 308, the URL to use instead (§10.2.2).",
+  prefer: "What the client prefers (RFC 7240).",
+  "preference-applied": "The preference that was applied (RFC 7240 section 3).",
   ratelimit: "How many requests are left, and for how long (IETF draft).",
   "ratelimit-policy": "How many requests a client may send (IETF draft).",
-  "retry-after": "How many seconds to wait (§10.2.3).",
+  "retry-after":
+    "How long to wait before the next attempt, in seconds (§10.2.3).",
   "strict-transport-security":
     "Browsers must use HTTPS here from now on (RFC 6797).",
   vary: "The request fields on which the response depends (§12.5.5).",
-  "www-authenticate": "How to say who you are (§11.6.1).",
+  "www-authenticate": "How to authenticate (§11.6.1).",
   "x-content-type-options":
-    "Browsers must believe the Content-Type (Fetch standard).",
-  "x-request-id": "The name of this request in the log of the server.",
-  "x-total-count": "How many records match in all, on all pages.",
+    "Browsers must not guess a type other than Content-Type (Fetch standard).",
+  "x-request-id": "The id of this request in the server's log.",
+  "x-total-count": "The number of matching records on all pages.",
 };
 
 /** What a method promises. @type {Record<string, string>} */
 const methods = {
   GET:
-    "GET is safe: it changes nothing, so it may be repeated, and its response stored.",
+    "GET is safe: it changes nothing, so it may be repeated, and its response may be cached.",
+  QUERY:
+    "QUERY is safe: like a GET whose parameters are its content (RFC 10008).",
   OPTIONS: "OPTIONS is safe: it asks what may be done here.",
   POST:
-    "POST is neither safe nor idempotent: sent twice, it is done twice, unless an Idempotency-Key marks the repetition.",
+    "POST is neither safe nor idempotent: if it is sent twice, it takes effect twice, unless an Idempotency-Key marks the retry.",
   PUT:
-    "PUT is idempotent: it replaces the whole record, and twice has the same effect as once.",
+    "PUT is idempotent: it replaces the whole record, and sending it twice has the same effect as once.",
   PATCH:
-    "PATCH changes the properties that it names, and no others (RFC 7396).",
+    "PATCH changes the properties that it names, and no others (RFC 7396). In general it is not idempotent (RFC 5789).",
   DELETE:
-    "DELETE is idempotent: after the second one the record is as gone as before, though its response is a 404.",
+    "DELETE is idempotent: sending it twice has the same effect as once, although the second response is a 404.",
 };
 
 export function meaningOf(status) {
@@ -204,7 +214,7 @@ export function explain(exchange) {
   const copy = h("button", {
     type: "button",
     onclick: async () => {
-      // Browsers have no clipboard without TLS, but on this machine.
+      // Without TLS, browsers offer the clipboard only to pages of this machine.
       if (navigator.clipboard) await navigator.clipboard.writeText(curl);
       else getSelection()?.selectAllChildren(copy.previousSibling);
       copy.textContent = navigator.clipboard ? "Copied" : "Selected";

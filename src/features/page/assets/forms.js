@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Creating, changing, deleting, importing and exporting: forms made of the
+ * Creating, changing, deleting, importing and exporting: forms built from the
  * schema and the writable properties that OPTIONS returns.
  */
 
@@ -37,7 +37,6 @@ import {
 } from "./page.js";
 
 /** @typedef {import("./page.js").View} View */
-/** @typedef {import("./page.js").Answer} Answer */
 /** @typedef {import("./page.js").Json} Json */
 
 /** The rules of a property in words. */
@@ -57,8 +56,8 @@ export function rulesOf(schema, isRequired) {
     isNumber && minimum !== undefined && `at least ${minimum}`,
     exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
     isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
-    schema.default != null && `by default ${schema.default}`,
-    schema.writeOnly && "never shown",
+    schema.default != null && `default: ${schema.default}`,
+    schema.writeOnly && "write-only",
   ].filter(Boolean).join(", ");
 }
 
@@ -90,7 +89,7 @@ function control(name, schema, value, isRequired) {
     p(help, rulesOf(schema, isRequired)),
     error,
   );
-  /** What JSON says for the text; what is no number is sent as it is, for the server to judge. */
+  /** Returns the JSON value of the text; anything that is not a number is sent unchanged, for the server to validate. */
   const read = () => {
     const value = textOf(input);
     if (value === "") return types.includes("null") ? null : undefined;
@@ -106,7 +105,7 @@ function newKey() {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Shows what is wrong beside each property, and moves the focus to the first. */
+/** Shows each error beside its property, and moves the focus to the first. */
 function showErrors({ body }, controls, summary) {
   const errors = new Map(
     (body?.errors ?? []).map((each) => [
@@ -121,7 +120,7 @@ function showErrors({ body }, controls, summary) {
   }
   summary.textContent = [
     body?.error ??
-      "The server does not respond. Send it again: it is done once at most.",
+      "The server does not respond. Send it again: it takes effect at most once.",
     ...[...errors].map(([name, message]) => `${name}: ${message}`),
   ].join(" ");
   (main.querySelector("[aria-invalid=true]") ?? summary).focus();
@@ -164,7 +163,7 @@ export async function showForm(view, kind) {
       h1("Not allowed"),
       p(
         { class: "error" },
-        "You may not do this here: sign in as somebody who may.",
+        "You may not do this here: sign in as a user who may.",
       ),
       button("Sign in", askPassword),
       " ",
@@ -173,33 +172,32 @@ export async function showForm(view, kind) {
   }
   const to = back.replace(/\?.*/, "");
   if (kind === "import") return importForm(to, cancel);
-  const given = kind === "new" && await referencesOf(to, writable);
-  return recordForm(view, { given, back, to, cancel });
+  const initial = kind === "new" && await referencesOf(to, writable);
+  return recordForm(view, { initial, back, to, cancel });
 }
 
-/** @param {View} view @param {{given: false | Json, back: string, to: string, cancel: HTMLElement}} how `given` is what is known of a new record */
-function recordForm(view, how) {
-  const { given, back, to, cancel } = how;
-  const isNew = given !== false;
-  const { options: { writable, schema, methods }, answer, properties } = view;
-  const record = isNew ? {} : answer.body;
+/** @param {View} view @param {{initial: false | Json, back: string, to: string, cancel: HTMLElement}} options `initial` has the first values of a new record */
+function recordForm(view, { initial, back, to, cancel }) {
+  const isNew = initial !== false;
+  const { options: { writable, schema, methods }, response, properties } = view;
+  const record = isNew ? {} : response.body;
   const required = new Set(schema.required);
   const controls = writable.map((name) => {
     const each = properties[name] ?? {};
-    const value = isNew ? given[name] ?? each.default : record[name];
-    const made = control(
+    const value = isNew ? initial[name] ?? each.default : record[name];
+    const field = control(
       name,
       each,
       value,
       required.has(name) && (isNew || !each.writeOnly),
     );
-    const example = isNew ? answer.body[0] : record;
-    made.input.addEventListener("focus", () => offerChoices(made, example));
-    return made;
+    const example = isNew ? response.body[0] : record;
+    field.input.addEventListener("focus", () => offerChoices(field, example));
+    return field;
   });
   const summary = p({ class: "error", role: "alert", tabindex: "-1" });
   const key = newKey();
-  let etag = answer.headers.get("etag") ?? "";
+  let etag = response.headers.get("etag") ?? "";
   /** @param {boolean} isWhole */
   const bodyOf = (isWhole) => {
     /** @type {Json} */
@@ -218,7 +216,7 @@ function recordForm(view, how) {
   /** @param {string} method */
   const submit = async (method) => {
     const body = bodyOf(method === "PUT");
-    const answer = await send(method, isNew ? to : record.url, {
+    const response = await send(method, isNew ? to : record.url, {
       fields: isNew ? { "Idempotency-Key": key } : {
         "If-Match": etag,
         ...(method === "PATCH" &&
@@ -226,11 +224,11 @@ function recordForm(view, how) {
       },
       body: JSON.stringify(body),
     });
-    if (answer.status === 412) return conflict(body, method);
-    if (answer.status >= 300 || answer.status === 0) {
-      return showErrors(answer, controls, summary);
+    if (response.status === 412) return conflict(body, method);
+    if (response.status >= 300 || response.status === 0) {
+      return showErrors(response, controls, summary);
     }
-    navigate(answer.body?.url ?? back);
+    navigate(response.body?.url ?? back);
     say(isNew ? "Created." : "Changed.");
   };
   /** Shows both versions of a record that somebody else has changed meanwhile. @param {Json} mine @param {string} method */
@@ -250,11 +248,11 @@ function recordForm(view, how) {
     );
     const dialog = openDialog(
       "Somebody else has changed this record",
-      p("Your If-Match named the version that you had read, and another is current: 412, nothing was changed. Without it you would have overwritten their change unseen."),
+      p("Your If-Match named the version that you had read, but the record has changed since: 412, nothing was changed. Without If-Match you would have overwritten their change without seeing it."),
       table(
         { id: "versions" },
         thead(
-          tr(["property", "as you read it", "theirs, stored now", "yours"].map((
+          tr(["property", "as you read it", "theirs (stored)", "yours"].map((
             text,
           ) => th({ scope: "col" }, text))),
         ),
@@ -266,7 +264,7 @@ function recordForm(view, how) {
         "keep-theirs",
       ),
       " ",
-      button("Save mine over it", () => {
+      button("Overwrite with mine", () => {
         dialog.close();
         etag = theirs.headers.get("etag") ?? "";
         submit(method);
@@ -286,26 +284,26 @@ function recordForm(view, how) {
       h("button", isNew ? "Create (POST)" : "Save the changes (PATCH)"),
       " ",
       !isNew && methods.includes("PUT") &&
-        button("Replace the whole (PUT)", () => submit("PUT"), "replace"),
+        button("Replace the record (PUT)", () => submit("PUT"), "replace"),
       " ",
       cancel,
     ),
   ];
 }
 
-export function confirmDelete({ answer: { body, headers }, url }) {
+export function confirmDelete({ response: { body, headers }, url }) {
   const error = p({ class: "error", role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
   const more = label(
     { hidden: true, for: "cascade" },
     cascade,
-    " Delete them too, and empty the references that are optional (cascade)",
+    " Also delete the records that require it, and clear the other references (cascade)",
   );
   const dialog = openDialog(
-    "Delete it for good?",
+    "Delete this record permanently?",
     p(`DELETE ${
       new URL(url).pathname
-    }: its URL will be 410 (Gone) from then on.`),
+    }: after that, its URL returns 410 (Gone), or 404 if it is private.`),
     error,
     more,
     h("button", { id: "delete" }, "Delete"),
@@ -313,22 +311,22 @@ export function confirmDelete({ answer: { body, headers }, url }) {
   dialog.querySelector("form")?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const etag = headers.get("etag");
-    const answer = await send(
+    const response = await send(
       "DELETE",
       body.url + (cascade.checked ? "?cascade=true" : ""),
       { fields: etag ? { "If-Match": etag } : {} },
     );
-    if (answer.status === 204) {
+    if (response.status === 204) {
       dialog.close();
       navigate(body.link?.href ?? start.href);
       return say("Deleted.");
     }
-    error.textContent = problemOf(answer);
-    more.hidden = answer.body?.errorCode !== 40900;
-    if (answer.status === 412) {
+    error.textContent = problemOf(response);
+    more.hidden = response.body?.errorCode !== 40900;
+    if (response.status === 412) {
       error.append(
         " ",
-        button("Show it as it is now", () => {
+        button("Show the current version", () => {
           dialog.close();
           show();
         }),
@@ -344,22 +342,22 @@ function importForm(url, cancel) {
     event.preventDefault();
     const [chosen] = file.files;
     if (!chosen) return void (error.textContent = "Choose a file first.");
-    const answer = await send("POST", url, {
+    const response = await send("POST", url, {
       fields: {
         "Content-Type": "application/x-ndjson",
         "Idempotency-Key": newKey(),
       },
       body: chosen,
     });
-    const task = answer.headers.get("location");
-    if (answer.status === 202 && task) return navigate(task);
-    error.textContent = problemOf(answer);
+    const task = response.headers.get("location");
+    if (response.status === 202 && task) return navigate(task);
+    error.textContent = problemOf(response);
   };
   return [
     h1("Import"),
     form(
       { onsubmit: submit, id: "editing" },
-      p("A file of JSON lines, one record a line, as Export saves it. The response is 202: you see the progress of the task."),
+      p("An NDJSON file, one record per line, as Export creates it. The response is 202, and then you see the progress of the task."),
       label({ for: "file" }, "File "),
       file,
       error,
@@ -370,18 +368,18 @@ function importForm(url, cancel) {
   ];
 }
 
-/** Saves all records that match, as a file of JSON lines. */
+/** Saves all records that match, as an NDJSON file. */
 export async function exportRecords(url) {
   const from = new URL(url.replace(/#.*/, ""));
   for (const name of ["limit", "offset", "page", "per_page"]) {
     from.searchParams.delete(name);
   }
-  const answer = await send("GET", from.href, {
+  const response = await send("GET", from.href, {
     fields: { Accept: "application/x-ndjson" },
   });
-  if (answer.status !== 200) return say(problemOf(answer));
+  if (response.status !== 200) return say(problemOf(response));
   const name = `${from.pathname.replace(/.*\//, "")}.ndjson`;
-  const href = URL.createObjectURL(new Blob([answer.text]));
+  const href = URL.createObjectURL(new Blob([response.text]));
   a({ href, download: name }).click();
   URL.revokeObjectURL(href);
   say(`Saved as ${name}.`);

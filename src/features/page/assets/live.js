@@ -29,7 +29,7 @@ function sleep(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Follows the event stream as long as the tab is visible and somebody is signed in. */
+/** Follows the event stream as long as the tab is visible and a user is signed in. */
 export async function follow() {
   stream?.abort();
   stream = undefined;
@@ -43,10 +43,10 @@ export async function follow() {
   while (stream === controller) {
     try {
       await readEvents(url, controller.signal, () => pauseMs = 1000);
-    } catch { // the connection broke, or never came about
+    } catch { // the connection broke or could not be opened
     }
     if (stream !== controller) return;
-    live.textContent = "○ not live: connecting again…";
+    live.textContent = "○ not live: reconnecting…";
     await Promise.race([
       sleep(pauseMs),
       new Promise((resolve) =>
@@ -66,6 +66,10 @@ async function readEvents(url, signal, onOpen) {
   if (lastEventId) headers["Last-Event-ID"] = lastEventId;
   const response = await fetch(url, { headers, signal, cache: "no-store" });
   if (response.status === 401) endSession("Your sign-in has ended.");
+  if (response.status === 403 || response.status === 404) {
+    stream = undefined; // a retry will not help
+    live.textContent = "○ not live";
+  }
   if (!response.ok || !response.body) throw new Error(response.statusText);
   onOpen();
   live.textContent = "● live";
@@ -94,7 +98,7 @@ function handleEvent(event) {
 }
 
 /** Returns whether a change of a collection can show in a view. */
-function concerns(name, { answer: { body }, url }) {
+function concerns(name, { response: { body }, url }) {
   const home = local(root[`${name}_url`] ?? "") ?? "";
   const first = Array.isArray(body) ? body[0] : body;
   const own = local(first?.url ?? "") ?? url;
@@ -119,22 +123,25 @@ export async function refresh() {
   const view = current;
   const mine = generation;
   if (!view) return;
-  const answer = await get(view.url.replace(/#.*/, ""));
-  if (mine !== generation || current !== view || answer.status === 0) return;
-  const before = view.answer;
-  const isSame = answer.text === before.text && answer.status === before.status;
+  const response = await get(view.url.replace(/#.*/, ""));
+  if (mine !== generation || current !== view || response.status === 0) return;
+  const before = view.response;
+  const isSame = response.text === before.text &&
+    response.status === before.status;
   const total = "x-total-count";
-  if (isSame && answer.headers.get(total) === before.headers.get(total)) return;
-  const next = { ...view, answer };
+  if (isSame && response.headers.get(total) === before.headers.get(total)) {
+    return;
+  }
+  const next = { ...view, response };
   const records = main.querySelector("#records");
-  if (answer.status !== 200 || !records) {
+  if (response.status !== 200 || !records) {
     await draw(next);
     main.querySelector("#record")?.classList.add("changed");
-    return say("This has changed.");
+    return say("This record has changed.");
   }
   setCurrent(next);
   const { pager, recordTable } = await import("./collection.js");
-  const known = new Map(
+  const previous = new Map(
     before.body.map((record) => [record.id, JSON.stringify(record)]),
   );
   const focused = document.activeElement;
@@ -142,8 +149,8 @@ export async function refresh() {
   records.replaceChildren(recordTable(next));
   main.querySelector("#pager")?.replaceWith(pager(next));
   main.querySelectorAll("tbody tr").forEach((row, at) => {
-    const record = answer.body[at];
-    const isChanged = known.get(record.id) !== JSON.stringify(record);
+    const record = response.body[at];
+    const isChanged = previous.get(record.id) !== JSON.stringify(record);
     if (isChanged) row.classList.add("changed");
   });
   if (focus && !document.contains(focused)) {

@@ -10,8 +10,8 @@
  * @typedef {Record<string, any>} Json
  * @typedef {{methods: string[], writable: string[], schema: Json, accepts: string}} Options
  * @typedef {{method: string, url: string, fields: [string, string][], body: string | File | undefined, status: number, reason: string, received: [string, string][], text: string, ms: number}} Exchange
- * @typedef {{status: number, headers: Headers, text: string, body: any, exchange: Exchange}} Answer
- * @typedef {{url: string, answer: Answer, options: Options, properties: Record<string, Json>}} View
+ * @typedef {{status: number, headers: Headers, text: string, body: any, exchange: Exchange}} ApiResponse
+ * @typedef {{url: string, response: ApiResponse, options: Options, properties: Record<string, Json>}} View
  */
 
 export const start = new URL(
@@ -110,10 +110,10 @@ export let authorization = stored("authorization");
 /** Responses that a conditional request can refer to, by URL. @type {Map<string, {etag: string, headers: [string, string][], text: string}>} */
 const copies = new Map();
 
-/** How much of a response is kept to be shown. */
+/** How much of a response is stored to be shown. */
 const maxShownLength = 100_000;
 
-/** What OPTIONS said, by path. @type {Map<string, Promise<Options>>} */
+/** What OPTIONS returned, by path. @type {Map<string, Promise<Options>>} */
 const described = new Map();
 
 function parse(text) {
@@ -131,7 +131,7 @@ function parse(text) {
  * @param {string} method
  * @param {string} href
  * @param {{fields?: Record<string, string>, body?: string | File}} [content]
- * @returns {Promise<Answer>}
+ * @returns {Promise<ApiResponse>}
  */
 export async function send(method, href, { fields = {}, body } = {}) {
   const url = local(href);
@@ -182,45 +182,45 @@ export async function send(method, href, { fields = {}, body } = {}) {
 }
 
 /**
- * Requests a resource; if there is a copy, only to hear whether it is current.
+ * Requests a resource; if there is a copy, only if it has changed (If-None-Match).
  *
- * @returns {Promise<Answer>}
+ * @returns {Promise<ApiResponse>}
  */
 export async function get(href) {
   const url = local(href) ?? "";
   const copy = copies.get(url);
-  const answer = await send("GET", url, {
+  const response = await send("GET", url, {
     fields: copy ? { "If-None-Match": copy.etag } : {},
   });
-  if (answer.status === 304 && copy) {
+  if (response.status === 304 && copy) {
     const { headers, text } = copy;
     return {
-      ...answer,
+      ...response,
       status: 200,
       headers: new Headers(headers),
       text,
       body: parse(text),
     };
   }
-  const etag = answer.headers.get("etag");
-  if (answer.status === 200 && etag) {
-    const entry = { etag, headers: [...answer.headers], text: answer.text };
+  const etag = response.headers.get("etag");
+  if (response.status === 200 && etag) {
+    const entry = { etag, headers: [...response.headers], text: response.text };
     copies.set(url, /** @type {any} */ (entry));
     if (copies.size > 50) copies.delete([...copies.keys()][0] ?? "");
   }
-  return answer;
+  return response;
 }
 
 /**
- * Asks what this caller may do at a URL.
+ * Requests OPTIONS: what the caller may do at a URL.
  *
  * @returns {Promise<Options>}
  */
 export function optionsOf(href) {
   const path = href.replace(/[?#].*/, "");
-  const asking = described.get(path) ?? ask(path);
-  described.set(path, asking);
-  return asking;
+  const options = described.get(path) ?? ask(path);
+  described.set(path, options);
+  return options;
 }
 
 /** @returns {Promise<Options>} */
@@ -270,7 +270,7 @@ const who = div({ id: "who" });
 export const live = span({ id: "live", role: "status" });
 const announcer = p({ id: "message", role: "status" });
 
-/** Says something to the reader, until the next view. */
+/** Announces a message to screen readers too, until the next view. */
 export function say(text) {
   announcer.textContent = text;
 }
@@ -292,9 +292,9 @@ function panel() {
   return h(
     "aside",
     { "aria-labelledby": "exchange-title" },
-    h2({ id: "exchange-title" }, "The HTTP behind it"),
+    h2({ id: "exchange-title" }, "The HTTP behind this page"),
     p(
-      "Each request, the latest first: as it was sent, what its response means, and the same for a terminal.",
+      "Each request, the latest first: as it was sent, what the response means, and the same request as a command.",
     ),
     exchangeList,
   );
@@ -354,7 +354,7 @@ export function askPassword() {
   const password = field("Password", "password", "current-password");
   const dialog = openDialog(
     "Sign in",
-    p("The token stays in this tab and is gone when you close it."),
+    p("The token is kept in this tab only, and is lost when you close it."),
     username.label,
     password.label,
     error,
@@ -366,15 +366,15 @@ export function askPassword() {
       username: username.input.value,
       password: password.input.value,
     });
-    const answer = await send("POST", root.authorizations_url ?? "", {
+    const response = await send("POST", root.authorizations_url ?? "", {
       body,
     });
-    if (answer.status !== 201) {
-      error.textContent = problemOf(answer);
+    if (response.status !== 201) {
+      error.textContent = problemOf(response);
       return;
     }
     dialog.close();
-    const { token, url } = answer.body;
+    const { token, url } = response.body;
     changeSession({ token, url });
   });
 }
@@ -384,7 +384,7 @@ function field(name, type, autocomplete) {
   return { input, label: label(name, input) };
 }
 
-/** Says why a request failed. @param {{body?: Json}} answer */
+/** Returns why a request failed. @param {{body?: Json}} response */
 export function problemOf({ body }) {
   return body?.error ?? "The server does not respond.";
 }
@@ -432,7 +432,7 @@ function changeSession(changed) {
 /** @type {typeof import("./live.js") | undefined} */
 let changes;
 
-/** Follows the changes by others, or no longer; then at once, as a page that is left runs no more. */
+/** Follows the changes by others, or stops following; then at once, because scripts stop on a page that is left. */
 async function follow() {
   if (!authorization && !changes) return;
   changes ??= await import("./live.js");
@@ -460,14 +460,14 @@ export async function show(moved = false) {
   const { y = 0 } = history.state ?? {};
   const active = document.activeElement;
   // Another order or size of the page keeps the focus where it is.
-  const kept = moved && !active?.hasAttribute("rel") ? active?.id : "";
+  const focusedId = moved && !active?.hasAttribute("rel") ? active?.id : "";
   clearInterval(watching);
   main.setAttribute("aria-busy", "true");
   markCurrent();
   if (moved) say("");
   try {
     await load(location.href, mine);
-  } catch { // a script did not come
+  } catch { // a script could not be loaded
     if (mine === generation) fill(...unreachable());
   }
   if (mine !== generation) return;
@@ -475,7 +475,8 @@ export async function show(moved = false) {
   const heading = main.querySelector("h1");
   document.title = `${heading?.textContent ?? ""} – ${apiTitle}`;
   if (main.contains(document.activeElement)) return;
-  const again = kept && main.querySelector(`#${CSS.escape(kept)}`);
+  const again = focusedId &&
+    main.querySelector(`#${CSS.escape(focusedId)}`);
   heading?.setAttribute("tabindex", "-1");
   if (moved) (again || heading)?.focus({ preventScroll: true });
   if (!again) scrollTo(0, y);
@@ -491,10 +492,13 @@ async function load(url, mine) {
     if (mine === generation) await showDocs();
     return;
   }
-  const [answer, options] = await Promise.all([get(resource), optionsOf(url)]);
+  const [response, options] = await Promise.all([
+    get(resource),
+    optionsOf(url),
+  ]);
   if (mine !== generation) return;
   const { properties = {} } = options.schema;
-  await draw({ url, answer, options, properties });
+  await draw({ url, response, options, properties });
 }
 
 /** The view, if changes by others show in it. @type {View | undefined} */
@@ -512,7 +516,7 @@ export function fill(...children) {
 
 /** Shows a view. @param {View} view */
 export async function draw(view) {
-  const { answer: { status, body }, url } = view;
+  const { response: { status, body }, url } = view;
   const mine = generation;
   current = undefined;
   clearInterval(watching);
@@ -534,8 +538,8 @@ export async function draw(view) {
     fill(
       h1(url === start.href ? apiTitle : pathOf(url)),
       url === start.href &&
-        p("What this API has:"),
-      body === undefined ? pre(view.answer.text) : properties(view),
+        p("The resources of this API:"),
+      body === undefined ? pre(view.response.text) : properties(view),
     );
   }
 }
@@ -544,9 +548,9 @@ export function pathOf(url) {
   return decodeURI(new URL(url).pathname);
 }
 
-function errorView({ answer: { status, body, exchange }, url }) {
+function errorView({ response: { status, body, exchange }, url }) {
   if (status === 0) return unreachable();
-  const known = body?.documentation_url;
+  const explanation = body?.documentation_url;
   const meaning = p({ id: "meaning" });
   import("./exchange.js").then(
     ({ meaningOf }) => meaning.append(meaningOf(status)),
@@ -558,8 +562,8 @@ function errorView({ answer: { status, body, exchange }, url }) {
     p(h("code", pathOf(url) + search)),
     p({ role: "alert", class: "error" }, body?.error ?? ""),
     meaning,
-    known && p(link(known, `What ${body.errorCode} means`)),
-    search && p(a({ href: pathname }, "The same without parameters")),
+    explanation && p(link(explanation, `What ${body.errorCode} means`)),
+    search && p(a({ href: pathname }, "This URL without parameters")),
     status === 401 && button("Sign in", askPassword),
   ];
 }
@@ -581,7 +585,7 @@ export function link(href, text = href) {
 }
 
 /** The properties of a record that are shown as values: all but its links. */
-export function shownNames({ properties, answer: { body } }) {
+export function shownNames({ properties, response: { body } }) {
   const first = Array.isArray(body) ? body[0] : body;
   const names = Object.keys(first ?? properties);
   return names.filter((name) => !isLink(name) && !properties[name]?.writeOnly);
@@ -635,7 +639,7 @@ export function linksOf(record) {
 }
 
 function properties(view) {
-  const { answer: { body }, properties } = view;
+  const { response: { body }, properties } = view;
   const names = shownNames(view).map((name) => [
     dt(name),
     dd({ dir: "auto" }, valueOf(body, name, properties)),
@@ -650,7 +654,7 @@ function properties(view) {
 let watching = 0;
 
 function recordView(view) {
-  const { answer: { body }, options: { methods, schema } } = view;
+  const { response: { body }, options: { methods, schema } } = view;
   const name = schema.title ?? "record";
   const remove = async () => {
     (await import("./forms.js")).confirmDelete(view);
