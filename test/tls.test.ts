@@ -2,12 +2,15 @@
 
 import { strict as assert } from "node:assert";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { copyFile, readFile, writeFile } from "node:fs/promises";
+import { connect as connectTcp } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
+import { send } from "../src/http/connection.ts";
+import { listen } from "../src/http/server.ts";
 import {
   removeFolder,
   run,
@@ -137,6 +140,33 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
     } finally {
       await server.stop();
     }
+  });
+
+  test("stops without waiting for handshakes, but for responses", {
+    timeout: 30_000, // far below the time that a handshake may take here
+  }, async () => {
+    const [cert, key] = await Promise.all(
+      ["first.pem", "first.key"]
+        .map((name) => readFile(join(folder, name), "utf8")),
+    );
+    const tls = { cert: cert ?? "", key: key ?? "" };
+    const requests = new EventEmitter();
+    const listener = await listen(
+      (response) => requests.emit("request", response),
+      { host: "127.0.0.1", port: 0, tls, limits: { headTimeoutMs: 1e6 } },
+    );
+    const silent = connectTcp(listener.port, "127.0.0.1");
+    const partial = connectTcp(listener.port, "127.0.0.1");
+    partial.write("\x16\x03\x01\x02\x00\x01"); // the begin of a ClientHello
+    const closed = [silent, partial].map((socket) => once(socket, "close"));
+    const complete = await open(listener.port);
+    const received = get(complete);
+    const [response] = await once(requests, "request");
+    const stopped = listener.close(1e6);
+    await Promise.all(closed);
+    send(response, { status: 200, headers: [], body: "{}" }, []);
+    assert.match(await received, /^HTTP\/1\.1 200 /);
+    await stopped;
   });
 
   test("is not served with files that cannot be used", async () => {

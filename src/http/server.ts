@@ -135,6 +135,7 @@ export async function listen(
   };
   const { server, setTls } = await createServerOf(tls, limits);
   const connections = trackConnections(server, state, tls !== undefined);
+  const handshakes = tls && trackHandshakes(server);
   const onRequest = (
     { socket }: IncomingRequest,
     response: OutgoingResponse,
@@ -162,6 +163,7 @@ export async function listen(
       sendWaiting();
       const closed = once(server, "close");
       server.close();
+      for (const socket of handshakes?.values() ?? []) socket.destroy();
       // Includes those that node:http no longer manages, such as one with a
       // CONNECT.
       const timer = setTimeout(() => {
@@ -213,6 +215,24 @@ function trackConnections(
     rejectInTurn(connection, notImplemented("CONNECT"));
   });
   return connections;
+}
+
+/** Returns the sockets whose TLS handshake is not complete, by the address and port of the client. */
+function trackHandshakes(
+  server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
+): ReadonlyMap<string, Socket> {
+  const handshakes = new Map<string, Socket>();
+  const peerOf = ({ remoteAddress, remotePort }: Socket) =>
+    `${remoteAddress} ${remotePort}`;
+  server.on("connection", (socket: Socket) => {
+    const peer = peerOf(socket);
+    handshakes.set(peer, socket);
+    socket.on("close", () => handshakes.delete(peer));
+  });
+  server.on("secureConnection", (socket: Socket) => {
+    handshakes.delete(peerOf(socket));
+  });
+  return handshakes;
 }
 
 /**
