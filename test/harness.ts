@@ -514,9 +514,11 @@ export async function request(
   return { status, headers: answer.headers, text, body: parsed };
 }
 
+/** Closes idle connections before the server does, so that no request is sent on a closed one. */
+const reuse = { keepAlive: true, timeout: 2000 };
 const agents = {
-  "http:": new http.Agent({ keepAlive: true }),
-  "https:": new https.Agent({ keepAlive: true }),
+  "http:": new http.Agent(reuse),
+  "https:": new https.Agent(reuse),
 };
 
 /** Sends a request; with a third of the processor time that fetch takes. */
