@@ -16,7 +16,7 @@ import type { Config } from "./config.ts";
 import { CommandError, openDataFolder, writeSecret } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
-import { listen, type Listener, type TlsFiles } from "./http/server.ts";
+import { listen, type Listener, type ListenOptions } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
@@ -44,10 +44,7 @@ export async function serve(
   // Handled from the start, because SIGHUP would otherwise end the process.
   process.on("SIGHUP", () => opened && reloadTls(opened, config, log));
   const tls = readTls(config);
-  const { stdout } = process;
-  const isForPeople = config.log === undefined && stdout.isTTY;
-  const level = config.log ?? "info";
-  const { log, print } = createLogger(level, stdout, isForPeople);
+  const { log, print, isForPeople } = openLog(config);
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
   const store = await openDataFolder(config.dataDir, declaration, {
@@ -78,10 +75,11 @@ export async function serve(
     });
     closing.unshift(() => application.stop());
     await application.start();
-    const { listener, admit } = opened = await open(application, config, tls);
+    opened = await open(application, { ...config, tls }, log);
+    const { listener, admit } = opened;
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
-    const output = { log, print, terminal: stdout };
+    const output = { log, print, terminal: process.stdout };
     await createFirstAdmin(store, { declaration, ...config }, output);
     admit();
     const stopped = stopSignal();
@@ -95,6 +93,13 @@ export async function serve(
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+/** Opens the log on standard output: plain text on a terminal, unless a level is set. */
+function openLog({ log: level }: Config) {
+  const { stdout } = process;
+  const isForPeople = level === undefined && stdout.isTTY;
+  return { ...createLogger(level ?? "info", stdout, isForPeople), isForPeople };
 }
 
 /** Describes where the server listens, its process and its Node.js. */
@@ -158,8 +163,8 @@ interface OpenServer {
 
 async function open(
   application: Application,
-  { host, port }: Config,
-  tls: TlsFiles | undefined,
+  { host, port, tls }: Pick<ListenOptions, "host" | "port" | "tls">,
+  log: Logger,
 ): Promise<OpenServer> {
   const { documentationUrl } = application;
   const early: OutgoingResponse[] = [];
@@ -167,7 +172,13 @@ async function open(
   try {
     const listener = await listen(
       (response) => handle(response),
-      { host, port, tls, documentationUrl },
+      {
+        host,
+        port,
+        tls,
+        documentationUrl,
+        onRawError: (fields) => log("debug", "answered", { ...fields }),
+      },
     );
     const admit = () => {
       handle = (response) => application.handle(response);

@@ -4,6 +4,7 @@ import { strict as assert } from "node:assert";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { createLogger } from "../src/log.ts";
+import { exchange, start } from "./harness.ts";
 
 /** A reader that takes a line only on demand. */
 class SlowReader extends Writable {
@@ -100,4 +101,35 @@ test("for a reader that stops reading at most a mebibyte waits; the rest is coun
   log("info", "again");
   assert.equal(reader.lines.at(-1)?.["message"], "again");
   assert.equal(reader.lines.length, written + 2);
+});
+
+test("at the level debug there is a line for what is not a request, and for CONNECT with its id", async () => {
+  const server = await start({ env: { LOG: "debug" } });
+  try {
+    const malformed = await exchange(server.port, "NONSENSE\r\n\r\n");
+    const [, id] = /^X-Request-Id: (\S+)\r$/m.exec(malformed) ?? [];
+    const fields = "Host: a:1\r\nX-Request-Id: mine\r\n";
+    const refused = await exchange(
+      server.port,
+      `CONNECT a:1 HTTP/1.1\r\n${fields}\r\n`,
+    );
+    assert.match(refused, /^X-Request-Id: mine\r$/m);
+    await server.end();
+    const lines = server.output().split("\n")
+      .filter((line) => line.includes('"message":"answered"'))
+      .map((line) => JSON.parse(line))
+      .filter(({ method }) => method === undefined)
+      .map(({ time: _, ...line }) => line);
+    const answered = {
+      level: "debug",
+      message: "answered",
+      client: "127.0.0.1",
+    };
+    assert.deepEqual(lines, [
+      { ...answered, id, status: 400 },
+      { ...answered, id: "mine", status: 501 },
+    ]);
+  } finally {
+    await server.stop();
+  }
 });

@@ -117,6 +117,14 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   isLive = false;
 }
 
+/** An error that was sent without a request, because what came is none. */
+export interface RawError {
+  /** The X-Request-Id of the response. */
+  readonly id: string;
+  readonly client: string;
+  readonly status: number;
+}
+
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
@@ -124,6 +132,7 @@ export interface ServerState {
   readonly fields: readonly string[];
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl: string | undefined;
+  readonly onRawError?: ((error: RawError) => void) | undefined;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */

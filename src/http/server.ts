@@ -24,6 +24,7 @@ import {
   IncomingRequest,
   jsonType,
   OutgoingResponse,
+  type RawError,
   sendWaiting,
   type ServerLimits,
   type ServerState,
@@ -54,6 +55,8 @@ export interface ListenOptions {
   readonly tls?: TlsFiles | undefined;
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl?: string | undefined;
+  /** Called for each error that is sent without calling the handler. */
+  readonly onRawError?: ((error: RawError) => void) | undefined;
   readonly limits?: Partial<ServerLimits>;
 }
 
@@ -121,14 +124,15 @@ async function createServerOf(
  */
 export async function listen(
   handle: Handler,
-  { host, port, tls, documentationUrl, limits: givenLimits }: ListenOptions,
+  { host, port, tls, limits: givenLimits, ...options }: ListenOptions,
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const fields = tls ? secureFields : commonFields;
   const state: ServerState = {
     limits,
     fields,
-    documentationUrl,
+    documentationUrl: options.documentationUrl,
+    onRawError: options.onRawError,
     isStopping: false,
     droppedBodies: 0,
     longResponses: new Map(),
@@ -206,13 +210,14 @@ function trackConnections(
     if (connection === undefined || isLost) socket.destroy();
     else rejectBytes(connection, toApiError(error));
   });
-  server.on("connect", ({ socket }) => {
+  server.on("connect", ({ socket, headers }) => {
     const connection = connections.get(socket);
     if (connection === undefined) return;
     // node:http has removed its listeners, although responses may be pending.
     socket.on("drain", () => connection.sending?.emit("drain"));
     socket.resume(); // to notice that the client disconnects
-    rejectInTurn(connection, notImplemented("CONNECT"));
+    const error = notImplemented("CONNECT");
+    rejectInTurn(connection, error, headers["x-request-id"]);
   });
   return connections;
 }
@@ -282,13 +287,17 @@ function rejectBytes(connection: Connection, error: ApiError): void {
 }
 
 /** Sends an error and closes the connection, once each earlier request has its response. */
-function rejectInTurn(connection: Connection, error: ApiError): void {
+function rejectInTurn(
+  connection: Connection,
+  error: ApiError,
+  sentId?: string | string[],
+): void {
   const { response, socket } = connection;
   connection.isBroken = true;
   if (response?.isLive) socket.destroy();
   else if (response === undefined || response.writableFinished) {
-    sendRawError(connection, error);
-  } else response.once("finish", () => sendRawError(connection, error));
+    sendRawError(connection, error, sentId);
+  } else response.once("finish", () => sendRawError(connection, error, sentId));
 }
 
 /** Disconnects clients that read nothing of their responses. */
@@ -354,11 +363,15 @@ function toApiError(
 
 /** Sends an error where node:http provides no response object, and closes the connection. */
 function sendRawError(
-  { socket, server: { fields, documentationUrl } }: Connection,
+  { socket, server: { fields, documentationUrl, onRawError } }: Connection,
   error: ApiError,
+  sentId: string | string[] | undefined,
 ): void {
   if (!socket.writable) return; // the previous response was the last one
   const body = errorBody(error, { documentationUrl });
+  const id = requestId(sentId);
+  const client = networkOf(socket.remoteAddress ?? "");
+  onRawError?.({ id, client, status: error.status });
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );
@@ -369,7 +382,7 @@ function sendRawError(
       `Date: ${new Date().toUTCString()}\r\n` +
       `Content-Type: ${jsonType}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n` +
-      `X-Request-Id: ${requestId(undefined)}\r\n` +
+      `X-Request-Id: ${id}\r\n` +
       `${common.join("")}Connection: close\r\n\r\n${body}`,
   );
 }
