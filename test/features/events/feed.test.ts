@@ -210,7 +210,12 @@ test("a thousand idle subscribers throughout the log hold no memory, and all res
   const firsts = await Promise.all(feeds.map((feed) => next(feed)));
   firsts.forEach(({ seq }, at) => assert.equal(seq, at * 10 + 1));
   firsts.length = 0;
-  const grown = used() - before;
+  // The memory of buffers is released some time after a collection.
+  let grown = used() - before;
+  for (let tries = 0; grown >= 10 && tries < 100; tries++) {
+    await turn();
+    grown = used() - before;
+  }
   assert.ok(grown < 10, `${grown} MiB`); // 10 MiB of log, far more when decoded
   for (const [at, feed] of feeds.entries()) {
     if (at % 50 !== 0) continue;
