@@ -44,7 +44,7 @@ import {
 } from "./http/connection.ts";
 import { checkMessage } from "./http/message.ts";
 import { logFailure, logResponse } from "./log.ts";
-import { errorCode, errorText } from "./store/error.ts";
+import { errorCode, errorText, StoreError } from "./store/error.ts";
 
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
@@ -134,6 +134,8 @@ export class Application {
     exchange.route = match.route;
     if (operation === undefined) throw unsupported(match.route, method); // 405, 501
     exchange.operation = operation;
+    const confirmed = exchange.confirmFirst();
+    if (confirmed) return confirmed.then(() => this.#process(exchange)); // 503
     exchange.authenticate(); // 401, 403
     if (isReadMethod(method) && this.#selectPage(exchange) === unchanged) {
       const format = chooseFormat(headers.accept, operation.produces); // 406
@@ -209,13 +211,11 @@ export class Application {
 
   /** Sends a response as soon as everything in it is durable. */
   #respond(exchange: Exchange, result: Result): void {
-    this.#shared.store.onDurable(result.seq, (error) => {
-      const isRolledBack = error?.code === "disk-full";
+    exchange.whenSettled(result.seq, (error) => {
       if (error === undefined) this.#send(exchange, result);
-      // A read is processed again if what it saw was rolled back.
-      else if (isRolledBack && isReadMethod(exchange.method)) {
-        this.#run(exchange);
-      } else this.#fail(exchange, error);
+      // It is processed again if what it saw was rolled back.
+      else if (exchange.canRepeat(error)) this.#run(exchange);
+      else this.#fail(exchange, error);
     });
   }
 
@@ -336,6 +336,8 @@ const unavailable: ReadonlyMap<string, ErrorCode> = new Map([
   ["read-only", 50300],
   ["disk-full", 50301],
   ["overloaded", 50302],
+  ["overtaken", 50302],
+  ["unreachable", 50302],
   ["EMFILE", 50302],
   ["ENFILE", 50302],
 ]);
@@ -346,7 +348,7 @@ function toApiError(error: unknown): ApiError {
   const name = errorCode(error);
   const code = unavailable.get(name) ?? 50000;
   if (code !== 50302) return new ApiError(code);
-  const message = name === "overloaded"
+  const message = error instanceof StoreError
     ? errorText(error)
     : "Too many files are open: try again later.";
   return new ApiError(code, message, { headers: ["Retry-After", "1"] });

@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
+import type { EtcdOptions } from "./store/options.ts";
 import { logLevels } from "./log.ts";
 import { parseNetworks } from "./http/client-address.ts";
 
@@ -83,6 +84,43 @@ export const settings = {
     default: { origin: "", path: "/" },
     defaultText: "/",
     parse: parseBase,
+  },
+  /** Where the records are. */
+  store: {
+    variable: "STORE",
+    description: "file: in DATA_DIR; or etcd://HOST:PORT,HOST:PORT/PREFIX",
+    expected:
+      "file, or etcd://HOST:PORT,HOST:PORT/PREFIX (etcds:// with TLS) with letters, digits and -._~/ in PREFIX",
+    default: undefined,
+    defaultText: "file",
+    parse: parseStore,
+  },
+  etcdUser: {
+    variable: "ETCD_USER",
+    description: "user name for etcd",
+    expected: "a name",
+    default: undefined,
+    defaultText: "none",
+    parse: (value) => value,
+  },
+  etcdPassword: {
+    variable: "ETCD_PASSWORD",
+    file: "flag",
+    description: "password for etcd",
+    expected: "a password",
+    default: undefined,
+    defaultText: "none",
+    parse: (value) => value,
+  },
+  /** True if reads may be answered from a state that is a second old. */
+  hasLocalReads: {
+    variable: "READS",
+    description:
+      "with etcd, local: answer reads from memory, at most a second old",
+    expected: "linearizable or local",
+    default: false,
+    defaultText: "linearizable",
+    parse: (value) => ({ linearizable: false, local: true })[value],
   },
   dataDir: {
     variable: "DATA_DIR",
@@ -213,11 +251,13 @@ export const settings = {
 } satisfies Record<string, Setting<unknown>>;
 
 /** The values of all settings. */
-export type Config = {
-  readonly [Name in keyof typeof settings]:
-    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
-    | (typeof settings)[Name]["default"];
-};
+export type Config =
+  & { readonly etcd: EtcdOptions | undefined }
+  & {
+    readonly [Name in keyof typeof settings]:
+      | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
+      | (typeof settings)[Name]["default"];
+  };
 
 function listOf(
   value: string,
@@ -236,6 +276,39 @@ function parseBase(value: string): Base | undefined {
   return /^\/(?:(?!\.\.?\/)[\w.~-]+\/)*$/.test(path)
     ? { origin: origin && new URL(origin).origin, path }
     : undefined;
+}
+
+/** Parses the URL of a store in etcd; null stands for files. */
+function parseStore(
+  value: string,
+): Pick<EtcdOptions, "endpoints" | "prefix"> | null | undefined {
+  if (value === "file") return null;
+  const [, tls, hosts = "", prefix] =
+    /^etcd(s?):\/\/([^/]+)\/([\w.~-]+(?:\/[\w.~-]+)*)\/?$/.exec(value) ?? [];
+  const endpoints = hosts.split(",").map((host) => `http${tls}://${host}`);
+  if (prefix === undefined || !endpoints.every(isOrigin)) return undefined;
+  return { endpoints, prefix: `${prefix}/` };
+}
+
+function isOrigin(url: string): boolean {
+  return URL.canParse(url) && new URL(url).href === `${url}/`;
+}
+
+/** Returns where the store in etcd is; undefined for one of files. */
+export function readEtcd(
+  flags: Flags,
+  environment: Environment,
+): EtcdOptions | undefined {
+  const read = <T>(setting: Setting<T>) =>
+    readSetting(setting, flags, environment);
+  const location = read<ReturnType<typeof parseStore>>(settings.store);
+  if (!location) return undefined;
+  return {
+    ...location,
+    user: read<string | undefined>(settings.etcdUser),
+    password: read<string | undefined>(settings.etcdPassword),
+    hasLocalReads: read<boolean>(settings.hasLocalReads),
+  };
 }
 
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
@@ -294,5 +367,8 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     name,
     readSetting<unknown>(setting, flags, environment),
   ]);
-  return Object.fromEntries(values);
+  return {
+    ...Object.fromEntries(values),
+    etcd: readEtcd(flags, environment),
+  };
 }

@@ -2,9 +2,11 @@
 
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
+import type { EtcdOptions } from "./store/options.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { reservedCollectionNames } from "./api/declaration/declaration.ts";
 import {
+  declarationTable,
   describeMisfit,
   findMisfits,
   followDeclaration,
@@ -21,6 +23,7 @@ import {
   type Json,
   type Mutation,
   openStore,
+  type Row,
   type Store,
   type StoreOptions,
 } from "./store/store.ts";
@@ -46,11 +49,15 @@ export async function openDataFolder(
   declaration: ApiDeclaration,
   { isFixed = false, ...options }:
     & Partial<StoreOptions>
-    & { readonly isFixed?: boolean } = {},
+    & { readonly isFixed?: boolean; readonly etcd?: EtcdOptions | undefined } =
+      {},
 ): Promise<Store> {
   await refuseSharedFolder(folder);
-  const tables = tablesOf(declaration, []);
-  const store = await openStore({ folder, tables, ...options });
+  const { etcd } = options;
+  const all = { folder, tables: tablesOf(declaration, []), ...options };
+  const store = etcd
+    ? await (await import("./etcd/open.ts")).openEtcdStore(all, etcd)
+    : await openStore(all);
   try {
     const { log = () => {} } = options;
     const collections = [...collectionsOf(declaration).values()];
@@ -78,8 +85,9 @@ export async function openDataFolder(
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw misfitError(misfits);
     };
-    const seq = store.transact(0, follow, { allowWhenFull: true });
-    await store.durable(seq);
+    await store.settle(() =>
+      store.transact(0, follow, { allowWhenFull: true })
+    );
     // Otherwise every start would repeat the renaming until the next
     // checkpoint.
     if (isRenamed) store.checkpoint().catch(() => {});
@@ -87,6 +95,7 @@ export async function openDataFolder(
     await store.close();
     throw error;
   }
+  suspendOnOtherDeclaration(store);
   removeChangedPassword(store, join(folder, passwordFile));
   return store;
 }
@@ -110,6 +119,21 @@ function misfitError(misfits: readonly Misfit[]): CommandError {
     "cannot open the store, because its records do not fit the declaration; " +
       `nothing was changed:${lines.join("")}`,
   );
+}
+
+/** Stops serving while another server has the store follow another declaration: its records may not fit this one. */
+function suspendOnOtherDeclaration(store: Store): void {
+  const remembered = store.table(declarationTable);
+  const namesOf = (row: Row | undefined) =>
+    JSON.stringify(row?.document["names"]);
+  const names = namesOf(remembered.get(1));
+  remembered.listeners.add({
+    onChange(_before, after) {
+      const message = "Another server has changed the declaration in force: " +
+        "restart this server with that one";
+      store.suspend(namesOf(after) === names ? undefined : message);
+    },
+  });
 }
 
 /** Removes the file with the password of the first admin as soon as a new password is durable. */

@@ -20,6 +20,8 @@ import type {
   StoreResponse,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
+import { isReadMethod } from "./http/conditional.ts";
+import { ndjsonType } from "./api/representation.ts";
 import { clientOf } from "./http/client-address.ts";
 import type { Quota } from "./http/rate-limit.ts";
 import type {
@@ -28,6 +30,7 @@ import type {
   Response,
 } from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
+import { type DurableCallback, StoreError } from "./store/error.ts";
 import type { Logger } from "./store/store.ts";
 
 /** The state that the exchanges of one application share. */
@@ -35,6 +38,9 @@ export interface Shared extends Authentication {
   readonly trustProxy?: BlockList | undefined;
   readonly log: Logger;
 }
+
+/** After so many attempts a request is refused. */
+const maxOvertaken = 10;
 
 /** One request and its response. */
 export class Exchange implements RequestContext {
@@ -48,6 +54,9 @@ export class Exchange implements RequestContext {
   readonly start = performance.now();
   readonly shared: Shared;
   #holdsSlot = false;
+  #isConfirmed = false;
+  /** How often another server changed the state before this request could. */
+  #overtaken = 0;
   // Set by the steps of the request.
   url = "";
   ids: readonly number[] = [];
@@ -110,6 +119,49 @@ export class Exchange implements RequestContext {
   /** Throws if the client has disconnected. */
   throwIfAborted(): void {
     if (this.request.socket.destroyed) throw new ClientDisconnected();
+  }
+
+  /**
+   * Returns a promise that the state in memory is no older than what anybody
+   * was shown before this request; undefined if that is certain, or if it can be
+   * found out later: the commit of a write confirms what it was judged by.
+   */
+  confirmFirst(): Promise<void> | undefined {
+    const { headers, method, operation } = this;
+    const isLater = !isReadMethod(method) && !operation?.ignoresCredentials &&
+      headers["content-type"] !== ndjsonType; // which can be read only once
+    return isLater ? undefined : this.#confirm();
+  }
+
+  #confirm(): Promise<void> | undefined {
+    if (this.#isConfirmed || this.operation?.isLocal) return undefined;
+    this.#isConfirmed = true;
+    return this.shared.store.confirm(isReadMethod(this.method));
+  }
+
+  /** Calls back once a result is durable; with `overtaken` if it must be found again. */
+  whenSettled(seq: number, callback: DurableCallback): void {
+    const { store } = this.shared;
+    const { durableSeq } = store;
+    // Not by its own commit: a write that was refused or changes nothing.
+    const confirmed = seq > 0 && seq <= durableSeq && this.#confirm();
+    if (!confirmed) return store.onDurable(seq, callback);
+    const message = "Other servers changed the state";
+    confirmed.then(
+      () =>
+        callback(
+          store.durableSeq > durableSeq
+            ? new StoreError("overtaken", message)
+            : undefined,
+        ),
+      callback,
+    );
+  }
+
+  /** Returns whether the request can be processed again after what it saw was rolled back. */
+  canRepeat({ code }: StoreError): boolean {
+    if (code === "overtaken") return this.#overtaken++ < maxOvertaken;
+    return code === "disk-full" && isReadMethod(this.method);
   }
 
   /** Takes a slot, before the first wait; it is released when the response closes, for whatever reason. */

@@ -20,7 +20,7 @@ import { listen, type Listener, type ListenOptions } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
-import type { Logger } from "./store/store.ts";
+import type { Logger, Store } from "./store/store.ts";
 import { readTls } from "./tls.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -47,10 +47,9 @@ export async function serve(
   const { log, print, isForPeople } = openLog(config);
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
-  const store = await openDataFolder(config.dataDir, declaration, {
-    log,
-    tables: tablesOf(declaration, features),
-  });
+  const tables = tablesOf(declaration, features);
+  const options = { log, tables, etcd: config.etcd };
+  const store = await openDataFolder(config.dataDir, declaration, options);
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
@@ -58,7 +57,7 @@ export async function serve(
       const { seedEmptyStore } = await import("./cli/seed.ts");
       await seedEmptyStore(store, declaration, config.seed);
     }
-    const secrets = await loadSecrets(config);
+    const secrets = await loadSecrets(config, store);
     const application = new Application({
       declaration,
       features,
@@ -120,8 +119,12 @@ function describeProcess({ host, tlsCert }: Config, port: number): string {
  */
 async function loadSecrets(
   { jwtSecrets, dataDir: folder }: Config,
+  store: Store,
 ): Promise<readonly string[]> {
   if (jwtSecrets !== undefined) return jwtSecrets;
+  const random = randomBytes(32).toString("base64url");
+  const shared = await store.shareSecret(random);
+  if (shared !== undefined) return [shared];
   const stored = await readSmallFile(realFiles, folder, "secret");
   if (stored !== undefined) {
     const secret = stored.toString().trim();
@@ -130,9 +133,8 @@ async function loadSecrets(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
-  const secret = randomBytes(32).toString("base64url");
-  await writeSecret(join(folder, "secret"), secret);
-  return [secret];
+  await writeSecret(join(folder, "secret"), random);
+  return [random];
 }
 
 /**

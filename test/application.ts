@@ -11,6 +11,8 @@ import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
 import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
+import { openEtcdStore } from "../src/etcd/open.ts";
+import type { EtcdOptions } from "../src/store/options.ts";
 import { parseNetworks } from "../src/http/client-address.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
@@ -20,6 +22,7 @@ import {
   openStore,
   realFiles,
   type Store,
+  type StoreOptions,
 } from "../src/store/store.ts";
 import {
   adminPassword,
@@ -65,18 +68,28 @@ export async function startApplication(options: {
   readonly log?: Logger;
   readonly hasLocalMetrics?: boolean;
   readonly limits?: Partial<ServerLimits>;
+  /** Where the store is, if not in a folder. */
+  readonly etcd?: EtcdOptions;
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const { declaration = apiOf(declarations) } = options;
   const features = await loadFeatures(options.features ?? featureNames);
   const folder = await temporaryFolder();
-  const store = await openStore({
+  const { etcd } = options;
+  const open = etcd
+    ? (all: StoreOptions) => openEtcdStore(all, etcd)
+    : openStore;
+  const store = await open({
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
     tables: tablesOf(declaration, features),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
-  await store.commit([["put", "users", storedAdmin]], 0);
+  await store.settle(() =>
+    store.table("users").size > 0
+      ? store.seq
+      : store.apply([["put", "users", storedAdmin]], 0)
+  );
   const application = new Application({
     declaration,
     features,

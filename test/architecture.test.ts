@@ -43,10 +43,20 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   http: ["admission.ts"],
   auth: ["admission.ts"],
   store: ["admission.ts"],
+  etcd: ["store"],
   api: ["http", "auth", "store", "admission.ts"],
   features: ["api", "http", "auth", "store", "root", "cli", "admission.ts"],
-  cli: ["api", "http", "auth", "store", "root"],
-  root: ["api", "http", "auth", "store", "features", "cli", "admission.ts"],
+  cli: ["api", "http", "auth", "store", "etcd", "root"],
+  root: [
+    "api",
+    "http",
+    "auth",
+    "store",
+    "etcd",
+    "features",
+    "cli",
+    "admission.ts",
+  ],
 };
 
 test("each part imports only those below it", () => {
@@ -74,7 +84,7 @@ test("only features.ts names features, only cli/commands.ts commands, and no fea
         module !== "cli/commands.ts" &&
         module !== "cli/output.ts" &&
         module !== "cli/operator.ts" &&
-        !(/^cli\/(?:read\.ts$|salvage\.ts$|declaration\/)/.test(module) &&
+        !(/^cli\/(?:(?:read|backup|salvage)\.ts$|declaration\/)/.test(module) &&
           file.startsWith("cli/"));
       if (isCommand && file !== "cli/commands.ts") {
         assert.fail(`${file} imports ${module}`);
@@ -98,6 +108,22 @@ test("features know only these files that join the parts", () => {
       file,
       /^(?:collections|config|data-folder|cli\/(?:operator|output))\.ts$/,
     );
+  }
+});
+
+test("the store in etcd is loaded only where it is used", async () => {
+  const importing = [...imports].filter(([file, modules]) =>
+    partOf(file) !== "etcd" &&
+    modules.some((module) => partOf(module) === "etcd")
+  ).map(([file]) => file);
+  assert.deepEqual(importing.sort(), [
+    "cli/copy.ts",
+    "cli/read.ts",
+    "data-folder.ts",
+  ]);
+  for (const file of importing) {
+    const text = await readFile(join(root, "src", file), "utf8");
+    assert.doesNotMatch(text, /^import [^;]*\/etcd\//m, file);
   }
 });
 
@@ -136,6 +162,7 @@ test("nothing sends a request to another server, or starts a process", async () 
   for (const file of files) {
     const text = await readFile(join(root, "src", file), "utf8");
     // The lock connects to a socket of its own machine.
+    if (file === "etcd/client.ts") continue; // its requests are those to etcd
     const client = file === "store/log/lock.ts"
       ? /\bfetch\(/
       : /\bfetch\(|\bnew (?:WebSocket|EventSource|Socket)\b|\bconnect\(|\b(?:http|https)\.(?:get|request)\(/;

@@ -98,7 +98,8 @@ export const loader = stripsTypes
 
 /**
  * `MAIN=build/main.js` starts servers from a build. `RUNTIME` is another
- * program to start them with, such as `/usr/local/bin/deno run -A`.
+ * program to start them with, such as `/usr/local/bin/deno run -A`. With
+ * `ETCD=HOST:PORT` several servers share a store there, and look like one.
  */
 const { MAIN = "src/main.ts", RUNTIME = "" } = process.env;
 const projectMain = join(root, MAIN);
@@ -381,7 +382,14 @@ let startedServers = 0;
 let startedPrograms = 0;
 
 /** Settings on which the OpenAPI document of a server does not depend. */
-const unseen = ["--seed", "LOG", "SEED", "JWT_SECRET", "ADMIN_PASSWORD"];
+const unseen = [
+  "--seed",
+  "LOG",
+  "SEED",
+  "JWT_SECRET",
+  "ADMIN_PASSWORD",
+  "STORE",
+];
 
 /** Returns a key that only servers with the same OpenAPI document have; undefined if it depends on files too. */
 function documentKey(
@@ -402,6 +410,14 @@ function documentKey(
  * throws an error with all its output.
  */
 export async function start(options: StartOptions = {}): Promise<Server> {
+  const { ETCD: etcd } = process.env;
+  if (etcd === undefined) return await startOne(options);
+  const { startInTurn } = await import("./etcd/round-robin.ts");
+  const own = options.folder ?? join(await temporaryFolder(), "store");
+  return await startInTurn(options, { etcd, folder: own, startOne });
+}
+
+async function startOne(options: StartOptions): Promise<Server> {
   const own = await temporaryFolder();
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", `${options.port ?? 0}`];

@@ -6,6 +6,7 @@
 
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
+import type { EtcdOptions } from "../store/options.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
@@ -17,6 +18,8 @@ import type { RequestContext, RunOnce } from "./request-context.ts";
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
+  /** Where the store is, if it is not in the folder. */
+  readonly etcd: EtcdOptions | undefined;
   /** The values of the flags by name; a flag without a value has the value 1. */
   readonly flags: ReadonlyMap<string, string>;
   /** Loads the declared API; throws a UsageError if that fails. */

@@ -44,6 +44,8 @@ export interface Operation<P = unknown> {
   /** Returns whether a request needs no role, whatever `access` says. */
   readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
   readonly ignoresCredentials?: true;
+  /** Set if it describes only this server, among those that share a store. */
+  readonly isLocal?: true;
   /** Set if `RATE_LIMIT` does not apply. */
   readonly isUnlimited?: true;
   /**

@@ -35,7 +35,7 @@ export class Representation {
   readonly #urlProperties: readonly UrlProperty[];
   readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
-  readonly #shapeHash: string;
+  readonly shapeHash: string;
   /** The rows that have a cached text: the newer half, and the older half. */
   #cachedRows: Row[] = [];
   #olderRows: Row[] = [];
@@ -55,7 +55,7 @@ export class Representation {
     }));
     this.#link = this.#linkTo(this.#url);
     const shape = JSON.stringify([this.#link, recordSchema(collection)]);
-    this.#shapeHash = crc32(shape).toString(36);
+    this.shapeHash = crc32(shape).toString(36);
   }
 
   /** Returns the JSON text of `link`, the link of a single record to its collection. */
@@ -96,7 +96,7 @@ export class Representation {
     // validators.
     if (at !== this.#latestTime || own) {
       const time = Date.parse(at);
-      const etag = `"${time.toString(36)}${own}-${this.#shapeHash}"`;
+      const etag = `"${time.toString(36)}${own}-${this.shapeHash}"`;
       this.#latestTime = at;
       this.#latestValidators = [
         "ETag",

@@ -243,6 +243,7 @@ function healthRoute(store: Store): Route {
   return route({
     GET: {
       summary: "Whether writes are accepted",
+      isLocal: true,
       isUnlimited: true,
       docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",

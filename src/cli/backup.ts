@@ -23,7 +23,7 @@ import {
 import { makeFolder } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
 import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
-import { readUndamagedStore } from "./read.ts";
+import { type Place, readUndamagedStore } from "./read.ts";
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
@@ -34,7 +34,7 @@ import { readUndamagedStore } from "./read.ts";
  * system
  */
 export async function backupStore(
-  folder: string,
+  from: Place | string,
   to: string,
   files: FileSystem = realFiles,
 ): Promise<{ readonly seq: number; readonly records: number }> {
@@ -43,30 +43,41 @@ export async function backupStore(
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
   try {
-    const { exists, generation, seq, storeId, tables } =
-      await readUndamagedStore(folder, files);
-    if (!exists) {
-      const message = `Cannot back up: there is no store in ${folder}`;
-      throw new StoreError("damaged", message);
-    }
+    const { scan, secret } = await readSource(from, files);
+    const { generation, seq, storeId, tables } = scan;
     const place = { folder: to, files, random: randomBytes, now: Date.now };
     const start = { store: storeId, generation: generation + 1, seq };
     await writeGeneration(place, start, tables);
-    // So that tokens stay valid.
-    const secret = await readSmallFile(files, folder, "secret");
     if (secret !== undefined) {
       const path = join(to, "secret");
       await writeAtomically(files, path, (file) => writeAll(file, secret, 0));
     }
     await writeMeta(place);
-    const copy = await readUndamagedStore(to, files);
-    const remembered = copy.tables.get(declarationTable)?.size ?? 0;
-    return { seq: copy.seq, records: countRecords(copy.tables) - remembered };
+    return await readCopy(to, files);
   } catch (error) {
     for (const name of await files.list(to)) await files.remove(join(to, name));
     if (isNew) await files.removeFolder(to).catch(() => {});
     throw error;
   }
+}
+
+/** Reads a store to be copied, and the secret that keeps its tokens valid. */
+export async function readSource(from: Place | string, files = realFiles) {
+  const scan = await readUndamagedStore(from, files);
+  if (!scan.exists) {
+    const message = `Cannot copy: there is no store in ${scan.folder}`;
+    throw new StoreError("damaged", message);
+  }
+  const secret = scan.secret ??
+    await readSmallFile(files, scan.folder, "secret");
+  return { scan, secret };
+}
+
+/** Reads a copy back; returns what it holds. */
+export async function readCopy(of: Place | string, files = realFiles) {
+  const { seq, tables } = await readUndamagedStore(of, files);
+  const remembered = tables.get(declarationTable)?.size ?? 0;
+  return { seq, records: countRecords(tables) - remembered };
 }
 
 /**
@@ -76,13 +87,13 @@ export async function backupStore(
  * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
  */
 export async function backupCommand(
-  { dataDir }: CommandSettings,
+  settings: CommandSettings,
   [to]: readonly string[],
 ): Promise<void> {
   if (to === undefined) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
-  const { records, seq } = await backupStore(dataDir, to);
+  const { records, seq } = await backupStore(settings, to);
   await print(
     `copied ${records} records up to sequence ${seq} to ${to}, and read them back\n`,
   );

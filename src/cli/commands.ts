@@ -5,6 +5,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { loadApi } from "./declaration/load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
+import { copyCommand } from "./copy.ts";
 import { backupCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { print } from "./output.ts";
@@ -15,6 +16,7 @@ import { userCommand } from "./user.ts";
 import {
   type Flags,
   readConfig,
+  readEtcd,
   readSetting,
   settings,
   UsageError,
@@ -37,6 +39,8 @@ Commands:
   repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
                               report the losses; with --dry-run only report them:
                               exit code 0: nothing to repair, 2: damage
+  copy --from STORE --to STORE
+                              copy a store between a folder and etcd, everything in it
   backup DIR                  copy the store into an empty folder, even while it is served
   user add NAME [--role ROLE] create a user; reads the password from standard input
   user password NAME          change a password, read from standard input
@@ -63,6 +67,8 @@ const commandFlags = {
   "dry-run": "repair",
   "with-hashes": "export users",
   sample: "serve",
+  from: "copy",
+  to: "copy",
 };
 
 const { env } = process;
@@ -74,6 +80,7 @@ const coreCommands: Readonly<Record<string, Command>> = {
   check: [0, check],
   repair: [0, repairCommand],
   backup: [1, backupCommand],
+  copy: [0, copyCommand],
   user: [2, userCommand],
   prune: [1, pruneCommand],
   export: [1, exportCommand],
@@ -110,6 +117,7 @@ async function run(words: readonly string[]): Promise<number> {
   const [name = "serve", ...args] = positionals;
   const commandSettings = {
     dataDir: readSetting(settings.dataDir, flags, env),
+    etcd: readEtcd(flags, env),
     flags,
     loadApi: () =>
       loadApi(

@@ -21,6 +21,7 @@ import { localOperator, type Roles } from "../auth/access.ts";
 import { isPasswordHash } from "../auth/passwords.ts";
 import { CommandError, passwordFile, writeSecret } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
+import { realFiles } from "../store/log/files.ts";
 import type { Logger, Store } from "../store/store.ts";
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
@@ -87,13 +88,22 @@ export async function createFirstAdmin(
 ): Promise<void> {
   const users = store.table("users");
   const role = declaration.roles.highest;
-  if (users.count("role", role) + users.count("username", "admin") > 0) return;
+  const exists = () =>
+    users.count("role", role) + users.count("username", "admin") > 0;
+  if (exists()) return;
   const password = adminPassword ?? randomBytes(15).toString("base64url");
   const isShown = adminPassword === undefined && terminal.isTTY;
   const isWritten = adminPassword === undefined && !terminal.isTTY;
   const path = join(dataDir, passwordFile);
   if (isWritten) await writeSecret(path, password);
-  await createUser(store, declaration, { username: "admin", role, password });
+  try {
+    await createUser(store, declaration, { username: "admin", role, password });
+  } catch (error) {
+    if (!exists()) throw error;
+    // Another server was first.
+    if (isWritten) await realFiles.remove(path);
+    return;
+  }
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
@@ -106,8 +116,7 @@ export async function commitOrExplain(
   change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
 ): Promise<void> {
   try {
-    const { seq } = await change();
-    await store.durable(seq);
+    await store.settle(async () => (await change()).seq);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const messages = error.errors?.map(({ message }) => message);

@@ -16,11 +16,14 @@ const batchLength = 1000;
  * @throws {UsageError} if the name is declared, or nothing is stored under it
  */
 export async function pruneCommand(
-  { dataDir, loadApi }: CommandSettings,
+  { dataDir, etcd, loadApi }: CommandSettings,
   [target = ""]: readonly string[],
 ): Promise<void> {
   const declaration = await loadApi();
-  const store = await openDataFolder(dataDir, declaration, { isFixed: true });
+  const store = await openDataFolder(dataDir, declaration, {
+    isFixed: true,
+    etcd,
+  });
   try {
     const hidden = findHidden(declaration, store.tables);
     const count = hidden.get(target);

@@ -24,6 +24,7 @@ import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { errorCode } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
+import type { EtcdOptions } from "../store/options.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
   applyMutation,
@@ -47,20 +48,33 @@ import {
 } from "./output.ts";
 import { usersWithHashes } from "./operator.ts";
 
+/** Where a command reads a store. */
+export interface Place {
+  readonly dataDir: string;
+  readonly etcd?: EtcdOptions | undefined;
+}
+
 /**
- * Reads a data folder; reads it again if a running server has removed an old
- * generation meanwhile.
+ * Reads the store of a folder or in etcd; reads it again if a running server has
+ * removed an old generation meanwhile.
  *
  * @param options with `isThorough`, the default, also the files that the state
  * does not need
  */
 export async function readStore(
-  folder: string,
+  place: Place | string,
   { isThorough = true, ...options }:
     & Partial<FolderScanOptions>
     & { readonly isThorough?: boolean } = {},
 ): Promise<FolderScan> {
+  const { dataDir: folder, etcd } = typeof place === "string"
+    ? { dataDir: place }
+    : place;
   const defaults = { files: realFiles, tables: [] };
+  if (etcd) {
+    const { scanEtcd } = await import("../etcd/open.ts");
+    return await scanEtcd(etcd, { ...defaults, ...options });
+  }
   for (let attempt = 1;; attempt++) {
     try {
       const scan = await scanFolder(folder, { ...defaults, ...options });
@@ -88,10 +102,10 @@ async function readSpareFiles(scan: FolderScan): Promise<void> {
 
 /** Reads a data folder, but refuses a damaged one, since partial output would look complete. */
 export async function readUndamagedStore(
-  folder: string,
+  place: Place | string,
   files = realFiles,
 ): Promise<FolderScan> {
-  const scan = await readStore(folder, { files, isThorough: false });
+  const scan = await readStore(place, { files, isThorough: false });
   if (scan.refusal !== undefined) throw scan.refusal;
   return scan;
 }
@@ -105,10 +119,10 @@ export async function readUndamagedStore(
  * (the next start repairs that), 2 if there is damage, or a record does not fit
  */
 export async function check(
-  { dataDir, loadApi }: CommandSettings,
+  settings: CommandSettings,
 ): Promise<number> {
-  const api = await loadApi();
-  const scan = await readStore(dataDir, { tables: tablesOf(api, []) });
+  const api = await settings.loadApi();
+  const scan = await readStore(settings, { tables: tablesOf(api, []) });
   const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
     if (name === declarationTable) continue;
@@ -206,9 +220,10 @@ function follow(declaration: ApiDeclaration, tables: Tables) {
  * @throws {UsageError} on an unknown collection
  */
 export async function exportCommand(
-  { dataDir, flags, loadApi }: CommandSettings,
+  settings: CommandSettings,
   [name]: readonly string[],
 ): Promise<void> {
+  const { flags, loadApi } = settings;
   const declaration = await loadApi();
   const derived = collectionsOf(declaration);
   derived.delete("authorizations");
@@ -218,7 +233,7 @@ export async function exportCommand(
   if (collection === undefined) {
     throw unknownCollection("export", name, [...derived.keys()]);
   }
-  const { tables } = await readUndamagedStore(dataDir);
+  const { tables } = await readUndamagedStore(settings);
   follow(declaration, tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
@@ -243,9 +258,10 @@ export async function exportCommand(
  * all changes before it are printed
  */
 export async function logCommand(
-  { dataDir, flags, loadApi }: CommandSettings,
+  settings: CommandSettings,
   [target]: readonly string[],
 ): Promise<void> {
+  const { flags, loadApi } = settings;
   const user = flags.get("user");
   const derived = collectionsOf(await loadApi());
   derived.delete("authorizations");
@@ -286,7 +302,7 @@ export async function logCommand(
     }
     if (text !== "") changes.set(seq, text);
   };
-  const { refusal } = await readStore(dataDir, { onTransaction });
+  const { refusal } = await readStore(settings, { onTransaction });
   for (const text of changes.values()) await print(text);
   if (refusal !== undefined) throw refusal;
 }

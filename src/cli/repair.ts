@@ -12,6 +12,7 @@ import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
 import { tablesOf } from "../api/routes.ts";
+import { UsageError } from "../config.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import {
@@ -99,8 +100,14 @@ async function replaceFiles(
  * @throws {StoreError} in-use, format
  */
 export async function repairCommand(
-  { dataDir, flags, loadApi }: CommandSettings,
+  { dataDir, etcd, flags, loadApi }: CommandSettings,
 ): Promise<number> {
+  if (etcd) {
+    throw new UsageError(
+      "repair: only a folder can be repaired, as etcd keeps copies of its own: " +
+        "copy the last backup to another prefix with --from and --to",
+    );
+  }
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
   const options = { tables: api ? tablesOf(api, []) : [] };

@@ -25,8 +25,12 @@ export async function seedEmptyStore(
   text: string,
 ): Promise<void> {
   const { collections } = declaration;
-  if (collections.some(({ name }) => store.table(name).lastId > 0)) return;
-  await commitOrExplain(store, () => loadSeed(store, declaration, text));
+  const isUsed = () =>
+    collections.some(({ name }) => store.table(name).lastId > 0);
+  await commitOrExplain(
+    store,
+    () => isUsed() ? { seq: store.seq } : loadSeed(store, declaration, text),
+  );
 }
 
 /**

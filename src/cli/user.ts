@@ -18,11 +18,11 @@ import { readUndamagedStore } from "./read.ts";
 
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
 export async function userCommand(
-  { dataDir, flags, loadApi }: CommandSettings,
+  { dataDir, etcd, flags, loadApi }: CommandSettings,
   [action, name]: readonly string[],
 ): Promise<void> {
   if (action === "list" && name === undefined) {
-    const { tables } = await readUndamagedStore(dataDir);
+    const { tables } = await readUndamagedStore({ dataDir, etcd });
     for (const { document } of tables.get("users")?.rows() ?? []) {
       const { id, username, role, created_at } = document;
       await print(`${id}\t${username}\t${role}\t${created_at}\n`);
@@ -37,7 +37,10 @@ export async function userCommand(
     );
   }
   const declaration = await loadApi();
-  const store = await openDataFolder(dataDir, declaration, { isFixed: true });
+  const store = await openDataFolder(dataDir, declaration, {
+    isFixed: true,
+    etcd,
+  });
   try {
     const password = await readPassword();
     if (action === "add") {

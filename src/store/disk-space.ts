@@ -148,7 +148,7 @@ export class Checkpointer {
       throw new StoreError("disk-full", message);
     }
     // From here to the call of `rotate` nothing else can run.
-    const seq = this.#writer.lastSeq;
+    const seq = this.#writer.queue.lastSeq;
     const tables = freezeTables(scan.tables);
     const count = countRecords(scan.tables);
     const generation = this.#writer.log.generation + 1;

@@ -13,6 +13,8 @@
  * - `disk-full`: there was no space; nothing was changed.
  * - `overloaded`: too many writes or searches are waiting; nothing was changed.
  * - `outcome-unknown`: the disk failed during the write.
+ * - `overtaken`: another server changed the state first; nothing was changed.
+ * - `unreachable`: etcd does not answer; nothing was changed.
  * - `closed`: the store has been closed.
  * - `unknown-table`: no table of this name is declared or on the disk.
  * - `not-empty`: the folder for a backup is not empty.
@@ -26,6 +28,8 @@ export type StoreErrorCode =
   | "disk-full"
   | "overloaded"
   | "outcome-unknown"
+  | "overtaken"
+  | "unreachable"
   | "closed"
   | "unknown-table"
   | "not-empty"

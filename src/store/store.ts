@@ -14,7 +14,7 @@
  */
 
 export { type Fault, StoreError } from "./error.ts";
-export { openStore, type Store } from "./file-store.ts";
+export { openStore } from "./file-store.ts";
 export { rowsOf, type SortedIndex } from "./indexes/b-plus-tree.ts";
 export { IndexCache, type RowSource } from "./indexes/index-cache.ts";
 export {
@@ -37,3 +37,4 @@ export type {
   Logger,
   StoreOptions,
 } from "./options.ts";
+export { Store } from "./transactions.ts";

@@ -291,20 +291,17 @@ function auditEventOf(
   return { message: `${verb} ${withArticle(singular)}`, fields };
 }
 
-/** A restored backup reuses sequence numbers, but never within the same process. */
-const processStartTag = Date.now().toString(36);
-
 /**
  * Returns the ETag of a collection: weak, because all its pages share it (RFC
  * 9110 section 8.8.1). Callers who see different records at one URL, such as
  * their own tasks, get different ETags.
  */
 export function collectionValidators(
-  { table }: Records,
+  { table, options: { store }, representation: { shapeHash } }: Records,
   { asNdjson }: RequestContext,
   scope: Scope | undefined,
 ): readonly string[] {
-  let state = `${processStartTag}-${table.lastSeq.toString(36)}`;
+  let state = `${store.incarnation}${shapeHash}-${table.lastSeq.toString(36)}`;
   if (scope !== undefined) {
     const { conditions, where } = scope;
     const [first] = conditions;

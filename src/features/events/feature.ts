@@ -18,7 +18,7 @@ import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
 import { parseInteger } from "../../api/declaration/values.ts";
 import { errorText } from "../../store/error.ts";
-import type { LogPosition } from "../../store/file-store.ts";
+import type { LogPosition } from "../../store/transactions.ts";
 import type { Json, Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,

@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import { errorCode } from "../../store/error.ts";
-import type { LogPosition } from "../../store/file-store.ts";
+import type { LogPosition } from "../../store/transactions.ts";
 import {
   type Line,
   type OpenFile,
@@ -71,6 +71,7 @@ const maxCachedBytes = 1 << 20;
 
 /** A change feed that any number of subscribers can follow. */
 export class ChangeFeed {
+  readonly #store: Store;
   readonly #logs: DurableLogs;
   readonly #onError: (error: unknown) => void;
   readonly #subscribers = new Set<Subscriber>();
@@ -83,6 +84,7 @@ export class ChangeFeed {
 
   /** @param onError called with the error if a log cannot be read */
   constructor(store: Store, onError: (error: unknown) => void) {
+    this.#store = store;
     this.#logs = { folder: store.folder, head: store.position };
     this.#onError = onError;
     const wakeAll = () => {
@@ -146,7 +148,11 @@ export class ChangeFeed {
     return this.#serialize(() => {
       const { head } = this.#logs;
       if (seq >= head.seq) return seq === head.seq ? head : undefined;
-      return this.#cache.get(seq)?.end ?? findPosition(this.#logs, seq);
+      const cached = this.#cache.get(seq);
+      if (cached !== undefined) return cached.end;
+      const lines = this.#store.transactionsAfter(seq);
+      if (lines === undefined) return findPosition(this.#logs, seq);
+      return lines.then(() => ({ ...head, seq }));
     });
   }
 
@@ -155,7 +161,9 @@ export class ChangeFeed {
     return this.#serialize(async () => {
       const cached = this.#cache.get(cursor.seq + 1);
       if (cached !== undefined) return cached;
-      const found = await readTransactions(this.#logs, cursor);
+      const lines = await this.#store.transactionsAfter(cursor.seq);
+      const found = lines?.map((line) => toTransaction(line, cursor)) ??
+        await readTransactions(this.#logs, cursor);
       for (const transaction of found) this.#addToCache(transaction);
       return found[0];
     });
@@ -193,6 +201,15 @@ export class ChangeFeed {
       this.#cachedBytes -= bytes;
     }
   }
+}
+
+/** Returns a transaction that is not in a file. */
+function toTransaction(
+  { seq = 0, tx: mutations = [] }: LogLine,
+  cursor: LogPosition,
+): Transaction {
+  const bytes = JSON.stringify(mutations).length;
+  return { seq, mutations, bytes, end: { ...cursor, seq } };
 }
 
 /**

@@ -24,7 +24,7 @@ import { createWorker } from "./worker.ts";
  * @throws {UsageError} on an unknown collection, or without a file
  */
 export async function importCommand(
-  { dataDir, loadApi }: CommandSettings,
+  { dataDir, etcd, loadApi }: CommandSettings,
   [name, file]: readonly string[],
 ): Promise<number> {
   const declaration = await loadApi();
@@ -41,6 +41,7 @@ export async function importCommand(
   const tables = tablesOf(declaration, [{ collections }]);
   const store = await openDataFolder(dataDir, declaration, {
     isFixed: true,
+    etcd,
     log,
     tables,
   });

@@ -60,14 +60,16 @@ export async function receiveImport(
     call.authenticate();
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
-      const given = valuesFromUrl(prepareCreate(target, call));
       const { name: collection } = target.collection;
-      const task = { collection, given, spool };
-      const result = queueTask(context, call, task);
-      isNeeded = true;
-      await context.store.durable(result.seq);
+      let result: Result | undefined;
+      await context.store.settle(() => {
+        const given = valuesFromUrl(prepareCreate(target, call));
+        result = queueTask(context, call, { collection, given, spool });
+        isNeeded = true;
+        return result.seq;
+      });
       worker.wake();
-      return result;
+      return result ?? { status: 202, headers: [], seq: 0 };
     });
   } catch (error) {
     // After any other error of the store the task may exist after a restart.
@@ -103,6 +105,7 @@ function queueTask(
     byte: 0,
     line: 0,
     renamings: countRenamings(store),
+    ...store.serverId && { server: store.serverId },
     ...task,
   };
   const mutations = [

@@ -23,7 +23,7 @@ import {
   writeAll,
   writeAtomically,
 } from "../../store/log/files.ts";
-import type { Store } from "../../store/file-store.ts";
+import type { Store } from "../../store/transactions.ts";
 import { randomName } from "../../store/log/folder.ts";
 
 // Bounds the bytes in the page cache: with many more, the fdatasync of the log

@@ -73,6 +73,8 @@ export interface Task extends Document, Progress {
   readonly spool: string;
   /** The values that the URL provides for each record: `{"zoo_id":7}`. */
   readonly given: Readonly<Record<string, Json>>;
+  /** The server that has the body. */
+  readonly server?: string;
   /** How many names had been exchanged when the body was sent. */
   readonly renamings?: number;
   readonly updated_at: string;
@@ -107,7 +109,7 @@ export function unfinishedTasks(context: ImportContext): Task[] {
   return listTasks(context).filter(isUnfinished);
 }
 
-function isUnfinished({ status }: Task): boolean {
+export function isUnfinished({ status }: Task): boolean {
   return status === "queued" || status === "running";
 }
 

@@ -20,6 +20,7 @@ import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
   findTask,
   type ImportContext,
+  isUnfinished,
   logFailure,
   removeBody,
   type Task,
@@ -28,6 +29,12 @@ import {
 
 /** The longest time between two saves of progress while no line is valid. */
 const saveIntervalMs = 250;
+
+/** Why the store may refuse a batch, and accept it later. */
+const refusals = ["disk-full", "overloaded", "unreachable", "outcome-unknown"];
+
+/** The time between two looks at the imports of other servers. */
+const lookMs = 20_000;
 
 /** The time between two attempts while the store refuses a batch. */
 const retryDelayMs = 1000;
@@ -39,6 +46,7 @@ export function createWorker(context: ImportContext) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<void> | undefined;
+  let timer: NodeJS.Timeout | undefined;
   let lastUser: Task["user_id"] = 0;
 
   async function run(): Promise<void> {
@@ -46,7 +54,7 @@ export function createWorker(context: ImportContext) {
       await nextTick();
       while (!signal.aborted) {
         // The users take turns; a task that was interrupted comes first.
-        const tasks = unfinishedTasks(context);
+        const tasks = ownTasks(context);
         const task = tasks.find(({ status }) => status === "running") ??
           tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
         if (task === undefined) return;
@@ -54,9 +62,7 @@ export function createWorker(context: ImportContext) {
         try {
           await runTask(context, task, signal);
         } catch (error) {
-          const { code = "" } = error instanceof StoreError ? error : {};
-          if (code !== "disk-full" && code !== "overloaded") throw error;
-          await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
+          await pauseAfter(error, signal);
         }
       }
     } catch (error) {
@@ -80,6 +86,7 @@ export function createWorker(context: ImportContext) {
     async start() {
       const needed = unfinishedTasks(context).map(({ spool }) => spool);
       await removeOtherSpools(context.store, needed);
+      timer = watchOthers(context);
       wake();
     },
     /** Resolves when no task is left, or none can be run. */
@@ -89,9 +96,46 @@ export function createWorker(context: ImportContext) {
     /** Stops after the current batch. */
     async stop() {
       stopping.abort();
+      clearInterval(timer);
       await running;
     },
   };
+}
+
+/** Waits until the store may accept a batch; throws an error after which it never does. */
+async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
+  const { code = "" } = error instanceof StoreError ? error : {};
+  if (code === "overtaken") return;
+  if (!refusals.includes(code)) throw error;
+  await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
+}
+
+/** Looks from time to time for the imports of servers that are gone. */
+function watchOthers(context: ImportContext): NodeJS.Timeout | undefined {
+  if (context.store.serverId === "") return undefined;
+  return setInterval(() => endAbandoned(context), lookMs);
+}
+
+/** Returns whether this server has the body of a task. */
+function isOwn({ store }: ImportContext, { server = "" }: Task): boolean {
+  return server === store.serverId;
+}
+
+/** Returns the unfinished tasks whose bodies this server has. */
+function ownTasks(context: ImportContext): Task[] {
+  return unfinishedTasks(context).filter((task) => isOwn(context, task));
+}
+
+/** Ends the imports of servers that are gone, and their bodies with them. */
+async function endAbandoned(context: ImportContext): Promise<void> {
+  const failure = "The server that had the request body is gone.";
+  try {
+    for (const task of unfinishedTasks(context)) {
+      if (isOwn(context, task)) continue;
+      if (await context.store.isServed(task.server ?? "")) continue;
+      await finishTask(context, task, failure);
+    }
+  } catch { /* again after the pause */ }
 }
 
 /** Runs a task, or resumes it after its last durable batch. */
@@ -203,9 +247,10 @@ async function finishTask(
   await removeBody(context, task);
 }
 
-/** Returns whether a task still exists: it may have been deleted, or rolled back and its id assigned to another one. */
+/** Returns whether a task must still be run: it may have been deleted, ended by another server, or rolled back and its id assigned to another one. */
 function isStored(context: ImportContext, { id, spool }: Task): boolean {
-  return findTask(context, id)?.spool === spool;
+  const task = findTask(context, id);
+  return task?.spool === spool && isUnfinished(task);
 }
 
 /** Sets a task's time of change. */

@@ -122,6 +122,7 @@ function serverFamilies(
       "1 if the store accepts writes.",
       store.isWritable,
     ],
+    ...store.gauges,
     store_sync_duration_seconds: [
       "Time that fsync took.",
       histogramSamples(syncs),
@@ -202,6 +203,7 @@ export const feature: Feature = {
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",
+        isLocal: true,
         access: api.declaration.roles.highest,
         isPublicFor: api.hasLocalMetrics ? isFromLoopback : undefined,
         run: () => ({

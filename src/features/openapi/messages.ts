@@ -124,7 +124,7 @@ function errorsOf(
   {
     method,
     path,
-    api: { requireIfMatch, declaration: { roles } },
+    api: { requireIfMatch, declaration: { roles }, store },
     access,
     consumes,
     conditional,
@@ -145,7 +145,7 @@ function errorsOf(
     [consumes, 408, 413, 415],
     [consumes && !isRead, 422],
     [requireIfMatch && conditional && isChange, 428],
-    [isWrite, 503],
+    [isWrite || store.serverId, 503],
   ];
   return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }

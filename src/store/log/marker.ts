@@ -99,7 +99,7 @@ export function writeMarker(
 
   async function write(clean: boolean): Promise<void> {
     turn++;
-    const { durableSeq: seq, log: { generation, offset } } = writer;
+    const { queue: { durableSeq: seq }, log: { generation, offset } } = writer;
     const marker = { store, turn, generation, seq, offset, clean };
     // 18 bytes of CRC come before it and a newline after it.
     const text = JSON.stringify(marker).slice(1).padEnd(slotBytes - 19);

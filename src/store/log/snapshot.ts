@@ -65,7 +65,7 @@ export async function saveSnapshot(
   const path = join(folder, names.snapshot(state.generation));
   let length = 0;
   await writeAtomically(files, path, async (file) => {
-    for (const slice of encodeSlices(place, state)) {
+    for (const slice of encodeSnapshot(place, state)) {
       if (isStopped?.()) throw closedError();
       await writeAll(file, slice, length);
       length += slice.length;
@@ -75,7 +75,7 @@ export async function saveSnapshot(
 }
 
 /** Encodes a snapshot, some lines at a time. */
-function* encodeSlices(
+export function* encodeSnapshot(
   place: StoreFolder,
   { tables, ...start }: StoreState,
 ): Generator<Buffer> {

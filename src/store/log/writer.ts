@@ -20,16 +20,11 @@
 
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
-import { type DurableCallback, errorText, StoreError } from "../error.ts";
+import { errorText, StoreError } from "../error.ts";
 import { append, cutZeros } from "./append.ts";
-import { encodeEntries, encodeLine, type Entry, formatTime } from "./format.ts";
+import { encodeEntries, encodeLine, formatTime } from "./format.ts";
 import type { OpenLog, PreparedLog } from "./folder.ts";
-import { rollBack, type Undo } from "../memory/table.ts";
-
-/** A transaction that is applied in memory and waits to be written. */
-export interface Pending extends Entry {
-  readonly undo: readonly Undo[];
-}
+import { bytesOf, type Pending, type TransactionQueue } from "../queue.ts";
 
 /** The options of a writer, and the functions that it calls. */
 export interface WriterOptions {
@@ -48,11 +43,6 @@ export interface WriterOptions {
   readonly onRollback: (error: StoreError) => void;
 }
 
-interface Waiter {
-  readonly seq: number;
-  readonly callback: DurableCallback;
-}
-
 interface Rotation {
   readonly lastSeq: number;
   readonly prepare: () => Promise<PreparedLog>;
@@ -64,14 +54,10 @@ interface Rotation {
 export class LogWriter {
   /** The log being written. */
   log: OpenLog;
-  durableSeq: number;
-  /** An upper bound of the bytes that wait to be written. */
-  queuedBytes = 0;
+  readonly queue: TransactionQueue;
   /** The disk fault after which nothing is written. */
   fault: StoreError | undefined;
   readonly #options: WriterOptions;
-  #queue: Pending[] = [];
-  #waiters: Waiter[] = [];
   #rotation: Rotation | undefined;
   /**
    * How many transactions were waiting a moment ago, and how long a batch waits
@@ -83,37 +69,28 @@ export class LogWriter {
   #wakeUp = () => {};
   #running: Promise<void> | undefined;
 
-  constructor(log: OpenLog, durableSeq: number, options: WriterOptions) {
+  constructor(log: OpenLog, queue: TransactionQueue, options: WriterOptions) {
     this.log = log;
-    this.durableSeq = durableSeq;
+    this.queue = queue;
     this.#options = options;
   }
 
-  /** The sequence number of the last transaction added, durable or not. */
-  get lastSeq(): number {
-    return this.#queue.at(-1)?.seq ?? this.durableSeq;
-  }
-
-  add(pending: Pending): void {
-    this.#queue.push(pending);
-    this.queuedBytes += pending.bytes;
-    if (this.#queue.length === this.#expectedCount) this.#wakeUp();
+  /** Writes what was added to the queue. */
+  wake(): void {
+    if (this.queue.length === this.#expectedCount) this.#wakeUp();
     this.#start();
-  }
-
-  /** Calls back when `seq` is durable or rolled back; at once if it is already. The callback must not throw. */
-  onDurable(seq: number, callback: DurableCallback): void {
-    const message = "The write was rolled back";
-    if (seq <= this.durableSeq) callback();
-    else if (seq <= this.lastSeq) this.#waiters.push({ seq, callback });
-    else callback(this.fault ?? new StoreError("outcome-unknown", message));
   }
 
   /** Ends the log after the last transaction added, and continues with the next log. */
   rotate(prepare: () => Promise<PreparedLog>): Promise<void> {
     if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
-      this.#rotation = { lastSeq: this.lastSeq, prepare, resolve, reject };
+      this.#rotation = {
+        lastSeq: this.queue.lastSeq,
+        prepare,
+        resolve,
+        reject,
+      };
       this.#wakeUp();
       this.#start();
     });
@@ -144,13 +121,14 @@ export class LogWriter {
 
   async #run(): Promise<void> {
     while (this.fault === undefined) {
-      if (this.#queue.length === 0 && this.#rotation === undefined) break;
+      if (this.queue.length === 0 && this.#rotation === undefined) break;
       try {
-        if (this.#rotation?.lastSeq === this.durableSeq) {
+        if (this.#rotation?.lastSeq === this.queue.durableSeq) {
           await this.#rotate(this.#rotation);
         }
         await this.#waitForSiblings();
-        const batch = this.#nextBatch();
+        const lastSeq = this.#rotation?.lastSeq ?? Infinity;
+        const batch = this.queue.next(this.#options.maxBatchBytes, lastSeq);
         if (batch.length > 0) await this.#write(batch);
       } catch (error) {
         this.#rollBackAll(error);
@@ -164,7 +142,7 @@ export class LogWriter {
   async #waitForSiblings(): Promise<void> {
     const start = performance.now();
     while (
-      this.#queue.length < this.#expectedCount && this.#rotation === undefined
+      this.queue.length < this.#expectedCount && this.#rotation === undefined
     ) {
       const leftMs = this.#maxWaitMs - (performance.now() - start);
       if (leftMs <= 0) return;
@@ -178,35 +156,19 @@ export class LogWriter {
     }
   }
 
-  /** Returns the transactions of the next write, up to the one that ends the log. */
-  #nextBatch(): Pending[] {
-    const lastSeq = this.#rotation?.lastSeq ?? Infinity;
-    let bytes = 0;
-    let count = 0;
-    for (const pending of this.#queue) {
-      bytes += pending.bytes;
-      const fits = count === 0 || bytes <= this.#options.maxBatchBytes;
-      if (!fits || pending.seq > lastSeq) break;
-      count++;
-    }
-    return this.#queue.slice(0, count);
-  }
-
   async #write(batch: readonly Pending[]): Promise<void> {
     await this.#options.beforeWrite();
-    const bytes = batch.reduce((sum, pending) => sum + pending.bytes, 0);
-    const buffer = Buffer.allocUnsafe(bytes);
-    const { durableSeq: durable, log: { seed } } = this;
+    const { queue, log: { seed } } = this;
+    const buffer = Buffer.allocUnsafe(bytesOf(batch));
+    const { durableSeq: durable } = queue;
     const length = encodeEntries(buffer, batch, { durable, seed });
     const lines = buffer.subarray(0, length);
     const syncMs = await append(this.log, lines, this.#options.freeBytes);
-    this.durableSeq += batch.length;
-    this.#expectedCount = this.#queue.length;
+    queue.advance(durable + batch.length);
+    this.#expectedCount = batch.length + queue.length;
     // One slow write must not make the next ones wait as long.
     this.#maxWaitMs = Math.min(syncMs, 2 * this.#maxWaitMs || syncMs);
-    this.#queue.splice(0, batch.length);
-    this.queuedBytes -= bytes;
-    this.#callWaiters();
+    queue.callBack();
     this.#options.onAdvance(syncMs);
   }
 
@@ -241,23 +203,12 @@ export class LogWriter {
       error.code !== "disk-full";
     const reason = isFault ? unknownOutcome(error) : error;
     if (isFault) this.fault = reason;
-    rollBack(this.#queue.flatMap(({ undo }) => undo));
-    this.#queue = [];
-    this.queuedBytes = 0;
+    const callBack = this.queue.rollBack(reason);
     this.#rotation?.reject(reason);
     this.#rotation = undefined;
     // Before any waiter is called back, so that all of them see the same state.
     this.#options.onRollback(reason);
-    const waiters = this.#waiters;
-    this.#waiters = [];
-    for (const { callback } of waiters) callback(reason);
-  }
-
-  #callWaiters(): void {
-    const { durableSeq } = this;
-    const durable = this.#waiters.filter(({ seq }) => seq <= durableSeq);
-    this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);
-    for (const { callback } of durable) callback();
+    callBack();
   }
 }
 

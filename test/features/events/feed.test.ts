@@ -13,7 +13,7 @@ import {
   type Subscriber,
   type Transaction,
 } from "../../../src/features/events/feed.ts";
-import type { LogPosition } from "../../../src/store/file-store.ts";
+import type { LogPosition } from "../../../src/store/transactions.ts";
 import {
   type FileSystem,
   type Mutation,

@@ -1,0 +1,199 @@
+/**
+ * A store whose log is in etcd, so that any number of servers share it. Each
+ * has all records in memory.
+ *
+ * A transaction is judged against the state in memory and applied there, as in
+ * a folder. It is committed by one transaction of etcd that compares the head
+ * of the log: if another server was first, all that waits here is rolled back
+ * with `overtaken`, the other's transactions are applied, and the requests are
+ * judged again. So every commit was judged against the state that it changes.
+ *
+ * This goes in rounds, one after the other. Each commits what waits or, if
+ * nothing does, reads the head (linearizable), and then applies what others
+ * have committed. A request is judged after a round that began after it came:
+ * so it sees no older state than was shown to anybody before.
+ *
+ * Once etcd has not answered for some seconds, what waits is rolled back: with
+ * `unreachable` if etcd cannot have it, otherwise with `outcome-unknown`.
+ * Requests are refused until a round succeeds.
+ */
+
+import { performance } from "node:perf_hooks";
+import { setTimeout as delay } from "node:timers/promises";
+import { closedError, StoreError } from "../store/error.ts";
+import type { LogLine } from "../store/log/format.ts";
+import type { StoreFolder } from "../store/log/folder.ts";
+import type { Tables } from "../store/memory/table.ts";
+import type { Pending } from "../store/queue.ts";
+import { type LogPosition, Store } from "../store/transactions.ts";
+import { type EtcdParts, renewMs } from "./parts.ts";
+import { Replica } from "./replica.ts";
+import { Snapshots } from "./snapshots.ts";
+import { gap, numberIn, putOnce, readLog, seqOf } from "./state.ts";
+
+/** How old a state may be that is read without asking etcd. */
+const maxAgeMs = 1000;
+/** The time between two rounds while there are no requests. */
+const pollMs = 300;
+/** The time between two attempts to watch the head. */
+const watchMs = 100;
+
+/** A store in etcd. */
+export class EtcdStore extends Store {
+  override readonly serverId: string;
+  override readonly incarnation: string;
+  readonly folder: StoreFolder;
+  readonly isDiskFull = false;
+  readonly headroom = 0;
+  readonly #parts: EtcdParts;
+  readonly #replica: Replica;
+  readonly #snapshots: Snapshots;
+  /** Why the operator must restart this server. */
+  #suspension: StoreError | undefined;
+  readonly #closing = new AbortController();
+  readonly #running: Promise<unknown>;
+  #closed: Promise<void> | undefined;
+
+  constructor(parts: EtcdParts) {
+    const { folder, lease, loaded, serverId } = parts;
+    super(loaded.seq);
+    this.#parts = parts;
+    this.folder = folder;
+    this.serverId = serverId;
+    this.incarnation = parts.incarnation;
+    this.#replica = new Replica(parts, this.queue, (syncMs) => {
+      this.notify(syncMs);
+      this.#snapshots.runIfDue();
+    });
+    this.#snapshots = new Snapshots(parts, this, this.#replica);
+    this.#running = Promise.all([
+      this.#replica.run(this.#closing.signal),
+      this.#repeat(watchMs, () => this.#follow()),
+      this.#repeat(pollMs, () => this.#replica.nextRound()),
+      this.#repeat(renewMs, () => lease.renew()),
+    ]);
+  }
+
+  get isWritable(): boolean {
+    return this.notices.length === 0;
+  }
+
+  get notices(): readonly string[] {
+    const failure = this.#suspension ?? this.#replica.failure;
+    return failure ? [failure.message] : [];
+  }
+
+  get position(): LogPosition {
+    const { durableSeq: seq } = this;
+    return { generation: 0, seed: 0, offset: this.#parts.loaded.logBytes, seq };
+  }
+
+  override get gauges() {
+    const contactMs = performance.now() - this.#replica.confirmedAt;
+    const behind = Math.max(0, this.#replica.headSeq - this.durableSeq);
+    return {
+      etcd_behind: ["Transactions in etcd that are not applied yet.", behind],
+      etcd_contact_age_seconds: [
+        "Time since the head was read.",
+        contactMs / 1000,
+      ],
+      etcd_conflicts_total: [
+        "Batches that were overtaken.",
+        this.#replica.conflicts,
+      ],
+      etcd_commit_seconds: [
+        "Time of the last commit.",
+        this.#replica.commitMs / 1000,
+      ],
+    } as const;
+  }
+
+  protected get live(): Tables {
+    return this.#parts.loaded.tables;
+  }
+
+  missingBytes(): Promise<number> {
+    return Promise.resolve(0);
+  }
+
+  protected accept(pending: Pending): void {
+    const refusal = this.#suspension ?? this.#replica.failure;
+    if (refusal !== undefined) throw refusal;
+    this.queue.checkSpace(pending.bytes, this.#parts.limits.maxQueueBytes);
+    this.queue.add(pending);
+    this.#replica.wake();
+  }
+
+  override confirm(isRead: boolean): Promise<void> | undefined {
+    const isLocal = isRead && this.#parts.hasLocalReads &&
+      performance.now() - this.#replica.confirmedAt < maxAgeMs;
+    const refusal = this.#suspension ??
+      (isLocal ? undefined : this.#replica.failure);
+    if (refusal !== undefined) return Promise.reject(refusal);
+    return isLocal ? undefined : this.#replica.nextRound();
+  }
+
+  /** Repeats work in the background until the store closes. */
+  async #repeat(pauseMs: number, work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      await work().catch(() => {}); // again after the pause
+      await delay(pauseMs, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  /** Learns at once what other servers commit. */
+  async #follow(): Promise<void> {
+    const { client, head } = this.#parts.place;
+    const { signal } = this.#closing;
+    const from = this.#parts.loaded.revision + 1;
+    for await (const found of client.watch(head, from, signal)) {
+      if (seqOf(found) > this.durableSeq) await this.#replica.nextRound();
+    }
+  }
+
+  override async isServed(serverId: string): Promise<boolean> {
+    const { place } = this.#parts;
+    return (await place.client.get([place.server(serverId)])).length > 0;
+  }
+
+  override shareSecret(proposed: string): Promise<string> {
+    const { place } = this.#parts;
+    return putOnce(place, place.secret, proposed);
+  }
+
+  override suspend(reason: string | undefined): void {
+    this.#suspension = reason === undefined
+      ? undefined
+      : new StoreError("unreachable", reason);
+  }
+
+  override async transactionsAfter(seq: number): Promise<LogLine[]> {
+    const { place } = this.#parts;
+    const range = place.range("log", 0, seq + 2);
+    const [start] = await place.client.get(range, "last");
+    const batches = await readLog(place, start ? numberIn(start) - 1 : seq);
+    const lines = batches.flatMap(({ lines }) => lines)
+      .filter(({ seq: each = 0 }) => each > seq && each <= this.durableSeq);
+    if (lines[0]?.seq !== seq + 1) throw gap(seq);
+    return lines;
+  }
+
+  checkpoint(): Promise<void> {
+    return this.#snapshots.run();
+  }
+
+  close(): Promise<void> {
+    return this.#closed ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
+    this.#suspension = closedError();
+    this.#closing.abort();
+    this.#replica.wake();
+    await Promise.all(Array.from(this.watchers, ({ close }) => close()));
+    await this.#snapshots.close();
+    await this.#running;
+    await this.#parts.release();
+  }
+}

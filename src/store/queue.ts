@@ -1,0 +1,99 @@
+/** The transactions that are applied in memory and not yet durable, and the callbacks of those who wait for them. */
+
+import { type DurableCallback, StoreError } from "./error.ts";
+import type { Entry } from "./log/format.ts";
+import { rollBack, type Undo } from "./memory/table.ts";
+
+/** A transaction that is applied in memory and waits to be durable. */
+export interface Pending extends Entry {
+  readonly undo: readonly Undo[];
+}
+
+interface Waiter {
+  readonly seq: number;
+  readonly callback: DurableCallback;
+}
+
+/** Transactions in order. */
+export class TransactionQueue {
+  durableSeq: number;
+  /** An upper bound of the bytes that wait to be written. */
+  bytes = 0;
+  #pending: Pending[] = [];
+  #waiters: Waiter[] = [];
+  /** Why transactions were rolled back last. */
+  #reason: StoreError | undefined;
+
+  constructor(durableSeq: number) {
+    this.durableSeq = durableSeq;
+  }
+
+  get length(): number {
+    return this.#pending.length;
+  }
+
+  /** The sequence number of the last transaction added, durable or not. */
+  get lastSeq(): number {
+    return this.#pending.at(-1)?.seq ?? this.durableSeq;
+  }
+
+  /** Throws if too many bytes wait for a transaction to be added; one that is larger than the whole queue is accepted alone. */
+  checkSpace(bytes: number, maxBytes: number): void {
+    if (this.bytes === 0 || this.bytes + bytes <= maxBytes) return;
+    const message = "Too many writes are waiting; nothing was changed";
+    throw new StoreError("overloaded", message);
+  }
+
+  add(pending: Pending): void {
+    this.#pending.push(pending);
+    this.bytes += pending.bytes;
+  }
+
+  /** Calls back when `seq` is durable or rolled back; at once if it is already. The callback must not throw. */
+  onDurable(seq: number, callback: DurableCallback): void {
+    if (seq <= this.durableSeq) callback();
+    else if (seq <= this.lastSeq) this.#waiters.push({ seq, callback });
+    else callback(this.#reason);
+  }
+
+  /** Returns the transactions of the next write, up to a sequence number: as many as fit, but at least one. */
+  next(maxBytes: number, lastSeq: number): readonly Pending[] {
+    let bytes = 0;
+    const end = this.#pending.findIndex((each, at) => {
+      bytes += each.bytes;
+      return at > 0 && bytes > maxBytes || each.seq > lastSeq;
+    });
+    return this.#pending.slice(0, end < 0 ? undefined : end);
+  }
+
+  /** Removes the transactions that are durable now. */
+  advance(seq: number): void {
+    const count = this.#pending.findLastIndex((each) => each.seq <= seq) + 1;
+    this.bytes -= bytesOf(this.#pending.splice(0, count));
+    this.durableSeq = seq;
+  }
+
+  /** Calls those who wait for what is durable now. */
+  callBack(): void {
+    const { durableSeq } = this;
+    const durable = this.#waiters.filter(({ seq }) => seq <= durableSeq);
+    this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);
+    for (const { callback } of durable) callback();
+  }
+
+  /** Rolls back all that is not durable; returns the function that calls those who wait for it. */
+  rollBack(reason: StoreError): () => void {
+    rollBack(this.#pending.flatMap(({ undo }) => undo));
+    const waiters = this.#waiters;
+    this.#pending = [];
+    this.#waiters = [];
+    this.bytes = 0;
+    this.#reason = reason;
+    return () => waiters.forEach(({ callback }) => callback(reason));
+  }
+}
+
+/** Returns an upper bound of the length of transactions in a log. */
+export function bytesOf(transactions: readonly Pending[]): number {
+  return transactions.reduce((sum, { bytes }) => sum + bytes, 0);
+}

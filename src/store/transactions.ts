@@ -1,0 +1,232 @@
+/**
+ * A store as the API uses it: transactions that are applied in memory at once,
+ * and are durable a moment later. Where they are kept is up to the class that
+ * extends {@linkcode Store}: in a folder (file-store.ts), or in etcd.
+ */
+
+import { Buffer } from "node:buffer";
+import { type DurableCallback, errorCode, StoreError } from "./error.ts";
+import type { StoreFolder } from "./log/folder.ts";
+import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
+import type { LogLine } from "./log/format.ts";
+import { type Pending, TransactionQueue } from "./queue.ts";
+import {
+  applyMutation,
+  rollBack,
+  type Table,
+  type Tables,
+  type Undo,
+  type WritableTable,
+} from "./memory/table.ts";
+import type { CommitOptions } from "./options.ts";
+
+/** The end of a transaction in a log. */
+export interface LogPosition {
+  readonly generation: number;
+  /** The start value of the CRC of the log's lines. */
+  readonly seed: number;
+  readonly offset: number;
+  readonly seq: number;
+}
+
+/** Receives a call when the log advances, and when the store closes. */
+export interface StoreWatcher {
+  /** Called when more transactions are durable, or the next log has begun; `syncMs` is how long the disk took. */
+  readonly onAdvance: (syncMs: number) => void;
+  /** Stops reading; called when the store closes. */
+  readonly close: () => Promise<void>;
+}
+
+/** What decides whether a full disk accepts a transaction. */
+export interface Acceptance {
+  /** How many records it stores. */
+  readonly puts: number;
+  readonly allowWhenFull: boolean;
+}
+
+const processStart = Date.now().toString(36);
+
+/** An open store. */
+export abstract class Store {
+  /** The repairs made at startup, as sentences; none after a clean stop. */
+  abstract readonly notices: readonly string[];
+  /** The folder for files that are not records, and how it is accessed. */
+  abstract readonly folder: StoreFolder;
+  /** False from a disk fault until a restart. */
+  abstract readonly isWritable: boolean;
+  /** True while the disk is full: only deletes and sign-ins are accepted. */
+  abstract readonly isDiskFull: boolean;
+  /** The end of the durable part of the log. */
+  abstract readonly position: LogPosition;
+  /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
+  abstract readonly headroom: number;
+  /** Identifies this server among those that share the store, also after a restart. */
+  readonly serverId: string = "";
+  /** All tables by name. */
+  protected abstract readonly live: Tables;
+  protected readonly queue: TransactionQueue;
+  protected readonly watchers = new Set<StoreWatcher>();
+
+  constructor(seq: number) {
+    this.queue = new TransactionQueue(seq);
+  }
+
+  /** The last sequence number applied in memory. */
+  get seq(): number {
+    return this.queue.lastSeq;
+  }
+
+  /** The last sequence number known to be durable. */
+  get durableSeq(): number {
+    return this.queue.durableSeq;
+  }
+
+  /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
+  abstract missingBytes(): Promise<number>;
+
+  /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
+  onDurable(seq: number, callback: DurableCallback): void {
+    this.queue.onDurable(seq, callback);
+  }
+
+  /** Resolves once the state in memory is no older than any that somebody was shown before; undefined if it is already. */
+  confirm(_isRead: boolean): Promise<void> | undefined {
+    return undefined;
+  }
+
+  /** Changes when sequence numbers may be given again: a folder may be a restored backup at each start. */
+  readonly incarnation: string = processStart;
+
+  /** More measurements, by name: a description and a value. */
+  get gauges(): Readonly<Record<string, readonly [string, number]>> {
+    return {};
+  }
+
+  /** Returns the transactions after a sequence number that are durable, some at least; undefined if the folder has them. */
+  transactionsAfter(_seq: number): Promise<readonly LogLine[]> | undefined {
+    return undefined;
+  }
+
+  /** Returns the secret that all servers of this store share, at first the one proposed; undefined if the folder has it. */
+  shareSecret(_proposed: string): Promise<string> | undefined {
+    return undefined;
+  }
+
+  /** Returns whether a server has used this store in the last minute. */
+  isServed(_serverId: string): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
+  /** Refuses all requests from now on, for a reason; or no longer. */
+  suspend(_reason: string | undefined): void {}
+
+  /** Adds a watcher, which is called until the store closes. */
+  watch(watcher: StoreWatcher): void {
+    this.watchers.add(watcher);
+  }
+
+  protected notify(syncMs: number): void {
+    for (const { onAdvance } of this.watchers) onAdvance(syncMs);
+  }
+
+  /** Writes a snapshot now and begins a new log. */
+  abstract checkpoint(): Promise<void>;
+
+  /** Makes everything durable, and releases what the store holds. */
+  abstract close(): Promise<void>;
+
+  /** Adds a transaction to those that are made durable; throws if it cannot be accepted now. */
+  protected abstract accept(
+    pending: Pending,
+    options: Acceptance,
+  ): void;
+
+  /** All tables by name, whether declared or only in the store. */
+  get tables(): ReadonlyMap<string, Table> {
+    return this.live;
+  }
+
+  /** Returns a table; throws if its name is neither declared nor in the store. */
+  table(name: string): Table {
+    return findTable(this.live, name);
+  }
+
+  /**
+   * Applies mutations in memory; returns the sequence number. `by` is the user's
+   * id, 0 for the server itself. If refused, throws with nothing applied.
+   */
+  apply(
+    mutations: readonly Mutation[],
+    by: number,
+    options?: CommitOptions,
+  ): number {
+    return this.transact(by, (apply) => mutations.forEach(apply), options);
+  }
+
+  /** Applies mutations one by one, as `run` creates them; if it throws, rolls them back. */
+  transact(
+    by: number,
+    run: (apply: (mutation: Mutation) => void) => void,
+    { allowWhenFull = false }: CommitOptions = {},
+  ): number {
+    const { live: tables } = this;
+    const seq = this.seq + 1;
+    const mutations: Mutation[] = [];
+    const undo: Undo[] = [];
+    let puts = 0;
+    try {
+      run((mutation) => {
+        const [kind, name] = mutation;
+        if (kind !== "rename") findTable(tables, name);
+        if (kind === "put") puts++;
+        mutations.push(mutation);
+        const undone = applyMutation(tables, mutation, seq);
+        if (undone !== undefined) undo.push(undone);
+      });
+      if (mutations.length === 0) return this.seq;
+      const text = JSON.stringify(mutations);
+      const bytes = Buffer.byteLength(text) + lineOverhead;
+      const at = formatTime(this.folder.now());
+      this.accept({ seq, at, by, text, bytes, undo }, { puts, allowWhenFull });
+      return seq;
+    } catch (error) {
+      rollBack(undo);
+      throw error;
+    }
+  }
+
+  /** Applies mutations and resolves when they are durable. Throws as `apply` does; rejects with `disk-full` (rolled back) or `outcome-unknown`. */
+  commit(
+    mutations: readonly Mutation[],
+    by: number,
+    options?: CommitOptions,
+  ): Promise<void> {
+    const seq = this.apply(mutations, by, options);
+    return this.durable(seq) ?? Promise.resolve();
+  }
+
+  /** Runs a transaction, and again if another server was first, until it is durable. */
+  async settle(run: () => number | Promise<number>): Promise<void> {
+    while (true) {
+      try {
+        return await this.durable(await run());
+      } catch (error) {
+        if (errorCode(error) !== "overtaken") throw error;
+      }
+    }
+  }
+
+  /** Returns undefined if all transactions up to `seq` are durable, otherwise a promise that they will be. Call it in the same turn of the event loop as the read; after `disk-full`, read the record again. */
+  durable(seq: number): Promise<void> | undefined {
+    if (seq <= this.durableSeq) return undefined;
+    return new Promise((resolve, reject) => {
+      this.onDurable(seq, (error) => error ? reject(error) : resolve());
+    });
+  }
+}
+
+function findTable(tables: Tables, name: string): WritableTable {
+  const table = tables.get(name);
+  if (table !== undefined) return table;
+  throw new StoreError("unknown-table", `There is no table "${name}"`);
+}

@@ -1,0 +1,194 @@
+/** The commands, and servers as processes, with a store in etcd. */
+
+import { strict as assert } from "node:assert";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import {
+  adminPassword,
+  assertError,
+  jwtSecret,
+  removeFolder,
+  root,
+  run,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+import { Gateway } from "./gateway.ts";
+
+/** Returns a new etcd, the value of `STORE` for it, and an empty folder. */
+async function prepare(t: TestContext) {
+  const gateway = new Gateway();
+  const { endpoints: [url = ""] } = await gateway.listen(t);
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  return { gateway, folder, store: `${url.replace("http", "etcd")}/zoo` };
+}
+
+/** Runs a command that must succeed, and returns what it prints. */
+async function output(
+  args: readonly string[],
+  options: Parameters<typeof run>[1] = {},
+): Promise<string> {
+  const { code, stdout, stderr } = await run(args, options);
+  assert.equal(code, 0, `${args.join(" ")}: ${stdout}${stderr}`);
+  return stdout;
+}
+
+/** Starts a server that has an admin only if the store has. */
+function serve(
+  t: TestContext,
+  store: string,
+  options: Parameters<typeof start>[0] = {},
+): Promise<Server> {
+  const starting = start({
+    isNew: true,
+    ...options,
+    env: { STORE: store, ...options.env },
+  });
+  t.after(async () => (await starting.catch(() => undefined))?.stop());
+  return starting;
+}
+
+test("everything is copied to etcd and back, and the commands work there; tokens stay valid", async (t) => {
+  const { folder, store } = await prepare(t);
+  const first = join(folder, "first");
+  const env = { JWT_SECRET: "", ADMIN_PASSWORD: adminPassword };
+  const seed = join(root, "data/seed.json");
+  const server = await start({
+    folder: first,
+    isNew: true,
+    args: ["--seed", seed],
+    env,
+  });
+  const token = await server.signIn();
+  await server.stop();
+  const inFolder = ["--data-dir", first];
+  const inEtcd = ["--store", store, "--data-dir", join(folder, "own")];
+  const animals = await output(["export", "animals", ...inFolder]);
+  assert.equal(animals.split("\n").length, 251);
+
+  const copied = await output(["copy", "--from", first, "--to", store]);
+  assert.match(copied, /^copied \d+ records up to sequence \d+, and read/);
+  assert.equal(await output(["export", "animals", ...inEtcd]), animals);
+  const counts = (text: string) =>
+    text.split("\n").filter((line) => line.includes("highest id"));
+  assert.deepEqual(
+    counts(await output(["check", ...inEtcd])),
+    counts(await output(["check", ...inFolder])),
+  );
+  const again = await run(["copy", "--from", first, "--to", store]);
+  assert.equal(again.code, 1);
+  assert.match(again.stderr, /there is a store in etcd under zoo\//);
+
+  const input = `${adminPassword}\n`;
+  await output(["user", "add", "anna", ...inEtcd], { input });
+  assert.match(await output(["user", "list", ...inEtcd]), /\tanna\t/);
+  assert.match(await output(["log", "users", ...inEtcd]), /created users\/2 /);
+  const lines = join(folder, "lines");
+  const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+  await writeFile(lines, `${JSON.stringify(zoo)}\n`);
+  await output(["import", "zoos", lines, ...inEtcd]);
+
+  const served = await serve(t, store, { env });
+  const { status, body } = await served.request("GET", "/v1/user", { token });
+  assert.equal(status, 200);
+  assert.equal(body["username"], "admin");
+  const list = await served.request(
+    "GET",
+    "/v1/zoos?name=Artis&city=Amsterdam",
+  );
+  assert.ok(list.body.length > 0);
+
+  const zoos = await output(["export", "zoos", ...inEtcd]);
+  for (const [command, to] of [["copy", "second"], ["backup", "third"]]) {
+    const path = join(folder, `${to}`);
+    const args = command === "copy"
+      ? ["copy", "--from", store, "--to", path]
+      : ["backup", path, ...inEtcd];
+    assert.equal(
+      (await output(args)).match(/^copied (\d+)/)?.length,
+      2,
+    );
+    assert.ok((await readdir(path)).includes("secret"));
+    const exported = ["export", "zoos", "--data-dir", path];
+    assert.equal(await output(exported), zoos);
+  }
+});
+
+test("what cannot be done with etcd is refused with what is allowed", async (t) => {
+  const { folder, store, gateway } = await prepare(t);
+  const refusals = [
+    [["copy", "--to", store], /name a store with --from/],
+    [
+      ["copy", "--from", store, "--to", join(folder, "to")],
+      /there is no store in etcd/,
+    ],
+    [
+      ["copy", "--from", join(folder, "none"), "--to", store],
+      /no store|ENOENT|not exist/,
+    ],
+    [["repair", "--store", store], /only a folder can be repaired/],
+    [
+      ["check", "--store", "redis://127.0.0.1/zoo"],
+      /file, or etcd:\/\/HOST:PORT/,
+    ],
+    [["check", "--store", "etcd://127.0.0.1:1"], /file, or etcd:\/\/HOST:PORT/],
+  ] as const;
+  for (const [args, message] of refusals) {
+    const { code, stderr, stdout } = await run(args);
+    assert.ok(code === 1 || code === 2, `${args.join(" ")}: ${code}`);
+    assert.match(stderr + stdout, message);
+  }
+  assert.deepEqual(gateway.keys, []);
+});
+
+test("two servers that start at once create one admin and sign with one secret", async (t) => {
+  const { store, gateway } = await prepare(t);
+  const env = { JWT_SECRET: "" };
+  const servers = await Promise.all([
+    serve(t, store, { env }),
+    serve(t, store, { env }),
+  ]);
+  const [one, other] = servers;
+  const token = await one?.signIn();
+  const users = await other?.request("GET", "/v1/users", {
+    token: String(token),
+  });
+  assert.equal(users?.status, 200);
+  assert.deepEqual(users?.body.map(({ username }) => username), ["admin"]);
+  assert.ok(gateway.keys.includes("secret"));
+});
+
+const declaration = (extra: string) => `
+  export default ({ collection, string, optional }) => ({
+    collections: [collection({
+      name: "notes", singular: "note",
+      access: { read: "anyone", write: "viewer", delete: "viewer" },
+      properties: { text: string({ maxLength: 100 })${extra} },
+    })],
+  });`;
+
+test("a server with another declaration takes over; the first one refuses until its own is back", async (t) => {
+  const { folder, store } = await prepare(t);
+  const files = ["", ", title: optional(string({ maxLength: 50 }))"];
+  const [one, other] = await Promise.all(files.map(async (extra, at) => {
+    const file = join(folder, `notes-${at}.mjs`);
+    await writeFile(file, declaration(extra));
+    return { COLLECTIONS: file, JWT_SECRET: jwtSecret };
+  }));
+  const first = await serve(t, store, { env: { ...one } });
+  assert.equal((await first.request("GET", "/v1/notes")).status, 200);
+  const second = await serve(t, store, { env: { ...other } });
+  assert.equal((await second.request("GET", "/v1/notes")).status, 200);
+  assertError(await first.request("GET", "/v1/notes"), 50302);
+  const health = await first.request("GET", "/health");
+  assert.equal(health.status, 503);
+  assert.match(String(health.body["notices"]), /changed the declaration/);
+  await second.stop();
+  const third = await serve(t, store, { env: { ...one } });
+  assert.equal((await third.request("GET", "/v1/notes")).status, 200);
+  while ((await first.request("GET", "/health")).status !== 200);
+  assert.equal((await first.request("GET", "/v1/notes")).status, 200);
+});

@@ -1,0 +1,73 @@
+/**
+ * Servers that break their promise in one way each, by a change of the built
+ * code. The torture must catch every one of them; otherwise it proves nothing.
+ */
+
+import type { Patch } from "./cluster.ts";
+import type { Fault } from "./faults.ts";
+
+/** One way to break the promise. */
+export interface Defect extends Patch {
+  /** How a round fails that catches it: any other failure does not count. */
+  readonly caught: RegExp;
+  /** The faults without which it does not show. */
+  readonly faults?: readonly Fault[];
+}
+
+const store = "etcd/store.js";
+const replica = "etcd/replica.js";
+const notLinearizable = /is not linearizable/;
+
+/** The defects, by what they are. */
+export const defects: Readonly<Record<string, Defect>> = {
+  "reads without asking etcd": {
+    file: store,
+    from: "confirm(isRead) {",
+    to: "confirm(isRead) { return undefined;",
+    caught: notLinearizable,
+  },
+  "does not ask etcd before a sign-in": {
+    file: "exchange.js",
+    from: "this.#isConfirmed || this.operation?.isLocal",
+    to: "this.#isConfirmed || this.operation?.isUnlimited",
+    caught: notLinearizable,
+  },
+  "acknowledges before the transaction": {
+    file: "store/transactions.js",
+    from: "onDurable(seq, callback) {",
+    to: "onDurable(seq, callback) { return callback();",
+    caught: notLinearizable,
+  },
+  "takes what another server overtook for committed": {
+    file: replica,
+    from: "callBacks.push(this.queue.rollBack(overtaken()));",
+    to: "callBacks.push(this.queue.rollBack(undefined));",
+    caught: notLinearizable,
+  },
+  "commits without comparing the head": {
+    file: replica,
+    from: "client.transact([place.head, this.#parts.loaded.revision]",
+    to: "client.transact([`${place.head}?`, 0]",
+    caught: /is not linearizable|was created twice|do not agree/,
+  },
+  "says that nothing was changed when it does not know": {
+    file: "etcd/client.js",
+    from: "throw toStoreError(error, code, isCertain);",
+    to: "throw toStoreError(error, code, true);",
+    caught: notLinearizable,
+    faults: ["lose the quorum"],
+  },
+  "takes its own batch for another server's": {
+    file: replica,
+    from: "return await this.#catchUp(seqOf(found), name)",
+    to: "return await this.#catchUp(seqOf(found))",
+    caught: notLinearizable,
+    faults: ["freeze the leader", "kill the leader"],
+  },
+  "gives the id of a deleted record again": {
+    file: "api/records/records.js",
+    from: "const { lastId } = this.table;",
+    to: "const lastId = this.table.byId.slice(-1)[0]?.document.id ?? 0;",
+    caught: /was created twice/,
+  },
+};

@@ -1,0 +1,136 @@
+/**
+ * The torture of servers that share a store in etcd: random requests through
+ * all of them, while servers and nodes of etcd are killed, frozen and
+ * restarted. Then all servers must agree, and what the clients were told must
+ * be linearizable.
+ *
+ *     npm run torture:etcd -- --rounds 5 --seconds 15
+ *     npm run torture:etcd -- --defects
+ *
+ * `--defects` proves that it can fail: each of the seeded defects must be
+ * caught. `--calm` causes no faults. On a failure it keeps the history, prints
+ * where, and ends with 1.
+ */
+
+import { writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { parseArgs } from "node:util";
+import { removeFolder, temporaryFolder } from "../harness.ts";
+import { Random } from "../torture/random.ts";
+import { buildInto, patchBuild, startServers } from "./cluster.ts";
+import { defects } from "./defects.ts";
+import { allFaults, type Fault } from "./faults.ts";
+import { type EtcdCluster, requireEtcd, startEtcd } from "./etcd.ts";
+import { type RoundReport, runRound } from "./round.ts";
+import { collections } from "./workload.ts";
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "3" },
+    seconds: { type: "string", default: "12" },
+    clients: { type: "string", default: "12" },
+    seed: { type: "string" },
+    defects: { type: "boolean", default: false },
+    defect: { type: "string" },
+    calm: { type: "boolean", default: false },
+  },
+});
+
+const seed = Number(values.seed ?? Date.now() % 1_000_000);
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Prints what happened in a round; keeps everything if it failed. */
+function report(number: number, round: RoundReport): void {
+  const { history, failures, nemesis, agreedMs } = round;
+  const counts = [...history.counts].sort().map(([name, count]) =>
+    `${name} ${count}`
+  );
+  const sum = [...history.counts.values()].reduce((a, b) => a + b, 0);
+  say(
+    `Round ${number}: ${sum} requests, ${nemesis.length} faults and repairs, ` +
+      `agreed after ${agreedMs.toFixed(0)} ms, longest response ${
+        history.longestMs.toFixed(0)
+      } ms: ${counts.join(", ")}`,
+  );
+  if (failures.length === 0) return;
+  const file = join(tmpdir(), `zoo-api-etcd-${seed}-${number}.json`);
+  const operations = Object.fromEntries(history.operations);
+  const kept = { failures, nemesis, operations };
+  writeFileSync(file, JSON.stringify(kept, null, 1));
+  for (const failure of failures.slice(0, 5)) say(`!!! ${failure}`);
+  say(`!!! ${failures.length} failures, kept in ${file}; seed ${seed}`);
+}
+
+/** Starts servers on a new prefix, and runs rounds until one fails; returns its failures. */
+async function rounds(
+  etcd: EtcdCluster,
+  main: string,
+  { prefix, count, ms, faults }: {
+    readonly prefix: string;
+    readonly count: number;
+    readonly ms: number;
+    readonly faults: readonly Fault[];
+  },
+): Promise<{ readonly failures: readonly string[]; readonly number: number }> {
+  const store = etcd.store(prefix);
+  const env = { FEATURES: "idempotency" };
+  const servers = await startServers({ store, main, collections, env });
+  try {
+    for (let number = 1; number <= count; number++) {
+      const round = await runRound({
+        ...{ number, etcd, servers, ms, faults },
+        random: new Random(seed + number),
+        clients: Number(values.clients),
+      });
+      if (prefix === "torture") report(number, round);
+      const { failures } = round;
+      if (failures.length > 0) return { failures, number };
+    }
+    return { failures: [], number: count };
+  } finally {
+    await servers.stop();
+  }
+}
+
+/** Runs servers with each defect until it is caught. */
+async function catchDefects(etcd: EtcdCluster): Promise<void> {
+  for (const [index, [name, defect]] of Object.entries(defects).entries()) {
+    if (!name.includes(values.defect ?? "")) continue;
+    const prefix = `defect-${index}`;
+    const main = await patchBuild(folder, prefix, [defect]);
+    const { faults = [] } = defect;
+    const ms = faults.length > 0 ? 10_000 : 4000;
+    const options = { prefix, faults, count: 20, ms };
+    const { failures, number } = await rounds(etcd, main, options);
+    const found = failures.find((failure) => defect.caught.test(failure));
+    if (found === undefined) {
+      throw new Error(`Not caught: a server that ${name}. ${failures}`);
+    }
+    say(`Caught in round ${number}: a server that ${name}`);
+  }
+}
+
+requireEtcd();
+const folder = await temporaryFolder();
+const etcd = await startEtcd();
+try {
+  const main = await buildInto(folder);
+  if (values.defects || values.defect) await catchDefects(etcd);
+  else {
+    const { failures } = await rounds(etcd, main, {
+      prefix: "torture",
+      count: Number(values.rounds),
+      ms: 1000 * Number(values.seconds),
+      faults: values.calm ? [] : allFaults,
+    });
+    if (failures.length > 0) process.exitCode = 1;
+  }
+} finally {
+  await etcd.stop();
+  await removeFolder(folder);
+}

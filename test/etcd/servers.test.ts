@@ -1,0 +1,292 @@
+/** Servers that share a store in etcd, over HTTP and from the command line. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { test, type TestContext } from "node:test";
+import { type Running, startApplication } from "../application.ts";
+import type { EtcdOptions } from "../../src/store/options.ts";
+import { follow } from "../features/events/follower.ts";
+import { adminPassword, assertError, lacks } from "../harness.ts";
+import { Gateway } from "./gateway.ts";
+
+const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
+
+/** Starts servers that share a store. */
+async function startServers(
+  t: TestContext,
+  count = 2,
+  options: Partial<EtcdOptions> = {},
+) {
+  const gateway = new Gateway();
+  const etcd = { ...await gateway.listen(t), ...options };
+  const servers: Running[] = [];
+  for (let each = 0; each < count; each++) {
+    const server = await startApplication({ etcd });
+    t.after(() => server.stop());
+    servers.push(server);
+  }
+  const [one, other] = servers;
+  if (one === undefined || other === undefined) throw new Error("Too few");
+  return { gateway, etcd, servers, one, other, token: one.token };
+}
+
+test("what one server has answered every other one shows at once, although its watch is silent", async (t) => {
+  const { gateway, one, other, token } = await startServers(t);
+  gateway.isWatchSilent = true;
+  const { status } = await one.request("POST", "/v1/zoos", {
+    token,
+    json: zoo,
+  });
+  assert.equal(status, 201);
+  const first = await one.request("GET", "/v1/zoos/1");
+  const second = await other.request("GET", "/v1/zoos/1");
+  assert.equal(second.text, first.text);
+  assert.equal(second.headers.get("etag"), first.headers.get("etag"));
+  assert.equal(
+    (await other.request("DELETE", "/v1/zoos/1", { token })).status,
+    204,
+  );
+  assertError(await one.request("GET", "/v1/zoos/1"), 41000);
+});
+
+test("of requests that exclude each other, at two servers at once, one succeeds", async (t) => {
+  const { servers, one, token } = await startServers(t);
+  const json = { username: "anna", password: adminPassword };
+  const created = await Promise.all(
+    servers.map((each) => each.request("POST", "/v1/users", { token, json })),
+  );
+  assert.deepEqual(created.map(({ status }) => status).sort(), [201, 422]);
+  const { headers } = await one.request("POST", "/v1/zoos", {
+    token,
+    json: zoo,
+  });
+  const ifMatch = { "if-match": String(headers.get("etag")) };
+  const changed = await Promise.all(
+    servers.map((each, at) =>
+      each.request("PATCH", "/v1/zoos/1", {
+        token,
+        json: { city: `City ${at}` },
+        headers: ifMatch,
+      })
+    ),
+  );
+  assert.deepEqual(changed.map(({ status }) => status).sort(), [201, 412]);
+});
+
+test("ids are given once, and all servers agree", async (t) => {
+  const { servers, token } = await startServers(t, 3);
+  const answers = await Promise.all(
+    Array.from(
+      { length: 30 },
+      (_, at) =>
+        servers[at % 3]?.request("POST", "/v1/zoos", { token, json: zoo }),
+    ),
+  );
+  // Ten attempts may be too few while three servers compete.
+  const created = answers.filter((each) => each?.status === 201);
+  for (const each of answers) {
+    if (each && each.status !== 201) assertError(each, 50302);
+  }
+  const ids = new Set(created.map((each) => each?.body["id"]));
+  assert.equal(ids.size, created.length);
+  const lists = await Promise.all(
+    servers.map((each) => each.request("GET", "/v1/zoos?limit=100")),
+  );
+  const [first, ...others] = lists.map(({ text }) => text);
+  for (const each of others) assert.equal(each, first);
+  assert.equal(lists[0]?.headers.get("x-total-count"), `${created.length}`);
+});
+
+test("a token is valid at every server until it is signed out at one", async (t) => {
+  const { one, other, token } = await startServers(t);
+  const mine = await other.signIn("admin");
+  assert.equal(
+    (await one.request("GET", "/v1/user", { token: mine })).status,
+    200,
+  );
+  const list = await one.request("GET", "/v1/authorizations", { token });
+  const { id } = list.body.at(-1) ?? {};
+  const path = `/v1/authorizations/${id}`;
+  assert.equal((await one.request("DELETE", path, { token })).status, 204);
+  assertError(await other.request("GET", "/v1/user", { token: mine }), 40104);
+});
+
+test("who is created at one server signs in at another one", async (t) => {
+  const { gateway, one, other, token } = await startServers(t);
+  gateway.isWatchSilent = true;
+  const json = { username: "anna", password: adminPassword };
+  await one.request("POST", "/v1/users", { token, json });
+  assert.ok(await other.signIn("anna"));
+});
+
+test(
+  "a POST with a key is answered again by another server",
+  { skip: lacks("idempotency") },
+  async (t) => {
+    const { servers, token } = await startServers(t);
+    const headers = { "idempotency-key": "k1" };
+    const [first, second] = await Promise.all(
+      servers.map((each) =>
+        each.request("POST", "/v1/zoos", { token, json: zoo, headers })
+      ),
+    );
+    assert.equal(first?.status, 201);
+    assert.equal(second?.text, first?.text);
+  },
+);
+
+test(
+  "events continue at another server after the last one",
+  { skip: lacks("events") },
+  async (t) => {
+    const { one, other, token } = await startServers(t);
+    for (let each = 0; each < 3; each++) {
+      await one.request("POST", "/v1/zoos", { token, json: zoo });
+    }
+    const [first] = one.store.table("zoos").byId.slice(0, 1);
+    const follower = await follow(other.port, token, String(first?.seq));
+    t.after(() => follower.cut());
+    assert.equal((await follower.next()).data["id"], 2);
+    assert.equal((await follower.next()).data["id"], 3);
+    await one.request("PATCH", "/v1/zoos/1", { token, json: { city: "B" } });
+    assert.equal((await follower.next()).type, "zoos.updated");
+  },
+);
+
+test("without etcd, requests get 503 and nothing changes; /health says so, and it goes on by itself", async (t) => {
+  const { gateway, one, token } = await startServers(t, 2, { timeoutMs: 1000 });
+  await one.request("POST", "/v1/zoos", { token, json: zoo });
+  gateway.faultOf = (path) => path.startsWith("kv/") ? "no leader" : undefined;
+  const answers = await Promise.all([
+    one.request("GET", "/v1/zoos/1"),
+    one.request("POST", "/v1/zoos", { token, json: zoo }),
+  ]);
+  for (const each of answers) {
+    assertError(each, 50302);
+    assert.equal(each.headers.get("retry-after"), "1");
+  }
+  const health = await one.request("GET", "/health");
+  assert.equal(health.status, 503);
+  assert.match(health.body["notices"]?.join() ?? "", /etcd.*no leader/);
+  gateway.faultOf = () => undefined;
+  while ((await one.request("GET", "/health")).status !== 200);
+  const { body } = await one.request("GET", "/v1/zoos");
+  assert.equal(body.length, 1);
+  const next = await one.request("POST", "/v1/zoos", { token, json: zoo });
+  assert.equal(next.body["id"], 2);
+});
+
+test("a write whose outcome is unknown gets 500, and is there if etcd has it", async (t) => {
+  const { gateway, one, other, token } = await startServers(t, 2, {
+    timeoutMs: 1000,
+  });
+  gateway.faultOf = (path) =>
+    path === "kv/txn" ? "lost" : path === "kv/range" ? "broken" : undefined;
+  const answer = await one.request("POST", "/v1/users", {
+    token,
+    json: { username: "anna", password: adminPassword },
+  });
+  // The request is confirmed before it is judged: that is refused already.
+  assertError(answer, 50302);
+  gateway.faultOf = (path, { success }) =>
+    path === "kv/txn" && success ? "lost" : undefined;
+  while ((await one.request("GET", "/health")).status !== 200);
+  const lost = await one.request("POST", "/v1/zoos", { token, json: zoo });
+  assertError(lost, 50000);
+  gateway.faultOf = () => undefined;
+  while ((await one.request("GET", "/health")).status !== 200);
+  const lists = await Promise.all(
+    [one, other].map((each) => each.request("GET", "/v1/zoos")),
+  );
+  assert.equal(lists[0]?.body.length, 1);
+  assert.equal(lists[1]?.text, lists[0]?.text);
+});
+
+test("when etcd is full, writes get 503 with its own code", async (t) => {
+  const { gateway, one, token } = await startServers(t);
+  gateway.faultOf = (path) => path === "kv/txn" ? "full" : undefined;
+  assertError(
+    await one.request("POST", "/v1/zoos", { token, json: zoo }),
+    50301,
+  );
+  assert.equal((await one.request("GET", "/v1/zoos")).status, 200);
+});
+
+test("with local reads, a server answers from memory for a second without etcd, then no more", async (t) => {
+  const { gateway, one, other, token } = await startServers(t, 2, {
+    hasLocalReads: true,
+    timeoutMs: 1000,
+  });
+  await one.request("POST", "/v1/zoos", { token, json: zoo });
+  const isThere = async () =>
+    (await other.request("GET", "/v1/zoos/1")).status === 200;
+  while (!await isThere());
+  const reads = () =>
+    gateway.calls.filter((each) => each === "kv/range").length;
+  const before = reads();
+  for (let each = 0; each < 50; each++) assert.ok(await isThere());
+  assert.ok(reads() - before < 50);
+  gateway.faultOf = () => "no leader";
+  while (await isThere());
+  assertError(await other.request("GET", "/v1/zoos/1"), 50302);
+});
+
+test("a server with another declaration than the one in force refuses requests, until that is its own again", async (t) => {
+  const { one, other } = await startServers(t);
+  const { store } = one;
+  const { suspend } = other.store;
+  assert.equal(typeof suspend, "function");
+  other.store.suspend("Another declaration is in force");
+  assertError(await other.request("GET", "/v1/zoos"), 50302);
+  const { status, body } = await other.request("GET", "/health");
+  assert.equal(status, 503);
+  assert.deepEqual(body["notices"], ["Another declaration is in force"]);
+  other.store.suspend(undefined);
+  assert.equal((await other.request("GET", "/v1/zoos")).status, 200);
+  assert.ok(store.isWritable);
+});
+
+test(
+  "an import whose server is gone fails and says so, also after etcd was away",
+  { skip: lacks("imports") },
+  async (t) => {
+    t.mock.timers.enable({ apis: ["setInterval"] });
+    const { gateway, one, token } = await startServers(t);
+    const task = {
+      id: 1,
+      type: "import",
+      collection: "zoos",
+      status: "queued",
+      lines: 0,
+      imported: 0,
+      rejected: 0,
+      errors: [],
+      failure: null,
+      user_id: 1,
+      spool: "none",
+      given: {},
+      server: "gone",
+      byte: 0,
+      line: 0,
+      created_at: "2026-01-01T00:00:00.000Z",
+      updated_at: "2026-01-01T00:00:00.000Z",
+    };
+    await one.store.settle(() => one.store.apply([["put", "tasks", task]], 1));
+    gateway.faultOf = (_path, { key = "" }) =>
+      Buffer.from(key, "base64").toString().endsWith("servers/gone")
+        ? "full"
+        : undefined;
+    const asked = gateway.calls.length;
+    t.mock.timers.tick(20_000);
+    while (gateway.calls.length < asked + 2) await new Promise(setImmediate);
+    gateway.faultOf = () => undefined;
+    const status = async () => {
+      t.mock.timers.tick(20_000);
+      return (await one.request("GET", "/v1/tasks/1", { token })).body;
+    };
+    while ((await status())["status"] === "queued");
+    const { status: end, failure } = await status();
+    assert.equal(end, "failed");
+    assert.equal(failure, "The server that had the request body is gone.");
+  },
+);

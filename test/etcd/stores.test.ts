@@ -1,0 +1,299 @@
+/** Stores that share their records through etcd, without the API. */
+
+import { strict as assert } from "node:assert";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { openEtcdStore } from "../../src/etcd/open.ts";
+import type { EtcdOptions, StoreLimits } from "../../src/store/options.ts";
+import type { Document, Store } from "../../src/store/store.ts";
+import { errorCode } from "../../src/store/error.ts";
+import { encodeLine } from "../../src/store/log/format.ts";
+import { removeFolder, temporaryFolder } from "../harness.ts";
+import { Gateway } from "./gateway.ts";
+
+/** The length of the beginning of a line, which has its CRC. */
+const crcLength = 18;
+
+const key = ({ name = "" }: Document) => String(name);
+
+/** Opens a store with a folder of its own, and closes it when the test ends. */
+async function open(
+  t: TestContext,
+  etcd: EtcdOptions,
+  limits: Partial<StoreLimits> = {},
+): Promise<Store> {
+  const folder = await temporaryFolder();
+  const store = await openEtcdStore({
+    folder: join(folder, "store"),
+    tables: [{ name: "zoos", indexes: { name: key } }],
+    limits,
+  }, etcd);
+  t.after(async () => {
+    await store.close();
+    await removeFolder(folder);
+  });
+  return store;
+}
+
+const add = (store: Store, name: string) =>
+  store.settle(() => {
+    const id = store.table("zoos").lastId + 1;
+    return store.apply([["put", "zoos", { id, name }]], 0);
+  });
+
+const namesIn = (store: Store) =>
+  store.table("zoos").rows().map(({ document }) => document["name"]);
+
+test("what one store has committed another one has after it has confirmed", async (t) => {
+  const gateway = new Gateway();
+  gateway.isWatchSilent = true;
+  const etcd = await gateway.listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  await add(one, "Berlin");
+  await other.confirm(true);
+  assert.deepEqual(namesIn(other), ["Berlin"]);
+  await add(other, "Vienna");
+  await one.confirm(true);
+  assert.deepEqual(namesIn(one), ["Berlin", "Vienna"]);
+  const joined = await open(t, etcd);
+  assert.deepEqual(namesIn(joined), ["Berlin", "Vienna"]);
+  assert.equal(joined.seq, 2);
+});
+
+test("a store that was overtaken rolls back, and judges anew", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  await Promise.all([
+    ...Array.from({ length: 20 }, (_, at) => add(one, `one ${at}`)),
+    ...Array.from({ length: 20 }, (_, at) => add(other, `other ${at}`)),
+  ]);
+  await Promise.all([one.confirm(true), other.confirm(true)]);
+  assert.equal(one.table("zoos").size, 40);
+  assert.equal(one.table("zoos").lastId, 40);
+  assert.deepEqual(namesIn(one), namesIn(other));
+});
+
+test("a commit whose answer was lost is found, and not repeated", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  let lost = 0;
+  gateway.faultOf = (path) =>
+    path === "kv/txn" && lost++ === 0 ? "lost" : undefined;
+  await add(store, "Berlin");
+  assert.ok(lost > 1);
+  assert.deepEqual(namesIn(store), ["Berlin"]);
+  assert.equal(
+    gateway.keys.filter((each) => each.startsWith("log/")).length,
+    1,
+  );
+});
+
+const faults = [
+  ["no leader", "unreachable"],
+  ["broken", "outcome-unknown"],
+  ["html", "outcome-unknown"],
+  ["silent", "outcome-unknown"],
+  ["full", "disk-full"],
+] as const;
+
+test("a write that etcd does not carry out is rejected, and nothing is changed here; then it goes on", async (t) => {
+  await Promise.all(faults.map(async ([fault, code]) => {
+    const gateway = new Gateway();
+    const etcd = await gateway.listen(t);
+    const store = await open(t, { ...etcd, timeoutMs: 1000 });
+    await add(store, "Berlin");
+    gateway.faultOf = (path) => path === "kv/txn" ? fault : undefined;
+    await assert.rejects(add(store, "Vienna"), { code }, fault);
+    assert.deepEqual(namesIn(store), ["Berlin"]);
+    gateway.faultOf = () => undefined;
+    while (!store.isWritable) await new Promise(setImmediate);
+    await add(store, "Prague");
+    assert.deepEqual(namesIn(store), ["Berlin", "Prague"]);
+  }));
+});
+
+test("a snapshot in parts, written by one, lets others join; what is older is deleted, and who fell behind loads anew", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const one = await open(t, etcd);
+  const behind = await open(t, etcd);
+  const large = "x".repeat(1_300_000);
+  await add(one, "first");
+  await behind.confirm(true);
+  const seqBehind = behind.seq;
+  for (const name of [large, "second"]) await add(one, name);
+  await one.checkpoint();
+  await add(one, "third");
+  await one.checkpoint();
+  assert.deepEqual(
+    gateway.keys.filter((each) => each.startsWith("snapshot/")).length,
+    2,
+  );
+  assert.ok(!gateway.keys.includes("snapshot-lock"));
+  const joined = await open(t, etcd);
+  assert.deepEqual(namesIn(joined), ["first", large, "second", "third"]);
+  await behind.confirm(true);
+  assert.deepEqual(namesIn(behind), namesIn(joined));
+  assert.ok(seqBehind < joined.seq);
+});
+
+test("a transaction that is too long for one value is kept in parts", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "x".repeat(3_000_000));
+  assert.equal(
+    gateway.keys.filter((each) => each.startsWith("log-parts/")).length,
+    3,
+  );
+  const joined = await open(t, etcd);
+  assert.equal(String(namesIn(joined)[0]).length, 3_000_000);
+});
+
+test("transactions are read again from any of them on", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const store = await open(t, etcd);
+  await Promise.all(["a", "b", "c", "d"].map((name) => add(store, name)));
+  const lines = await store.transactionsAfter(2);
+  assert.deepEqual(lines?.map(({ seq }) => seq), [3, 4]);
+  await assert.rejects(store.transactionsAfter(9) ?? Promise.resolve(), {
+    code: "damaged",
+  });
+});
+
+test("a token of etcd that has expired is renewed; a wrong password is told", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  gateway.user = { name: "zoo", password: "secret" };
+  const store = await open(t, { ...etcd, user: "zoo", password: "secret" });
+  await add(store, "Berlin");
+  gateway.forgetTokens();
+  await add(store, "Vienna");
+  assert.deepEqual(namesIn(store), ["Berlin", "Vienna"]);
+  await assert.rejects(
+    open(t, { ...etcd, user: "zoo", password: "wrong" }),
+    (error) => errorCode(error) === "unreachable",
+  );
+});
+
+test("the secret is the first that was proposed", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  assert.equal(await one.shareSecret("one"), "one");
+  assert.equal(await other.shareSecret("other"), "one");
+});
+
+test("a server is served while its lease lasts", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  assert.ok(await other.isServed(one.serverId));
+  gateway.expireLeases();
+  assert.equal(await other.isServed(one.serverId), false);
+});
+
+test("a batch whose answer was lost and that is deleted already has an unknown outcome, and is not repeated", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  let commits = 0;
+  gateway.faultOf = (path) => {
+    if (path !== "kv/txn") return undefined;
+    if (++commits === 1) return "lost";
+    gateway.forget("log");
+    return undefined;
+  };
+  await assert.rejects(add(store, "Berlin"), { code: "outcome-unknown" });
+  assert.equal(commits, 2);
+  assert.deepEqual(namesIn(store), []);
+});
+
+test("a store that fell behind a log without transactions loads anew", async (t) => {
+  const gateway = new Gateway();
+  gateway.isWatchSilent = true;
+  const etcd = await gateway.listen(t);
+  const [one, behind] = [await open(t, etcd), await open(t, etcd)];
+  await add(one, "Berlin");
+  gateway.faultOf = (path) => path === "kv/range" ? "silent" : undefined;
+  const confirmed = behind.confirm(true);
+  gateway.faultOf = () => undefined;
+  await one.checkpoint();
+  await one.checkpoint();
+  gateway.forget("log");
+  await confirmed;
+  await behind.confirm(true);
+  assert.deepEqual(namesIn(behind), ["Berlin"]);
+  assert.equal(behind.seq, 1);
+});
+
+test("a store closes while etcd is away, and tells those who wait", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, { ...etcd, timeoutMs: 1000 });
+  await store.confirm(true);
+  gateway.faultOf = () => "silent";
+  const write = add(store, "Berlin");
+  const refused = assert.rejects(write, { code: "outcome-unknown" });
+  const confirmed = assert.rejects(store.confirm(true) ?? Promise.resolve());
+  await store.close();
+  await Promise.all([refused, confirmed]);
+  await assert.rejects(add(store, "Vienna"), { code: "closed" });
+  await assert.rejects(store.confirm(true) ?? Promise.resolve(), {
+    code: "closed",
+  });
+});
+
+test("a store closes while another one writes", async (t) => {
+  const etcd = await new Gateway().listen(t);
+  const one = await open(t, etcd);
+  let isClosed = false;
+  const writing = (async () => {
+    while (!isClosed) await add(one, "Berlin");
+  })();
+  for (let each = 0; each < 10; each++) {
+    const other = await open(t, etcd);
+    await other.confirm(true);
+    await other.close();
+  }
+  isClosed = true;
+  await writing;
+});
+
+test("an etcd that is full can be read, also by those who asked with a write", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  gateway.faultOf = (path) => path === "kv/txn" ? "full" : undefined;
+  const refused = assert.rejects(add(store, "Berlin"), { code: "disk-full" });
+  await Promise.all([refused, store.confirm(true)]);
+  assert.ok(store.isWritable);
+});
+
+test("a watch that breaks is begun again, and goes on where it was", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  for (const name of ["Berlin", "Vienna", "Prague"]) {
+    gateway.cutWatches();
+    await add(one, name);
+    while (other.table("zoos").size < one.table("zoos").size) {
+      await new Promise(setImmediate);
+    }
+  }
+  assert.deepEqual(namesIn(other), namesIn(one));
+});
+
+test("a snapshot of a newer version is refused", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "Berlin");
+  await store.checkpoint();
+  gateway.replace("snapshot", (text) => {
+    const [name, header = "", ...lines] = text.split("\n");
+    const rest = header.slice(crcLength).replace('"format":3', '"format":4');
+    return [name, encodeLine(rest).toString().trim(), ...lines].join("\n");
+  });
+  await assert.rejects(open(t, etcd), { code: "format" });
+});
