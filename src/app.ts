@@ -44,7 +44,7 @@ import {
 } from "./http/connection.ts";
 import { checkMessage } from "./http/message.ts";
 import { logFailure, logResponse } from "./log.ts";
-import { errorCode, errorText, StoreError } from "./store/error.ts";
+import { errorCode, errorText } from "./store/error.ts";
 
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
@@ -211,7 +211,7 @@ export class Application {
 
   /** Sends a response as soon as everything in it is durable. */
   #respond(exchange: Exchange, result: Result): void {
-    exchange.whenSettled(result.seq, (error) => {
+    exchange.whenSettled(result, (error) => {
       if (error === undefined) this.#send(exchange, result);
       // It is processed again if what it saw was rolled back.
       else if (exchange.canRepeat(error)) this.#run(exchange);
@@ -348,8 +348,8 @@ function toApiError(error: unknown): ApiError {
   const name = errorCode(error);
   const code = unavailable.get(name) ?? 50000;
   if (code !== 50302) return new ApiError(code);
-  const message = error instanceof StoreError
-    ? errorText(error)
-    : "Too many files are open: try again later.";
+  const message = /^E[MN]FILE$/.test(name)
+    ? "Too many files are open: try again later."
+    : errorText(error);
   return new ApiError(code, message, { headers: ["Retry-After", "1"] });
 }

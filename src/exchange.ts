@@ -17,6 +17,7 @@ import type {
   AuditEvent,
   RequestContext,
   ResolveScope,
+  Result,
   StoreResponse,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
@@ -140,11 +141,15 @@ export class Exchange implements RequestContext {
   }
 
   /** Calls back once a result is durable; with `overtaken` if it must be found again. */
-  whenSettled(seq: number, callback: DurableCallback): void {
+  whenSettled(
+    { seq, isCommitted }: Pick<Result, "seq" | "isCommitted">,
+    callback: DurableCallback,
+  ): void {
     const { store } = this.shared;
     const { durableSeq } = store;
-    // Not by its own commit: a write that was refused or changes nothing.
-    const confirmed = seq > 0 && seq <= durableSeq && this.#confirm();
+    // A write that was refused or changes nothing may have seen an old state.
+    const confirmed = !isCommitted && seq > 0 && seq <= durableSeq &&
+      this.#confirm();
     if (!confirmed) return store.onDurable(seq, callback);
     const message = "Other servers changed the state";
     confirmed.then(

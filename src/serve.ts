@@ -82,7 +82,7 @@ export async function serve(
     await createFirstAdmin(store, { declaration, ...config }, output);
     admit();
     const stopped = stopSignal();
-    if (isForPeople) {
+    if (isForPeople && config.etcd === undefined) {
       const folder = resolve(config.dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }

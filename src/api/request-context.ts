@@ -12,6 +12,8 @@ import type { Scope } from "./query/planner.ts";
 /** A response, and the log sequence number that must be durable before it is sent. */
 export interface Result extends Response {
   readonly seq: number;
+  /** Set if the request itself has committed what it reports. */
+  readonly isCommitted?: true;
 }
 
 /** Returns the mutations that store a response in the transaction it describes. */

@@ -5,7 +5,7 @@ import { Buffer } from "node:buffer";
 import { test, type TestContext } from "node:test";
 import { type Running, startApplication } from "../application.ts";
 import type { EtcdOptions } from "../../src/store/options.ts";
-import { follow } from "../features/events/follower.ts";
+import { follow } from "../follower.ts";
 import { adminPassword, assertError, lacks } from "../harness.ts";
 import { Gateway } from "./gateway.ts";
 

@@ -225,7 +225,7 @@ export class Records {
     const all = [...mutations, ...context.storeResponse?.(response) ?? []];
     const seq = this.options.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
-    return { ...response, seq };
+    return { ...response, seq, isCommitted: true };
   }
 
   /**

@@ -8,7 +8,7 @@ import { after, before, describe, mock, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { type Running, startApplication } from "../../application.ts";
-import { type Event, follow, type Follower } from "./follower.ts";
+import { type Event, follow, type Follower } from "../../follower.ts";
 import {
   adminPassword,
   type Body,

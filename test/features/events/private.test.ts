@@ -11,7 +11,7 @@ import { operator } from "../../../src/cli/operator.ts";
 import { feature } from "../../../src/features/events/feature.ts";
 import { jwtSecret } from "../../harness.ts";
 import { notes, startNotes } from "../../library.ts";
-import { follow } from "./follower.ts";
+import { follow } from "../../follower.ts";
 
 describe("private records", () => {
   test("are sent in events to their owner and the highest role alone", async (t) => {

@@ -1,7 +1,7 @@
 /** A client of server-sent events (HTML standard section 9.2). */
 
 import { type IncomingMessage, request } from "node:http";
-import type { Body } from "../../harness.ts";
+import type { Body } from "./harness.ts";
 
 /** A dispatched event. */
 export interface Event {
