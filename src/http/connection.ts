@@ -89,7 +89,9 @@ export class IncomingRequest extends IncomingMessage {
     if (!isSmall || ++this.#smallParts % maxSmallParts !== 0) return hasRoom;
     this.#isTurnOver = true;
     setImmediate(() => this.#isTurnOver = false);
-    const joined = this.readableFlowing ? null : this.read();
+    // Without a number, Node.js 26 would read only one part.
+    const { readableFlowing, readableLength } = this;
+    const joined = readableFlowing ? null : this.read(readableLength);
     const isDropped = this.listenerCount("data") > 0; // by the call before
     if (joined !== null && !isDropped) this.unshift(joined);
     return false;
