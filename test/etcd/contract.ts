@@ -21,8 +21,7 @@ const skipped: Readonly<Record<string, readonly string[]>> = {
   "commands and messages of a store in a folder": ["command-line.test.ts"],
   "it kills one server, and the others answer": ["durability.test.ts"],
   "each server has a limit of its own": [
-    "too many searches at once are refused, other requests are not",
-    "a search stops when its client disconnects",
+    "searches.test.ts",
     "waits for clients that do not read, and takes little memory for them",
   ],
 };
