@@ -85,9 +85,9 @@ export async function openDataFolder(
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw misfitError(misfits);
     };
-    await store.settle(() =>
-      store.transact(0, follow, { allowWhenFull: true })
-    );
+    await store.settle(() => ({
+      seq: store.transact(0, follow, { allowWhenFull: true }),
+    }));
     // Otherwise every start would repeat the renaming until the next
     // checkpoint.
     if (isRenamed) store.checkpoint().catch(() => {});

@@ -130,7 +130,8 @@ export class Exchange implements RequestContext {
   confirmFirst(): Promise<void> | undefined {
     const { headers, method, operation } = this;
     const isLater = !isReadMethod(method) && !operation?.ignoresCredentials &&
-      headers["content-type"] !== ndjsonType; // which can be read only once
+      // An import can be read only once; parameters may follow its type.
+      !headers["content-type"]?.toLowerCase().startsWith(ndjsonType);
     return isLater ? undefined : this.#confirm();
   }
 

@@ -87,8 +87,8 @@ export async function startApplication(options: {
   });
   await store.settle(() =>
     store.table("users").size > 0
-      ? store.seq
-      : store.apply([["put", "users", storedAdmin]], 0)
+      ? store
+      : { seq: store.apply([["put", "users", storedAdmin]], 0) }
   );
   const application = new Application({
     declaration,

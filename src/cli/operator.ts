@@ -116,7 +116,7 @@ export async function commitOrExplain(
   change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
 ): Promise<void> {
   try {
-    await store.settle(async () => (await change()).seq);
+    await store.settle(change);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const messages = error.errors?.map(({ message }) => message);

@@ -3,8 +3,11 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
-import type { StoreOptions } from "../store/options.ts";
-import { defaultLimits } from "../store/options.ts";
+import {
+  defaultLimits,
+  type EtcdOptions,
+  type StoreOptions,
+} from "../store/options.ts";
 import {
   readSmallFile,
   realFiles,
@@ -17,7 +20,6 @@ import {
   type StoreFolder,
 } from "../store/log/folder.ts";
 import { acquireLock } from "../store/log/lock.ts";
-import type { EtcdOptions } from "../store/options.ts";
 import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";

@@ -205,11 +205,15 @@ export abstract class Store {
     return this.durable(seq) ?? Promise.resolve();
   }
 
-  /** Runs a transaction, and again if another server was first, until it is durable. */
-  async settle(run: () => number | Promise<number>): Promise<void> {
+  /** Runs a transaction, and again if another server was first, until it is durable; returns what it returned last. */
+  async settle<Result extends { seq: number }>(
+    run: () => Result | Promise<Result>,
+  ) {
     while (true) {
       try {
-        return await this.durable(await run());
+        const result = await run();
+        await this.durable(result.seq);
+        return result;
       } catch (error) {
         if (errorCode(error) !== "overtaken") throw error;
       }

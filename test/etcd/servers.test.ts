@@ -271,7 +271,9 @@ test(
       created_at: "2026-01-01T00:00:00.000Z",
       updated_at: "2026-01-01T00:00:00.000Z",
     };
-    await one.store.settle(() => one.store.apply([["put", "tasks", task]], 1));
+    await one.store.settle(() => ({
+      seq: one.store.apply([["put", "tasks", task]], 1),
+    }));
     gateway.faultOf = (_path, { key = "" }) =>
       Buffer.from(key, "base64").toString().endsWith("servers/gone")
         ? "full"

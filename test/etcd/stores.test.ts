@@ -38,7 +38,7 @@ async function open(
 const add = (store: Store, name: string) =>
   store.settle(() => {
     const id = store.table("zoos").lastId + 1;
-    return store.apply([["put", "zoos", { id, name }]], 0);
+    return { seq: store.apply([["put", "zoos", { id, name }]], 0) };
   });
 
 const namesIn = (store: Store) =>

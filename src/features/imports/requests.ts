@@ -61,15 +61,14 @@ export async function receiveImport(
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
       const { name: collection } = target.collection;
-      let result: Result | undefined;
-      await context.store.settle(() => {
+      const result = await context.store.settle(() => {
         const given = valuesFromUrl(prepareCreate(target, call));
-        result = queueTask(context, call, { collection, given, spool });
+        const queued = queueTask(context, call, { collection, given, spool });
         isNeeded = true;
-        return result.seq;
+        return queued;
       });
       worker.wake();
-      return result ?? { status: 202, headers: [], seq: 0 };
+      return result;
     });
   } catch (error) {
     // After any other error of the store the task may exist after a restart.
