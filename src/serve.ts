@@ -179,7 +179,7 @@ async function open(
         port,
         tls,
         documentationUrl,
-        onRawError: (fields) => log("debug", "answered", { ...fields }),
+        onRawError: (fields) => log("debug", "answered", fields),
       },
     );
     const admit = () => {

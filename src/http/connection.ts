@@ -119,22 +119,17 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   isLive = false;
 }
 
-/** An error that was sent without a request, because what came is none. */
-export interface RawError {
-  /** The X-Request-Id of the response. */
-  readonly id: string;
-  readonly client: string;
-  readonly status: number;
-}
-
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
   /** Where errors are documented, if anywhere. */
-  readonly documentationUrl: string | undefined;
-  readonly onRawError?: ((error: RawError) => void) | undefined;
+  readonly documentationUrl?: string | undefined;
+  /** Called with what the log says of each error that is sent without calling the handler. */
+  readonly onRawError?:
+    | ((error: Readonly<Record<string, unknown>>) => void)
+    | undefined;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */

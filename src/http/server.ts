@@ -24,7 +24,6 @@ import {
   IncomingRequest,
   jsonType,
   OutgoingResponse,
-  type RawError,
   sendWaiting,
   type ServerLimits,
   type ServerState,
@@ -48,15 +47,12 @@ export interface TlsFiles {
 }
 
 /** Where and how to listen. */
-export interface ListenOptions {
+export interface ListenOptions
+  extends Pick<ServerState, "documentationUrl" | "onRawError"> {
   readonly host: string;
   readonly port: number;
   /** Set for HTTPS. */
   readonly tls?: TlsFiles | undefined;
-  /** Where errors are documented, if anywhere. */
-  readonly documentationUrl?: string | undefined;
-  /** Called for each error that is sent without calling the handler. */
-  readonly onRawError?: ((error: RawError) => void) | undefined;
   readonly limits?: Partial<ServerLimits>;
 }
 
@@ -102,18 +98,11 @@ async function createServerOf(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  if (tls === undefined) return { server: createServer(options), setTls() {} };
+  if (tls === undefined) return createServer(options);
   const https = await import("node:https");
   const handshakeTimeout = limits.headTimeoutMs;
-  const server = https.createServer({
-    ...options,
-    ...tls,
-    minVersion,
-    handshakeTimeout,
-  });
-  const setTls = (tls: TlsFiles) =>
-    server.setSecureContext({ ...tls, minVersion });
-  return { server, setTls };
+  const secure = { ...tls, minVersion, handshakeTimeout } as const;
+  return https.createServer({ ...options, ...secure });
 }
 
 /**
@@ -127,19 +116,16 @@ export async function listen(
   { host, port, tls, limits: givenLimits, ...options }: ListenOptions,
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
-  const fields = tls ? secureFields : commonFields;
   const state: ServerState = {
+    ...options,
     limits,
-    fields,
-    documentationUrl: options.documentationUrl,
-    onRawError: options.onRawError,
+    fields: tls ? secureFields : commonFields,
     isStopping: false,
     droppedBodies: 0,
     longResponses: new Map(),
   };
-  const { server, setTls } = await createServerOf(tls, limits);
-  const connections = trackConnections(server, state, tls !== undefined);
-  const handshakes = tls && trackHandshakes(server);
+  const server = await createServerOf(tls, limits);
+  const connections = trackConnections(server, state);
   const onRequest = (
     { socket }: IncomingRequest,
     response: OutgoingResponse,
@@ -155,21 +141,26 @@ export async function listen(
   server.listen(port, host);
   await once(server, "listening"); // throws if the server emits "error" instead
   server.on("error", () => {}); // a connection that cannot be accepted
-  const interval = limits.checkIntervalMs;
-  const checking = setInterval(disconnectStalled, interval, connections);
+  const checking = setInterval(() => {
+    const now = performance.now();
+    for (const connection of connections.values()) {
+      if (connection.isStalled(now)) connection.socket.destroy();
+    }
+  }, limits.checkIntervalMs);
   const address = server.address() as AddressInfo; // it is not a pipe
   return {
     port: address.port,
-    setTls,
+    setTls(tls) {
+      if (!("setSecureContext" in server)) return;
+      server.setSecureContext({ ...tls, minVersion });
+    },
     async close(graceMs, announceMs = 0) {
       state.isStopping = true;
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       sendWaiting();
       const closed = once(server, "close");
       server.close();
-      for (const socket of handshakes?.values() ?? []) socket.destroy();
-      // Includes those that node:http no longer manages, such as one with a
-      // CONNECT.
+      // Also those that node:http no longer manages, as after a CONNECT.
       const timer = setTimeout(() => {
         for (const { socket } of connections.values()) socket.destroy();
       }, graceMs);
@@ -185,24 +176,34 @@ export async function listen(
 function trackConnections(
   server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
   state: ServerState,
-  isSecure: boolean,
 ): Connections {
   const connections: Connections = new Map();
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
   const slots = new Slots(state.limits.maxConnections, "too many connections");
-  server.on("connection", (socket: Socket) => {
-    try {
-      const client = networkOf(socket.remoteAddress ?? "");
-      socket.on("close", slots.take(client, () => socket.destroy()));
-    } catch {
-      socket.destroy();
-    }
-  });
-  server.on(isSecure ? "secureConnection" : "connection", (socket: Socket) => {
+  const add = (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
     // An error closes the socket; without a listener it would end the process.
     socket.on("error", () => {});
     socket.on("close", () => connections.delete(socket));
+  };
+  server.on("connection", (socket: Socket) => {
+    try {
+      const client = networkOf(socket.remoteAddress ?? "");
+      socket.on("close", slots.take(client, () => socket.destroy()));
+      add(socket);
+    } catch {
+      socket.destroy();
+    }
+  });
+  server.on("secureConnection", (socket: Socket) => {
+    // From now on it stands for the connection of its TLS handshake.
+    const { remoteAddress, remotePort } = socket;
+    for (const { socket: raw } of connections.values()) {
+      const isSame = raw.remotePort === remotePort &&
+        raw.remoteAddress === remoteAddress;
+      if (isSame) connections.delete(raw);
+    }
+    add(socket);
   });
   server.on("clientError", (error: ParseError, socket) => {
     const connection = connections.get(socket);
@@ -220,24 +221,6 @@ function trackConnections(
     rejectInTurn(connection, error, headers["x-request-id"]);
   });
   return connections;
-}
-
-/** Returns the sockets whose TLS handshake is not complete, by the address and port of the client. */
-function trackHandshakes(
-  server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
-): ReadonlyMap<string, Socket> {
-  const handshakes = new Map<string, Socket>();
-  const peerOf = ({ remoteAddress, remotePort }: Socket) =>
-    `${remoteAddress} ${remotePort}`;
-  server.on("connection", (socket: Socket) => {
-    const peer = peerOf(socket);
-    handshakes.set(peer, socket);
-    socket.on("close", () => handshakes.delete(peer));
-  });
-  server.on("secureConnection", (socket: Socket) => {
-    handshakes.delete(peerOf(socket));
-  });
-  return handshakes;
 }
 
 /**
@@ -298,14 +281,6 @@ function rejectInTurn(
   else if (response === undefined || response.writableFinished) {
     sendRawError(connection, error, sentId);
   } else response.once("finish", () => sendRawError(connection, error, sentId));
-}
-
-/** Disconnects clients that read nothing of their responses. */
-function disconnectStalled(connections: Connections): void {
-  const now = performance.now();
-  for (const connection of connections.values()) {
-    if (connection.isStalled(now)) connection.socket.destroy();
-  }
 }
 
 /** Closes idle connections and those with live responses now, and the others after their response. */
