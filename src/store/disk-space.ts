@@ -14,16 +14,12 @@ import {
   withFile,
   writeAll,
 } from "./log/files.ts";
-import {
-  type OpenLog,
-  prepareLog,
-  removeBefore,
-  type StoreFolder,
-} from "./log/folder.ts";
+import { type OpenLog, removeBefore, type StoreFolder } from "./log/folder.ts";
 import { freezeTables, saveSnapshot } from "./log/snapshot.ts";
 import type { LogWriter } from "./log/writer.ts";
 import { countRecords } from "./memory/table.ts";
 import type { Logger, StoreLimits } from "./options.ts";
+import type { Pending } from "./queue.ts";
 import { reopenLog } from "./recovery/reopen.ts";
 import type { FolderScan } from "./recovery/scan.ts";
 
@@ -77,9 +73,9 @@ export class Checkpointer {
   }
 
   /** Counts the documents of a transaction. */
-  count(bytes: number, documents: number): void {
-    this.#writtenBytes += bytes;
-    this.#writtenCount += documents;
+  count({ text, puts }: Pending): void {
+    this.#writtenBytes += text.length;
+    this.#writtenCount += puts;
   }
 
   /** Returns the expected size of a snapshot. */
@@ -154,7 +150,7 @@ export class Checkpointer {
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
     const logBytes = this.#logBytes;
-    await this.#writer.rotate(() => prepareLog(folder, start));
+    await this.#writer.rotate(start);
     this.#earlierLogBytes = logBytes;
     const isStopped = () => this.#isClosed;
     const bytes = await saveSnapshot(folder, { ...start, tables, isStopped });
@@ -248,10 +244,7 @@ export class FullDisk {
   }
 
   /** Throws `disk-full` unless a transaction is accepted on a full disk. */
-  admit(
-    bytes: number,
-    { puts, allowWhenFull }: { puts: number; allowWhenFull: boolean },
-  ): void {
+  admit({ bytes, puts, allowWhenFull }: Pending): void {
     if (puts === 0) {
       this.#hasDeletedSinceFull = true;
       return;

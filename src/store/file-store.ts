@@ -18,7 +18,7 @@ import { defaultLimits, type StoreOptions } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
-import { type Acceptance, type LogPosition, Store } from "./transactions.ts";
+import { type LogPosition, Store } from "./transactions.ts";
 
 /** Opens the store in a folder; creates both if they do not exist. */
 export async function openStore(options: StoreOptions): Promise<Store> {
@@ -115,10 +115,9 @@ class FileStore extends Store {
     for (const notice of this.notices) log("error", notice);
     this.folder = folder;
     this.#writer = new LogWriter(parts.openLog, this.queue, {
-      maxBatchBytes: limits.maxBatchBytes,
-      now: folder.now,
+      folder,
+      limits,
       beforeWrite: () => disk.beforeWrite(),
-      freeBytes: () => folder.files.free(folder.folder),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
@@ -163,21 +162,17 @@ class FileStore extends Store {
     return this.#parts.scan.tables;
   }
 
-  protected accept(
-    pending: Pending,
-    { puts, allowWhenFull }: Acceptance,
-  ): void {
+  protected accept(pending: Pending): void {
     const { disk, limits } = this.#parts;
-    const { bytes, text } = pending;
     if (this.#closing !== undefined) throw closedError();
     const { fault: cause } = this.#writer;
     if (cause !== undefined) {
       const message = "The store is read-only after a disk fault";
       throw new StoreError("read-only", message, { cause });
     }
-    this.queue.checkSpace(bytes, limits.maxQueueBytes);
-    if (disk.isFull) disk.admit(bytes, { puts, allowWhenFull });
-    this.#checkpoints.count(text.length, puts);
+    this.queue.checkSpace(pending.bytes, limits.maxQueueBytes);
+    if (disk.isFull) disk.admit(pending);
+    this.#checkpoints.count(pending);
     this.queue.add(pending);
     this.#writer.wake();
   }

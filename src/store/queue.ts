@@ -7,6 +7,9 @@ import { rollBack, type Undo } from "./memory/table.ts";
 /** A transaction that is applied in memory and waits to be durable. */
 export interface Pending extends Entry {
   readonly undo: readonly Undo[];
+  /** How many records it stores. */
+  readonly puts: number;
+  readonly allowWhenFull: boolean;
 }
 
 interface Waiter {

@@ -37,13 +37,6 @@ export interface StoreWatcher {
   readonly close: () => Promise<void>;
 }
 
-/** What decides whether a full disk accepts a transaction. */
-export interface Acceptance {
-  /** How many records it stores. */
-  readonly puts: number;
-  readonly allowWhenFull: boolean;
-}
-
 const processStart = Date.now().toString(36);
 
 /** An open store. */
@@ -136,10 +129,7 @@ export abstract class Store {
   abstract close(): Promise<void>;
 
   /** Adds a transaction to those that are made durable; throws if it cannot be accepted now. */
-  protected abstract accept(
-    pending: Pending,
-    options: Acceptance,
-  ): void;
+  protected abstract accept(pending: Pending): void;
 
   /** All tables by name, whether declared or only in the store. */
   get tables(): ReadonlyMap<string, Table> {
@@ -187,7 +177,7 @@ export abstract class Store {
       const text = JSON.stringify(mutations);
       const bytes = Buffer.byteLength(text) + lineOverhead;
       const at = formatTime(this.folder.now());
-      this.accept({ seq, at, by, text, bytes, undo }, { puts, allowWhenFull });
+      this.accept({ seq, at, by, text, bytes, undo, puts, allowWhenFull });
       return seq;
     } catch (error) {
       rollBack(undo);

@@ -12,7 +12,7 @@ import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "../error.ts";
 import { isNoSpaceError, writeAll } from "./files.ts";
-import type { OpenLog } from "./folder.ts";
+import type { OpenLog, StoreFolder } from "./folder.ts";
 
 const blockBytes = 4096;
 /** The most zeros that are written ahead. */
@@ -27,12 +27,12 @@ const maxBatchBytesWithZeros = 1 << 16;
 export async function append(
   log: OpenLog,
   bytes: Buffer,
-  freeBytes: () => Promise<number>,
+  place: StoreFolder,
 ): Promise<number> {
   const { file, offset } = log;
   const end = offset + bytes.length;
   const fits = end <= log.size;
-  const padded = fits ? bytes : await pad(bytes, offset, freeBytes);
+  const padded = fits ? bytes : await pad(bytes, offset, place);
   const expectedSize = fits ? log.size : offset + padded.length;
   const start = performance.now();
   await writeAll(file, padded, offset).catch(async (error) => {
@@ -66,10 +66,10 @@ export async function cutZeros(log: OpenLog): Promise<void> {
 async function pad(
   bytes: Buffer,
   offset: number,
-  freeBytes: () => Promise<number>,
+  { files, folder }: StoreFolder,
 ): Promise<Buffer> {
   const isLong = bytes.length > maxBatchBytesWithZeros;
-  const free = isLong ? 0 : await freeBytes().catch(() => 0);
+  const free = isLong ? 0 : await files.free(folder).catch(() => 0);
   const ahead = Math.min(offset, maxAheadBytes, free / 64);
   const end = offset + bytes.length + ahead;
   const size = Math.ceil(end / blockBytes) * blockBytes;

@@ -22,18 +22,22 @@ import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "../error.ts";
 import { append, cutZeros } from "./append.ts";
-import { encodeEntries, encodeLine, formatTime } from "./format.ts";
-import type { OpenLog, PreparedLog } from "./folder.ts";
+import {
+  encodeEntries,
+  encodeLine,
+  formatTime,
+  type LogStart,
+} from "./format.ts";
+import { type OpenLog, prepareLog, type StoreFolder } from "./folder.ts";
+import type { StoreLimits } from "../options.ts";
 import { bytesOf, type Pending, type TransactionQueue } from "../queue.ts";
 
 /** The options of a writer, and the functions that it calls. */
 export interface WriterOptions {
-  readonly maxBatchBytes: number;
-  readonly now: () => number;
+  readonly folder: StoreFolder;
+  readonly limits: StoreLimits;
   /** Called, and awaited, before each write. */
   readonly beforeWrite: () => Promise<void> | undefined;
-  /** Returns how many bytes the disk has left. */
-  readonly freeBytes: () => Promise<number>;
   /**
    * Called when more transactions are durable, or the next log has begun;
    * `syncMs` is how long the disk took.
@@ -44,8 +48,8 @@ export interface WriterOptions {
 }
 
 interface Rotation {
-  readonly lastSeq: number;
-  readonly prepare: () => Promise<PreparedLog>;
+  /** The start of the next log. */
+  readonly start: LogStart;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -81,16 +85,11 @@ export class LogWriter {
     this.#start();
   }
 
-  /** Ends the log after the last transaction added, and continues with the next log. */
-  rotate(prepare: () => Promise<PreparedLog>): Promise<void> {
+  /** Ends the log at the start of the next one, and continues with that. */
+  rotate(start: LogStart): Promise<void> {
     if (this.fault !== undefined) return Promise.reject(this.fault);
     return new Promise((resolve, reject) => {
-      this.#rotation = {
-        lastSeq: this.queue.lastSeq,
-        prepare,
-        resolve,
-        reject,
-      };
+      this.#rotation = { start, resolve, reject };
       this.#wakeUp();
       this.#start();
     });
@@ -123,12 +122,13 @@ export class LogWriter {
     while (this.fault === undefined) {
       if (this.queue.length === 0 && this.#rotation === undefined) break;
       try {
-        if (this.#rotation?.lastSeq === this.queue.durableSeq) {
+        if (this.#rotation?.start.seq === this.queue.durableSeq) {
           await this.#rotate(this.#rotation);
         }
         await this.#waitForSiblings();
-        const lastSeq = this.#rotation?.lastSeq ?? Infinity;
-        const batch = this.queue.next(this.#options.maxBatchBytes, lastSeq);
+        const { maxBatchBytes } = this.#options.limits;
+        const lastSeq = this.#rotation?.start.seq ?? Infinity;
+        const batch = this.queue.next(maxBatchBytes, lastSeq);
         if (batch.length > 0) await this.#write(batch);
       } catch (error) {
         this.#rollBackAll(error);
@@ -163,7 +163,7 @@ export class LogWriter {
     const { durableSeq: durable } = queue;
     const length = encodeEntries(buffer, batch, { durable, seed });
     const lines = buffer.subarray(0, length);
-    const syncMs = await append(this.log, lines, this.#options.freeBytes);
+    const syncMs = await append(this.log, lines, this.#options.folder);
     queue.advance(durable + batch.length);
     this.#expectedCount = batch.length + queue.length;
     // One slow write must not make the next ones wait as long.
@@ -173,15 +173,16 @@ export class LogWriter {
   }
 
   async #rotate(
-    { lastSeq, prepare, resolve, reject }: Rotation,
+    { start, resolve, reject }: Rotation,
   ): Promise<void> {
+    const { folder } = this.#options;
     const { file, seed } = this.log;
-    const next = await prepare().catch(reject);
+    const next = await prepareLog(folder, start).catch(reject);
     if (next !== undefined) {
-      const at = formatTime(this.#options.now());
-      const seal = encodeLine(`"seal":${lastSeq},"at":"${at}"}`, seed);
+      const at = formatTime(folder.now());
+      const seal = encodeLine(`"seal":${start.seq},"at":"${at}"}`, seed);
       try {
-        const syncMs = await append(this.log, seal, this.#options.freeBytes);
+        const syncMs = await append(this.log, seal, folder);
         await cutZeros(this.log);
         await next.publish();
         this.log = next;
