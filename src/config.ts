@@ -12,34 +12,32 @@ import type { EtcdOptions } from "./store/options.ts";
 import { logLevels } from "./log.ts";
 import { parseNetworks } from "./http/client-address.ts";
 
-/** The URL at which the API is served. */
-export interface Base {
-  /** `https://api.example.com`, or empty: then URLs in responses begin with the path. */
-  readonly origin: string;
-  /** Begins and ends with a slash. */
-  readonly path: string;
-}
-
 /** An invalid command line or setting; exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-export interface Setting<T> {
+export interface Setting {
   readonly variable: string;
   /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
   readonly file?: "flag" | "both";
   readonly description: string;
   /** The allowed values, to follow "must be". */
   readonly expected: string;
-  readonly default: T;
+  readonly default: unknown;
   /** The default as `help` shows it, if that differs. */
   readonly defaultText?: string;
-  /** Returns undefined if the value is not allowed. Declared as a method, so that every `Setting<T>` is assignable to `Setting<unknown>`. */
-  parse(value: string): T | undefined;
+  /** Returns undefined if the value is not allowed. */
+  readonly parse: (value: string) => unknown;
 }
 
-const path = { expected: "a path", parse: (value: string) => value };
+/** The attributes of a setting that may be any text, and is not set by default. */
+const text = {
+  expected: "text",
+  default: undefined,
+  defaultText: "none",
+  parse: (value: string) => value,
+};
 
 function numberUpTo(max: number) {
   return {
@@ -98,54 +96,42 @@ export const settings = {
   etcdUser: {
     variable: "ETCD_USER",
     description: "user name for etcd",
-    expected: "a name",
-    default: undefined,
-    defaultText: "none",
-    parse: (value) => value,
+    ...text,
   },
   etcdPassword: {
     variable: "ETCD_PASSWORD",
     file: "flag",
     description: "password for etcd",
-    expected: "a password",
-    default: undefined,
-    defaultText: "none",
-    parse: (value) => value,
+    ...text,
   },
   /** True if reads may be answered from a state that is a second old. */
   hasLocalReads: {
     variable: "READS",
     description:
       "with etcd, local: answer reads from memory, at most a second old",
-    expected: "linearizable or local",
-    default: false,
-    defaultText: "linearizable",
-    parse: (value) => ({ linearizable: false, local: true })[value],
+    ...oneOf("linearizable", "local"),
   },
   dataDir: {
     variable: "DATA_DIR",
     description: "folder of the store, created if missing",
+    ...text,
     default: "data/store",
-    ...path,
+    defaultText: "data/store",
   },
   /** Loaded by cli/declaration/load-api.ts. */
   collections: {
     variable: "COLLECTIONS",
     description:
       "file that declares the API, a TypeScript or JavaScript module",
-    default: undefined,
+    ...text,
     defaultText: "the sample API, src/collections.ts",
-    ...path,
   },
   /** The text of the seed file. */
   seed: {
     variable: "SEED",
     file: "both",
     description: "JSON file of sample records, loaded into an empty store",
-    expected: "JSON",
-    default: undefined,
-    defaultText: "none",
-    parse: (value) => value,
+    ...text,
   },
   adminPassword: {
     variable: "ADMIN_PASSWORD",
@@ -197,16 +183,12 @@ export const settings = {
   tlsCert: {
     variable: "TLS_CERT",
     description: "PEM file of a certificate with its chain, for HTTPS",
-    default: undefined,
-    defaultText: "none",
-    ...path,
+    ...text,
   },
   tlsKey: {
     variable: "TLS_KEY",
     description: "PEM file of the certificate's private key",
-    default: undefined,
-    defaultText: "none",
-    ...path,
+    ...text,
   },
   /** Origins whose scripts may read responses; `*` means any. */
   corsOrigins: {
@@ -216,9 +198,7 @@ export const settings = {
     default: [],
     defaultText: "none",
     parse: (value) =>
-      listOf(value, (origin) =>
-        origin === "*" ||
-        (URL.canParse(origin) && new URL(origin).origin === origin)),
+      listOf(value, (origin) => origin === "*" || isOrigin(origin)),
   },
   /** How many requests a client may send in a minute. */
   rateLimit: {
@@ -248,16 +228,14 @@ export const settings = {
       "local: programs on this machine read /metrics without a token",
     ...oneOf("off", "local"),
   },
-} satisfies Record<string, Setting<unknown>>;
+} satisfies Record<string, Setting>;
 
 /** The values of all settings. */
-export type Config =
-  & { readonly etcd: EtcdOptions | undefined }
-  & {
-    readonly [Name in keyof typeof settings]:
-      | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
-      | (typeof settings)[Name]["default"];
-  };
+export type Config = {
+  readonly [Name in keyof typeof settings]:
+    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
+    | (typeof settings)[Name]["default"];
+};
 
 function listOf(
   value: string,
@@ -267,7 +245,7 @@ function listOf(
   return members.every(isAllowed) ? members : undefined;
 }
 
-function parseBase(value: string): Base | undefined {
+function parseBase(value: string) {
   const match = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
     .exec(value);
   const [, origin = "", rest = value] = match ?? [];
@@ -279,9 +257,7 @@ function parseBase(value: string): Base | undefined {
 }
 
 /** Parses the URL of a store in etcd; null stands for files. */
-function parseStore(
-  value: string,
-): Pick<EtcdOptions, "endpoints" | "prefix"> | null | undefined {
+function parseStore(value: string) {
   if (value === "file") return null;
   const [, tls, hosts = "", prefix] =
     /^etcd(s?):\/\/([^/]+)\/([\w.~-]+(?:\/[\w.~-]+)*)\/?$/.exec(value) ?? [];
@@ -291,28 +267,11 @@ function parseStore(
 }
 
 function isOrigin(url: string): boolean {
-  return URL.canParse(url) && new URL(url).href === `${url}/`;
-}
-
-/** Returns where the store in etcd is; undefined for one of files. */
-export function readEtcd(
-  flags: Flags,
-  environment: Environment,
-): EtcdOptions | undefined {
-  const read = <T>(setting: Setting<T>) =>
-    readSetting(setting, flags, environment);
-  const location = read<ReturnType<typeof parseStore>>(settings.store);
-  if (!location) return undefined;
-  return {
-    ...location,
-    user: read<string | undefined>(settings.etcdUser),
-    password: read<string | undefined>(settings.etcdPassword),
-    hasLocalReads: read<boolean>(settings.hasLocalReads),
-  };
+  return URL.canParse(url) && new URL(url).origin === url;
 }
 
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
-export function flagOf({ variable, file }: Setting<unknown>): string {
+export function flagOf({ variable, file }: Setting): string {
   const name = variable.toLowerCase().replaceAll("_", "-");
   return file === "flag" ? `${name}-file` : name;
 }
@@ -321,12 +280,11 @@ export type Flags = ReadonlyMap<string, string>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Reads one setting, without validating the others. */
-export function readSetting<T>(
-  setting: Setting<T>,
+function readSetting(
+  setting: Setting,
   flags: Flags,
   environment: Environment,
-): T {
+): unknown {
   const { variable, file, expected, default: defaultValue } = setting;
   const flag = flagOf(setting);
   const isFlag = flags.has(flag);
@@ -358,17 +316,23 @@ export function readText(name: string, file: string): string {
 }
 
 /**
- * Reads all settings.
+ * Returns the settings. Each is read when it is used, so that one that a command
+ * does not need cannot prevent it. A copy, `{ ...config }`, reads all.
  *
- * @throws {UsageError} on the first invalid value, with its name and what is allowed
+ * The object throws a {@linkcode UsageError} where a value is not allowed, with
+ * the name of the setting and what is allowed.
  */
 export function readConfig(flags: Flags, environment: Environment): Config {
-  const values = Object.entries(settings).map(([name, setting]) => [
+  const getters = Object.entries(settings).map(([name, setting]) => [
     name,
-    readSetting<unknown>(setting, flags, environment),
+    { enumerable: true, get: () => readSetting(setting, flags, environment) },
   ]);
-  return {
-    ...Object.fromEntries(values),
-    etcd: readEtcd(flags, environment),
-  };
+  return Object.create(null, Object.fromEntries(getters));
+}
+
+/** Returns where the store in etcd is; undefined for one of files. */
+export function etcdOf(
+  { store, etcdUser: user, etcdPassword: password, hasLocalReads }: Config,
+): EtcdOptions | undefined {
+  return store ? { ...store, user, password, hasLocalReads } : undefined;
 }

@@ -12,15 +12,21 @@ import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { createFirstAdmin } from "./cli/operator.ts";
-import type { Config } from "./config.ts";
+import { seedEmptyStore } from "./cli/seed.ts";
+import { type Config, etcdOf } from "./config.ts";
 import { CommandError, openDataFolder, writeSecret } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
-import { listen, type Listener, type ListenOptions } from "./http/server.ts";
+import {
+  type Handler,
+  listen,
+  type Listener,
+  type ListenOptions,
+} from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import { readSmallFile, realFiles } from "./store/log/files.ts";
-import type { Logger, Store } from "./store/store.ts";
+import type { LogFields, Logger, Store } from "./store/store.ts";
 import { readTls } from "./tls.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -40,23 +46,20 @@ export async function serve(
   config: Config,
   declaration: ApiDeclaration,
 ): Promise<void> {
-  let opened: OpenServer | undefined;
-  // Handled from the start, because SIGHUP would otherwise end the process.
-  process.on("SIGHUP", () => opened && reloadTls(opened, config, log));
+  process.on("SIGHUP", () => {}); // without a listener it would end the process
+  const { dataDir, host, port, seed } = config;
   const tls = readTls(config);
-  const { log, print, isForPeople } = openLog(config);
+  const output = openLog(config);
+  const { log, print, isForPeople } = output;
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
-  const tables = tablesOf(declaration, features);
-  const options = { log, tables, etcd: config.etcd };
-  const store = await openDataFolder(config.dataDir, declaration, options);
+  const etcd = etcdOf(config);
+  const options = { log, tables: tablesOf(declaration, features), etcd };
+  const store = await openDataFolder(dataDir, declaration, options);
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    if (config.seed !== undefined) {
-      const { seedEmptyStore } = await import("./cli/seed.ts");
-      await seedEmptyStore(store, declaration, config.seed);
-    }
+    if (seed !== undefined) await seedEmptyStore(store, declaration, seed);
     const secrets = await loadSecrets(config, store);
     const application = new Application({
       declaration,
@@ -74,20 +77,26 @@ export async function serve(
     });
     closing.unshift(() => application.stop());
     await application.start();
-    opened = await open(application, { ...config, tls }, log);
-    const { listener, admit } = opened;
+    const early: OutgoingResponse[] = [];
+    let handle: Handler = (response) => void early.push(response);
+    const { documentationUrl } = application;
+    const onRawError = (fields: LogFields) => log("debug", "answered", fields);
+    const listener = await listenOrExplain(
+      (response) => handle(response),
+      { host, port, tls, documentationUrl, onRawError },
+    );
+    process.on("SIGHUP", () => reloadTls(listener, config, log));
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
-    const output = { log, print, terminal: process.stdout };
     await createFirstAdmin(store, { declaration, ...config }, output);
-    admit();
-    const stopped = stopSignal();
-    if (isForPeople && config.etcd === undefined) {
-      const folder = resolve(config.dataDir);
+    handle = (response) => application.handle(response);
+    early.forEach(handle);
+    if (isForPeople && etcd === undefined) {
+      const folder = resolve(dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
     print("info", describeProcess(config, listener.port));
-    log("info", `stopping on ${await stopped}`);
+    log("info", `stopping on ${await stopSignal()}`);
   } finally {
     for (const close of closing) await close();
   }
@@ -142,7 +151,7 @@ async function loadSecrets(
  * the new one is unusable, the old one stays in use.
  */
 function reloadTls(
-  { listener }: OpenServer,
+  listener: Listener,
   config: Config,
   log: Logger,
 ): void {
@@ -156,37 +165,13 @@ function reloadTls(
   }
 }
 
-/** A server that listens. */
-interface OpenServer {
-  readonly listener: Listener;
-  /** Begins to handle requests, which have to wait until then. */
-  readonly admit: () => void;
-}
-
-async function open(
-  application: Application,
-  { host, port, tls }: Pick<ListenOptions, "host" | "port" | "tls">,
-  log: Logger,
-): Promise<OpenServer> {
-  const { documentationUrl } = application;
-  const early: OutgoingResponse[] = [];
-  let handle: Application["handle"] = (each) => void early.push(each);
+/** Listens; explains to the operator why that is impossible. */
+async function listenOrExplain(
+  handle: Handler,
+  options: ListenOptions,
+): Promise<Listener> {
   try {
-    const listener = await listen(
-      (response) => handle(response),
-      {
-        host,
-        port,
-        tls,
-        documentationUrl,
-        onRawError: (fields) => log("debug", "answered", fields),
-      },
-    );
-    const admit = () => {
-      handle = (response) => application.handle(response);
-      early.splice(0).forEach(handle);
-    };
-    return { listener, admit };
+    return await listen(handle, options);
   } catch (error) {
     const code = errorCode(error);
     const reason = code === "EADDRINUSE"
@@ -196,6 +181,7 @@ async function open(
       : /^(?:EADDRNOTAVAIL|EAI_AGAIN|ENOTFOUND)$/.test(code)
       ? "HOST or --host must name an address of this machine, such as 127.0.0.1"
       : errorText(error);
+    const { host, port } = options;
     throw new CommandError(`cannot listen on ${host} port ${port}: ${reason}`);
   }
 }

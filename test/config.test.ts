@@ -55,7 +55,7 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ SEED: "/nowhere/seed.json" }, /^SEED.*ENOENT/],
   ];
   for (const [environment, message] of table) {
-    assert.throws(() => readConfig(none, environment), {
+    assert.throws(() => ({ ...readConfig(none, environment) }), {
       name: "UsageError",
       message,
     }, JSON.stringify(environment));

@@ -68,7 +68,7 @@ function sortLetters(word: string): string {
 
 /** Returns all settings as lines of `help`. */
 export function describeSettings(): string {
-  return Object.values<Setting<unknown>>(settings).map((setting) => {
+  return Object.values<Setting>(settings).map((setting) => {
     const { file, variable, description, default: value } = setting;
     const { defaultText = value } = setting;
     const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;

@@ -13,14 +13,7 @@ import { check, exportCommand, logCommand } from "./read.ts";
 import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
-import {
-  type Flags,
-  readConfig,
-  readEtcd,
-  readSetting,
-  settings,
-  UsageError,
-} from "../config.ts";
+import { etcdOf, type Flags, readConfig, UsageError } from "../config.ts";
 import { CommandError } from "../data-folder.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";
@@ -91,7 +84,7 @@ const coreCommands: Readonly<Record<string, Command>> = {
 
 async function serveCommand({ flags, loadApi }: CommandSettings) {
   isServing = true;
-  const config = readConfig(withSample(flags), env);
+  const config = { ...readConfig(withSample(flags), env) };
   await serve(config, await loadApi());
   // A signal that comes while Node.js itself shuts down would kill the process.
   process.exit(0);
@@ -115,23 +108,20 @@ async function run(words: readonly string[]): Promise<number> {
     Object.keys(commandFlags),
   );
   const [name = "serve", ...args] = positionals;
+  const config = readConfig(flags, env);
+  const { dataDir, collections } = config;
   const commandSettings = {
-    dataDir: readSetting(settings.dataDir, flags, env),
-    etcd: readEtcd(flags, env),
+    dataDir,
+    etcd: etcdOf(config),
     flags,
-    loadApi: () =>
-      loadApi(
-        readSetting<string | undefined>(settings.collections, flags, env),
-      ),
+    loadApi: () => loadApi(collections),
   };
   const commands: Record<string, Command> = Object.assign(
     Object.create(null), // without the names that every object inherits
     coreCommands,
   );
   if (commands[name] === undefined) {
-    const features = await loadFeatures(
-      readSetting(settings.features, flags, env),
-    );
+    const features = await loadFeatures(config.features);
     Object.assign(commands, ...features.map((each) => each.commands));
   }
   const command = commands[name];

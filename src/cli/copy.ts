@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import process from "node:process";
 import type { CommandSettings } from "../api/feature.ts";
-import { type Flags, readEtcd, UsageError } from "../config.ts";
+import { etcdOf, type Flags, readConfig, UsageError } from "../config.ts";
 import { backupStore, readCopy, readSource } from "./backup.ts";
 import { print } from "./output.ts";
 import type { Place } from "./read.ts";
@@ -33,6 +33,6 @@ function placeOf(flag: string, flags: Flags): Place {
   const store = flags.get(flag);
   if (!store) throw new UsageError(`copy: name a store with --${flag}`);
   if (!/^etcds?:/.test(store)) return { dataDir: resolve(store) };
-  const etcd = readEtcd(new Map([...flags, ["store", store]]), process.env);
-  return { dataDir: "", etcd };
+  const named = new Map([...flags, ["store", store]]);
+  return { dataDir: "", etcd: etcdOf(readConfig(named, process.env)) };
 }

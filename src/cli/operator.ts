@@ -5,6 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import process from "node:process";
 import type { WriteStream } from "node:tty";
 import { users as usersOf } from "../api/accounts/users.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
@@ -80,10 +81,10 @@ export async function createFirstAdmin(
     readonly dataDir: string;
     readonly adminPassword: string | undefined;
   },
-  { log, print, terminal }: {
+  { log, print, terminal = process.stdout }: {
     readonly log: Logger;
     readonly print: Logger;
-    readonly terminal: Pick<WriteStream, "isTTY" | "write">;
+    readonly terminal?: Pick<WriteStream, "isTTY" | "write">;
   },
 ): Promise<void> {
   const users = store.table("users");

@@ -38,7 +38,7 @@ import {
 type Connections = Map<Duplex, Connection>;
 
 /** A function that sends a response to the request that is its `req`. */
-type Handler = (response: OutgoingResponse) => void;
+export type Handler = (response: OutgoingResponse) => void;
 
 /** A certificate and its private key, as the text of PEM files. */
 export interface TlsFiles {
