@@ -1,6 +1,5 @@
 /** The data folder as the commands use it: opens its store. */
 
-import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import type { EtcdOptions } from "./store/options.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
@@ -13,12 +12,7 @@ import {
   type Misfit,
 } from "./api/declaration/evolution.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
-import {
-  readFolderMode,
-  realFiles,
-  writeAll,
-  writeAtomically,
-} from "./store/log/files.ts";
+import { readFolderMode, realFiles } from "./store/log/files.ts";
 import {
   type Json,
   type Mutation,
@@ -165,14 +159,5 @@ async function refuseSharedFolder(folder: string): Promise<void> {
   throw new CommandError(
     `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +
       `run "chmod 700 '${folder}'", or choose a folder for the data alone`,
-  );
-}
-
-/** Writes a line that only the owner may read, durably. */
-export async function writeSecret(path: string, text: string): Promise<void> {
-  await writeAtomically(
-    realFiles,
-    path,
-    (file) => writeAll(file, Buffer.from(`${text}\n`), 0),
   );
 }

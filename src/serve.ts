@@ -14,7 +14,7 @@ import { TokenSigner } from "./auth/jwt.ts";
 import { createFirstAdmin } from "./cli/operator.ts";
 import { seedEmptyStore } from "./cli/seed.ts";
 import { type Config, etcdOf } from "./config.ts";
-import { CommandError, openDataFolder, writeSecret } from "./data-folder.ts";
+import { CommandError, openDataFolder } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import {
@@ -25,7 +25,7 @@ import {
 } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
-import { readSmallFile, realFiles } from "./store/log/files.ts";
+import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
 import type { LogFields, Logger, Store } from "./store/store.ts";
 import { readTls } from "./tls.ts";
 
@@ -142,7 +142,7 @@ async function loadSecrets(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
-  await writeSecret(join(folder, "secret"), random);
+  await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
   return [random];
 }
 

@@ -17,8 +17,7 @@ import {
   type FileSystem,
   readSmallFile,
   realFiles,
-  writeAll,
-  writeAtomically,
+  writeSmallFile,
 } from "../store/log/files.ts";
 import { makeFolder } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
@@ -49,8 +48,7 @@ export async function backupStore(
     const start = { store: storeId, generation: generation + 1, seq };
     await writeGeneration(place, start, tables);
     if (secret !== undefined) {
-      const path = join(to, "secret");
-      await writeAtomically(files, path, (file) => writeAll(file, secret, 0));
+      await writeSmallFile(files, join(to, "secret"), secret);
     }
     await writeMeta(place);
     return await readCopy(to, files);

@@ -20,9 +20,9 @@ import type { RequestContext, Result } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import { localOperator, type Roles } from "../auth/access.ts";
 import { isPasswordHash } from "../auth/passwords.ts";
-import { CommandError, passwordFile, writeSecret } from "../data-folder.ts";
+import { CommandError, passwordFile } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
-import { realFiles } from "../store/log/files.ts";
+import { realFiles, writeSmallFile } from "../store/log/files.ts";
 import type { Logger, Store } from "../store/store.ts";
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
@@ -96,7 +96,7 @@ export async function createFirstAdmin(
   const isShown = adminPassword === undefined && terminal.isTTY;
   const isWritten = adminPassword === undefined && !terminal.isTTY;
   const path = join(dataDir, passwordFile);
-  if (isWritten) await writeSecret(path, password);
+  if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
     await createUser(store, declaration, { username: "admin", role, password });
   } catch (error) {

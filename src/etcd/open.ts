@@ -1,6 +1,5 @@
 /** Opens a store in etcd. */
 
-import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
 import {
@@ -11,8 +10,7 @@ import {
 import {
   readSmallFile,
   realFiles,
-  writeAll,
-  writeAtomically,
+  writeSmallFile,
 } from "../store/log/files.ts";
 import {
   makeFolder,
@@ -79,9 +77,7 @@ async function loadServerId(place: StoreFolder): Promise<string> {
   const stored = await readSmallFile(files, folder, "server");
   if (stored !== undefined) return stored.toString().trim();
   const name = randomName(place);
-  const path = join(folder, "server");
-  const bytes = Buffer.from(`${name}\n`);
-  await writeAtomically(files, path, (file) => writeAll(file, bytes, 0));
+  await writeSmallFile(files, join(folder, "server"), `${name}\n`);
   return name;
 }
 

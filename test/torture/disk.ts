@@ -367,8 +367,8 @@ export class Disk implements FileSystem {
     return [...this.#entries.keys(), ...locks];
   }
 
-  makeFolder(): Promise<undefined> {
-    return Promise.resolve(undefined);
+  makeFolder(): Promise<boolean> {
+    return Promise.resolve(false);
   }
 
   removeFolder(): Promise<void> {

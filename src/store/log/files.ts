@@ -53,8 +53,8 @@ export interface FileSystem {
   /** Removes a file, if it exists. */
   remove(path: string): Promise<void>;
   list(folder: string): Promise<string[]>;
-  /** Creates a folder and its parents; returns the first one created. */
-  makeFolder(path: string): Promise<string | undefined>;
+  /** Creates a folder; returns false if it exists already. */
+  makeFolder(path: string): Promise<boolean>;
   /** Removes an empty folder. */
   removeFolder(path: string): Promise<void>;
   /** Resolves once the folder's entries are on the disk. */
@@ -114,7 +114,11 @@ export const realFiles: FileSystem = {
   rename,
   remove: (path) => unlink(path).catch(undefinedIfMissing),
   list: (folder) => readdir(folder),
-  makeFolder,
+  makeFolder: (path) =>
+    mkdir(path, { mode: 0o700 }).then(() => true, (error) => {
+      if (errorCode(error) !== "EEXIST") throw error;
+      return false;
+    }),
   removeFolder: rmdir,
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
@@ -125,26 +129,6 @@ export const realFiles: FileSystem = {
     return bavail * bsize;
   },
 };
-
-/**
- * Creates a folder and its parents, one by one: Node's `recursive` never ends
- * below a folder such as /proc.
- */
-async function makeFolder(path: string): Promise<string | undefined> {
-  const make = () =>
-    mkdir(path, { mode: 0o700 }).then(() => path, (error) => {
-      if (errorCode(error) !== "EEXIST") throw error;
-      return undefined;
-    });
-  try {
-    return await make();
-  } catch (error) {
-    if (errorCode(error) !== "ENOENT" || dirname(path) === path) throw error;
-    const first = await makeFolder(dirname(path));
-    const made = await make();
-    return first ?? made;
-  }
-}
 
 /** Returns whether an error means that there is no space left to write to. */
 export function isNoSpaceError(error: unknown): boolean {
@@ -208,6 +192,16 @@ export async function writeAtomically(
     throw error;
   }
   await files.syncFolder(dirname(path));
+}
+
+/** Writes a small file atomically. */
+export async function writeSmallFile(
+  files: FileSystem,
+  path: string,
+  content: string | Uint8Array,
+): Promise<void> {
+  const bytes = Buffer.from(content);
+  await writeAtomically(files, path, (file) => writeAll(file, bytes, 0));
 }
 
 /** Copies the bytes from `start` to `end` into another file. */

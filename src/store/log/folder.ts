@@ -5,6 +5,7 @@
 
 import { Buffer } from "node:buffer";
 import { dirname, join } from "node:path";
+import { errorCode } from "../error.ts";
 import { type FileSystem, type OpenFile, writeAll } from "./files.ts";
 import { encodeHeader, formatTime, type LogStart } from "./format.ts";
 
@@ -60,17 +61,23 @@ export function randomName(place: StoreFolder): string {
   return Buffer.from(place.random(8)).toString("hex");
 }
 
-/** Creates a folder, private to the user, durably; returns whether it is new. */
+/**
+ * Creates a folder and its parents, private to the user, durably; returns
+ * whether it is new. One by one, as Node's `recursive` never ends below a
+ * folder such as /proc.
+ */
 export async function makeFolder(
   files: FileSystem,
   folder: string,
 ): Promise<boolean> {
-  const first = await files.makeFolder(folder);
-  if (first === undefined) return false;
-  for (let each = folder; each.length >= first.length; each = dirname(each)) {
-    await files.syncFolder(dirname(each));
-  }
-  return true;
+  const parent = dirname(folder);
+  const isNew = await files.makeFolder(folder).catch(async (error) => {
+    if (errorCode(error) !== "ENOENT" || parent === folder) throw error;
+    await makeFolder(files, parent);
+    return files.makeFolder(folder);
+  });
+  if (isNew) await files.syncFolder(parent);
+  return isNew;
 }
 
 /** Creates an empty log under a temporary name. */

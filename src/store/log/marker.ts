@@ -7,7 +7,6 @@
  * JSON that fits in a sector: a torn write leaves the other slot as it was.
  */
 
-import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { errorText } from "../error.ts";
@@ -17,7 +16,7 @@ import {
   type OpenFile,
   readSmallFile,
   writeAll,
-  writeAtomically,
+  writeSmallFile,
 } from "./files.ts";
 import { checkLine, encodeLine } from "./format.ts";
 import type { LogWriter } from "./writer.ts";
@@ -68,8 +67,7 @@ export async function openMarker(
 ): Promise<OpenFile> {
   const path = join(folder, fileName);
   if (!(await files.list(folder)).includes(fileName)) {
-    const blank = Buffer.alloc(2 * slotBytes, " ");
-    await writeAtomically(files, path, (file) => writeAll(file, blank, 0));
+    await writeSmallFile(files, path, " ".repeat(2 * slotBytes));
   }
   return await files.open(path, "write");
 }

@@ -20,6 +20,7 @@ import {
   withFile,
   writeAll,
   writeAtomically,
+  writeSmallFile,
 } from "../log/files.ts";
 import {
   createLog,
@@ -49,9 +50,8 @@ export async function writeMeta(
   { files, folder }: StoreFolder,
   version = format,
 ): Promise<void> {
-  const meta = Buffer.from(`${JSON.stringify({ format: version })}\n`);
-  const path = join(folder, names.meta);
-  await writeAtomically(files, path, (file) => writeAll(file, meta, 0));
+  const meta = `${JSON.stringify({ format: version })}\n`;
+  await writeSmallFile(files, join(folder, names.meta), meta);
 }
 
 /** Creates a new store. */
