@@ -41,10 +41,9 @@ export function parseJsonObject(
     throw new ApiError(40001, `The ${name} is ${problem}.`);
   }
   if (isAmbiguous) {
-    const repeated = excerpt(JSON.stringify(findRepeatedName(text)));
     throw new ApiError(
       40001,
-      `The ${name} names ${repeated} twice: send each property once.`,
+      `The ${name} names a property twice: send each property once.`,
     );
   }
   if (!isObject(value)) {
@@ -107,20 +106,6 @@ function countNames(text: string, max: number): number {
     if (count > max) throw new RangeError();
   }
   return count;
-}
-
-/** Returns the first name, decoded, that occurs a second time anywhere in a JSON text. */
-function findRepeatedName(text: string): string {
-  const names = new Set<string>();
-  let last = "";
-  for (const [token] of text.matchAll(stringOrMark)) {
-    if (token === ":") {
-      last = String(JSON.parse(last));
-      if (names.has(last)) return last;
-      names.add(last);
-    } else last = token;
-  }
-  return last;
 }
 
 /**
