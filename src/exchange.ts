@@ -80,7 +80,8 @@ export class Exchange implements RequestContext {
     this.method = request.method ?? "";
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
-    this.client = clientOf(request, shared.trustProxy);
+    const { remoteAddress = "" } = request.socket;
+    this.client = clientOf(remoteAddress, request.headers, shared.trustProxy);
     this.shared = shared;
   }
 

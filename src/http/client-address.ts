@@ -5,6 +5,7 @@
  */
 
 import { BlockList, isIP, SocketAddress } from "node:net";
+import type { IncomingRequest } from "./connection.ts";
 import { splitList } from "./headers.ts";
 
 /** Parses addresses and networks such as `10.0.0.0/8`, separated by commas; returns undefined if one is malformed. */
@@ -23,27 +24,20 @@ export function parseNetworks(value: string): BlockList | undefined {
   return networks;
 }
 
-/** The parts of a request that identify its sender. */
-interface ClientRequest {
-  readonly socket: { readonly remoteAddress?: string | undefined };
-  readonly headers: {
-    readonly forwarded?: string | undefined;
-    readonly "x-forwarded-for"?: string | readonly string[] | undefined;
-  };
-}
-
 /**
  * Returns the client of a request: an IPv4 address such as `192.0.2.1`, or the
  * first 64 bits of a global IPv6 address such as `2001:db8:0:7::/64`, as one
  * subscriber usually has all addresses that begin with them.
  *
+ * @param peer the address of the connection
  * @param proxies those whose `Forwarded` (RFC 7239) or `X-Forwarded-For` is
  * trusted. Most proxies maintain one of the two and pass on what a client sent
  * as the other: if the two name different clients, the proxy itself counts as
  * the client.
  */
 export function clientOf(
-  { socket: { remoteAddress: peer = "" }, headers }: ClientRequest,
+  peer: string,
+  headers: IncomingRequest["headers"],
   proxies: BlockList | undefined,
 ): string {
   if (proxies === undefined) return networkOf(peer);

@@ -200,7 +200,7 @@ export function errorResponse(
 ): Response {
   const { status, headers } = error;
   const title = prefersProblemJson(accept) ? STATUS_CODES[status] : undefined;
-  const body = errorBody(error, { title, documentationUrl });
+  const body = errorBody(error, title, documentationUrl);
   return { status, headers, body, type: title && problemType };
 }
 

@@ -159,10 +159,8 @@ const documentation: Readonly<Record<number, string>> = {
  */
 export function errorBody(
   error: ApiError,
-  { title, documentationUrl }: {
-    readonly title?: string | undefined;
-    readonly documentationUrl?: string | undefined;
-  } = {},
+  title?: string,
+  documentationUrl?: string,
 ): string {
   const { status, code: errorCode, message, errors } = error;
   const specification = documentation[status];

@@ -16,18 +16,12 @@ export function splitList(text: string, separator: "," | ";"): string[] {
   return members.map((member) => member.trim()).filter(Boolean);
 }
 
-/** A media type or media range with its parameters, in lower case. */
-export interface MediaType {
-  readonly type: string;
-  readonly parameters: ReadonlyMap<string, string>;
-}
-
 const token = "[!#$%&'*+.^_`|~0-9a-z-]+";
 const mediaType = new RegExp(`^${token}/${token}$`);
 const parameterSyntax = new RegExp(`^(${token})=(.*)$`, "s");
 
-/** Parses `type/subtype;name=value` (RFC 9110 section 8.3.1); returns undefined if it is malformed. */
-export function parseMediaType(text: string): MediaType | undefined {
+/** Parses a media type or range, `type/subtype;name=value`, in lower case (RFC 9110 section 8.3.1); returns undefined if it is malformed. */
+export function parseMediaType(text: string) {
   const [type = "", ...rest] = splitList(text.toLowerCase(), ";");
   if (!mediaType.test(type)) return undefined;
   const parameters = new Map<string, string>();
@@ -74,7 +68,7 @@ export function negotiate<Offer extends string>(
  */
 function matches(
   range: NonNullable<ReturnType<typeof parseRange>>,
-  offer: MediaType | undefined,
+  offer: ReturnType<typeof parseMediaType>,
 ): boolean {
   const { type = "", parameters } = offer ?? {};
   if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {

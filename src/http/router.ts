@@ -62,14 +62,9 @@ export function decodePercent(text: string): string {
 /** A segment that can be an id: a positive decimal number without leading zeros. */
 const anyId = /\/[1-9]\d{0,15}(?=\/|$)/g;
 
-/** The route of a path, and the ids in the path. */
-export interface RouteMatch<Route> {
-  readonly route: Route;
-  readonly ids: readonly number[];
-}
-
 /**
- * Finds the route of a path; returns undefined if there is none.
+ * Finds the route of a path, and the ids in the path; returns undefined if there
+ * is none.
  *
  * @param routes by pattern, in which a segment `:id` stands for any id
  * @param base the beginning of every path with an id; a number within it is a
@@ -80,7 +75,7 @@ export function findRoute<Route>(
   routes: ReadonlyMap<string, Route>,
   path: string,
   base = "/",
-): RouteMatch<Route> | undefined {
+) {
   const ids: number[] = [];
   const pattern = normalize(path).replace(anyId, (segment, at) => {
     const id = Number(segment.slice(1));

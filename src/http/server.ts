@@ -343,7 +343,7 @@ function sendRawError(
   sentId: string | string[] | undefined,
 ): void {
   if (!socket.writable) return; // the previous response was the last one
-  const body = errorBody(error, { documentationUrl });
+  const body = errorBody(error, undefined, documentationUrl);
   const id = requestId(sentId);
   const client = networkOf(socket.remoteAddress ?? "");
   onRawError?.({ id, client, status: error.status });

@@ -4,19 +4,19 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { clientOf, parseNetworks } from "../../src/http/client-address.ts";
 
-type Headers = Parameters<typeof clientOf>[0]["headers"];
+type Headers = Parameters<typeof clientOf>[1];
 
 function clientFrom(
-  remoteAddress: string | undefined,
+  address: string,
   headers: Headers = {},
   trusted?: string,
 ): string {
   const proxies = trusted === undefined ? undefined : parseNetworks(trusted);
-  return clientOf({ socket: { remoteAddress }, headers }, proxies);
+  return clientOf(address, headers, proxies);
 }
 
 test("a client is its IPv4 address, or the first 64 bits of its IPv6 address if that is global", () => {
-  const table: readonly [string | undefined, string][] = [
+  const table: readonly [string, string][] = [
     ["192.0.2.1", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
     ["::1", "0:0:0:0::/64"],
@@ -24,7 +24,7 @@ test("a client is its IPv4 address, or the first 64 bits of its IPv6 address if 
     ["2001:db8:0:7:1:2:3:4", "2001:db8:0:7::/64"],
     ["2001:db8:0:7:1::", "2001:db8:0:7::/64"],
     ["fe80::1%eth0", "fe80::1"],
-    [undefined, ""],
+    ["", ""],
   ];
   for (const [address, client] of table) {
     assert.equal(clientFrom(address), client, address);

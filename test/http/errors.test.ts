@@ -45,7 +45,7 @@ test("both formats describe the same error", () => {
     errors,
   });
   const title = "Unprocessable Content";
-  assert.deepEqual(JSON.parse(errorBody(error, { title })), {
+  assert.deepEqual(JSON.parse(errorBody(error, title)), {
     type: "about:blank",
     title,
     status: 422,
@@ -60,7 +60,7 @@ test("a 401 and a 403 link to their documentation in both formats", () => {
     const error = new ApiError(code);
     const title = "A title";
     const ours = JSON.parse(errorBody(error));
-    const standard = JSON.parse(errorBody(error, { title }));
+    const standard = JSON.parse(errorBody(error, title));
     assert.match(ours.documentation_url, /^https:/);
     assert.equal(ours.message, error.message);
     assert.deepEqual(standard, {
