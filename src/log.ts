@@ -36,10 +36,11 @@ export function createLogger(
     }
     const time = new Date();
     const more = typeof fields === "function" ? fields() : fields;
+    const details = more ? ` ${JSON.stringify(more)}` : "";
     const line = isForPeople
-      ? formatForPeople(time, message, more)
-      : escapeControls(JSON.stringify({ time, level, message, ...more }));
-    output.write(`${line}\n`);
+      ? `${time.toTimeString().slice(0, 8)} ${message}${details}`
+      : JSON.stringify({ time, level, message, ...more });
+    output.write(`${escapeControls(line)}\n`);
   };
   output.on("drain", () => {
     const lines = dropped;
@@ -52,23 +53,12 @@ export function createLogger(
   return { log, print };
 }
 
-/** Escapes the control characters that JSON does not: a terminal may act on them. */
-function escapeControls(json: string): string {
-  return json.replace(
-    /[\x7f-\x9f]/g,
-    (control) => `\\u00${control.charCodeAt(0).toString(16)}`,
-  );
-}
-
-/** Formats a message with its local time. Replaces control characters, which could control the terminal. */
-function formatForPeople(
-  time: Date,
-  message: string,
-  fields?: LogFields,
-): string {
-  const details = fields ? ` ${JSON.stringify(fields)}` : "";
-  return `${time.toTimeString().slice(0, 8)} ${message}${details}`
-    .replace(/\p{Cc}/gu, "?");
+/** Escapes control characters as JSON does, which leaves some: a terminal may act on them. */
+function escapeControls(line: string): string {
+  return line.replace(/\p{Cc}/gu, (control) => {
+    const code = control.charCodeAt(0).toString(16);
+    return `\\u${code.padStart(4, "0")}`;
+  });
 }
 
 /** The errors that the log reports at the level `info`. */
