@@ -126,7 +126,10 @@ export class Application {
       operation = match?.route.operations
         .get(method === "HEAD" ? "GET" : method);
     } finally {
-      if (!operation?.isUnlimited) this.#countRequest(exchange); // 429
+      if (this.#limiter && !operation?.isUnlimited) {
+        exchange.quota ??= this.#limiter.count(exchange.client);
+        this.#limiter.check(exchange.quota); // 429
+      }
     }
     if (match === undefined) return this.#redirect(target); // 308, 404
     exchange.url = origin + target.path;
@@ -174,13 +177,6 @@ export class Application {
     return exchange.toPage ??= this.#pages?.selectPage?.(exchange) ?? unchanged;
   }
 
-  /** Counts a request, if requests are limited; throws 429 if its client has sent too many. */
-  #countRequest(exchange: Exchange): void {
-    if (this.#limiter === undefined) return;
-    exchange.quota ??= this.#limiter.count(exchange.client);
-    this.#limiter.check(exchange.quota);
-  }
-
   /**
    * Redirects an unknown URL if it is known without the slash at its end;
    * throws 404 otherwise. Percent-encodes characters that some clients send in
@@ -222,15 +218,16 @@ export class Application {
   /** Responds with an error as soon as the state that it reveals is durable. */
   #fail(exchange: Exchange, error: unknown): void {
     if (error instanceof ClientDisconnected) return;
-    const { headers, client } = exchange;
     const { store } = this.#shared;
     const apiError = toApiError(error);
-    // The URL of a malformed request is unknown: it is counted like any other.
-    if (!exchange.route) exchange.quota ??= this.#limiter?.count(client);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     this.#respond(exchange, {
-      ...errorResponse(apiError, headers.accept, this.documentationUrl),
+      ...errorResponse(
+        apiError,
+        exchange.headers.accept,
+        this.documentationUrl,
+      ),
       seq,
     });
   }
