@@ -55,15 +55,11 @@ export async function openDataFolder(
   try {
     const { log = () => {} } = options;
     const collections = [...collectionsOf(declaration).values()];
-    let isRenamed = false;
     const differing = new Set<string>();
     const follow = (apply: (mutation: Mutation) => void) => {
       const isChanged = followDeclaration(collections, {
         store,
-        apply(mutation) {
-          isRenamed ||= mutation[0] === "rename";
-          apply(mutation);
-        },
+        apply,
         onDifference(text) {
           if (!isFixed) log("info", text);
           differing.add(text.split(/[. ]/, 1)[0] ?? "");
@@ -82,9 +78,6 @@ export async function openDataFolder(
     await store.settle(() => ({
       seq: store.transact(0, follow, { allowWhenFull: true }),
     }));
-    // Otherwise every start would repeat the renaming until the next
-    // checkpoint.
-    if (isRenamed) store.checkpoint().catch(() => {});
   } catch (error) {
     await store.close();
     throw error;

@@ -6,9 +6,7 @@
 
 import type { Feature } from "./api/feature.ts";
 
-const modules: Readonly<
-  Record<string, () => Promise<{ readonly feature: Feature }>>
-> = {
+const modules = {
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
