@@ -1,6 +1,7 @@
 /**
  * A client of etcd's HTTP/JSON gateway: the few calls that the store needs. In
  * JSON, etcd's keys and values are base64 and its 64-bit integers are strings.
+ * All keys are below the prefix of the store, which the callers leave out.
  *
  * All calls may be repeated without harm, so each is tried at one endpoint
  * after the other until its time is over. It rejects with a StoreError:
@@ -18,12 +19,26 @@ import type { EtcdOptions } from "../store/options.ts";
 export interface KeyValue {
   readonly key: string;
   readonly value: Buffer;
-  /** The revision of etcd at which it was last put. */
-  readonly revision: number;
 }
 
 /** Keys from the first one up to, but without, the second one; a single key if there is no second one. */
 export type KeyRange = readonly [first: string, end?: string];
+
+/** Puts a value, under a lease or not; without a value, deletes. */
+export interface Change {
+  readonly keys: KeyRange;
+  readonly value?: Uint8Array | string;
+  readonly lease?: string | undefined;
+}
+
+/** What a transaction has done, or what was read instead. */
+export interface Outcome {
+  /** True if the changes were carried out now. */
+  readonly isDone: boolean;
+  /** True if an earlier attempt may have been carried out. */
+  readonly isRepeated: boolean;
+  readonly found: readonly (KeyValue | undefined)[];
+}
 
 /** An error that etcd has reported, with its gRPC code. */
 class Refusal extends Error {
@@ -51,30 +66,24 @@ const transientCodes = [...uncertainCodes, unauthenticated];
 const connectErrors =
   /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
 
-/** A longer call, or one that reads several values, may take four times as long. */
+/** A longer call may take as long as all attempts together. */
 const maxShortLength = 1 << 17;
 
 interface RawKeyValue {
   readonly key: string;
   readonly value?: string;
-  readonly mod_revision: string;
 }
 
 /** What etcd answers, of all calls together. */
 interface EtcdAnswer {
   readonly kvs?: readonly RawKeyValue[];
-  readonly header?: { readonly revision: string };
   readonly succeeded?: boolean;
   readonly responses?: readonly { readonly response_range?: EtcdAnswer }[];
   /** The id of a new lease. */
   readonly ID?: string;
   readonly token?: string;
-  /** Of a stream. */
-  readonly result?: {
-    /** Of a lease that still exists. */
-    readonly TTL?: string;
-    readonly events?: readonly { readonly kv: RawKeyValue }[];
-  };
+  /** Of a lease: how long it still exists. */
+  readonly result?: { readonly TTL?: string };
 }
 
 /** Calls etcd. */
@@ -89,82 +98,90 @@ export class EtcdClient {
     this.#endpoints = [...options.endpoints];
   }
 
-  /** Returns the keys of a range as of now (linearizable), in ascending order; or only the last one. */
-  async get(range: KeyRange, limit: number | "last" = 0): Promise<KeyValue[]> {
+  /** Returns the keys of a range as of now (linearizable), in ascending order: all, some, or only the last one. */
+  async get(keys: KeyRange, limit?: number | "last"): Promise<KeyValue[]> {
     const page = limit === "last"
       ? { limit: 1, sort_order: "DESCEND" }
       : { limit };
-    const { kvs } = await this.call("kv/range", { ...rangeOf(range), ...page });
-    return decode(kvs);
+    const isLong = keys.length > 1;
+    const body = { ...this.#rangeOf(keys), ...page };
+    return this.#decode((await this.call("kv/range", body, isLong)).kvs);
   }
 
-  /**
-   * Carries out operations together if a key was last put at a revision, or is
-   * not there and that is 0.
-   *
-   * @returns the revision, or undefined if the key was put later; and then the key
-   */
+  async put(key: string, value: Uint8Array, lease?: string): Promise<void> {
+    const body = { ...this.#rangeOf([key]), value: toBase64(value), lease };
+    await this.call("kv/put", body);
+  }
+
+  /** Makes changes together if a key has a value, or is missing if that is empty; otherwise reads the key, and another one. */
   async transact(
-    [key, revision]: readonly [key: string, revision: number],
-    success: readonly object[],
-  ): Promise<
-    { readonly revision?: number; readonly found?: KeyValue | undefined }
-  > {
-    const mod_revision = String(revision);
-    const compare = [{ ...rangeOf([key]), target: "MOD", mod_revision }];
-    const failure = [{ request_range: rangeOf([key]) }];
-    const body = { compare, success, failure };
-    const { header, succeeded, responses } = await this.call("kv/txn", body);
-    if (succeeded) return { revision: Number(header?.revision) };
-    return { found: decode(responses?.[0]?.response_range?.kvs)[0] };
+    [key, value]: readonly [key: string, value: string],
+    changes: readonly Change[],
+    other = key,
+  ): Promise<Outcome> {
+    const compare = {
+      ...this.#rangeOf([key]),
+      ...value === ""
+        ? { target: "CREATE", create_revision: "0" }
+        : { target: "VALUE", value: toBase64(value) },
+    };
+    const success = changes.map(({ keys, value, lease }) => {
+      const range = this.#rangeOf(keys);
+      return value === undefined
+        ? { request_delete_range: range }
+        : { request_put: { ...range, value: toBase64(value), lease } };
+    });
+    const failure = [key, other].map((each) => ({
+      request_range: this.#rangeOf([each]),
+    }));
+    const body = { compare: [compare], success, failure };
+    const { succeeded, responses = [], isRepeated } = await this.call(
+      "kv/txn",
+      body,
+    );
+    const found = responses.map(({ response_range: range }) =>
+      this.#decode(range?.kvs)[0]
+    );
+    return { isDone: succeeded === true, isRepeated, found };
   }
 
-  /** Yields the values of a key as they are put, from a revision on, until it fails or is aborted. */
-  async *watch(
+  /** Reports what etcd sends about a key, as text, until it fails or is aborted. */
+  async watch(
     key: string,
-    revision: number,
     signal: AbortSignal,
-  ): AsyncGenerator<KeyValue> {
-    const start_revision = String(revision);
-    const create_request = { ...rangeOf([key]), start_revision };
-    const { body } = await this.#fetch(
-      "watch",
-      JSON.stringify({ create_request }),
-      signal,
-    );
-    let text = "";
-    for await (const bytes of body ?? []) {
-      const lines = (text + Buffer.from(bytes)).split("\n");
-      text = lines.pop() ?? "";
-      for (const line of lines) {
-        const { result }: EtcdAnswer = JSON.parse(line);
-        yield* decode(result?.events?.map(({ kv }) => kv));
-      }
-    }
+    report: (text: string) => void,
+  ): Promise<void> {
+    const request = JSON.stringify({ create_request: this.#rangeOf([key]) });
+    const { body } = await this.#fetch("watch", request, signal);
+    for await (const bytes of body ?? []) report(Buffer.from(bytes).toString());
   }
 
   /** Calls a method until it has answered. */
-  async call(path: string, body: object): Promise<EtcdAnswer> {
+  async call(
+    path: string,
+    body: object,
+    isLong = false,
+  ): Promise<EtcdAnswer & { readonly isRepeated: boolean }> {
     const { timeoutMs = 5000 } = this.#options;
     // Longer than an election of a leader usually takes.
     const attemptMs = timeoutMs * 0.3;
     const text = JSON.stringify(body);
-    const isLong = text.length > maxShortLength || "range_end" in body;
+    const isSlow = isLong || text.length > maxShortLength;
     const startedAt = performance.now();
-    let isCertain = true;
+    let isRepeated = false;
     for (let attempt = 1;; attempt++) {
-      const signal = AbortSignal.timeout(isLong ? 4 * attemptMs : attemptMs);
+      const signal = AbortSignal.timeout(isSlow ? timeoutMs : attemptMs);
       try {
         const response = await this.#fetch(path, text, signal);
-        return await response.json() as EtcdAnswer;
+        return { ...await response.json() as EtcdAnswer, isRepeated };
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
         if (code === unauthenticated) this.#token = undefined;
-        isCertain &&= path === "kv/range" || isRefused(error);
+        isRepeated ||= path !== "kv/range" && !isRefused(error);
         this.#endpoints.push(...this.#endpoints.splice(0, 1));
         const isLate = performance.now() - startedAt > timeoutMs - attemptMs;
         if (isLate || !transientCodes.includes(code)) {
-          throw toStoreError(error, code, isCertain);
+          throw toStoreError(error, code, isRepeated);
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);
@@ -197,6 +214,21 @@ export class EtcdClient {
       text.startsWith("{") ? JSON.parse(text) : { message: text },
     );
   }
+
+  #rangeOf([first, end]: KeyRange) {
+    const { prefix } = this.#options;
+    return {
+      key: toBase64(prefix + first),
+      ...end && { range_end: toBase64(prefix + end) },
+    };
+  }
+
+  #decode(kvs: readonly RawKeyValue[] = []): KeyValue[] {
+    return kvs.map(({ key, value = "" }) => ({
+      key: fromBase64(key).toString().slice(this.#options.prefix.length),
+      value: fromBase64(value),
+    }));
+  }
 }
 
 /** Returns whether a call is known not to have been carried out. */
@@ -212,10 +244,10 @@ function isRefused(error: unknown): boolean {
 function toStoreError(
   cause: unknown,
   code: number,
-  isCertain: boolean,
+  isUnknown: boolean,
 ): StoreError {
   const message = `etcd: ${errorText(cause)}`;
-  if (!isCertain) return outcomeUnknown(cause, message);
+  if (isUnknown) return outcomeUnknown(cause, message);
   const kind = code === exhausted ? "disk-full" : "unreachable";
   return new StoreError(kind, `${message}; nothing was changed`, { cause });
 }
@@ -228,28 +260,10 @@ export function outcomeUnknown(
   return new StoreError("outcome-unknown", text, { cause });
 }
 
-function encode(value: Uint8Array | string): string {
+export function toBase64(value: Uint8Array | string): string {
   return Buffer.from(value).toString("base64");
 }
 
-function decode(kvs: readonly RawKeyValue[] = []): KeyValue[] {
-  return kvs.map(({ key, value = "", mod_revision }) => ({
-    key: Buffer.from(key, "base64").toString(),
-    value: Buffer.from(value, "base64"),
-    revision: Number(mod_revision),
-  }));
-}
-
-export function rangeOf([first, end]: KeyRange) {
-  return { key: encode(first), ...end && { range_end: encode(end) } };
-}
-
-/** The body of a put, under a lease or not. */
-export function entry(key: string, value: Uint8Array | string, lease?: string) {
-  return { ...rangeOf([key]), value: encode(value), lease };
-}
-
-/** A put within a transaction. */
-export function put(...of: Parameters<typeof entry>) {
-  return { request_put: entry(...of) };
+function fromBase64(text: string): Buffer {
+  return Buffer.from(text, "base64");
 }

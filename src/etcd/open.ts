@@ -21,9 +21,9 @@ import { acquireLock } from "../store/log/lock.ts";
 import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
-import { EtcdClient, put } from "./client.ts";
+import { EtcdClient } from "./client.ts";
 import { Lease } from "./parts.ts";
-import { load, pack, Place, putOnce } from "./state.ts";
+import { headOf, keyOf, load, pack, parseHead, putOnce } from "./state.ts";
 import { EtcdStore } from "./store.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
@@ -45,17 +45,17 @@ export async function openEtcdStore(
   const release = await acquireLock(folder, allLimits.lockTimeoutMs);
   try {
     const serverId = await loadServerId(folder);
-    const place = placeOf(options);
-    const lease = new Lease(place, serverId);
+    const client = new EtcdClient(options);
+    const lease = new Lease(client, serverId);
     await lease.renew();
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
-      incarnation: await putOnce(place, place.incarnation, randomName(folder)),
-      place,
+      incarnation: await putOnce(client, "incarnation", randomName(folder)),
+      client,
       lease,
       declared,
-      loaded: await load(place, { tables: declared }),
+      loaded: await load(client, { tables: declared }),
       folder,
       limits: allLimits,
       log,
@@ -65,10 +65,6 @@ export async function openEtcdStore(
     await release();
     throw error;
   }
-}
-
-function placeOf(options: EtcdOptions): Place {
-  return new Place(new EtcdClient(options), options.prefix);
 }
 
 /** Returns the name of the server with this folder. */
@@ -86,10 +82,11 @@ export async function scanEtcd(
   etcd: EtcdOptions,
   options: FolderScanOptions,
 ): Promise<FolderScan> {
-  const place = placeOf(etcd);
-  const { tables, seq } = await load(place, options);
+  const client = new EtcdClient(etcd);
+  const { tables, head } = await load(client, options);
   const scan = new FolderScan("etcd", options);
-  const [secret] = await place.client.get([place.secret]);
+  const [secret] = await client.get(["secret"]);
+  const { seq } = parseHead(head);
   const storeId = randomName(realFolder);
   const found = { tables, seq, exists: seq > 0, storeId, generation: 1 };
   return Object.assign(scan, found, { secret: secret?.value });
@@ -112,25 +109,23 @@ export async function copyToEtcd(
   secret: Buffer | undefined,
   etcd: EtcdOptions,
 ): Promise<void> {
-  const place = placeOf(etcd);
-  const { client, head } = place;
-  const notEmpty = () => {
-    const message =
-      `Cannot copy: there is a store in etcd under ${etcd.prefix}`;
-    return new StoreError("not-empty", message);
-  };
-  if ((await client.get([head])).length > 0) throw notEmpty();
-  const frozen = freezeTables(tables);
-  const state = { store: "etcd", generation: 0, seq, tables: frozen };
-  const { value } = await pack(place, "snapshot", {
+  const client = new EtcdClient(etcd);
+  const isEmpty = (await client.get(["head"])).length === 0;
+  const after = randomName(realFolder);
+  const state = {
+    store: "etcd",
+    generation: 0,
     seq,
-    name: randomName(realFolder),
-    slices: encodeSnapshot(realFolder, state),
-  });
-  const { revision } = await client.transact([head, 0], [
-    put(place.key("snapshot", seq), value),
-    put(head, String(seq)),
-    ...secret ? [put(place.secret, secret)] : [],
+    tables: freezeTables(tables),
+  };
+  const slices = isEmpty ? encodeSnapshot(realFolder, state) : [];
+  const { value } = await pack(client, { seq, after, slices });
+  const { isDone } = await client.transact(["head", ""], [
+    { keys: [keyOf("snapshot", seq)], value },
+    { keys: ["head"], value: headOf(seq, after) },
+    ...secret ? [{ keys: ["secret"] as const, value: secret }] : [],
   ]);
-  if (revision === undefined) throw notEmpty();
+  if (isDone) return;
+  const message = `Cannot copy: there is a store in etcd under ${etcd.prefix}`;
+  throw new StoreError("not-empty", message);
 }

@@ -1,42 +1,49 @@
 /** What an open store in etcd is made of. */
 
+import { Buffer } from "node:buffer";
 import type { StoreFolder } from "../store/log/folder.ts";
 import type { TableDeclaration } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
-import { entry } from "./client.ts";
-import type { Loaded, Place } from "./state.ts";
+import type { EtcdClient } from "./client.ts";
+import type { Loaded } from "./state.ts";
 
 /** A server that is gone for so long loses what it held. */
 const leaseSeconds = 60;
 export const renewMs = 20_000;
 
+/** Returns the key that is there while a server is. */
+export function serverKey(id: string): string {
+  return `servers/${id}`;
+}
+
 /** The lease of a server: the sign for the others that it is there. */
 export class Lease {
   id: string | undefined;
-  readonly #place: Place;
+  readonly #client: EtcdClient;
   readonly #serverId: string;
 
-  constructor(place: Place, serverId: string) {
-    this.#place = place;
+  constructor(client: EtcdClient, serverId: string) {
+    this.#client = client;
     this.#serverId = serverId;
   }
 
   async renew(): Promise<void> {
-    const { client } = this.#place;
     if (this.id !== undefined) {
-      const { result } = await client.call("lease/keepalive", { ID: this.id });
+      const body = { ID: this.id };
+      const { result } = await this.#client.call("lease/keepalive", body);
       if (Number(result?.TTL) > 0) return;
     }
-    const { ID } = await client.call("lease/grant", { TTL: leaseSeconds });
-    const key = this.#place.server(this.#serverId);
-    await client.call("kv/put", entry(key, "", ID));
+    const { ID } = await this.#client.call("lease/grant", {
+      TTL: leaseSeconds,
+    });
+    await this.#client.put(serverKey(this.#serverId), Buffer.alloc(0), ID);
     this.id = ID;
   }
 }
 
 /** What all parts of an open store use. */
 export interface EtcdParts {
-  readonly place: Place;
+  readonly client: EtcdClient;
   readonly lease: Lease;
   readonly declared: readonly TableDeclaration[];
   readonly loaded: Loaded;

@@ -10,19 +10,22 @@ import {
   StoreError,
 } from "../store/error.ts";
 import { encodeEntries } from "../store/log/format.ts";
-import { randomName } from "../store/log/folder.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import { bytesOf, type TransactionQueue } from "../store/queue.ts";
-import { outcomeUnknown, put } from "./client.ts";
+import { type KeyValue, outcomeUnknown } from "./client.ts";
 import type { EtcdParts } from "./parts.ts";
 import {
-  applyBatch,
-  type Batch,
+  applyBatches,
+  gapError,
+  headOf,
+  keyOf,
   load,
   maxValueBytes,
   pack,
+  parseBeginning,
+  parseHead,
   readLog,
-  seqOf,
+  textOf,
 } from "./state.ts";
 
 /** The state in memory, and the rounds that change it. */
@@ -39,6 +42,10 @@ export class Replica {
   conflicts = 0;
   commitMs = 0;
   wake = () => {};
+  /** The head of the last batch that was sent. */
+  sentHead = "";
+  /** The last transaction in it; those after it have never been sent. */
+  #sentSeq = 0;
   readonly #parts: EtcdParts;
   readonly #onAdvance: (syncMs: number) => void;
   /** Those who wait for a round. */
@@ -95,130 +102,117 @@ export class Replica {
     this.#parts.log("info", "etcd can be reached again");
   }
 
+  async #readHead(): Promise<void> {
+    const [head] = await this.#parts.client.get(["head"]);
+    await this.#catchUp(head);
+  }
+
   #fail(error: unknown, checks: readonly DurableCallback[]): void {
     const reason = error instanceof StoreError ? error : outcomeUnknown(error);
     const { code, message } = reason;
-    const callBack = this.queue.rollBack(reason);
+    const isFull = code === "disk-full";
+    const failure = isFull
+      ? reason
+      : new StoreError("unreachable", message, { cause: error });
+    const callBack = this.queue.rollBack(
+      reason,
+      (seq) => seq <= this.#sentSeq ? reason : failure,
+    );
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
-    if (code !== "disk-full") {
+    if (!isFull) {
       if (!this.failure) this.#parts.log("error", message);
-      const failure = new StoreError("unreachable", message, { cause: error });
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
     }
     callBack();
   }
 
-  async #readHead(): Promise<void> {
-    const { client, head } = this.#parts.place;
-    const [found] = await client.get([head]);
-    await this.#catchUp(seqOf(found));
-  }
-
   async #commit(): Promise<void> {
-    const { place, folder } = this.#parts;
+    const { client, loaded } = this.#parts;
     const { queue } = this;
     const { durableSeq: durable } = queue;
-    const first = durable + 1;
+    this.#sentSeq = durable;
     const lastSeq = durable < this.endSeq ? this.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
     const buffer = Buffer.allocUnsafe(bytesOf(batch));
     const length = encodeEntries(buffer, batch, { durable, seed: 0 });
-    const name = randomName(folder);
-    const slices = [buffer.subarray(0, length)];
     const startedAt = performance.now();
-    const { value } = await pack(place, "log", { seq: first, name, slices });
-    const { revision, found } = await place.client.transact(
-      [place.head, this.#parts.loaded.revision],
-      [put(place.key("log", first), value), put(place.head, String(last))],
-    );
-    if (revision === undefined) {
-      // An earlier attempt may have been carried out.
-      return await this.#catchUp(seqOf(found), name);
+    const { name, value } = await pack(client, {
+      seq: durable + 1,
+      after: parseHead(loaded.head).name,
+      slices: [buffer.subarray(0, length)],
+    });
+    const key = keyOf("log", durable + 1);
+    const head = this.sentHead = headOf(last, name);
+    this.#sentSeq = last;
+    const { isDone, isRepeated, found: [foundHead, foundBatch] } = await client
+      .transact(["head", loaded.head], [
+        { keys: [key], value },
+        { keys: ["head"], value: head },
+      ], key);
+    const isOurs = foundBatch && parseBeginning(foundBatch).name === name;
+    if (!isDone && !isOurs) {
+      // An earlier attempt may have been carried out, and its batch deleted.
+      const isUnknown = isRepeated && foundBatch === undefined;
+      if (isUnknown) throw outcomeUnknown(gapError(durable));
+      return await this.#catchUp(foundHead);
     }
     this.commitMs = performance.now() - startedAt;
-    this.#advance({ last, revision, bytes: length });
+    loaded.head = head;
+    loaded.logBytes += length;
+    queue.advance(last);
     queue.callBack();
     this.#onAdvance(this.commitMs);
   }
 
-  /**
-   * Applies what is in etcd after the state in memory.
-   *
-   * @param own the batch that etcd may have although its answer was lost
-   */
-  async #catchUp(headSeq: number, own?: string): Promise<void> {
-    this.headSeq = Math.max(this.headSeq, headSeq);
+  /** Applies what is in etcd after the state in memory. */
+  async #catchUp(found: KeyValue | undefined): Promise<void> {
+    const { client, loaded } = this.#parts;
+    const { queue } = this;
+    const head = textOf(found);
+    this.headSeq = parseHead(head).seq;
     const callBacks: (() => void)[] = [];
+    const rollBack = async () => {
+      // Requests that were just judged must have begun to wait: see `onDurable`.
+      await nextTick();
+      this.conflicts += Math.sign(queue.length);
+      callBacks.push(queue.rollBack(overtakenError()));
+    };
     try {
-      while (own !== undefined || this.queue.durableSeq < headSeq) {
-        await this.#applyNext(own, callBacks);
-        own = undefined;
+      for await (const batches of readLog(client, loaded.head, head)) {
+        await rollBack();
+        applyBatches(loaded, batches);
+        queue.advance(parseHead(loaded.head).seq);
       }
+    } catch (error) {
+      if (errorCode(error) !== "damaged") throw error;
+      await this.#reload(rollBack);
     } finally {
       // Only now, as they begin again with the new state.
       for (const callBack of callBacks) callBack();
-      this.queue.callBack();
+      queue.callBack();
       this.#onAdvance(0);
     }
   }
 
-  /** Applies the next batches; adds the functions that call those who were overtaken. */
-  async #applyNext(
-    own: string | undefined,
-    callBacks: (() => void)[],
-  ): Promise<void> {
-    const { place } = this.#parts;
-    let batches: readonly Batch[];
-    try {
-      batches = await readLog(place, this.queue.durableSeq);
-    } catch (error) {
-      if (own !== undefined) throw outcomeUnknown(error);
-      if (errorCode(error) !== "damaged") throw error;
-      return void callBacks.push(await this.#reload());
-    }
-    // Requests that were just judged must have begun to wait: see `onDurable`.
-    await nextTick();
-    for (const batch of batches) {
-      if (batch.name !== own) {
-        this.conflicts += Math.sign(this.queue.length);
-        callBacks.push(this.queue.rollBack(overtaken()));
-        applyBatch(batch, this.#parts.loaded.tables);
-      }
-      this.#advance(batch);
-    }
-  }
-
   /** Loads the store anew, after more was deleted than is applied here. */
-  async #reload(): Promise<() => void> {
-    const { place, declared, log } = this.#parts;
-    const loaded = await load(place, { tables: declared });
-    await nextTick();
-    const callBack = this.queue.rollBack(overtaken());
-    for (const [name, { state }] of loaded.tables) {
-      getOrCreateTable(this.#parts.loaded.tables, name).restore(state);
+  async #reload(rollBack: () => Promise<void>): Promise<void> {
+    const { client, declared, loaded, log } = this.#parts;
+    const { tables, ...others } = await load(client, { tables: declared });
+    await rollBack();
+    for (const [name, { state }] of tables) {
+      getOrCreateTable(loaded.tables, name).restore(state);
     }
-    Object.assign(this.#parts.loaded, {
-      ...loaded,
-      tables: this.#parts.loaded.tables,
-    });
-    this.queue.advance(loaded.seq);
-    log("info", "Loaded all records anew", { seq: loaded.seq });
-    return callBack;
-  }
-
-  #advance(
-    { last, revision, bytes }: Pick<Batch, "last" | "revision" | "bytes">,
-  ): void {
-    this.queue.advance(last);
-    this.#parts.loaded.revision = revision;
-    this.#parts.loaded.logBytes += bytes;
+    const { seq } = parseHead(others.head);
+    Object.assign(loaded, others);
+    this.queue.advance(seq);
+    log("info", "Loaded all records anew", { seq });
   }
 }
 
-function overtaken(): StoreError {
+function overtakenError(): StoreError {
   return new StoreError(
     "overtaken",
     "Other servers changed the state; nothing was changed",

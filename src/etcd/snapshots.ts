@@ -5,31 +5,39 @@
  */
 
 import { performance } from "node:perf_hooks";
-import { closedError, errorText } from "../store/error.ts";
-import { randomName } from "../store/log/folder.ts";
+import { errorText } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import type { Store } from "../store/transactions.ts";
-import { put, rangeOf } from "./client.ts";
 import type { EtcdParts } from "./parts.ts";
 import type { Replica } from "./replica.ts";
-import { numberIn, pack } from "./state.ts";
+import { keyOf, numberIn, pack, parseHead, rangeOf, textOf } from "./state.ts";
 
 /** The time between two attempts. */
 const retryMs = 5000;
+const lock = "snapshot-lock";
 
 /** Writes the snapshots of an open store. */
 export class Snapshots {
   readonly #parts: EtcdParts;
   readonly #store: Store;
   readonly #replica: Replica;
+  /** Aborted when the store closes. */
+  readonly #signal: AbortSignal;
   #running: Promise<void> | undefined;
   #retryAt = 0;
-  #isClosed = false;
 
-  constructor(parts: EtcdParts, store: Store, replica: Replica) {
+  constructor(
+    parts: EtcdParts,
+    { store, replica, signal }: {
+      readonly store: Store;
+      readonly replica: Replica;
+      readonly signal: AbortSignal;
+    },
+  ) {
     this.#parts = parts;
     this.#store = store;
     this.#replica = replica;
+    this.#signal = signal;
   }
 
   /** Writes one if the log is longer than the last one. */
@@ -39,80 +47,63 @@ export class Snapshots {
     if (!isLong || performance.now() < this.#retryAt) return;
     this.#retryAt = performance.now() + retryMs;
     this.run().catch((error) => {
-      if (!this.#isClosed) {
-        log("error", `Cannot write a snapshot: ${errorText(error)}`);
-      }
+      if (this.#signal.aborted) return;
+      log("error", `Cannot write a snapshot: ${errorText(error)}`);
     });
   }
 
   /** Writes one, unless another server does or has done. */
   run(): Promise<void> {
-    return this.#running ??= this.#lockAndWrite().finally(() => {
+    return this.#running ??= this.#runOnce().finally(() => {
       this.#running = undefined;
     });
   }
 
-  async close(): Promise<void> {
-    this.#isClosed = true;
+  /** Resolves once none is being written. */
+  async idle(): Promise<void> {
     await this.#running?.catch(() => {});
   }
 
-  async #lockAndWrite(): Promise<void> {
-    const { place, lease, loaded, serverId } = this.#parts;
-    const { client, lock } = place;
-    const mine = put(lock, serverId, lease.id);
-    const { revision } = await client.transact([lock, 0], [mine]);
-    if (revision === undefined) return;
-    try {
-      const [latest] = await client.get(place.range("snapshot"), "last");
-      const seq = latest ? numberIn(latest) : 0;
-      if (seq === loaded.snapshotSeq) await this.#write(revision);
-      else Object.assign(loaded, { snapshotSeq: seq, logBytes: 0 });
-    } finally {
-      const unlock = { request_delete_range: rangeOf([lock]) };
-      await client.transact([lock, revision], [unlock]);
+  async #runOnce(): Promise<void> {
+    const { client, lease, loaded, serverId } = this.#parts;
+    const [latest] = await client.get(rangeOf("snapshot"), "last");
+    const snapshotSeq = numberIn(latest);
+    if (snapshotSeq !== loaded.snapshotSeq) {
+      return void Object.assign(loaded, { snapshotSeq, logBytes: 0 });
     }
+    const { isDone, found: [holder] } = await client.transact([lock, ""], [
+      { keys: [lock], value: serverId, lease: lease.id },
+    ]);
+    // It is still held after a failure.
+    if (isDone || textOf(holder) === serverId) await this.#write();
   }
 
-  async #write(lockRevision: number): Promise<void> {
-    const { place, folder, loaded, log } = this.#parts;
-    const { client, lock } = place;
+  async #write(): Promise<void> {
+    const { client, folder, loaded, log, serverId } = this.#parts;
     const previous = loaded.snapshotSeq;
     const seq = this.#replica.endSeq = this.#store.seq;
     if (seq === previous) return;
     const tables = freezeTables(loaded.tables);
     await this.#store.durable(seq);
-    const { logBytes } = loaded;
-    const name = randomName(folder);
+    const { logBytes, head } = loaded;
     const state = { store: "etcd", generation: 0, seq, tables };
-    const slices = this.#untilClosed(encodeSnapshot(folder, state));
-    const { value, bytes } = await pack(place, "snapshot", {
+    const { value, bytes } = await pack(client, {
       seq,
-      name,
-      slices,
+      after: parseHead(head).name,
+      slices: encodeSnapshot(folder, state),
+      signal: this.#signal,
     });
-    const { revision } = await client.transact([lock, lockRevision], [
-      put(place.key("snapshot", seq), value),
+    // What is before the previous snapshot is needed by nobody any more.
+    const { isDone } = await client.transact([lock, serverId], [
+      { keys: [keyOf("snapshot", seq)], value },
+      { keys: rangeOf("log", 0, previous + 1) },
+      { keys: rangeOf("snapshot", 0, previous) },
+      { keys: rangeOf("parts", 0, previous) },
+      { keys: [lock] },
     ]);
-    if (revision === undefined) throw new Error("the lease has expired");
+    if (!isDone) throw new Error("the lease has expired");
     log("info", "Wrote a snapshot", { seq, bytes });
     Object.assign(loaded, { snapshotSeq: seq, snapshotBytes: bytes });
     loaded.logBytes -= logBytes;
-    // What is before the previous snapshot is needed by nobody any more.
-    for (
-      const range of [
-        place.range("log", 0, previous + 1),
-        place.range("log-parts", 0, previous + 1),
-        place.range("snapshot", 0, previous),
-        place.range("snapshot-parts", 0, previous),
-      ]
-    ) await client.call("kv/deleterange", rangeOf(range));
-  }
-
-  *#untilClosed<T>(slices: Iterable<T>): Generator<T> {
-    for (const slice of slices) {
-      if (this.#isClosed) throw closedError();
-      yield slice;
-    }
   }
 }

@@ -1,21 +1,23 @@
 /**
  * What etcd holds of a store, and how it is read and written:
  *
- * - `head`: the last sequence number. Whoever appends to the log puts it in the
- *   same transaction, and compares the revision at which it was last put.
+ * - `head`: the last sequence number, and the name of its batch. Whoever appends
+ *   to the log puts it in the same transaction, if it is still the one known.
  * - `log/SEQ`: a batch of transactions from that sequence number on, as lines
  *   of a log file.
  * - `snapshot/SEQ`: a complete snapshot, as a snapshot file.
+ * - `parts/SEQ/NAME/N`: what is too long for one value, without its end.
  * - `snapshot-lock`: who writes a snapshot, under a lease.
  * - `servers/ID`: a server that is there, under the same lease.
  * - `secret`, which signs tokens, and `incarnation`, a random name of this store.
  *
- * The first line of a batch or snapshot is its random name. What is too long
- * for one value is in parts, `log-parts/SEQ/NAME/N` and
- * `snapshot-parts/SEQ/NAME/N`, and the name is followed by their number.
+ * The first line of a batch or snapshot is its random name, the number of its
+ * parts, and the name of the batch before: so whoever applies it finds out
+ * that it does not continue what was applied, as after a restore of etcd.
  */
 
 import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { StoreError } from "../store/error.ts";
 import {
@@ -30,78 +32,62 @@ import {
   type Tables,
 } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
-import {
-  entry,
-  type EtcdClient,
-  type KeyRange,
-  type KeyValue,
-  put,
-} from "./client.ts";
+import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
 
 /** etcd accepts requests of 1.5 MiB by default. */
 export const maxValueBytes = 1 << 20;
 
-/** Values that are read at once. */
-const valuesPerRead = 8;
+/** Batches that are read at once. */
+const batchesPerRead = 8;
 
-type Kind = "log" | "snapshot";
+type Kind = "log" | "snapshot" | "parts";
 
-/** A part of etcd that holds a store. */
-export class Place {
-  readonly client: EtcdClient;
-  readonly prefix: string;
-  readonly head: string;
-  readonly secret: string;
-  readonly incarnation: string;
-  readonly lock: string;
+/** Returns a key; numbers have leading zeros, so that keys sort as they do. */
+export function keyOf(kind: Kind, seq: number): string {
+  return `${kind}/${String(seq).padStart(16, "0")}`;
+}
 
-  constructor(client: EtcdClient, prefix: string) {
-    this.client = client;
-    this.prefix = prefix;
-    this.head = `${prefix}head`;
-    this.secret = `${prefix}secret`;
-    this.incarnation = `${prefix}incarnation`;
-    this.lock = `${prefix}snapshot-lock`;
-  }
+/** Returns the keys from a number on, and below another one. */
+export function rangeOf(
+  kind: Kind,
+  from = 0,
+  below = Number.MAX_SAFE_INTEGER,
+): KeyRange {
+  return [keyOf(kind, from), keyOf(kind, below)];
+}
 
-  /** Returns a key; numbers have leading zeros, so that keys sort as they do. */
-  key(kind: Kind | `${Kind}-parts`, seq: number): string {
-    return `${this.prefix}${kind}/${String(seq).padStart(16, "0")}`;
-  }
+/** Returns the sequence number in a key; 0 without one. */
+export function numberIn(found: KeyValue | undefined): number {
+  return Number(found?.key.slice(-16) ?? 0);
+}
 
-  /** Returns the keys from a number on, and below another one. */
-  range(
-    kind: Kind | `${Kind}-parts`,
-    from = 0,
-    below = Number.MAX_SAFE_INTEGER,
-  ): KeyRange {
-    return [this.key(kind, from), this.key(kind, below)];
-  }
+/** Returns the head after a batch. */
+export function headOf(seq: number, name: string): string {
+  return `${seq} ${name}`;
+}
 
-  /** Returns the key that is there while a server is. */
-  server(id: string): string {
-    return `${this.prefix}servers/${id}`;
-  }
+/** Returns the sequence number and the name in a head, which is empty before the first batch. */
+export function parseHead(head: string) {
+  const [seq, name = ""] = head.split(" ");
+  return { seq: Number(seq), name };
 }
 
 /** Puts a value that no other server has put before; returns the one that is there. */
 export async function putOnce(
-  { client }: Place,
+  client: EtcdClient,
   key: string,
   value: string,
 ): Promise<string> {
-  const { found } = await client.transact([key, 0], [put(key, value)]);
+  const { found: [found] } = await client.transact([key, ""], [
+    { keys: [key], value },
+  ]);
   return found?.value.toString().trim() ?? value;
 }
 
 /** Transactions that were committed together. */
-export interface Batch {
-  /** The sequence number of the first one. */
-  readonly first: number;
-  readonly last: number;
-  readonly name: string;
-  /** The revision at which it was put, and the head with it. */
-  readonly revision: number;
+interface Batch {
+  /** The head with which it was put. */
+  readonly head: string;
   readonly bytes: number;
   readonly lines: readonly LogLine[];
 }
@@ -109,9 +95,8 @@ export interface Batch {
 /** A store as it was loaded. */
 export interface Loaded {
   readonly tables: Tables;
-  seq: number;
-  /** The revision of the head. */
-  revision: number;
+  /** The head when the last batch that is applied was put. */
+  head: string;
   snapshotSeq: number;
   snapshotBytes: number;
   logBytes: number;
@@ -121,12 +106,12 @@ type LoadOptions = Pick<FolderScanOptions, "tables" | "onTransaction">;
 
 /** Reads a store. Begins anew if what it reads is deleted meanwhile. */
 export async function load(
-  place: Place,
+  client: EtcdClient,
   options: LoadOptions,
 ): Promise<Loaded> {
   for (let attempt = 1;; attempt++) {
     try {
-      return await loadOnce(place, options);
+      return await loadOnce(client, options);
     } catch (error) {
       const isDamaged = error instanceof StoreError && error.code === "damaged";
       if (!isDamaged || attempt === 5) throw error;
@@ -135,166 +120,190 @@ export async function load(
 }
 
 async function loadOnce(
-  place: Place,
-  { tables: declared, onTransaction }: LoadOptions,
+  client: EtcdClient,
+  { tables, onTransaction }: LoadOptions,
 ): Promise<Loaded> {
-  const tables = createTables(declared);
-  const loaded = { seq: 0, snapshotSeq: 0, snapshotBytes: 0, logBytes: 0 };
-  const snapshots = await place.client.get(place.range("snapshot"));
+  const loaded: Loaded = {
+    tables: createTables(tables),
+    head: "",
+    snapshotSeq: 0,
+    snapshotBytes: 0,
+    logBytes: 0,
+  };
+  const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
-  if (snapshot !== undefined) {
-    loaded.snapshotBytes = await loadSnapshot(place, snapshot, tables);
-    loaded.seq = loaded.snapshotSeq = numberIn(snapshot);
+  if (snapshot !== undefined) await loadSnapshot(client, snapshot, loaded);
+  const [head] = await client.get(["head"]);
+  for await (const batches of readLog(client, loaded.head, textOf(head))) {
+    applyBatches(loaded, batches, onTransaction);
   }
-  const [head] = await place.client.get([place.head]);
-  let revision = head?.revision ?? 0;
-  // Up to this head: a later one may move faster than this reads.
-  while (loaded.seq < seqOf(head)) {
-    for (const batch of await readLog(place, loaded.seq)) {
-      applyBatch(batch, tables, onTransaction);
-      loaded.seq = batch.last;
-      loaded.logBytes += batch.bytes;
-      revision = batch.revision;
+  return loaded;
+}
+
+/** Returns a value as text; nothing without one. */
+export function textOf(found: KeyValue | undefined): string {
+  return String(found?.value ?? "").trim();
+}
+
+/**
+ * Yields the batches from one head to another, some at a time.
+ *
+ * @throws {StoreError} damaged if the next one is deleted; unreachable if it
+ * does not continue the last one
+ */
+export async function* readLog(
+  client: EtcdClient,
+  from: string,
+  to: string,
+): AsyncGenerator<readonly Batch[]> {
+  for (let head = from; head !== to;) {
+    const { seq } = parseHead(head);
+    if (seq >= parseHead(to).seq) throw divergedError();
+    const batches: Batch[] = [];
+    const range = rangeOf("log", seq + 1);
+    for (const found of await client.get(range, batchesPerRead)) {
+      const last = parseHead(head);
+      if (numberIn(found) !== last.seq + 1) break;
+      if (parseBeginning(found).after !== last.name) throw divergedError();
+      const batch = await readBatch(client, found);
+      batches.push(batch);
+      head = batch.head;
+      if (head === to) break;
     }
+    if (batches.length === 0) throw gapError(seq);
+    yield batches;
   }
-  return { ...loaded, tables, revision };
 }
 
-/** Returns the sequence number in the head; 0 if there is none. */
-export function seqOf(head: KeyValue | undefined): number {
-  return Number(head?.value ?? 0);
-}
-
-/** Returns the sequence number in a key. */
-export function numberIn({ key }: KeyValue): number {
-  return Number(key.slice(-16));
-}
-
-/** Reads some batches after a sequence number; throws if the next one is not there any more. */
-export async function readLog(place: Place, seq: number): Promise<Batch[]> {
-  const range = place.range("log", seq + 1);
-  const batches: Batch[] = [];
-  for (const found of await place.client.get(range, valuesPerRead)) {
-    batches.push(await decodeBatch(place, found));
+export function applyBatches(
+  loaded: Loaded,
+  batches: readonly Batch[],
+  onTransaction?: LoadOptions["onTransaction"],
+): void {
+  const apply = applyTo(loaded.tables, "etcd", onTransaction);
+  for (const { lines, bytes, head } of batches) {
+    for (const line of lines) apply(line, line.seq ?? 0);
+    loaded.logBytes += bytes;
+    loaded.head = head;
   }
-  if (batches[0]?.first !== seq + 1) throw gap(seq);
-  return batches;
 }
 
-export function gap(seq: number): StoreError {
+function divergedError(): StoreError {
+  const message = "etcd holds another history than this server has applied: " +
+    "it was set back to an older state. Restart this server to serve that one";
+  return new StoreError("unreachable", message);
+}
+
+export function gapError(seq: number): StoreError {
   return new StoreError("damaged", `etcd has no transaction after ${seq}`);
 }
 
-async function decodeBatch(place: Place, found: KeyValue): Promise<Batch> {
-  const { revision, value } = found;
-  const first = numberIn(found);
+export async function readBatch(
+  client: EtcdClient,
+  found: KeyValue,
+): Promise<Batch> {
   const lines: LogLine[] = [];
   let bytes = 0;
-  for await (const line of readLines(place, "log", found)) {
-    lines.push(parseLine(line, 0));
+  for await (const line of readLines(client, found)) {
+    lines.push(parseLine(line));
     bytes += line.length;
   }
-  const [name = ""] = value.toString("latin1", 0, 64).split(/[ \n]/, 1);
-  const last = first + lines.length - 1;
-  return { first, last, name, revision, bytes, lines };
+  const last = numberIn(found) + lines.length - 1;
+  return { head: headOf(last, parseBeginning(found).name), bytes, lines };
 }
 
-export function applyBatch(
-  { lines }: Batch,
-  tables: Tables,
-  onTransaction?: LoadOptions["onTransaction"],
-): void {
-  const apply = applyTo(tables, "etcd", onTransaction);
-  for (const line of lines) apply(line, line.seq ?? 0);
-}
-
-/** Loads a snapshot into empty tables, and returns its length. */
+/** Loads a snapshot into empty tables. */
 async function loadSnapshot(
-  place: Place,
+  client: EtcdClient,
   found: KeyValue,
-  tables: Tables,
-): Promise<number> {
+  loaded: Loaded,
+): Promise<void> {
+  const { tables } = loaded;
+  const seq = loaded.snapshotSeq = numberIn(found);
+  loaded.head = headOf(seq, parseBeginning(found).after);
   const apply = applyTo(tables, "etcd");
   let header: LogHeader | undefined;
   let seed = 0;
-  let bytes = 0;
-  for await (const line of readLines(place, "snapshot", found)) {
-    bytes += line.length;
+  for await (const line of readLines(client, found)) {
+    loaded.snapshotBytes += line.length;
     const parsed = parseLine(line, seed);
     if (header === undefined) {
       header = parsed as LogLine & LogHeader;
       checkFormat("etcd", header.format);
       seed = crc32(header.salt);
-    } else apply(parsed, header.seq);
+    } else apply(parsed, seq);
   }
   for (const [name, last] of Object.entries(header?.last ?? {})) {
     getOrCreateTable(tables, name).advanceCounters(...last);
   }
-  return bytes;
 }
 
-/** Returns the value of a batch or snapshot under a new name; puts what is too long for it before, in parts. */
+/** A batch or snapshot to be put. */
+interface Content {
+  readonly seq: number;
+  /** The name of the batch before it; of a snapshot, the last one in it. */
+  readonly after: string;
+  readonly slices: Iterable<Buffer>;
+  /** Ends the work. */
+  readonly signal?: AbortSignal;
+}
+
+/** Names a batch or snapshot, and puts what is too long for one value in parts. */
 export async function pack(
-  place: Place,
-  kind: Kind,
-  { seq, name, slices }: {
-    readonly seq: number;
-    readonly name: string;
-    readonly slices: Iterable<Buffer>;
-  },
-): Promise<{ readonly value: Buffer; readonly bytes: number }> {
-  const path = `${place.key(`${kind}-parts`, seq)}/${name}`;
-  let waiting: Buffer = Buffer.alloc(0);
-  let bytes = 0;
+  client: EtcdClient,
+  { seq, after, slices, signal }: Content,
+) {
+  const name = randomBytes(8).toString("hex");
+  let rest: Buffer = Buffer.alloc(0);
   let parts = 0;
-  const putPart = async () => {
-    const key = `${path}/${String(parts++).padStart(8, "0")}`;
-    const part = waiting.subarray(0, maxValueBytes);
-    await place.client.call("kv/put", entry(key, part));
-    waiting = waiting.subarray(maxValueBytes);
-  };
   for (const slice of slices) {
-    bytes += slice.length;
-    waiting = Buffer.concat([waiting, slice]);
-    while (waiting.length > maxValueBytes) await putPart();
+    rest = Buffer.concat([rest, slice]);
+    for (; rest.length > maxValueBytes; parts++) {
+      signal?.throwIfAborted();
+      const part = rest.subarray(0, maxValueBytes);
+      await client.put(partKey(seq, name, parts), part);
+      rest = rest.subarray(maxValueBytes);
+    }
   }
-  if (parts > 0) await putPart();
-  const first = Buffer.from(parts > 0 ? `${name} ${parts}\n` : `${name}\n`);
-  return { value: Buffer.concat([first, waiting]), bytes };
+  const beginning = Buffer.from(`${name} ${parts} ${after}\n`);
+  const value = Buffer.concat([beginning, rest]);
+  return { name, value, bytes: parts * maxValueBytes + rest.length };
 }
 
-/** Yields what was packed. */
+function partKey(seq: number, name: string, part: number): string {
+  return `${keyOf("parts", seq)}/${name}/${part}`;
+}
+
+/** Parses the first line of a batch or snapshot. */
+export function parseBeginning({ value }: KeyValue) {
+  const end = value.indexOf("\n");
+  const [name = "", parts, after = ""] = value.toString("latin1", 0, end)
+    .split(" ");
+  return { name, parts: Number(parts), after, rest: value.subarray(end + 1) };
+}
+
+/** Yields the bytes of a batch or snapshot. */
 async function* unpack(
-  place: Place,
-  kind: Kind,
+  client: EtcdClient,
   found: KeyValue,
 ): AsyncGenerator<Buffer> {
-  const { value } = found;
-  const end = value.indexOf("\n");
-  const [name, count] = value.toString("latin1", 0, end).split(" ");
-  yield value.subarray(end + 1);
+  const { name, parts, rest } = parseBeginning(found);
   const seq = numberIn(found);
-  const path = `${place.key(`${kind}-parts`, seq)}/${name}`;
-  let from = `${path}/`;
-  for (let done = 0; done < Number(count ?? 0);) {
-    const some = await place.client.get([from, `${path}0`], valuesPerRead);
-    for (const { key, value } of some) {
-      yield value;
-      from = `${key}\0`;
-    }
-    if (some.length === 0) throw gap(seq);
-    done += some.length;
+  for (let each = 0; each < parts; each++) {
+    const [part] = await client.get([partKey(seq, name, each)], 1);
+    if (part === undefined) throw gapError(seq);
+    yield part.value;
   }
+  yield rest;
 }
 
 /** Yields the lines of a batch or snapshot. */
 async function* readLines(
-  place: Place,
-  kind: Kind,
+  client: EtcdClient,
   found: KeyValue,
 ): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
-  for await (const part of unpack(place, kind, found)) {
+  for await (const part of unpack(client, found)) {
     const bytes = Buffer.concat([rest, part]);
     let start = 0;
     for (let end; (end = bytes.indexOf("\n", start)) >= 0; start = end + 1) {
@@ -302,12 +311,10 @@ async function* readLines(
     }
     rest = bytes.subarray(start);
   }
-  if (rest.length > 0) {
-    throw new StoreError("damaged", "etcd holds half a line");
-  }
+  if (rest.length > 0) yield rest;
 }
 
-function parseLine(line: Buffer, seed: number): LogLine {
+function parseLine(line: Buffer, seed = 0): LogLine {
   if (checkLine(line, seed)) return JSON.parse(line.toString());
   throw new StoreError("damaged", "A line in etcd does not match its CRC");
 }

@@ -26,10 +26,11 @@ import type { StoreFolder } from "../store/log/folder.ts";
 import type { Tables } from "../store/memory/table.ts";
 import type { Pending } from "../store/queue.ts";
 import { type LogPosition, Store } from "../store/transactions.ts";
-import { type EtcdParts, renewMs } from "./parts.ts";
+import { toBase64 } from "./client.ts";
+import { type EtcdParts, renewMs, serverKey } from "./parts.ts";
 import { Replica } from "./replica.ts";
 import { Snapshots } from "./snapshots.ts";
-import { gap, numberIn, putOnce, readLog, seqOf } from "./state.ts";
+import { gapError, parseHead, putOnce, rangeOf, readBatch } from "./state.ts";
 
 /** How old a state may be that is read without asking etcd. */
 const maxAgeMs = 1000;
@@ -56,7 +57,7 @@ export class EtcdStore extends Store {
 
   constructor(parts: EtcdParts) {
     const { folder, lease, loaded, serverId } = parts;
-    super(loaded.seq);
+    super(parseHead(loaded.head).seq);
     this.#parts = parts;
     this.folder = folder;
     this.serverId = serverId;
@@ -65,11 +66,13 @@ export class EtcdStore extends Store {
       this.notify(syncMs);
       this.#snapshots.runIfDue();
     });
-    this.#snapshots = new Snapshots(parts, this, this.#replica);
+    const { signal } = this.#closing;
+    const replica = this.#replica;
+    this.#snapshots = new Snapshots(parts, { store: this, replica, signal });
     this.#running = Promise.all([
-      this.#replica.run(this.#closing.signal),
+      replica.run(signal),
       this.#repeat(watchMs, () => this.#follow()),
-      this.#repeat(pollMs, () => this.#replica.nextRound()),
+      this.#repeat(pollMs, () => replica.nextRound()),
       this.#repeat(renewMs, () => lease.renew()),
     ]);
   }
@@ -143,23 +146,21 @@ export class EtcdStore extends Store {
   }
 
   /** Learns at once what other servers commit. */
-  async #follow(): Promise<void> {
-    const { client, head } = this.#parts.place;
+  #follow(): Promise<void> {
     const { signal } = this.#closing;
-    const from = this.#parts.loaded.revision + 1;
-    for await (const found of client.watch(head, from, signal)) {
-      if (seqOf(found) > this.durableSeq) await this.#replica.nextRound();
-    }
+    return this.#parts.client.watch("head", signal, (text) => {
+      const isOwn = text.includes(`"${toBase64(this.#replica.sentHead)}"`);
+      if (!isOwn) this.#replica.nextRound().catch(() => {});
+    });
   }
 
   override async isServed(serverId: string): Promise<boolean> {
-    const { place } = this.#parts;
-    return (await place.client.get([place.server(serverId)])).length > 0;
+    const [key] = await this.#parts.client.get([serverKey(serverId)]);
+    return key !== undefined;
   }
 
   override shareSecret(proposed: string): Promise<string> {
-    const { place } = this.#parts;
-    return putOnce(place, place.secret, proposed);
+    return putOnce(this.#parts.client, "secret", proposed);
   }
 
   override suspend(reason: string | undefined): void {
@@ -169,14 +170,14 @@ export class EtcdStore extends Store {
   }
 
   override async transactionsAfter(seq: number): Promise<LogLine[]> {
-    const { place } = this.#parts;
-    const range = place.range("log", 0, seq + 2);
-    const [start] = await place.client.get(range, "last");
-    const batches = await readLog(place, start ? numberIn(start) - 1 : seq);
-    const lines = batches.flatMap(({ lines }) => lines)
-      .filter(({ seq: each = 0 }) => each > seq && each <= this.durableSeq);
-    if (lines[0]?.seq !== seq + 1) throw gap(seq);
-    return lines;
+    const { client } = this.#parts;
+    const [found] = await client.get(rangeOf("log", 0, seq + 2), "last");
+    const lines = found ? (await readBatch(client, found)).lines : [];
+    const after = lines.filter(({ seq: each = 0 }) =>
+      each > seq && each <= this.durableSeq
+    );
+    if (after[0]?.seq !== seq + 1) throw gapError(seq);
+    return after;
   }
 
   checkpoint(): Promise<void> {
@@ -192,7 +193,7 @@ export class EtcdStore extends Store {
     this.#closing.abort();
     this.#replica.wake();
     await Promise.all(Array.from(this.watchers, ({ close }) => close()));
-    await this.#snapshots.close();
+    await this.#snapshots.idle();
     await this.#running;
     await this.#parts.release();
   }

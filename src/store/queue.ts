@@ -84,15 +84,19 @@ export class TransactionQueue {
     for (const { callback } of durable) callback();
   }
 
-  /** Rolls back all that is not durable; returns the function that calls those who wait for it. */
-  rollBack(reason: StoreError): () => void {
+  /** Rolls back all that is not durable; returns the function that calls those who wait for it, with the reason for each sequence number. */
+  rollBack(
+    reason: StoreError,
+    reasonOf: (seq: number) => StoreError = () => reason,
+  ): () => void {
     rollBack(this.#pending.flatMap(({ undo }) => undo));
     const waiters = this.#waiters;
     this.#pending = [];
     this.#waiters = [];
     this.bytes = 0;
     this.#reason = reason;
-    return () => waiters.forEach(({ callback }) => callback(reason));
+    return () =>
+      waiters.forEach(({ seq, callback }) => callback(reasonOf(seq)));
   }
 }
 

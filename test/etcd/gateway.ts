@@ -31,7 +31,7 @@ interface Sent {
   readonly lease?: string;
   readonly limit?: number | string;
   readonly sort_order?: string;
-  readonly compare?: readonly { key: string; mod_revision: string }[];
+  readonly compare?: readonly { key: string; target: string; value?: string }[];
   readonly success?: readonly Sent[];
   readonly failure?: readonly Sent[];
   readonly request_put?: Sent;
@@ -145,6 +145,15 @@ export class Gateway {
     }
   }
 
+  /** Returns a function that sets all keys back to those of now, as the restore of a backup does. */
+  save(): () => void {
+    const saved = [...this.#values];
+    return () => {
+      this.#values.clear();
+      for (const [key, stored] of saved) this.#values.set(key, stored);
+    };
+  }
+
   /** Replaces the values of a kind. */
   replace(kind: string, change: (text: string) => string): void {
     for (const [key, stored] of this.#values) {
@@ -159,6 +168,11 @@ export class Gateway {
   get keys(): string[] {
     return [...this.#values.keys()].sort()
       .map((key) => key.replace("zoo/", ""));
+  }
+
+  /** The value of `head`. */
+  get head(): string {
+    return textOf(this.#values.get("zoo/head")?.value ?? "");
   }
 
   async #handle(
@@ -289,9 +303,10 @@ export class Gateway {
   }
 
   #transact({ compare = [], success = [], failure = [] }: Sent): object {
-    const succeeded = compare.every(({ key, mod_revision }) =>
-      (this.#values.get(textOf(key))?.mod_revision ?? "0") === mod_revision
-    );
+    const succeeded = compare.every(({ key, target, value }) => {
+      const stored = this.#values.get(textOf(key));
+      return target === "CREATE" ? !stored : stored?.value === value;
+    });
     const operations = succeeded ? success : failure;
     const isChange = operations.some(({ request_range }) => !request_range);
     if (isChange) this.#revision++;

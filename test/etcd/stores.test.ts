@@ -113,6 +113,55 @@ test("a write that etcd does not carry out is rejected, and nothing is changed h
   }));
 });
 
+test("writes that were never sent are known not to be carried out, although the outcome of one before is unknown", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, { ...etcd, timeoutMs: 1000 });
+  let attempts = 0;
+  gateway.faultOf = (path) =>
+    path === "kv/txn" && ++attempts > 0 ? "silent" : undefined;
+  const sent = assert.rejects(add(store, "Berlin"), {
+    code: "outcome-unknown",
+  });
+  while (attempts === 0) await new Promise(setImmediate);
+  const waiting = ["Vienna", "Prague"].map((name) =>
+    assert.rejects(add(store, name), { code: "unreachable" })
+  );
+  await Promise.all([sent, ...waiting]);
+  assert.deepEqual(namesIn(store), []);
+});
+
+test("an etcd that was set back to an older state is neither served nor overwritten until a restart", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  await add(one, "Berlin");
+  const setBack = gateway.save();
+  await add(one, "Vienna");
+  await other.confirm(true);
+  const refusal = { code: "unreachable", message: /set back to an older/ };
+  const refuse = async (store: Store) => {
+    const { head } = gateway;
+    await assert.rejects(add(store, "Rome"), refusal);
+    await assert.rejects(store.confirm(true) ?? Promise.resolve(), refusal);
+    assert.match(store.notices.join(), refusal.message);
+    assert.equal(gateway.head, head);
+    assert.deepEqual(namesIn(store), ["Berlin", "Vienna"]);
+  };
+  setBack();
+  await refuse(one);
+  await refuse(other);
+  const restarted = await open(t, etcd);
+  assert.deepEqual(namesIn(restarted), ["Berlin"]);
+  // The head gets the same number again, and then a higher one.
+  for (const name of ["Prague", "Warsaw"]) {
+    await add(restarted, name);
+    await refuse(one);
+  }
+  await refuse(other);
+  assert.deepEqual(namesIn(restarted), ["Berlin", "Prague", "Warsaw"]);
+});
+
 test("a snapshot in parts, written by one, lets others join; what is older is deleted, and who fell behind loads anew", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
@@ -144,8 +193,8 @@ test("a transaction that is too long for one value is kept in parts", async (t) 
   const store = await open(t, etcd);
   await add(store, "x".repeat(3_000_000));
   assert.equal(
-    gateway.keys.filter((each) => each.startsWith("log-parts/")).length,
-    3,
+    gateway.keys.filter((each) => each.startsWith("parts/")).length,
+    2,
   );
   const joined = await open(t, etcd);
   assert.equal(String(namesIn(joined)[0]).length, 3_000_000);
