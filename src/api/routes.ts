@@ -17,7 +17,7 @@ import {
   signIn,
   signInForm,
 } from "./accounts/authorizations.ts";
-import { SignInLimiter } from "./accounts/sign-in-limiter.ts";
+import { createSignInLimiter } from "./accounts/sign-in-limiter.ts";
 import { users } from "./accounts/users.ts";
 import {
   type Collection,
@@ -174,7 +174,7 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
 function addAuthorizations(api: Api): void {
   const { add, now, signer, declaration } = api;
   const records = api.records("authorizations");
-  const limiter = new SignInLimiter(now);
+  const limit = createSignInLimiter(now);
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const own = records.scope();
   const scope: ResolveScope = (context) => ({
@@ -195,7 +195,7 @@ function addAuthorizations(api: Api): void {
       maxBodyBytes: 8 * 1024,
       isUnlimited: true, // it has a limit of its own
       run: (context, _, body) =>
-        signIn(context, body, { declaration, records, signer, limiter }),
+        signIn(context, body, { declaration, records, signer, limit }),
     },
   }, signInForm);
   add("authorizations", list, "authorizations_url");

@@ -52,12 +52,3 @@ export class Roles {
 export function mayAccess(grants: Grants | undefined, access: Access): boolean {
   return access === "anyone" || grants?.has(access) === true;
 }
-
-/**
- * Returns the token of an Authorization field (RFC 6750 section 2.1), or undefined if
- * the field has another scheme. Schemes are case-insensitive (RFC 9110 section 11.1).
- */
-export function bearerToken(authorization: string): string | undefined {
-  const match = /^bearer(?: +(.*))?$/i.exec(authorization);
-  return match ? match[1] ?? "" : undefined;
-}

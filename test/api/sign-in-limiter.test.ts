@@ -2,7 +2,10 @@
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { SignInLimiter } from "../../src/api/accounts/sign-in-limiter.ts";
+import {
+  createSignInLimiter,
+  type LimitSignIns,
+} from "../../src/api/accounts/sign-in-limiter.ts";
 
 const start = Date.parse("2026-05-05T12:00:00Z");
 
@@ -22,7 +25,7 @@ const right: Check = async (beforeHash) => {
 
 /** Returns the outcomes of sign-ins that are tried one after the other. */
 async function outcomes(
-  limiter: SignInLimiter,
+  limit: LimitSignIns,
   attempts: readonly (readonly [
     client: string,
     username: string,
@@ -31,7 +34,7 @@ async function outcomes(
 ): Promise<string> {
   let text = "";
   for (const [client, username, check] of attempts) {
-    text += await limiter.limit(client, username, check).then(
+    text += await limit(client, username, check).then(
       (user) => user === undefined ? "w" : "R",
       ({ code }) => code === 42900 ? "-" : "!",
     );
@@ -41,26 +44,26 @@ async function outcomes(
 
 test("one user from one client: ten failures a minute", async () => {
   let now = start;
-  const limiter = new SignInLimiter(() => now);
+  const limit = createSignInLimiter(() => now);
   const guesses = Array(11).fill(["10.0.0.1", "ada", wrong]);
-  assert.equal(await outcomes(limiter, guesses), "wwwwwwwwww-");
-  const others = await outcomes(limiter, [
+  assert.equal(await outcomes(limit, guesses), "wwwwwwwwww-");
+  const others = await outcomes(limit, [
     ["10.0.0.1", "ada", right],
     ["10.0.0.2", "ada", right],
     ["10.0.0.1", "kim", right],
   ]);
   assert.equal(others, "-RR");
   now += 60_000;
-  assert.equal(await outcomes(limiter, guesses), "wwwwwwwwww-");
+  assert.equal(await outcomes(limit, guesses), "wwwwwwwwww-");
 });
 
 test("one client: fifty failures a minute; successes do not count", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   const guesses = Array.from(
     { length: 55 },
     (_, index) => ["10.0.0.1", `user${index}`, wrong] as const,
   );
-  const text = await outcomes(limiter, [
+  const text = await outcomes(limit, [
     ...Array(60).fill(["10.0.0.1", "ada", right]),
     ...guesses,
     ["10.0.0.2", "ada", right],
@@ -70,7 +73,7 @@ test("one client: fifty failures a minute; successes do not count", async () => 
 });
 
 test("a success resets the failures of its user, not those of others", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   const nine = Array(9).fill(["10.0.0.1", "ada", wrong]);
   const attempts = [
     ...nine,
@@ -81,19 +84,19 @@ test("a success resets the failures of its user, not those of others", async () 
     ["10.0.0.1", "ada", right],
   ] as const;
   assert.equal(
-    await outcomes(limiter, attempts),
+    await outcomes(limit, attempts),
     "wwwwwwwwwRwwwwwwwwwRw-",
   );
 });
 
 test("simultaneous failures cannot exceed the limit together", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   let checks = 0;
   const all = await Promise.allSettled(
     Array.from(
       { length: 30 },
       () =>
-        limiter.limit("10.0.0.1", "ada", async (beforeHash) => {
+        limit("10.0.0.1", "ada", async (beforeHash) => {
           await Promise.resolve();
           beforeHash();
           checks++;
@@ -109,7 +112,7 @@ test("simultaneous failures cannot exceed the limit together", async () => {
 });
 
 test("simultaneous right passwords are all admitted", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   let last: Promise<unknown> = Promise.resolve();
   const inTurn: Check = async (beforeHash) => {
     const previous = last;
@@ -122,31 +125,31 @@ test("simultaneous right passwords are all admitted", async () => {
     return "user";
   };
   const all = await Promise.all(
-    Array.from({ length: 60 }, () => limiter.limit("10.0.0.1", "ada", inTurn)),
+    Array.from({ length: 60 }, () => limit("10.0.0.1", "ada", inTurn)),
   );
   assert.deepEqual(new Set(all), new Set(["user"]));
 });
 
 test("one whose password is not compared does not count", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   const fail = () => Promise.reject(new Error("overloaded"));
   const failing = Array(60).fill(["10.0.0.1", "ada", fail]);
   const ten = Array(10).fill(["10.0.0.1", "ada", wrong]);
   assert.equal(
-    await outcomes(limiter, [...failing, ...ten, ["10.0.0.1", "ada", right]]),
+    await outcomes(limit, [...failing, ...ten, ["10.0.0.1", "ada", right]]),
     `${"!".repeat(60)}wwwwwwwwww-`,
   );
 });
 
 test("attempts that are refused cannot push out the count of a user", async () => {
-  const limiter = new SignInLimiter(() => start);
+  const limit = createSignInLimiter(() => start);
   const ten = Array(10).fill(["10.0.0.1", "ada", wrong]);
   const fail = () => Promise.reject(new Error("overloaded"));
   const flood = Array.from(
     { length: 12_000 },
     (_, index) => ["10.0.0.1", `user${index}`, fail] as const,
   );
-  const text = await outcomes(limiter, [
+  const text = await outcomes(limit, [
     ...ten,
     ...flood,
     ["10.0.0.1", "ada", right],

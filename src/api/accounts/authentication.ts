@@ -4,27 +4,16 @@
  * is the user's current one.
  */
 
-import {
-  type Access,
-  type Actor,
-  bearerToken,
-  mayAccess,
-} from "../../auth/access.ts";
+import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
 import { type Claims, TokenError, type TokenSigner } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import { formatTime, type Store } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 
 /** A signed-in user. */
 export interface Caller extends Actor {
   readonly role: string;
-}
-
-/** The claims of a token whose signature is known to be valid. */
-interface VerifiedClaims extends Claims {
-  /** The end of the second in which the token was issued, as a time of records. */
-  readonly issuedBefore: string;
 }
 
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
@@ -56,7 +45,7 @@ export interface Authentication {
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
   /** The claims of verified tokens by Authorization field, the oldest first. */
-  readonly verified: Map<string, VerifiedClaims>;
+  readonly verified: Map<string, Claims>;
 }
 
 /**
@@ -73,7 +62,7 @@ export function authenticate(
 ): Caller | undefined {
   if (authorization === undefined) return undefined;
   const { declaration, now, store, verified } = authentication;
-  const { sub: id, jti, exp, issuedBefore } = verified.get(authorization) ??
+  const { sub: id, jti, iat, exp } = verified.get(authorization) ??
     verify(authentication, authorization);
   if (now() / 1000 >= exp) throw unauthorized(declaration, 40103);
   const invalid = (reason: string) =>
@@ -92,19 +81,20 @@ export function authenticate(
   }
   // After a backup is restored, the ids of later authorizations are issued
   // again.
-  if (String(created_at ?? "") >= issuedBefore) {
+  if (Date.parse(String(created_at)) >= (iat + 1) * 1000) {
     throw unauthorized(declaration, 40104);
   }
   return { id, role, grants };
 }
 
-/** Verifies the token of an Authorization field and caches its claims. */
+/** Verifies the token of an Authorization field (RFC 6750 section 2.1) and caches its claims. */
 function verify(
   { declaration, signer, verified }: Authentication,
   authorization: string,
-): VerifiedClaims {
-  const token = bearerToken(authorization);
-  if (token === undefined) {
+): Claims {
+  // Schemes are case-insensitive (RFC 9110 section 11.1).
+  const bearer = /^bearer(?: +(.*))?$/i.exec(authorization);
+  if (bearer === null) {
     const [scheme = ""] = authorization.split(" ");
     throw unauthorized(
       declaration,
@@ -115,15 +105,13 @@ function verify(
     );
   }
   try {
-    const claims = signer.verify(token);
-    const issuedBefore = Math.min(claims.iat + 1, 1e11) * 1000;
-    const all = { ...claims, issuedBefore: formatTime(issuedBefore) };
+    const claims = signer.verify(bearer[1] ?? "");
     if (authorization.length < maxCachedLength) {
       const [oldest = ""] = verified.keys();
       if (verified.size >= maxCachedTokens) verified.delete(oldest);
-      verified.set(authorization, all);
+      verified.set(authorization, claims);
     }
-    return all;
+    return claims;
   } catch (error) {
     if (!(error instanceof TokenError)) throw error;
     throw unauthorized(declaration, 40102, error.message);

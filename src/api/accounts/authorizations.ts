@@ -27,7 +27,7 @@ import { type Body, validate } from "../declaration/validation.ts";
 import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { unauthorized } from "./authentication.ts";
-import type { SignInLimiter } from "./sign-in-limiter.ts";
+import type { LimitSignIns } from "./sign-in-limiter.ts";
 
 const hour = 60 * 60; // in seconds
 
@@ -73,6 +73,9 @@ export const signInForm = deriveCollection({
   },
 });
 
+/** The values of a sign-in. */
+type SignIn = Readonly<Record<string, Json>>;
+
 /**
  * Creates an authorization and its token for a user who supplies the right
  * password. In the same transaction the user's expired authorizations are
@@ -84,23 +87,26 @@ export const signInForm = deriveCollection({
 export async function signIn(
   context: RequestContext,
   body: Body,
-  { declaration, records, signer, limiter }: {
+  { declaration, records, signer, limit }: {
     readonly declaration: ApiDeclaration;
     readonly records: Records;
     readonly signer: TokenSigner;
-    readonly limiter: SignInLimiter;
+    readonly limit: LimitSignIns;
   },
 ): Promise<Result> {
   const { table, representation, options: { store, now } } = records;
   const found = { store, table, valuesFromUrl: {} };
   const values = validate(signInForm, body, found);
-  const user = await limiter.limit(
+  const user = await limit(
     context.client,
     String(values["username"]),
     (beforeHash) => checkPassword(store, values, { context, beforeHash }),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
-    failedSignIn(context, store, values["username"]);
+    // The username is logged only if there is such a user, because some people
+    // type their password in its place.
+    const fields = { username: findUser(store, values)?.["username"] };
+    context.auditEvent = { message: "failed sign-in", fields };
     throw unauthorized(declaration, 40101);
   }
   const time = now();
@@ -144,39 +150,26 @@ export async function signIn(
 /** Returns the user named in a sign-in, if the password is right. */
 async function checkPassword(
   store: Store,
-  { username, password }: Readonly<Record<string, Json>>,
+  values: SignIn,
   { context, beforeHash }: {
     readonly context: RequestContext;
     readonly beforeHash: () => void;
   },
 ): Promise<Document | undefined> {
-  const stored = findUser(store, username)?.["password"];
+  const stored = findUser(store, values)?.["password"];
   const isRight = await verifyPassword(
-    String(password),
+    String(values["password"]),
     typeof stored === "string" ? stored : undefined,
     context,
     beforeHash,
   );
   // While scrypt ran, the user may have been deleted or changed the password.
-  const user = findUser(store, username);
+  const user = findUser(store, values);
   const isCurrent = user?.["password"] === stored;
   return isRight && isCurrent ? user : undefined;
 }
 
-/**
- * Causes a failed sign-in to be logged. The username is logged only if there is
- * such a user, because some people type their password in its place.
- */
-function failedSignIn(
-  context: RequestContext,
-  store: Store,
-  username: Json | undefined,
-): void {
-  const fields = { username: findUser(store, username)?.["username"] };
-  context.auditEvent = { message: "failed sign-in", fields };
-}
-
-function findUser(store: Store, username: Json | undefined) {
+function findUser(store: Store, { username }: SignIn): Document | undefined {
   const [row] = store.table("users").find("username", String(username));
   return row?.document;
 }

@@ -16,16 +16,12 @@ const problem = "Too many sign-ins have failed";
  * the counts of others. But each entry has cost a hash within the last minute,
  * or waits for one, so there are several times fewer entries than there is room
  * for. Sign-ins that are refused leave no entry.
+ *
+ * @param now returns milliseconds
  */
-export class SignInLimiter {
-  readonly #byUser: RateLimiter;
-  readonly #byClient: RateLimiter;
-
-  /** @param now returns milliseconds */
-  constructor(now: () => number) {
-    this.#byUser = new RateLimiter(maxFailuresPerUser, now);
-    this.#byClient = new RateLimiter(maxFailuresPerClient, now);
-  }
+export function createSignInLimiter(now: () => number) {
+  const byUser = new RateLimiter(maxFailuresPerUser, now);
+  const byClient = new RateLimiter(maxFailuresPerClient, now);
 
   /**
    * Runs a sign-in, which returns undefined if the password is wrong. It is
@@ -36,22 +32,22 @@ export class SignInLimiter {
    * @param check calls `beforeHash` when it begins to hash the password
    * @throws {ApiError} 42900
    */
-  async limit<User>(
+  return async <User>(
     client: string,
     username: string,
     check: (beforeHash: () => void) => Promise<User | undefined>,
-  ): Promise<User | undefined> {
+  ): Promise<User | undefined> => {
     const user = `${client} ${username.slice(0, 32)}`; // no name is longer
     const count = () => {
-      const ofClient = this.#byClient.count(client);
-      const ofUser = this.#byUser.count(user);
+      const ofClient = byClient.count(client);
+      const ofUser = byUser.count(user);
       const uncount = () => {
-        this.#byClient.uncount(client, ofClient);
-        this.#byUser.uncount(user, ofUser);
+        byClient.uncount(client, ofClient);
+        byUser.uncount(user, ofUser);
       };
       try {
-        this.#byClient.check(ofClient, problem);
-        this.#byUser.check(ofUser, problem);
+        byClient.check(ofClient, problem);
+        byUser.check(ofUser, problem);
         return uncount;
       } catch (error) {
         uncount();
@@ -64,10 +60,12 @@ export class SignInLimiter {
     try {
       const found = await check(() => uncount = count());
       isFailed = found === undefined;
-      if (!isFailed) this.#byUser.forget(user);
+      if (!isFailed) byUser.forget(user);
       return found;
     } finally {
       if (!isFailed) uncount?.();
     }
-  }
+  };
 }
+
+export type LimitSignIns = ReturnType<typeof createSignInLimiter>;
