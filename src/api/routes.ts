@@ -157,9 +157,7 @@ function addCollection(
 function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const resource: Resource = {
     records: records("users"),
-    scope: ({ caller }) => ({
-      conditions: [{ property: "id", value: caller?.id ?? 0 }],
-    }),
+    scope: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
   };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource, ["password"]);
@@ -178,7 +176,7 @@ function addAuthorizations(api: Api): void {
   const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const own = records.scope();
   const scope: ResolveScope = (context) => ({
-    conditions: [],
+    conditions: {},
     ...own?.(context),
     where: isLive,
   });

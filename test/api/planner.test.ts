@@ -479,7 +479,7 @@ function queriesOf(count: number, zooOf: (id: number) => number) {
   const indexes = new IndexCache(table);
   const select = (parameters: string) =>
     selectPage(indexes, parseQuery(animals, parseParameters(parameters)), {
-      scope: { conditions: [{ property: "zoo_id", value: 1 }] },
+      scope: { conditions: { zoo_id: 1 } },
       use: ({ rows, total }: Page) => ({
         total,
         ids: Array.from(rows, ({ document: { id } }) => id),

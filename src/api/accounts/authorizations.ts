@@ -94,9 +94,8 @@ export async function signIn(
     readonly limit: LimitSignIns;
   },
 ): Promise<Result> {
-  const { table, representation, options: { store, now } } = records;
-  const found = { store, table, valuesFromUrl: {} };
-  const values = validate(signInForm, body, found);
+  const { table, representation, store, options: { now } } = records;
+  const values = validate(signInForm, body, { store, table });
   const user = await limit(
     context.client,
     String(values["username"]),

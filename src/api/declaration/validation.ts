@@ -38,7 +38,7 @@ export interface ValidationContext {
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
   readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
-  readonly valuesFromUrl: Readonly<Record<string, Json>>;
+  readonly valuesFromUrl?: Readonly<Record<string, Json>> | undefined;
   /** The only properties that the caller may change here. */
   readonly only?: readonly string[] | undefined;
 }
@@ -166,7 +166,6 @@ export function validateStored(
     table: store.table(collection.name),
     owner,
     previous: document,
-    valuesFromUrl: {},
   };
   const { errors } = collectValues(collection, body, context);
   const failure = findFailure(ownerProperty, owner ?? null, context);
@@ -209,7 +208,7 @@ function valueOfOmitted(
   const stored = previous?.[name];
   // A client cannot read a secret, so it cannot send it back in a PUT.
   if (stored !== undefined && (partial || kind === "secret")) return stored;
-  return valuesFromUrl[name] ?? (required ? undefined : defaultValue);
+  return valuesFromUrl?.[name] ?? (required ? undefined : defaultValue);
 }
 
 /** Returns why a value is refused; undefined if it is allowed. */
@@ -231,7 +230,7 @@ function findFailure(
     return { ...failure, reason: `${failure.reason}: it must be ${expected}` };
   }
   // A record cannot be created in one zoo through the URL of another.
-  const fromUrl = previous === undefined ? valuesFromUrl[name] : undefined;
+  const fromUrl = previous === undefined ? valuesFromUrl?.[name] : undefined;
   if (fromUrl !== undefined && value !== fromUrl) {
     const reason =
       `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`;

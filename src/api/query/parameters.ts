@@ -189,7 +189,9 @@ function parseSort(
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  if (names.length === 0 && !parameters.has("order")) return byId;
+  if (names.length === 0 && !parameters.has("order")) {
+    return { sort: [], isBackwards: false };
+  }
   if (sortby !== undefined && names.length > maxSortColumns) {
     const allowed = `a list of at most ${maxSortColumns} properties`;
     throw invalidValue("sortby", sortby, allowed);
@@ -234,8 +236,6 @@ function parseList(
     `one or more of ${allowed.join(", ")}, separated by commas`,
   );
 }
-
-const byId: SortOrder = { sort: [], isBackwards: false };
 
 export const sortOrders: readonly string[] = ["asc", "desc"];
 export const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
@@ -372,24 +372,21 @@ export function matches(
       return value !== operand;
     case "in":
       return valueSet?.has(value) ?? false;
-    case "contains":
-      return typeof value === "string" &&
-        caseFold(value).includes(String(operand));
-    case "starts":
-      return typeof value === "string" &&
-        caseFold(value).startsWith(String(operand));
   }
   if (value === null) return false;
-  const order = compareValues(value, operand);
   switch (operator) {
+    case "contains":
+      return caseFold(String(value)).includes(String(operand));
+    case "starts":
+      return caseFold(String(value)).startsWith(String(operand));
     case "lt":
-      return order < 0;
+      return compareValues(value, operand) < 0;
     case "lte":
-      return order <= 0;
+      return compareValues(value, operand) <= 0;
     case "gt":
-      return order > 0;
+      return compareValues(value, operand) > 0;
     case "gte":
-      return order >= 0;
+      return compareValues(value, operand) >= 0;
   }
 }
 
@@ -410,7 +407,7 @@ export function pageHeaders(
 ): string[] {
   const { offset, limit, parameters } = query;
   const headers = ["X-Total-Count", String(total)];
-  if (total === 0) return headers;
+  if (total === 0 || limit === Infinity) return headers;
   const byPage = isPaged(parameters);
   const name = byPage ? "page" : "offset";
   // The parts of their URLs before and after the number.

@@ -38,10 +38,7 @@ import { type Filter, matches, type Query } from "./parameters.ts";
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
 export interface Scope {
   /** Properties with an index, and the values that they must have. */
-  readonly conditions: readonly {
-    readonly property: string;
-    readonly value: number;
-  }[];
+  readonly conditions: Readonly<Record<string, number>>;
   /** A further condition. */
   readonly where?: ((document: Document) => boolean) | undefined;
   /** The sequence number of the record in the URL, such as the zoo. */
@@ -99,7 +96,7 @@ export function select<T>(
   const where = scope?.where;
   const filters = scope === undefined
     ? query.filters
-    : [...scope.conditions.map(filterOf), ...query.filters];
+    : [...Object.entries(scope.conditions).map(filterOf), ...query.filters];
   const rangeScan = where === undefined
     ? rangeScanOf(filters, query)
     : undefined;
@@ -188,9 +185,7 @@ function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
 }
 
 /** Returns a condition of a scope as a filter. */
-function filterOf(
-  { property: name, value }: Scope["conditions"][number],
-): Filter {
+function filterOf([name, value]: readonly [string, number]): Filter {
   const property = { name, default: null, unique: false, references: "" };
   return { property, operator: "eq", value };
 }

@@ -40,7 +40,7 @@ export function deleteRecord(
   context: RequestContext,
   cascade: boolean,
 ): Result {
-  const { collection, options: { store } } = records;
+  const { collection, store } = records;
   const row = findForChange(records, context, context.resolveScope?.(context));
   const { document: previous } = row;
   const change = { previous, next: undefined };
@@ -68,7 +68,7 @@ export function deleteRecord(
  * @throws {ApiError} 40900
  */
 function checkUnreferenced(
-  { collection, options: { store } }: Records,
+  { collection, store }: Records,
   { caller }: RequestContext,
   document: Document,
 ): void {
@@ -100,7 +100,7 @@ function checkUnreferenced(
  * @throws {ApiError} 40900 if there are too many
  */
 function followReferences(records: Records, changes: Changes): void {
-  const { collection: { singular }, options: { store } } = records;
+  const { collection: { singular }, store } = records;
   let changedBytes = 0;
   for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is iterated over
     const children = next ? [] : of.children;

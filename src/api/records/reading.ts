@@ -58,10 +58,7 @@ export function listRecords(
     if (isOverseer && !seesAll(collection, current)) throw new ApiError(40300);
   };
   const use = ({ rows, total }: Page): Result => {
-    const counts = paged === query
-      ? pageHeaders(query, total, url)
-      : ["X-Total-Count", String(total)];
-    const headers = [...validators(), ...counts];
+    const headers = [...validators(), ...pageHeaders(paged, total, url)];
     const result = { status: 200, headers, seq: currentSeq() };
     if (!asNdjson) {
       return { ...result, body: representation.toJsonArray(rows, fields) };

@@ -62,6 +62,7 @@ export interface RecordsOptions {
 export class Records {
   readonly collection: Collection;
   readonly options: RecordsOptions;
+  readonly store: Store;
   readonly table: Table;
   readonly representation: Representation;
   readonly indexes: IndexCache;
@@ -69,7 +70,8 @@ export class Records {
   constructor(collection: Collection, options: RecordsOptions) {
     this.collection = collection;
     this.options = options;
-    this.table = options.store.table(collection.name);
+    this.store = options.store;
+    this.table = this.store.table(collection.name);
     this.representation = new Representation(collection, options.prefix);
     this.indexes = new IndexCache(this.table);
   }
@@ -89,8 +91,8 @@ export class Records {
     return (context) => {
       const scope = within?.(context);
       if (seesAll(collection, context.caller)) return scope;
-      const own = { property: owner, value: context.caller?.id ?? 0 };
-      return { ...scope, conditions: [...scope?.conditions ?? [], own] };
+      const own = { [owner]: context.caller?.id ?? 0 };
+      return { ...scope, conditions: { ...scope?.conditions, ...own } };
     };
   }
 
@@ -99,14 +101,14 @@ export class Records {
     { target, property, segment }: Reference,
     context: RequestContext,
   ): Scope {
-    const { store, prefix } = this.options;
+    const { store, options: { prefix } } = this;
     const { ids: [id = 0], caller } = context;
     const row = store.table(target.name).get(id);
     if (row === undefined || !isVisible(target, row.document, caller)) {
       throw this.#notFound(context, target, id);
     }
     return {
-      conditions: [{ property, value: id }],
+      conditions: { [property]: id },
       seq: row.seq,
       name: ` in the ${target.singular} ${id}`,
       url: `${prefix}${target.name}/${id}/${segment}`,
@@ -121,14 +123,16 @@ export class Records {
    */
   find(context: RequestContext, scope: Scope | undefined): Row {
     const { collection, table } = this;
-    const id = context.ids.at(-1) ?? scope?.conditions[0]?.value ?? 0;
+    const id = context.ids.at(-1) ?? scope?.conditions["id"] ?? 0;
     const row = table.get(id);
     if (row === undefined || scope?.where?.(row.document) === false) {
       throw this.#notFound(context, collection, id, scope?.name);
     }
-    const isElsewhere = scope?.conditions.some(({ property, value }) =>
-      value !== (row.document[property] ??
-        collection.visibleProperties.get(property)?.default)
+    const isElsewhere = scope && Object.entries(scope.conditions).some((
+      [name, value],
+    ) =>
+      value !== (row.document[name] ??
+        collection.visibleProperties.get(name)?.default)
     );
     if (isElsewhere) throw noSuchRecord(collection, id, scope?.name);
     return row;
@@ -144,7 +148,7 @@ export class Records {
     { caller, valuesFromUrl, hashes, serverValues, mayNameOwner = false }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
-      readonly valuesFromUrl: Readonly<Record<string, Json>>;
+      readonly valuesFromUrl?: Readonly<Record<string, Json>> | undefined;
       readonly hashes?: Readonly<Record<string, string>>;
       /** By default the next id, and the current time. */
       readonly serverValues?: Partial<Document> | undefined;
@@ -152,7 +156,7 @@ export class Records {
       readonly mayNameOwner?: boolean;
     },
   ): Document {
-    const { collection, table, options: { store } } = this;
+    const { collection, table, store } = this;
     const naming = mayNameOwner && seesAll(collection, caller) ? body : {};
     const owner = collection.private
       ? newOwner(naming, caller, store)
@@ -223,7 +227,7 @@ export class Records {
       },
   ): Result {
     const all = [...mutations, ...context.storeResponse?.(response) ?? []];
-    const seq = this.options.store.apply(all, by, options);
+    const seq = this.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
     return { ...response, seq, isCommitted: true };
   }
@@ -239,7 +243,7 @@ export class Records {
     id: number,
     where?: string,
   ): ApiError {
-    const { lastId } = this.options.store.table(of.name);
+    const { lastId } = this.store.table(of.name);
     const isHidden = of.private && !seesAll(of, caller);
     return isReadMethod(method) && id <= lastId && !isHidden
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
@@ -297,19 +301,18 @@ function auditEventOf(
  * their own tasks, get different ETags.
  */
 export function collectionValidators(
-  { table, options: { store }, representation: { shapeHash } }: Records,
+  { table, store, representation: { shapeHash } }: Records,
   { asNdjson }: RequestContext,
   scope: Scope | undefined,
 ): readonly string[] {
   let state = `${store.incarnation}${shapeHash}-${table.lastSeq.toString(36)}`;
   if (scope !== undefined) {
     const { conditions, where } = scope;
-    const [first] = conditions;
+    const [first] = Object.entries(conditions);
     // Records can expire without a new sequence number.
-    const live = first && where && table.find(first.property, first.value)
+    const live = first && where && table.find(...first)
       .filter(({ document }) => where(document));
-    const values = conditions.map(({ value }) => value).join(".");
-    state += `-${values}-${live?.length ?? ""}`;
+    state += `-${Object.values(conditions).join(".")}-${live?.length ?? ""}`;
   }
   return ["ETag", `W/"${state}${asNdjson ? "-lines" : ""}"`];
 }

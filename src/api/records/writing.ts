@@ -6,7 +6,6 @@
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
 import { ownerOf } from "../declaration/declaration.ts";
-import type { Json } from "../declaration/properties.ts";
 import {
   type Body,
   enforceRules,
@@ -46,7 +45,7 @@ export function createRecord(
     const scope = prepareCreate(records, context);
     const next = records.buildRecord(body, {
       caller: context.caller,
-      valuesFromUrl: valuesFromUrl(scope),
+      valuesFromUrl: scope?.conditions,
       hashes,
     });
     return { row: undefined, next, scope };
@@ -83,21 +82,21 @@ export function changeRecord(
     readonly only?: readonly string[] | undefined;
   },
 ): Result | Promise<Result> {
-  const { collection, table, options } = records;
+  const { collection, table, store } = records;
   const plan = (hashes: Hashes) => {
     const scope = context.resolveScope?.(context);
     const row = findForChange(records, context, scope);
     const previous = row.document;
     const values = {
       ...validate(collection, body, {
-        store: options.store,
+        store,
         table,
         caller: context.caller,
         owner: ownerOf(collection, previous),
         previous,
         partial,
         only,
-        valuesFromUrl: valuesFromUrl(scope),
+        valuesFromUrl: scope?.conditions,
       }),
       ...hashes,
     };
@@ -118,16 +117,6 @@ export function changeRecord(
     return { row, next, scope };
   };
   return write(records, context, { body, plan });
-}
-
-/** Returns the values that the URL provides: the zoo of `/zoos/7/animals`. */
-export function valuesFromUrl(
-  scope: Scope | undefined,
-): Readonly<Record<string, Json>> {
-  const { conditions = [] } = scope ?? {};
-  return Object.fromEntries(
-    conditions.map(({ property, value }) => [property, value]),
-  );
 }
 
 /**
@@ -161,7 +150,7 @@ function commitWrite(
   context: RequestContext,
   { row, next, scope }: PlannedWrite,
 ): Result {
-  const { collection, representation, options: { store } } = records;
+  const { collection, representation, store } = records;
   // The text is not cached: it would take memory though it may never be read.
   const item = representation.serialize(next);
   const url = representation.url(next.id);

@@ -7,7 +7,7 @@ import { Slots } from "../../admission.ts";
 import { countRenamings } from "../../api/declaration/evolution.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
-import { prepareCreate, valuesFromUrl } from "../../api/records/writing.ts";
+import { prepareCreate } from "../../api/records/writing.ts";
 import type {
   RequestContext,
   Result,
@@ -62,7 +62,7 @@ export async function receiveImport(
       call.storeResponse = storeResponse;
       const { name: collection } = target.collection;
       const result = await context.store.settle(() => {
-        const given = valuesFromUrl(prepareCreate(target, call));
+        const given = prepareCreate(target, call)?.conditions ?? {};
         const queued = queueTask(context, call, { collection, given, spool });
         isNeeded = true;
         return queued;
