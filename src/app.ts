@@ -7,7 +7,6 @@ import type { BlockList } from "node:net";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
-  noParameters,
   type Operation,
   type Route,
 } from "./api/operations.ts";
@@ -15,6 +14,7 @@ import {
   type Parameters,
   parseForm,
   parseParameters,
+  rejectUnknownParameters,
 } from "./api/query/parameters.ts";
 import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
@@ -145,7 +145,7 @@ export class Application {
       exchange.asNdjson = format === ndjsonType;
     }
     const sent = parseParameters(target.query); // 400
-    const { consumes, parse = noParameters } = operation;
+    const { consumes, parse = rejectUnknownParameters } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) return operation.run(exchange, parameters, {});
     const runOnce = this.#runOnce(exchange, operation); // 400

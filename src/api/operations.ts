@@ -282,11 +282,6 @@ export function recordMethods(
   return { GET, PUT, PATCH, DELETE };
 }
 
-/** Parses the parameters of an operation that has none. */
-export function noParameters(parameters: Parameters): undefined {
-  rejectUnknownParameters(parameters, []);
-}
-
 /**
  * Returns the route of a text, JSON by default, that stays the same while the
  * server runs; it is created at the first request.

@@ -100,7 +100,7 @@ export function collectionsOf(
 export function buildRoutes(
   options: ApiOptions,
   features: readonly Feature[],
-): Pick<Api, "routes"> & { readonly hooks: readonly FeatureHooks[] } {
+) {
   const { declaration, base } = options;
   const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;

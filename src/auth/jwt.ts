@@ -21,9 +21,7 @@ export interface Claims {
 }
 
 /** The token was not signed by this server. */
-export class TokenError extends Error {
-  override readonly name = "TokenError";
-}
+export class TokenError extends Error {}
 
 /** A secret, and the encoded header of the tokens that it signs. */
 interface Key {

@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { TokenSigner } from "../../src/auth/jwt.ts";
+import { TokenError, TokenSigner } from "../../src/auth/jwt.ts";
 
 const secret = "a secret of at least 32 bytes, really";
 const other = "another secret of at least 32 bytes!!";
@@ -111,7 +111,7 @@ test("a token is invalid unless it is one that the server itself would sign", ()
   for (const [token, part] of table) {
     const verb = part === "claims" ? "do" : "does";
     assert.throws(() => signer.verify(token), {
-      name: "TokenError",
+      constructor: TokenError,
       message:
         `The token is not valid: its ${part} ${verb} not come from this server.`,
     }, `${part}: ${token}`);

@@ -18,7 +18,7 @@ import {
   type Store,
 } from "../../store/store.ts";
 import type { Collection } from "./declaration.ts";
-import { RuleError, validateStored } from "./validation.ts";
+import { validateStored } from "./validation.ts";
 
 /** The table of the remembered declaration, its only document. No collection can have this name. */
 export const declarationTable = "_declaration";
@@ -143,7 +143,6 @@ function describeDifferences(
 
 /** A renaming to a name under which other data is stored. */
 export class RenameError extends Error {
-  override readonly name = "RenameError";
   readonly code = "rename";
 
   constructor(former: string, name: string) {
@@ -215,7 +214,7 @@ export function findMisfits(
   const found = new Map<string, Misfit>();
   for (const collection of collections) {
     for (const { document } of rowsOf(store.table(collection.name).byId)) {
-      const errors = explainStored(collection, document, store);
+      const errors = validateStored(collection, document, store);
       for (const { field, code, message } of errors) {
         const name = `${collection.name}.${field}`;
         const misfit = found.get(name) ??
@@ -226,18 +225,6 @@ export function findMisfits(
     }
   }
   return [...found.values()];
-}
-
-/** Returns why a stored record does not fit, including a failure of the collection's check. */
-function explainStored(
-  ...of: Parameters<typeof validateStored>
-): readonly FieldError[] {
-  try {
-    return validateStored(...of);
-  } catch (error) {
-    if (!(error instanceof RuleError)) throw error;
-    return [{ field: "check", code: "rule", message: error.message }];
-  }
 }
 
 /** Describes records that do not fit, in one line. */

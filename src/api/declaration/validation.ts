@@ -99,7 +99,6 @@ function fieldError(field: string, { code, reason }: Failure): FieldError {
 
 /** A `check` that throws or returns something other than messages: a mistake in the declaration. */
 export class RuleError extends Error {
-  override readonly name = "RuleError";
   readonly code = "rule";
 
   constructor(collection: string, cause: unknown) {
@@ -148,7 +147,10 @@ export function enforceRules(collection: Collection, document: Document): void {
   if (errors.length > 0) throw validationError(errors);
 }
 
-/** Returns why a stored record does not fit its collection: the errors that a body with its values would have. */
+/**
+ * Returns why a stored record does not fit its collection: the errors that a
+ * body with its values would have, or that its check fails.
+ */
 export function validateStored(
   collection: Collection,
   document: Document,
@@ -170,10 +172,15 @@ export function validateStored(
   const { errors } = collectValues(collection, body, context);
   const failure = findFailure(ownerProperty, owner ?? null, context);
   if (failure) errors.push(fieldError(ownerProperty.name, failure));
-  return errors.length > 0 ? errors : checkRules(collection, document);
+  if (errors.length > 0) return errors;
+  try {
+    return checkRules(collection, document);
+  } catch (error) {
+    return [{ field: "check", code: "rule", message: errorText(error) }];
+  }
 }
 
-function validationError(errors: readonly FieldError[]): ApiError {
+export function validationError(errors: readonly FieldError[]): ApiError {
   const names = [...new Set(errors.slice(0, 10).map(({ field }) => field))];
   const more = errors.length > 10 ? ` and ${errors.length - 10} more` : "";
   return new ApiError(

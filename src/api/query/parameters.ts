@@ -75,13 +75,13 @@ export function parseForm(text: string): Parameters {
 }
 
 /**
- * Rejects all parameters but the allowed ones.
+ * Rejects all parameters but the allowed ones, by default none.
  *
  * @throws {ApiError} 40003
  */
 export function rejectUnknownParameters(
   parameters: Parameters,
-  allowed: readonly string[],
+  allowed: readonly string[] = [],
 ): void {
   for (const name of parameters.keys()) {
     if (!allowed.includes(name)) {

@@ -37,6 +37,7 @@ import {
   type Body,
   enforceRules,
   validate,
+  validationError,
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
@@ -267,9 +268,11 @@ function newOwner(
   if (typeof named === "number" && store.table("users").get(named)) {
     return named;
   }
-  const message = '"owner_id" must be null or the id of a user.';
-  const error = { field: "owner_id", code: "reference", message } as const;
-  throw new ApiError(42200, message, { errors: [error] });
+  throw validationError([{
+    field: "owner_id",
+    code: "reference",
+    message: '"owner_id" must be null or the id of a user.',
+  }]);
 }
 
 /** @param where describes the scope that was searched */
