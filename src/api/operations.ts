@@ -3,7 +3,7 @@
  * that every collection has; the particulars of a URL are passed as options.
  */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
@@ -213,14 +213,17 @@ export function collectionMethods(
     parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),
     run: (context, query) => listRecords(records, context, query),
   };
-  const POST: Operation = {
-    resource,
-    access: access.write,
-    consumes: json,
-    maxBodyBytes: maxRecordBytes(collection),
-    run: (context, _, body) => createRecord(records, context, body),
+  return {
+    GET,
+    QUERY: { ...GET, consumes: form },
+    POST: {
+      resource,
+      access: access.write,
+      consumes: json,
+      maxBodyBytes: maxRecordBytes(collection),
+      run: (context, _, body) => createRecord(records, context, body),
+    },
   };
-  return { GET, QUERY: { ...GET, consumes: form }, POST };
 }
 
 /** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */
@@ -302,7 +305,11 @@ export function textRoute({ make, summary, schema, type }: {
       responses: { 200: { schema, headers: ["ETag"] } },
     },
     run: (context) => {
-      cached ??= Promise.resolve(make()).then((body) => textResult(body, type));
+      cached ??= Promise.resolve(make()).then((body) => {
+        const digest = hash("sha256", body, "base64url").slice(0, 16);
+        const headers = ["ETag", `"${digest}"`];
+        return { status: 200, headers, body, type, seq: 0 };
+      });
       return context.afterWaiting(
         cached,
         (whole) =>
@@ -313,10 +320,4 @@ export function textRoute({ make, summary, schema, type }: {
     },
   };
   return route({ GET: get });
-}
-
-function textResult(body: string, type: string | undefined): Result {
-  const hash = createHash("sha256").update(body).digest("base64url");
-  const headers = ["ETag", `"${hash.slice(0, 16)}"`];
-  return { status: 200, headers, body, type, seq: 0 };
 }

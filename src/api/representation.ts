@@ -33,7 +33,6 @@ export class Representation {
   readonly #url: string;
   readonly #properties: readonly NamedProperty[];
   readonly #urlProperties: readonly UrlProperty[];
-  readonly #link: string;
   /** Changes with the declaration, and with it every ETag. */
   readonly shapeHash: string;
   /** The rows that have a cached text: the newer half, and the older half. */
@@ -53,19 +52,8 @@ export class Representation {
       ...each,
       before: prefix + each.before,
     }));
-    this.#link = this.#linkTo(this.#url);
-    const shape = JSON.stringify([this.#link, recordSchema(collection)]);
+    const shape = JSON.stringify([this.#url, recordSchema(collection)]);
     this.shapeHash = crc32(shape).toString(36);
-  }
-
-  /** Returns the JSON text of `link`, the link of a single record to its collection. */
-  #linkTo(href: string): string {
-    return JSON.stringify({
-      rel: `collection ${href}`,
-      href,
-      title: `List of ${this.#collection.name}`,
-      type: "application/json",
-    });
   }
 
   /** Returns the URL of a record. */
@@ -130,11 +118,11 @@ export class Representation {
    * Returns a list item as a response of its own: with the link to its
    * collection, or to `collectionUrl`, a part of the collection.
    */
-  asStandalone(item: string, collectionUrl?: string): string {
-    const link = collectionUrl === undefined
-      ? this.#link
-      : this.#linkTo(collectionUrl);
-    return `${item.slice(0, -1)},"link":${link}}`;
+  asStandalone(item: string, collectionUrl = this.#url): string {
+    const title = `List of ${this.#collection.name}`;
+    return `${
+      item.slice(0, -1)
+    },"link":{"rel":"collection ${collectionUrl}","href":"${collectionUrl}","title":"${title}","type":"application/json"}}`;
   }
 
   toJsonArray(rows: Iterable<Row>, fields?: readonly string[]): string {

@@ -51,8 +51,6 @@ export function authorizations({ lowest }: Roles): Declaration {
   };
 }
 
-const lifetime = integer({ minimum: 60, maximum: 30 * 24 * hour });
-
 /**
  * The properties of a sign-in, both of the request and of the response. Any two
  * strings are accepted, so that validation does not reveal which usernames or
@@ -66,7 +64,9 @@ export const signInForm = deriveCollection({
   properties: {
     username: writeOnly(anyString()),
     password: writeOnly(anyString()),
-    expires_in: writeOnly(optional(lifetime, hour)),
+    expires_in: writeOnly(
+      optional(integer({ minimum: 60, maximum: 30 * 24 * hour }), hour),
+    ),
     ...properties,
     token: readOnly(anyString()),
     token_type: readOnly(choice("Bearer")),
@@ -126,7 +126,7 @@ export async function signIn(
     if (index >= firstKept && !isPast(expires_at, time)) continue;
     mutations.push(["del", table.name, id]);
   }
-  const item = representation.serialize(document);
+  const item = representation.asStandalone(representation.serialize(document));
   const response = {
     status: 201,
     headers: [
@@ -136,7 +136,7 @@ export async function signIn(
       "no-store", // RFC 6749 section 5.1
     ],
     body: JSON.stringify({
-      ...JSON.parse(representation.asStandalone(item)),
+      ...JSON.parse(item),
       token: signer.sign({ sub: user.id, jti: id, iat, exp }),
       token_type: "Bearer",
     }),
@@ -164,8 +164,7 @@ async function checkPassword(
   );
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser(store, values);
-  const isCurrent = user?.["password"] === stored;
-  return isRight && isCurrent ? user : undefined;
+  return isRight && user?.["password"] === stored ? user : undefined;
 }
 
 function findUser(store: Store, { username }: SignIn): Document | undefined {

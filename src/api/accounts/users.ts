@@ -53,10 +53,11 @@ function sideEffects(
   const { id, role, password } = previous;
   const isLost = role === highest && next?.["role"] !== highest;
   if (isLost && store.table("users").count("role", highest) === 1) {
-    const change = next === undefined ? "deleted" : "given another role";
     throw new ApiError(
       40901,
-      `The user ${id} is the last one with the role ${highest} and cannot be ${change}: give it to another user first.`,
+      `The user ${id} is the last one with the role ${highest} and cannot be ${
+        next ? "given another role" : "deleted"
+      }: give it to another user first.`,
     );
   }
   // A deleted user has no next password, so the authorizations are deleted too.

@@ -241,8 +241,13 @@ function linkReferences(
     const target = collections.get(references);
     if (target === undefined) continue;
     each.target = target;
-    const isRequired = !nullable;
-    const reference = { source, property: name, isRequired, target, segment };
+    const reference = {
+      source,
+      property: name,
+      isRequired: !nullable,
+      target,
+      segment,
+    };
     const before = `${references}/`;
     source.parents.push(reference);
     target.children.push(reference);

@@ -79,9 +79,8 @@ export function followDeclaration(
       rename(`${of}.${name}`, renamed && `${of}.${renamed}`);
     }
   }
-  const { names, newNames } = remembered;
   // A name that is declared has data of its own from now on.
-  const former = [...newNames].filter(([each]) => !loaded.has(each));
+  const former = [...remembered.newNames].filter(([each]) => !loaded.has(each));
   const after = {
     id: 1,
     names: Object.fromEntries(loaded),
@@ -90,7 +89,7 @@ export function followDeclaration(
   };
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
-  if (before !== undefined) describeDifferences(names, loaded, onDifference);
+  if (before) describeDifferences(remembered.names, loaded, onDifference);
   return true;
 }
 
@@ -112,11 +111,11 @@ function recall(document: Document | undefined): Remembered {
 /** Returns the rules that decide which records fit, by name. */
 function describeAll(collections: readonly Collection[]): Map<string, string> {
   const found = new Map<string, string>();
-  for (const { name: of, properties, ...others } of collections) {
-    const { unique, private: isPrivate, check } = others;
+  for (const collection of collections) {
+    const { name: of, unique, private: isPrivate, check } = collection;
     const rules = { unique, isPrivate, check: check && String(check) };
     found.set(of, JSON.stringify(rules));
-    for (const property of properties) {
+    for (const property of collection.properties) {
       const { name, target: _, renamed: __, expected: ___, ...deciding } =
         property;
       found.set(`${of}.${name}`, JSON.stringify(deciding));
@@ -132,12 +131,9 @@ function describeDifferences(
 ): void {
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(name) === after.get(name)) continue;
-    const difference = !after.has(name)
-      ? "is no longer declared: its data stays stored, but hidden"
-      : before.has(name)
-      ? "has changed"
-      : "is new";
-    onDifference(`${name} ${difference}`);
+    const hidden = "is no longer declared: its data stays stored, but hidden";
+    const found = before.has(name) ? "has changed" : "is new";
+    onDifference(`${name} ${after.has(name) ? found : hidden}`);
   }
 }
 
@@ -182,8 +178,8 @@ function findFormer(
 /** Returns whether anything is stored under a name. */
 function isStored(name: string, { tables }: Pick<Store, "tables">): boolean {
   const [table = "", property = "id"] = name.split(".");
-  const rows = tables.get(table)?.rows() ?? [];
-  return rows.some(({ document }) => Object.hasOwn(document, property));
+  return tables.get(table)?.rows()
+    .some(({ document }) => Object.hasOwn(document, property)) ?? false;
 }
 
 /** Returns what is remembered after a renaming; renaming a collection changes the names of its properties too. */
@@ -230,6 +226,7 @@ export function findMisfits(
 /** Describes records that do not fit, in one line. */
 export function describeMisfit({ name, ids, message }: Misfit): string {
   const count = ids.size === 1 ? "1 record does" : `${ids.size} records do`;
-  const first = [...ids].slice(0, 20).join(", ") + (ids.size > 20 ? ", …" : "");
-  return `${name}: ${count} not fit (id ${first}): ${message}`;
+  const first = [...ids].slice(0, 20).join(", ");
+  const more = ids.size > 20 ? ", …" : "";
+  return `${name}: ${count} not fit (id ${first}${more}): ${message}`;
 }

@@ -71,8 +71,10 @@ function collectValues(
     previous !== undefined && Object.hasOwn(body, "id") &&
     body["id"] !== previous.id
   ) {
-    const reason = `cannot be changed: leave it out, or send ${previous.id}`;
-    errors.push(fieldError("id", { code: "read_only", reason }));
+    errors.push(fieldError("id", {
+      code: "read_only",
+      reason: `cannot be changed: leave it out, or send ${previous.id}`,
+    }));
   }
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
@@ -131,8 +133,10 @@ export function checkRules(
     return Object.entries(messages as object).flatMap(([field, text]) => {
       if (text === undefined) return [];
       if (visibleProperties.has(field) && typeof text === "string") {
-        const reason = text.replace(/\.$/, "");
-        return fieldError(field, { code: "rule", reason });
+        return fieldError(field, {
+          code: "rule",
+          reason: text.replace(/\.$/, ""),
+        });
       }
       throw new Error(`it returned no message of a property by "${field}"`);
     });
@@ -227,8 +231,10 @@ function findFailure(
   const { previous, valuesFromUrl, only } = context;
   const { name, nullable, expected, unique } = property;
   if (value !== undefined && only?.includes(name) === false) {
-    const reason = "cannot be changed here: leave it out";
-    return { code: "read_only", reason };
+    return {
+      code: "read_only",
+      reason: "cannot be changed here: leave it out",
+    };
   }
   const failure = value === null && nullable
     ? undefined
@@ -239,9 +245,11 @@ function findFailure(
   // A record cannot be created in one zoo through the URL of another.
   const fromUrl = previous === undefined ? valuesFromUrl?.[name] : undefined;
   if (fromUrl !== undefined && value !== fromUrl) {
-    const reason =
-      `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`;
-    return { code: "reference", reason };
+    return {
+      code: "reference",
+      reason:
+        `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`,
+    };
   }
   if (unique && isDuplicate(name, value as Json, context)) {
     return { code: "unique", reason: "is already in use: it must be unique" };

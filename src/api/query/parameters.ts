@@ -321,8 +321,7 @@ function parseFilter(
   parameter: string,
   text: string,
 ): Filter {
-  const colon = parameter.indexOf(":");
-  const name = colon < 0 ? parameter : parameter.slice(0, colon);
+  const [name = "", word] = parameter.split(/:(.*)/s);
   const property = collection.visibleProperties.get(name);
   if (property === undefined) {
     const filters = [...collection.visibleProperties.keys()].join(", ");
@@ -332,9 +331,9 @@ function parseFilter(
     );
   }
   const allowed = operatorsOf(property);
-  const operator = colon < 0
+  const operator = word === undefined
     ? "eq"
-    : allowed.find((each) => each === parameter.slice(colon + 1));
+    : allowed.find((each) => each === word);
   if (operator === undefined) {
     throw unknownParameter(parameter, `operators: ${allowed.join(", ")}`);
   }

@@ -97,24 +97,22 @@ export function select<T>(
   const filters = scope === undefined
     ? query.filters
     : [...Object.entries(scope.conditions).map(filterOf), ...query.filters];
-  const rangeScan = where === undefined
-    ? rangeScanOf(filters, query)
-    : undefined;
-  const plan = rangeScan ?? sortPlanOf(query);
-  const columns = columnsOf(plan);
-  const cached = rangeScan && indexes.cached(columns);
-  if (cached !== undefined) return use(pageOf(cached, plan, query));
-  const found = rangeScan && lookUp(indexes, filters);
-  const source = found === undefined
-    ? findCandidates(indexes, filters, requester)
-    : indexes.getBuildOrScan(columns, found.count, requester) ?? found;
-  if (source instanceof Promise) {
-    return source.then(() => select(indexes, query, options));
+  const exact = where === undefined ? rangeScanOf(filters, query) : undefined;
+  const plan = exact ?? boundedRangeOf(filters);
+  let source = lookUp(indexes, filters);
+  if (plan && (exact || source.count > minCandidatesForIndex)) {
+    const columns = columnsOf(plan);
+    const index = indexes.cached(columns) ??
+      indexes.getBuildOrScan(columns, source.count, requester);
+    if (index instanceof Promise) {
+      return index.then(() => select(indexes, query, options));
+    }
+    if (index && exact) return use(pageOf(index, exact, query));
+    if (index) source = narrow(source, index, { indexes, plan });
   }
-  if ("rank" in source) return use(pageOf(source, plan, query));
-  const sortPlan = sortPlanOf(query);
+  const sortPlan: QueryPlan = { equalities: [], by: query.sort, bounds: [] };
   return indexes.scan(source, {
-    columns: columnsOf(sortPlan),
+    columns: query.sort,
     where: (document) =>
       (where === undefined || where(document)) &&
       filters.every((each) =>
@@ -146,38 +144,26 @@ function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
   return best;
 }
 
-/**
- * Returns rows that include all matches: those of a lookup, or of an index
- * range if these are far fewer; a promise if the index must be built first.
- */
-function findCandidates(
-  indexes: IndexCache,
-  filters: readonly Filter[],
-  requester: Requester,
-): RowSource | Promise<unknown> {
-  const found = lookUp(indexes, filters);
-  const plan = boundedRangeOf(filters);
-  if (plan === undefined || found.count <= minCandidatesForIndex) return found;
-  const columns = columnsOf(plan);
-  const index = indexes.cached(columns) ??
-    indexes.getBuildOrScan(columns, found.count, requester);
-  if (index === undefined || index instanceof Promise) return index ?? found;
+/** Returns the rows in the range of an index if they are far fewer than those of a source, otherwise the source. */
+function narrow(
+  source: RowSource,
+  index: SortedIndex,
+  { indexes, plan }: {
+    readonly indexes: IndexCache;
+    readonly plan: QueryPlan;
+  },
+): RowSource {
   const { from, to } = rangeOf(index, plan);
   const count = to - from;
-  if (count * indexReadCost > found.count) return found;
+  if (count * indexReadCost > source.count) return source;
   const rows = () => {
     // While the scan waited in the queue the index may have been evicted.
-    const index = indexes.cached(columns);
+    const index = indexes.cached(columnsOf(plan));
     if (index === undefined) return indexes.all().rows();
     const { from, to } = rangeOf(index, plan);
     return rowsOf(index, from, to); // copying all of them would take long
   };
   return { count, rows };
-}
-
-/** Returns the plan that sorts rows which already match all conditions. */
-function sortPlanOf({ sort }: Query): QueryPlan {
-  return { equalities: [], by: sort, bounds: [] };
 }
 
 function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
@@ -186,8 +172,11 @@ function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
 
 /** Returns a condition of a scope as a filter. */
 function filterOf([name, value]: readonly [string, number]): Filter {
-  const property = { name, default: null, unique: false, references: "" };
-  return { property, operator: "eq", value };
+  return {
+    property: { name, default: null, unique: false, references: "" },
+    operator: "eq",
+    value,
+  };
 }
 
 /**
@@ -229,18 +218,17 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
   const { property, operator, value } = first;
   if (operator !== "starts") {
     const by = property.name === "id" ? [] : [property];
-    const bounds = boundsOf(filters, property.name);
-    return { equalities: [], by, bounds };
+    return { equalities: [], by, bounds: boundsOf(filters, property.name) };
   }
-  const { name, default: defaultValue } = property;
-  const by: Column = { name, default: defaultValue, caseFolded: true };
-  // After every continuation: no text contains half of a surrogate pair.
-  const end = `${value}\udfff`;
-  const bounds = [
-    { operator: "gte", value },
-    { operator: "lt", value: end },
-  ] as const;
-  return { equalities: [], by: [by], bounds };
+  return {
+    equalities: [],
+    by: [{ ...property, caseFolded: true }],
+    bounds: [
+      { operator: "gte", value },
+      // After every continuation: no text contains half of a surrogate pair.
+      { operator: "lt", value: `${value}\udfff` },
+    ],
+  };
 }
 
 function boundsOf(filters: readonly Filter[], name: string): Filter[] {

@@ -43,9 +43,7 @@ export function deleteRecord(
   const { collection, store } = records;
   const row = findForChange(records, context, context.resolveScope?.(context));
   const { document: previous } = row;
-  const change = { previous, next: undefined };
-  const deletion = { of: collection, next: undefined };
-  const changes: Changes = new Map([[row, deletion]]);
+  const changes: Changes = new Map([[row, { of: collection, next: undefined }]]);
   if (cascade) {
     followReferences(records, changes);
     checkChanges(records, context, changes);
@@ -57,8 +55,11 @@ export function deleteRecord(
       ...of.sideEffects?.({ previous, next }, store) ?? [],
     ],
   );
-  const response = { status: 204, headers: [] };
-  return records.commit(context, { mutations, response, change });
+  return records.commit(context, {
+    mutations,
+    response: { status: 204, headers: [] },
+    change: { previous, next: undefined },
+  });
 }
 
 /**
@@ -152,11 +153,13 @@ function checkChanges(
     const isSeen = isVisible(of, document, caller);
     const role = isSeen ? access[next ? "write" : "delete"] : overseer;
     if (!mayAccess(caller?.grants, role)) {
-      const verb = next ? "change" : "delete";
-      const whose = isSeen ? "" : " of other users";
       throw new ApiError(
         40300,
-        `Deleting the ${singular} would also ${verb} ${name}${whose}, which requires the role ${role}.`,
+        `Deleting the ${singular} would also ${
+          next ? "change" : "delete"
+        } ${name}${
+          isSeen ? "" : " of other users"
+        }, which requires the role ${role}.`,
       );
     }
     const [error] = next ? checkRules(of, next) : [];

@@ -6,7 +6,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { createHash } from "node:crypto";
+import { hash as hashOf } from "node:crypto";
 import type { Api, Feature } from "../../api/feature.ts";
 import type {
   RequestContext,
@@ -119,7 +119,7 @@ function storeResponse(
 }
 
 function digest(body: Uint8Array): string {
-  return createHash("sha256").update(body).digest("base64url");
+  return hashOf("sha256", body, "base64url");
 }
 
 /** Decodes each byte as one character, so that no two bodies have the same text. */
