@@ -263,52 +263,51 @@ export interface LineRange {
 
 /**
  * Reads a file in chunks of complete lines, of 64 KB or a little more, and of at
- * most 4,096 lines. The next chunk is read while the caller works on one.
+ * most 4,096 lines.
  */
 export async function* readLines(
   file: OpenFile,
-  range: LineRange = {},
+  { start = 0, end = Infinity, maxLineBytes = Infinity }: LineRange = {},
 ): AsyncGenerator<Line[]> {
-  const { end = Infinity, maxLineBytes = Infinity } = range;
-  let { start: position = 0 } = range;
+  let position = start;
   let rest = Buffer.alloc(0);
   let line = 0;
-  const readNext = () => {
+  let isEnd = false;
+  while (!isEnd) {
     // A line longer than a chunk: the chunks grow, so that joining stays cheap.
-    const bytes = Math.max(chunkBytes, rest.length);
-    return readChunk(file, position, Math.min(bytes, end - position));
-  };
-  let next = readNext();
-  while (true) {
-    const chunk = await next;
+    const length = Math.max(chunkBytes, rest.length);
+    const chunk = await readChunk(
+      file,
+      position,
+      Math.min(length, end - position),
+    );
+    isEnd = chunk.length === 0;
     const offset = position - rest.length;
+    position += chunk.length;
     const joined = Buffer.concat([rest, chunk]);
     let lines: Line[] = [];
     let begin = 0;
-    const addLine = (end: number, hasNewline: boolean) => {
-      const bytes = joined.subarray(begin, end);
+    while (begin < joined.length) {
+      const newline = joined.indexOf(0x0a, begin);
+      const hasNewline = newline >= 0;
+      if (!hasNewline && !isEnd) break;
+      const bytes = joined.subarray(begin, hasNewline ? newline : undefined);
       const byte = offset + begin;
-      begin = hasNewline ? end + 1 : end;
-      const next = offset + begin;
-      lines.push({ bytes, byte, end: next, line: ++line, hasNewline });
-    };
-    for (let at; (at = joined.indexOf(0x0a, begin)) >= 0;) {
-      addLine(at, true);
+      begin += bytes.length + Number(hasNewline);
+      lines.push({
+        bytes,
+        byte,
+        end: offset + begin,
+        line: ++line,
+        hasNewline,
+      });
       if (lines.length < maxLines) continue;
       yield lines;
       lines = [];
     }
     rest = joined.subarray(begin);
-    const isEnd = chunk.length === 0;
-    if (isEnd && rest.length > 0) addLine(joined.length, false);
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);
-    position += chunk.length;
-    if (!isEnd) {
-      next = readNext();
-      next.catch(() => {}); // the caller may have stopped reading
-    }
     yield lines;
-    if (isEnd) return;
   }
 }
 
