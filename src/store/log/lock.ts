@@ -27,9 +27,11 @@
  */
 
 import { Buffer } from "node:buffer";
+import { once } from "node:events";
 import { connect, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
+import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
@@ -108,11 +110,8 @@ class FolderLock {
       socket.end(this.#role, () => socket.destroy());
     });
     const draft = `${base}.new`;
-    const path = this.#socketPath(draft);
-    await new Promise<void>((resolve, reject) => {
-      server.once("error", reject);
-      server.listen({ path, exclusive: true }, resolve);
-    });
+    server.listen({ path: this.#socketPath(draft), exclusive: true });
+    await once(server, "listening");
     server.unref();
     this.#server = server;
     this.#name = `${base}.sock`;
@@ -140,38 +139,25 @@ class FolderLock {
     return living;
   }
 
-  #askRole(name: string): Promise<Role | "dead"> {
-    return new Promise((resolve) => {
-      let text = "";
-      const socket = connect({ path: this.#socketPath(name) });
-      const settle = (role: Role | "dead") => {
-        clearTimeout(timer);
-        socket.destroy();
-        resolve(role);
-      };
-      const timer = setTimeout(settle, this.#timeoutMs, "owner");
-      socket.setEncoding("latin1");
-      socket.on("data", (part) => text += part);
-      // Refused: its process has died. Missing: it has withdrawn. Reset, or
-      // ended without a response: it is withdrawing, so it is asked again.
-      socket.on("error", (error) => {
-        const code = errorCode(error);
-        const isDead = code === "ECONNREFUSED" || code === "ENOENT";
-        settle(isDead ? "dead" : code === "ECONNRESET" ? "candidate" : "owner");
-      });
-      socket.on("end", () => {
-        settle(text === "candidate" || text === "" ? "candidate" : "owner");
-      });
-    });
+  async #askRole(name: string): Promise<Role | "dead"> {
+    const socket = connect({ path: this.#socketPath(name) });
+    socket.setTimeout(this.#timeoutMs, () => socket.destroy());
+    try {
+      // One that is withdrawing may end it without a word, and is asked again.
+      return await text(socket) === "owner" ? "owner" : "candidate";
+    } catch (error) {
+      const code = errorCode(error);
+      // Its process has died, or it has withdrawn.
+      if (code === "ECONNREFUSED" || code === "ENOENT") return "dead";
+      return code === "ECONNRESET" ? "candidate" : "owner";
+    }
   }
 
   #socketPath(name: string): string {
-    const { folder } = this.#place;
-    const path = join(folder, name);
-    if (Buffer.byteLength(path) <= maxSocketPathBytes) return path;
-    if (process.platform === "linux") {
-      return `/proc/self/fd/${this.#descriptor}/${name}`;
-    }
-    throw new Error(`Cannot lock ${folder}: its path is too long`);
+    const path = join(this.#place.folder, name);
+    const isShort = Buffer.byteLength(path) <= maxSocketPathBytes;
+    return isShort || process.platform !== "linux"
+      ? path
+      : `/proc/self/fd/${this.#descriptor}/${name}`;
   }
 }
