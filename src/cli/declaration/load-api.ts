@@ -77,26 +77,22 @@ function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
   throw new UsageError("its function must not be async");
 }
 
-/** Returns why a file cannot be loaded. Anything may be thrown. */
+/** Returns why a file cannot be loaded; begins with the line of the error if that is known. */
 function explain(error: unknown, path: string): string {
+  if (errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION") {
+    return `: is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later`;
+  }
   try {
-    return describeError(error, path);
-  } catch {
+    const { stack = "" } = error instanceof Error ? error : {};
+    const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
+    const message = errorText(error).replace(/ imported from .*/s, "")
+      .replaceAll(/\s+/g, " ");
+    if (!Number.isNaN(line)) return `:${line}: ${message}`;
+    const advice = error instanceof SyntaxError
+      ? `; "node --check ${path}" shows where`
+      : "";
+    return `: ${message}${advice}`;
+  } catch { // anything may be thrown
     return ": it throws a value that cannot be described";
   }
-}
-
-/** Describes an error; begins with its line if that is known. */
-function describeError(error: unknown, path: string): string {
-  const { stack = "" } = error instanceof Error ? error : {};
-  const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
-  const text = errorCode(error) === "ERR_UNKNOWN_FILE_EXTENSION"
-    ? `is TypeScript, which Node.js ${process.version} cannot run without tsx: use .js or .mjs, or Node.js 22.18 or later`
-    : errorText(error).replace(/ imported from .*/s, "");
-  const message = text.replaceAll(/\s+/g, " ");
-  if (!Number.isNaN(line)) return `:${line}: ${message}`;
-  const advice = error instanceof SyntaxError
-    ? `; "node --check ${path}" shows where`
-    : "";
-  return `: ${message}${advice}`;
 }
