@@ -117,7 +117,7 @@ test("the store in etcd is loaded only where it is used", async () => {
     modules.some((module) => partOf(module) === "etcd")
   ).map(([file]) => file);
   assert.deepEqual(importing.sort(), [
-    "cli/copy.ts",
+    "cli/backup.ts",
     "cli/read.ts",
     "data-folder.ts",
   ]);

@@ -8,9 +8,10 @@
 
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
+import process from "node:process";
 import { declarationTable } from "../api/declaration/evolution.ts";
 import type { CommandSettings } from "../api/feature.ts";
-import { UsageError } from "../config.ts";
+import { etcdOf, type Flags, readConfig, UsageError } from "../config.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
@@ -60,7 +61,7 @@ export async function backupStore(
 }
 
 /** Reads a store to be copied, and the secret that keeps its tokens valid. */
-export async function readSource(from: Place | string, files = realFiles) {
+async function readSource(from: Place | string, files = realFiles) {
   const scan = await readUndamagedStore(from, files);
   if (!scan.exists) {
     const message = `Cannot copy: there is no store in ${scan.folder}`;
@@ -72,10 +73,25 @@ export async function readSource(from: Place | string, files = realFiles) {
 }
 
 /** Reads a copy back; returns what it holds. */
-export async function readCopy(of: Place | string, files = realFiles) {
+async function readCopy(of: Place | string, files = realFiles) {
   const { seq, tables } = await readUndamagedStore(of, files);
   const remembered = tables.get(declarationTable)?.size ?? 0;
   return { seq, records: countRecords(tables) - remembered };
+}
+
+/** Copies a store into an empty folder or into etcd, and reports it. */
+async function copyStore(from: Place, to: Place): Promise<void> {
+  if (to.etcd) {
+    const { scan, secret } = await readSource(from);
+    const { copyToEtcd } = await import("../etcd/open.ts");
+    await copyToEtcd(scan, secret, to.etcd);
+  }
+  const { records, seq } = to.etcd
+    ? await readCopy(to)
+    : await backupStore(from, to.dataDir);
+  await print(
+    `copied ${records} records up to sequence ${seq} to ${to.dataDir}, and read them back\n`,
+  );
 }
 
 /**
@@ -91,8 +107,24 @@ export async function backupCommand(
   if (to === undefined) {
     throw new UsageError("backup: name a folder to copy to: backup DIR");
   }
-  const { records, seq } = await backupStore(settings, to);
-  await print(
-    `copied ${records} records up to sequence ${seq} to ${to}, and read them back\n`,
-  );
+  await copyStore(settings, { dataDir: to });
+}
+
+/**
+ * Copies everything between a folder and etcd, with the secret that signs
+ * tokens, and reads the copy back.
+ *
+ * @throws {StoreError} not-empty, damaged; {UsageError}
+ */
+export async function copyCommand({ flags }: CommandSettings): Promise<void> {
+  await copyStore(placeOf("from", flags), placeOf("to", flags));
+}
+
+/** Returns the place that a flag names. */
+function placeOf(flag: string, flags: Flags): Place {
+  const dataDir = flags.get(flag);
+  if (!dataDir) throw new UsageError(`copy: name a store with --${flag}`);
+  if (!/^etcds?:/.test(dataDir)) return { dataDir };
+  const named = new Map([...flags, ["store", dataDir]]);
+  return { dataDir, etcd: etcdOf(readConfig(named, process.env)) };
 }

@@ -2,18 +2,16 @@
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { loadApi } from "./declaration/load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
-import { copyCommand } from "./copy.ts";
-import { backupCommand } from "./backup.ts";
+import { backupCommand, copyCommand } from "./backup.ts";
 import { describeSettings, parseCommandLine } from "./command-line.ts";
 import { print } from "./output.ts";
 import { check, exportCommand, logCommand } from "./read.ts";
 import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
-import { etcdOf, type Flags, readConfig, UsageError } from "../config.ts";
+import { etcdOf, readConfig, UsageError } from "../config.ts";
 import { CommandError } from "../data-folder.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";
@@ -84,21 +82,14 @@ const coreCommands: Readonly<Record<string, Command>> = {
 
 async function serveCommand({ flags, loadApi }: CommandSettings) {
   isServing = true;
-  const config = { ...readConfig(withSample(flags), env) };
-  await serve(config, await loadApi());
+  const config = { ...readConfig(flags, env) };
+  const isOther = config.collections !== undefined || config.seed !== undefined;
+  const seed = flags.has("sample") && !isOther
+    ? readFileSync(new URL("../../data/seed.json", import.meta.url), "utf8")
+    : config.seed;
+  await serve({ ...config, seed }, await loadApi());
   // A signal that comes while Node.js itself shuts down would kill the process.
   process.exit(0);
-}
-
-/** Returns the flags, with the sample records as the seed if they are requested and belong to the API. */
-function withSample(flags: Flags): Flags {
-  const names = ["seed", "collections"];
-  const isOther = names.some((name) =>
-    flags.has(name) || env[name.toUpperCase()]
-  );
-  if (!flags.has("sample") || isOther) return flags;
-  const file = new URL("../../data/seed.json", import.meta.url);
-  return new Map([...flags, ["seed", fileURLToPath(file)]]);
 }
 
 /** Runs a command line and returns the exit code. */

@@ -16,7 +16,7 @@ import {
 import { anyString, type Property } from "../api/declaration/properties.ts";
 import { Records } from "../api/records/records.ts";
 import { createRecord } from "../api/records/writing.ts";
-import type { RequestContext, Result } from "../api/request-context.ts";
+import type { RequestContext } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import { localOperator, type Roles } from "../auth/access.ts";
 import { isPasswordHash } from "../auth/passwords.ts";
@@ -114,7 +114,7 @@ export async function createFirstAdmin(
 /** Makes a change durable; reports failed validation in one line. */
 export async function commitOrExplain(
   store: Store,
-  change: () => Pick<Result, "seq"> | Promise<Pick<Result, "seq">>,
+  change: Parameters<Store["settle"]>[0],
 ): Promise<void> {
   try {
     await store.settle(change);
