@@ -13,6 +13,7 @@ import { evaluatePreconditions } from "../../http/conditional.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
 import { negotiate } from "../../http/headers.ts";
+import { shrink } from "./shrink.ts";
 
 const folder = new URL("assets/", import.meta.url);
 
@@ -20,7 +21,7 @@ const folder = new URL("assets/", import.meta.url);
 const assets: ReadonlyMap<string, string> = new Map(
   readdirSync(folder).map((name) => [
     name,
-    strip(readFileSync(new URL(name, folder), "utf8")),
+    shrink(extensionOf(name), readFileSync(new URL(name, folder), "utf8")),
   ]),
 );
 
@@ -30,14 +31,8 @@ const assetTypes: Readonly<Record<string, string>> = {
   js: "text/javascript; charset=utf-8",
 };
 
-/** Removes comments, indentation, most line breaks, and spaces around `=` and before blocks, over a quarter of the bytes, for browsers. */
-function strip(text: string): string {
-  return text
-    .replace(/\/\*\*(?:(?!\*\/)[^])*\*\/\s?|(?:^| +)\/\/ .*$|^ +/gm, "")
-    .replace(
-      /[,;]?\n+(?=[)}\]])|\n+(?=\W)|(?<=\W)\n+| (?==)|(?<==>?) |(?<=\)) (?=\{)/g,
-      "",
-    );
+function extensionOf(name: string): string {
+  return name.replace(/.*\./, "");
 }
 
 const htmlType = "text/html; charset=utf-8";
@@ -59,7 +54,7 @@ export const feature: Feature = {
   open(api) {
     const { base: { origin, path }, add } = api;
     for (const [name, text] of assets) {
-      const type = assetTypes[name.replace(/.*\./, "")];
+      const type = assetTypes[extensionOf(name)];
       if (type === undefined) continue;
       const route = textRoute({
         summary: name,
