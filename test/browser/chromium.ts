@@ -33,6 +33,10 @@ interface Result {
   readonly root: { readonly nodeId: number };
   readonly nodeId: number;
   readonly data: string;
+  readonly metrics: readonly {
+    readonly name: string;
+    readonly value: number;
+  }[];
 }
 
 /** A message of the browser: the response to a command, or an event. */

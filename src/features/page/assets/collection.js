@@ -4,8 +4,9 @@
 import {
   a,
   button,
+  disclosure,
   div,
-  form,
+  formOf,
   h,
   h1,
   isLink,
@@ -42,7 +43,7 @@ function filtersOf(url) {
 }
 
 /** Returns a URL of the same collection with other parameters, on its first page. */
-function withParameters(url, changes) {
+export function withParameters(url, changes) {
   const next = new URL(url.replace(/#.*/, ""));
   for (const name of ["offset", "page"]) next.searchParams.delete(name);
   for (const [name, value] of Object.entries(changes)) {
@@ -99,7 +100,7 @@ export function recordTable(view) {
       names.map((name) =>
         name === "id" && record.url
           ? th({ scope: "row" }, link(record.url, String(record.id)))
-          : td({ dir: "auto" }, valueOf(record, name, properties))
+          : td(valueOf(record, name, properties))
       ),
       td(linksOf(record)),
     )
@@ -288,33 +289,34 @@ function filterControl(name, schema, suffix, value) {
 function filterForm(view) {
   const { url, properties } = view;
   const used = filtersOf(url);
-  const rows = Object.entries(properties)
-    .filter(([name, { writeOnly }]) => !isLink(name) && !writeOnly)
-    .flatMap(([name, schema]) => {
-      const ofProperty = used.filter(([each]) =>
-        each.replace(/:.*/, "") === name
+  const create = () => {
+    const rows = Object.entries(properties)
+      .filter(([name, { writeOnly }]) => !isLink(name) && !writeOnly)
+      .flatMap(([name, schema]) => {
+        const ofProperty = used.filter(([each]) =>
+          each.replace(/:.*/, "") === name
+        );
+        return [...ofProperty, [name, ""]].map(([parameter = "", value]) =>
+          filterRow(name, schema, parameter.slice(name.length), value)
+        );
+      });
+    const apply = () => {
+      const filters = rows.map(({ read }) => read())
+        .filter(([, value]) => value);
+      navigate(
+        withParameters(withoutFilters(url), Object.fromEntries(filters)),
       );
-      return [...ofProperty, [name, ""]].map(([parameter = "", value]) =>
-        filterRow(name, schema, parameter.slice(name.length), value)
-      );
-    });
-  const apply = (event) => {
-    event.preventDefault();
-    const filters = rows.map(({ read }) => read()).filter(([, value]) => value);
-    navigate(withParameters(withoutFilters(url), Object.fromEntries(filters)));
+    };
+    return formOf(
+      {},
+      apply,
+      rows.map(({ row }) => row),
+      h("button", "Apply"),
+    );
   };
   const texts = used.map(([name, value]) => `${name}=${value}`);
   return [
-    h(
-      "details",
-      { class: "filters" },
-      h("summary", "Filter"),
-      form(
-        { onsubmit: apply },
-        rows.map(({ row }) => row),
-        h("button", "Apply"),
-      ),
-    ),
+    disclosure("filters", "Filter", create),
     texts.length > 0 &&
     p(
       { id: "filtered" },

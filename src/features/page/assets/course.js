@@ -249,9 +249,8 @@ function showLesson(number) {
     const words = request.split(" ");
     const expected = Number(words.pop());
     const [method, target = "", option = ""] = words;
-    const text = `${method} ${
-      target.replace(/^\w+/, (name) => names[name])
-    } ${option}`;
+    const place = target.replace(/^\w+/, (name) => names[name]);
+    const text = `${method} ${place} ${option}`;
     const step = button(text, async () => {
       if (!(await prepare())) {
         return void (verdict.textContent =
@@ -259,13 +258,10 @@ function showLesson(number) {
       }
       const status = await run(words, memory);
       const isDone = status === expected;
-      step.after(
-        ` ${status} ${
-          isDone
-            ? "✓"
-            : "✗: the lesson expects a different response; look at the exchange"
-        }`,
-      );
+      const mark = isDone
+        ? "✓"
+        : "✗: the lesson expects a different response; look at the exchange";
+      step.after(` ${status} ${mark}`);
       if (!isDone) return;
       step.disabled = true;
       document.querySelector("#exchanges details")?.setAttribute("open", "");
@@ -306,6 +302,7 @@ function showLesson(number) {
         )
       ),
     ),
+    p("Predict, then send the requests:"),
     ol(steps.map((step) => li(step))),
     verdict,
     result,

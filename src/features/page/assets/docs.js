@@ -24,6 +24,7 @@ import {
   root,
   send,
   table,
+  targetOf,
   tbody,
   td,
   th,
@@ -64,7 +65,7 @@ function example(url) {
       format(body ?? null),
     );
   };
-  const path = url.slice(location.origin.length);
+  const path = targetOf(url);
   return li(
     h("code", `GET ${path} `),
     h("button", {
@@ -90,7 +91,7 @@ async function section(name, href) {
     "section",
     h2({ id: name }, name.replace(/_url$/, "")),
     p(
-      link(url, url.slice(location.origin.length)),
+      link(url, targetOf(url)),
       ` – you may: ${methods.join(", ")}`,
     ),
     rows.length > 0 &&

@@ -1,7 +1,23 @@
 // @ts-check
 /** Explains an exchange: its status, each of its header fields, and the same request as a command. */
 
-import { button, dd, div, dl, dt, h, h3, p, pre, send, show } from "./page.js";
+import {
+  button,
+  dd,
+  div,
+  dl,
+  dt,
+  explanationOf,
+  h,
+  h3,
+  p,
+  parse,
+  pre,
+  problemOf,
+  send,
+  show,
+  targetOf,
+} from "./page.js";
 
 /** @typedef {import("./page.js").Exchange} Exchange */
 
@@ -13,32 +29,35 @@ const statuses = {
   "201":
     "Success: the record is durably stored; the content is its current state.",
   "202":
-    "Accepted: the work continues in the background; Location is the URL of its progress.",
+    "Accepted: the work continues in the background. Follow Location to watch it.",
   "204": "Success; the response has no content.",
   "304":
     "Not modified: your stored copy is still current, so the content is not sent again.",
-  "308":
-    "The resource is permanently at another URL; repeat the request there.",
   "400":
-    "The syntax or a parameter of the request is wrong. Sending it again unchanged will not help.",
+    "The syntax or a parameter of the request is wrong. Correct what the message names before you send it again.",
   "401":
     "The server does not know who you are: the request lacks valid credentials. Sign in.",
-  "403": "The server knows who you are, but your role does not permit this.",
-  "404": "There is nothing at this URL, or nothing that you may see.",
+  "403":
+    "The server knows who you are, but your role does not permit this. Sign in as a user whose role does.",
+  "404":
+    "There is nothing at this URL, or nothing that you may see. Check the URL, or sign in.",
   "405":
     "The resource does not support this method; Allow lists those that it does.",
-  "406": "The resource has none of the formats that Accept allows.",
+  "406":
+    "The resource has none of the formats that Accept allows; the message lists those that it has.",
   "408": "The request took too long to arrive; it may be repeated.",
   "409":
-    "The request conflicts with the current state: for example, other records still refer to this one.",
+    "The request conflicts with the current state: for example, other records still refer to this one. Resolve that first.",
   "410":
-    "Gone: the record was permanently deleted, and its id will never be reused.",
+    "Gone: the record was permanently deleted, and its id will never be reused. Remove your links to it.",
   "412":
-    "A precondition such as If-Match failed, for example because the record has changed since you read it. Nothing was changed.",
+    "A precondition such as If-Match failed, for example because the record has changed since you read it. Nothing was changed: read it again, then decide.",
   "413": "The content is larger than the server accepts here.",
-  "415": "The server does not read content of this type here.",
+  "414": "Send the parameters as the content of a QUERY.",
+  "415":
+    "The server does not read content of this type here; Accept-Post and Accept-Patch of OPTIONS list those that it does.",
   "422":
-    "The syntax is right, but a rule is broken. Every invalid property is listed; nothing was changed.",
+    "The server understands the content, but it breaks a rule, so nothing was changed. Correct what is listed, and send it again.",
   "428":
     "This change requires a precondition: send If-Match with the ETag of the version that you read.",
   "429": "Too many requests; Retry-After says when to try again.",
@@ -62,7 +81,7 @@ const fields = {
     "Who sends the request: a bearer token, which anyone who has it can use (RFC 6750 section 2.1).",
   "cache-control":
     "Who may store a copy; no-cache: it must be validated before each use (RFC 9111 section 5.2).",
-  connection: "Whether the connection stays open after this response (§7.6.1).",
+  connection: "Whether the connection stays open (§7.6.1).",
   "content-length": "The length of the content in bytes (§8.6).",
   "content-location":
     "The URL of the resource that the content represents (§8.7).",
@@ -115,8 +134,20 @@ const methods = {
     "DELETE is idempotent: sending it twice has the same effect as once, although the second response is a 404.",
 };
 
-export function meaningOf(status) {
-  return statuses[status] ?? statuses[Math.floor(status / 100) * 100] ?? "";
+/** Returns what a status means, and what to do next. */
+export function meaningOf(status, headers) {
+  const seconds = headers?.get("retry-after");
+  return (statuses[status] ?? statuses[Math.floor(status / 100) * 100] ?? "") +
+    (seconds ? ` Try again in ${seconds} s.` : "");
+}
+
+/** Shows why a request failed, and what to do next. */
+export function showProblem(place, response) {
+  const { status, headers, body } = response;
+  place.replaceChildren(
+    p({ class: "error" }, problemOf(response)),
+    p(meaningOf(status, headers), " ", explanationOf(body)),
+  );
 }
 
 /** Writes an argument for a POSIX shell. */
@@ -131,12 +162,12 @@ export function curlOf({ method, url, fields, body }) {
     ...fields.map(([name, value]) =>
       name === "Authorization"
         ? '-H "Authorization: Bearer $TOKEN"'
-        : `-H ${quote(`${name}: ${value}`)}`
+        : "-H " + quote(`${name}: ${value}`)
     ),
     ...(body === undefined ? [] : [
       body instanceof File
-        ? `--data-binary ${quote(`@${body.name}`)}`
-        : `--data-raw ${quote(body).replace(password, `$1"'"$PASSWORD"'"`)}`,
+        ? "--data-binary " + quote(`@${body.name}`)
+        : "--data-raw " + quote(body).replace(password, `$1"'"$PASSWORD"'"`),
     ]),
   ].join(" \\\n  ");
 }
@@ -149,11 +180,9 @@ function hide(text) {
 }
 
 function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(hide(text)), null, 2).slice(0, 5000);
-  } catch {
-    return text.slice(0, 5000);
-  }
+  const shown = hide(text);
+  const value = parse(shown);
+  return (value ? JSON.stringify(value, null, 2) : shown).slice(0, 5000);
 }
 
 function explained(list) {
@@ -169,7 +198,7 @@ function explained(list) {
 /** The request as a text, which can be changed and sent again. */
 function repetition({ method, url, fields, body }) {
   const text = [
-    `${method} ${url.slice(location.origin.length)}`,
+    `${method} ${targetOf(url)}`,
     ...fields.filter(([name]) => name !== "Authorization")
       .map(([name, value]) => `${name}: ${value}`),
     ...(typeof body === "string" ? ["", hide(body)] : []),
@@ -211,22 +240,16 @@ export function explain(exchange) {
   const { method, url, fields, body, status, reason, received, text } =
     exchange;
   const curl = curlOf(exchange);
-  const copy = h("button", {
-    type: "button",
-    onclick: async () => {
-      // Without TLS, browsers offer the clipboard only to pages of this machine.
-      if (navigator.clipboard) await navigator.clipboard.writeText(curl);
-      else getSelection()?.selectAllChildren(copy.previousSibling);
-      copy.textContent = navigator.clipboard ? "Copied" : "Selected";
-    },
-  }, "Copy");
+  const copy = button("Copy", async () => {
+    // Without TLS, browsers offer the clipboard only to pages of this machine.
+    const { clipboard } = navigator;
+    if (clipboard) await clipboard.writeText(curl);
+    else getSelection()?.selectAllChildren(copy.previousSibling);
+    copy.textContent = clipboard ? "Copied" : "Selected";
+  });
   return div(
     h3("Request"),
-    pre(
-      `${method} ${
-        url.slice(location.origin.length)
-      } HTTP/1.1\nHost: ${location.host}`,
-    ),
+    pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
     p(methods[method] ?? ""),
     explained(fields),
     body !== undefined &&

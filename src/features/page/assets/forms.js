@@ -4,14 +4,15 @@
  * schema and the writable properties that OPTIONS returns.
  */
 
-import { textOf, valueControl } from "./collection.js";
+import { textOf, valueControl, withParameters } from "./collection.js";
+import { showProblem } from "./exchange.js";
 import {
   a,
   askPassword,
   button,
   div,
-  form,
   format,
+  formOf,
   get,
   h,
   h1,
@@ -22,6 +23,7 @@ import {
   option,
   optionsOf,
   p,
+  pathOf,
   problemOf,
   say,
   send,
@@ -41,7 +43,8 @@ import {
 
 /** The rules of a property in words. */
 export function rulesOf(schema, isRequired) {
-  const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = schema;
+  const { minimum, exclusiveMinimum, maximum, maxLength, minLength, pattern } =
+    schema;
   const isNumber = /integer|number/.test(String(schema.type));
   return [
     schema.readOnly
@@ -52,7 +55,11 @@ export function rulesOf(schema, isRequired) {
     typesOf(schema).filter((type) => type !== "null").join(" or "),
     schema.description ?? schema.format,
     schema.enum?.join(", "),
-    maxLength && `${minLength ?? 0} to ${maxLength} characters`,
+    maxLength &&
+    (minLength === maxLength
+      ? `${maxLength} characters`
+      : `${minLength ?? 0} to ${maxLength} characters`),
+    !schema.description && pattern?.length < 40 && `as in ${pattern}`,
     isNumber && minimum !== undefined && `at least ${minimum}`,
     exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
     isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
@@ -64,8 +71,7 @@ export function rulesOf(schema, isRequired) {
 /** A property with its control. */
 function control(name, schema, value, isRequired) {
   const types = typesOf(schema);
-  const text = value === null || value === undefined ? "" : String(value);
-  const help = { id: `help-${name}`, class: "help" };
+  const text = String(value ?? "");
   const isNumber = /integer|number/.test(String(types));
   const attributes = {
     id: `field-${name}`,
@@ -86,7 +92,7 @@ function control(name, schema, value, isRequired) {
     { class: "field" },
     label({ for: `field-${name}` }, name),
     input,
-    p(help, rulesOf(schema, isRequired)),
+    p({ id: `help-${name}`, class: "help" }, rulesOf(schema, isRequired)),
     error,
   );
   /** Returns the JSON value of the text; anything that is not a number is sent unchanged, for the server to validate. */
@@ -101,14 +107,13 @@ function control(name, schema, value, isRequired) {
 
 /** An Idempotency-Key, so that sending a form again cannot create a second record. */
 function newKey() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return crypto.getRandomValues(new Uint32Array(4)).join("-");
 }
 
 /** Shows each error beside its property, and moves the focus to the first. */
-function showErrors({ body }, controls, summary) {
+function showErrors(response, controls, summary) {
   const errors = new Map(
-    (body?.errors ?? []).map((each) => [
+    (response.body?.errors ?? []).map((each) => [
       each.field,
       each.message,
     ]),
@@ -118,25 +123,21 @@ function showErrors({ body }, controls, summary) {
     input.setAttribute("aria-invalid", String(errors.has(name)));
     errors.delete(name);
   }
-  summary.textContent = [
-    body?.error ??
-      "The server does not respond. Send it again: it takes effect at most once.",
-    ...[...errors].map(([name, message]) => `${name}: ${message}`),
-  ].join(" ");
+  showProblem(summary, response);
+  summary.append(...[...errors].map((error) => p(error.join(": "))));
   (main.querySelector("[aria-invalid=true]") ?? summary).focus();
 }
 
 /** Lets a reference be chosen from the first records that it can name: those of the collection of one that is named already. */
 async function offerChoices({ name, input, row }, record) {
-  const target = record?.[name.replace(/_id$/, "_url")];
+  const target = record?.[name.replace(/(_id)?$/, "_url")];
   if (!target || input.list) return;
   const list = h("datalist", { id: `choices-${name}` });
   row.append(list);
   input.setAttribute("list", list.id);
-  const { body } = await get(target);
-  const all = body?.link && await get(`${body.link.href}?limit=100`);
-  if (!Array.isArray(all?.body)) return;
-  list.append(...all.body.map((each) => {
+  const { body } = await get(target.replace(/\/\d+$/, "?limit=100"));
+  if (!Array.isArray(body)) return;
+  list.append(...body.map((each) => {
     const [, text] = Object.entries(each).find(([, value]) =>
       typeof value === "string"
     ) ?? [];
@@ -192,10 +193,13 @@ function recordForm(view, { initial, back, to, cancel }) {
       required.has(name) && (isNew || !each.writeOnly),
     );
     const example = isNew ? response.body[0] : record;
-    field.input.addEventListener("focus", () => offerChoices(field, example));
+    field.input.addEventListener(
+      "focus",
+      () => offerChoices(field, example),
+    );
     return field;
   });
-  const summary = p({ class: "error", role: "alert", tabindex: "-1" });
+  const summary = div({ role: "alert", tabindex: "-1" });
   const key = newKey();
   let etag = response.headers.get("etag") ?? "";
   /** @param {boolean} isWhole */
@@ -204,9 +208,7 @@ function recordForm(view, { initial, back, to, cancel }) {
     const body = {};
     for (const { name, input, read, before } of controls) {
       const value = read();
-      const isChanged = isNew
-        ? value !== undefined && value !== null
-        : input.value !== before;
+      const isChanged = isNew ? value != null : input.value !== before;
       if (isWhole ? value !== undefined : isChanged) {
         body[name] = value ?? (isNew ? undefined : null);
       }
@@ -235,26 +237,36 @@ function recordForm(view, { initial, back, to, cancel }) {
   const conflict = async (mine, method) => {
     const theirs = await get(record.url);
     if (theirs.status !== 200) return showErrors(theirs, controls, summary);
-    const names = Object.keys(mine).filter((name) =>
-      !properties[name]?.["writeOnly"]
-    );
-    const rows = names.map((name) =>
-      tr([
-        th({ scope: "row" }, name),
-        ...[record, theirs.body, mine].map((from) =>
-          td(format(from[name] ?? null, properties[name]))
-        ),
-      ])
-    );
+    const versions = [record, theirs.body, { ...theirs.body, ...mine }];
+    const rows = writable
+      .filter((name) =>
+        !properties[name]?.["writeOnly"] &&
+        new Set(versions.map((version) => version[name])).size > 1
+      )
+      .map((name) =>
+        tr([
+          th({ scope: "row" }, name),
+          ...versions.map((version) =>
+            td(format(version[name] ?? null, properties[name]))
+          ),
+        ])
+      );
     const dialog = openDialog(
       "Somebody else has changed this record",
-      p("Your If-Match named the version that you had read, but the record has changed since: 412, nothing was changed. Without If-Match you would have overwritten their change without seeing it."),
+      undefined,
+      p("412: your If-Match names the version that you read, but the record has changed since. Nothing was changed. Without If-Match you would not have noticed."),
       table(
         { id: "versions" },
         thead(
-          tr(["property", "as you read it", "theirs (stored)", "yours"].map((
-            text,
-          ) => th({ scope: "col" }, text))),
+          tr(
+            [
+              "property",
+              "as you read it",
+              "theirs (stored)",
+              "with your change",
+            ]
+              .map((text) => th({ scope: "col" }, text)),
+          ),
         ),
         tbody(rows),
       ),
@@ -263,22 +275,18 @@ function recordForm(view, { initial, back, to, cancel }) {
         () => (dialog.close(), navigate(back)),
         "keep-theirs",
       ),
-      " ",
-      button("Overwrite with mine", () => {
+      button("Apply my change", () => {
         dialog.close();
         etag = theirs.headers.get("etag") ?? "";
         submit(method);
       }, "apply-mine"),
     );
   };
-  const save = (event) => {
-    event.preventDefault();
-    submit(isNew ? "POST" : "PATCH");
-  };
   return [
     h1(isNew ? `New ${schema.title}` : `Edit ${schema.title} ${record.id}`),
-    form(
-      { onsubmit: save, novalidate: true, id: "editing" },
+    formOf(
+      { novalidate: true, id: "editing" },
+      () => submit(isNew ? "POST" : "PATCH"),
       summary,
       controls.map(({ row }) => row),
       h("button", isNew ? "Create (POST)" : "Save the changes (PATCH)"),
@@ -291,25 +299,15 @@ function recordForm(view, { initial, back, to, cancel }) {
   ];
 }
 
-export function confirmDelete({ response: { body, headers }, url }) {
-  const error = p({ class: "error", role: "alert" });
+export function confirmDelete({ response: { body, headers } }) {
+  const error = div({ class: "error", role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
   const more = label(
     { hidden: true, for: "cascade" },
     cascade,
-    " Also delete the records that require it, and clear the other references (cascade)",
+    " Also delete the records that require it, and clear the other references (?cascade=true)",
   );
-  const dialog = openDialog(
-    "Delete this record permanently?",
-    p(`DELETE ${
-      new URL(url).pathname
-    }: after that, its URL returns 410 (Gone), or 404 if it is private.`),
-    error,
-    more,
-    h("button", { id: "delete" }, "Delete"),
-  );
-  dialog.querySelector("form")?.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  const remove = async () => {
     const etag = headers.get("etag");
     const response = await send(
       "DELETE",
@@ -321,25 +319,29 @@ export function confirmDelete({ response: { body, headers }, url }) {
       navigate(body.link?.href ?? start.href);
       return say("Deleted.");
     }
-    error.textContent = problemOf(response);
+    showProblem(error, response);
     more.hidden = response.body?.errorCode !== 40900;
     if (response.status === 412) {
-      error.append(
-        " ",
-        button("Show the current version", () => {
-          dialog.close();
-          show();
-        }),
-      );
+      error.append(button("Show the current version", () => {
+        dialog.close();
+        show();
+      }));
     }
-  });
+  };
+  const dialog = openDialog(
+    "Delete this record permanently?",
+    remove,
+    p("After that, its URL returns 410 (Gone), or 404 if it is private."),
+    error,
+    more,
+    h("button", { id: "delete" }, "Delete"),
+  );
 }
 
 function importForm(url, cancel) {
   const file = h("input", { type: "file", id: "file" });
-  const error = p({ class: "error", role: "alert" });
-  const submit = async (event) => {
-    event.preventDefault();
+  const error = div({ class: "error", role: "alert" });
+  const submit = async () => {
     const [chosen] = file.files;
     if (!chosen) return void (error.textContent = "Choose a file first.");
     const response = await send("POST", url, {
@@ -351,13 +353,14 @@ function importForm(url, cancel) {
     });
     const task = response.headers.get("location");
     if (response.status === 202 && task) return navigate(task);
-    error.textContent = problemOf(response);
+    showProblem(error, response);
   };
   return [
     h1("Import"),
-    form(
-      { onsubmit: submit, id: "editing" },
-      p("An NDJSON file, one record per line, as Export creates it. The response is 202, and then you see the progress of the task."),
+    formOf(
+      { id: "editing" },
+      submit,
+      p("An NDJSON file, one record per line, as Export creates it. Then you see the progress of the task."),
       label({ for: "file" }, "File "),
       file,
       error,
@@ -370,15 +373,12 @@ function importForm(url, cancel) {
 
 /** Saves all records that match, as an NDJSON file. */
 export async function exportRecords(url) {
-  const from = new URL(url.replace(/#.*/, ""));
-  for (const name of ["limit", "offset", "page", "per_page"]) {
-    from.searchParams.delete(name);
-  }
-  const response = await send("GET", from.href, {
+  const all = { limit: undefined, per_page: undefined };
+  const response = await send("GET", withParameters(url, all), {
     fields: { Accept: "application/x-ndjson" },
   });
   if (response.status !== 200) return say(problemOf(response));
-  const name = `${from.pathname.replace(/.*\//, "")}.ndjson`;
+  const name = `${pathOf(url).replace(/.*\//, "")}.ndjson`;
   const href = URL.createObjectURL(new Blob([response.text]));
   a({ href, download: name }).click();
   URL.revokeObjectURL(href);

@@ -4,14 +4,19 @@
 import {
   authorization,
   current,
+  div,
   draw,
   endSession,
+  fill,
   generation,
   get,
+  h1,
   live,
   local,
   main,
+  p,
   pathOf,
+  pre,
   root,
   say,
   setCurrent,
@@ -20,6 +25,9 @@ import {
 /** How long after an event the view is requested again: many changes are one request. */
 const collectMs = 200;
 const maxPauseMs = 30_000;
+
+/** How many events are shown. */
+const maxEvents = 50;
 
 /** @type {AbortController | undefined} */
 let stream;
@@ -94,6 +102,9 @@ function handleEvent(event) {
   );
   lastEventId = fields.get("id") ?? lastEventId;
   const [name] = (fields.get("event") ?? "").split(".");
+  const shown = main.querySelector("#events");
+  if (name) shown?.prepend(pre({ class: "changed" }, event));
+  if ((shown?.children.length ?? 0) > maxEvents) shown?.lastChild?.remove();
   if (name && current && concerns(name, current)) refreshSoon();
 }
 
@@ -103,6 +114,16 @@ function concerns(name, { response: { body }, url }) {
   const first = Array.isArray(body) ? body[0] : body;
   const own = local(first?.url ?? "") ?? url;
   return name === "reset" || own.startsWith(home) || pathOf(url).includes(name);
+}
+
+/** Shows what the stream is, and its events from now on. */
+export function showEvents() {
+  fill(
+    h1("events"),
+    p("This response does not end: whenever a record that you may read changes, it brings an event (server-sent events, HTML standard section 9.2). The id is a place in the log: a client that was cut off sends the last one as Last-Event-ID, and misses nothing. The data is the record, or of a deleted one its id. After the event reset, read again what you show."),
+    p("By this stream the page keeps each view current. Change a record in another tab, and its event appears here:"),
+    div({ id: "events", role: "log", "aria-label": "Events" }),
+  );
 }
 
 let isQueued = false;

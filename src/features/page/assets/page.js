@@ -18,6 +18,7 @@ export const start = new URL(
   /** @type {HTMLLinkElement} */ (document.querySelector("link[rel=start]"))
     .href,
 );
+const startPath = start.pathname;
 const apiTitle = document.title;
 
 /**
@@ -34,7 +35,7 @@ export function h(tag, ...children) {
     for (const [name, value] of Object.entries(first)) {
       if (typeof value === "function") {
         element.addEventListener(name.slice(2), value);
-      } else if (value !== false && value !== undefined && value !== null) {
+      } else if (value != null && value !== false) {
         element.setAttribute(name, value);
       }
     }
@@ -53,7 +54,6 @@ export const {
   div,
   dl,
   dt,
-  form,
   h1,
   h2,
   h3,
@@ -73,24 +73,53 @@ export const {
   ul,
 } = elements;
 
-/** Creates a button. */
-export function button(text, onclick, id = "") {
-  return h("button", { type: "button", onclick, id: id || null }, text);
+/** Creates a button. @param {string} text @param {() => void} onclick @param {string} [id] */
+export function button(text, onclick, id) {
+  return h("button", { type: "button", onclick, id }, text);
+}
+
+/** Creates a form whose values are sent by a script. */
+export function formOf(attributes, submit, ...children) {
+  const onsubmit = (event) => {
+    event.preventDefault();
+    submit();
+  };
+  return h("form", { ...attributes, onsubmit }, ...children);
+}
+
+/** Creates a disclosure whose content is created when it is first opened. */
+export function disclosure(name, summary, create) {
+  const details = h("details", { class: name }, h("summary", summary));
+  const fill = async () => details.append(await create());
+  details.addEventListener("toggle", fill, { once: true });
+  return details;
 }
 
 // --- URLs, requests and the exchanges that are shown
 
 /** Returns where this browser reaches a URL of the API; undefined for any other. */
 export function local(href) {
+  // A table has hundreds of plain paths, and to parse them would take a fifth of its time.
+  const isPlain = /^(?:\/\w[\w-]*)+$/.test(href);
+  if (isPlain) return isBelow(href) ? location.origin + href : undefined;
   if (!URL.canParse(href, location.href)) return undefined;
   const { origin, pathname, search, hash } = new URL(href, location.href);
   const isOurs = [start.origin, location.origin].includes(origin) &&
-    `${pathname}/`.startsWith(start.pathname);
+    isBelow(pathname);
   return isOurs ? location.origin + pathname + search + hash : undefined;
 }
 
+/** The target of a request for a URL of this server, as HTTP/1.1 sends it. */
+export function targetOf(url) {
+  return url.slice(location.origin.length);
+}
+
+function isBelow(path) {
+  return `${path}/`.startsWith(startPath);
+}
+
 /** The keys in the storage of this tab, which another API of the same origin must not read. */
-const storageKey = (name) => `${start.pathname} ${name}`;
+const storageKey = (name) => `${startPath} ${name}`;
 
 export function stored(name) {
   return JSON.parse(sessionStorage.getItem(storageKey(name)) ?? "null");
@@ -116,7 +145,7 @@ const maxShownLength = 100_000;
 /** What OPTIONS returned, by path. @type {Map<string, Promise<Options>>} */
 const described = new Map();
 
-function parse(text) {
+export function parse(text) {
   try {
     return JSON.parse(text);
   } catch {
@@ -153,7 +182,9 @@ export async function send(method, href, { fields = {}, body } = {}) {
   let text = "";
   try {
     response = await fetch(request);
-    text = await response.text();
+    text = isStream(response)
+      ? await beginningOf(response)
+      : await response.text();
   } catch {
     response = undefined;
   }
@@ -181,6 +212,19 @@ export async function send(method, href, { fields = {}, body } = {}) {
   };
 }
 
+/** Whether a response has no end: the changes of records, as they happen. */
+function isStream({ headers }) {
+  return /event-stream/.test(headers.get("content-type") ?? "");
+}
+
+/** Reads a stream up to its first pause. @param {any} response */
+async function beginningOf({ body }) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const { value = "" } = await reader.read();
+  reader.cancel();
+  return value;
+}
+
 /**
  * Requests a resource; if there is a copy, only if it has changed (If-None-Match).
  *
@@ -190,7 +234,10 @@ export async function get(href) {
   const url = local(href) ?? "";
   const copy = copies.get(url);
   const response = await send("GET", url, {
-    fields: copy ? { "If-None-Match": copy.etag } : {},
+    fields: {
+      Accept: "application/json, */*;q=0.1", // JSON, or what there is
+      ...(copy && { "If-None-Match": copy.etag }),
+    },
   });
   if (response.status === 304 && copy) {
     const { headers, text } = copy;
@@ -238,26 +285,17 @@ async function ask(path) {
 
 function showExchange(exchange) {
   const { method, url, status, reason, ms } = exchange;
-  const path = url.slice(location.origin.length);
-  const item = h(
-    "details",
-    {
-      class: "exchange",
-      ontoggle: async () => {
-        if (!item.open || item.dataset.filled) return;
-        item.dataset.filled = "yes";
-        item.append((await import("./exchange.js")).explain(exchange));
-      },
-    },
-    h(
-      "summary",
-      h("code", `${method} ${path}`),
-      " → ",
-      h("b", { class: `s${Math.floor(status / 100)}` }, status || "✗"),
-      ` ${reason}, ${ms} ms`,
-    ),
-  );
-  exchangeList.prepend(item);
+  const summary = [
+    h("code", `${method} ${targetOf(url)}`),
+    " → ",
+    h("b", { class: `s${Math.floor(status / 100)}` }, status || "✗"),
+    ` ${reason}, ${ms} ms`,
+  ];
+  exchangeList.prepend(disclosure(
+    "exchange",
+    summary,
+    async () => (await import("./exchange.js")).explain(exchange),
+  ));
   while (exchangeList.children.length > 20) exchangeList.lastChild?.remove();
 }
 
@@ -279,7 +317,7 @@ document.body.append(
   a({ href: "#main", class: "skip" }, "Skip to the content"),
   h(
     "header",
-    a({ href: start.pathname, class: "title" }, apiTitle),
+    a({ href: startPath, class: "title" }, apiTitle),
     live,
     who,
     nav,
@@ -294,7 +332,7 @@ function panel() {
     { "aria-labelledby": "exchange-title" },
     h2({ id: "exchange-title" }, "The HTTP behind this page"),
     p(
-      "Each request, the latest first: as it was sent, what the response means, and the same request as a command.",
+      "Each request, the latest first: what was sent, what the response means, and the same as a command.",
     ),
     exchangeList,
   );
@@ -304,14 +342,14 @@ function panel() {
 export let root = {};
 
 async function loadRoot() {
-  const { body } = await get(start.href);
-  root = body ?? {};
+  const response = await get(start.href);
+  root = response.body ?? {};
   nav.replaceChildren(ul(
     Object.entries(root)
       .filter(([, url]) => local(url))
       .map(([name, url]) => li(a({ href: local(url) }, nameOf(name)))),
   ));
-  markCurrent();
+  return response;
 }
 
 function nameOf(name) {
@@ -352,16 +390,7 @@ export function askPassword() {
   const error = p({ role: "alert", class: "error" });
   const username = field("Username", "text", "username");
   const password = field("Password", "password", "current-password");
-  const dialog = openDialog(
-    "Sign in",
-    p("The token is kept in this tab only, and is lost when you close it."),
-    username.label,
-    password.label,
-    error,
-    h("button", "Sign in"),
-  );
-  dialog.querySelector("form")?.addEventListener("submit", async (event) => {
-    event.preventDefault();
+  const signIn = async () => {
     const body = JSON.stringify({
       username: username.input.value,
       password: password.input.value,
@@ -370,13 +399,21 @@ export function askPassword() {
       body,
     });
     if (response.status !== 201) {
-      error.textContent = problemOf(response);
-      return;
+      return void (error.textContent = problemOf(response));
     }
     dialog.close();
     const { token, url } = response.body;
     changeSession({ token, url });
-  });
+  };
+  const dialog = openDialog(
+    "Sign in",
+    signIn,
+    p("At its first start the server shows the password of admin. The token is kept in this tab only, and lost when you close it."),
+    username.label,
+    password.label,
+    error,
+    h("button", "Sign in"),
+  );
 }
 
 function field(name, type, autocomplete) {
@@ -384,19 +421,22 @@ function field(name, type, autocomplete) {
   return { input, label: label(name, input) };
 }
 
-/** Returns why a request failed. @param {{body?: Json}} response */
-export function problemOf({ body }) {
-  return body?.error ?? "The server does not respond.";
+/** Returns why a request failed. @param {ApiResponse} response */
+export function problemOf({ status, body, exchange: { reason } }) {
+  return status
+    ? `${status} ${reason}: ${body?.error ?? ""}`
+    : "The server does not respond.";
 }
 
 /** Opens a dialog with a form; it is closed by Escape or its button. */
-export function openDialog(title, ...children) {
+export function openDialog(title, submit, ...children) {
   const close = button("Cancel", () => dialog.close());
   const dialog = h(
     "dialog",
     { "aria-labelledby": "dialog-title", onclose: () => dialog.remove() },
-    form(
+    formOf(
       { novalidate: true },
+      submit,
       h2({ id: "dialog-title" }, title),
       ...children,
       close,
@@ -446,7 +486,7 @@ export let generation = 0;
 
 /** Goes to another view. */
 export function navigate(href) {
-  history.pushState(null, "", local(href) ?? start.pathname);
+  history.pushState(null, "", local(href) ?? startPath);
   show(true);
 }
 
@@ -454,8 +494,9 @@ export function navigate(href) {
  * Shows the resource in the address bar, where it was scrolled to.
  *
  * @param {boolean} [moved] whether it is another view, which then gets the focus
+ * @param {ApiResponse} [received] the response, if it was requested already
  */
-export async function show(moved = false) {
+export async function show(moved = false, received = undefined) {
   const mine = ++generation;
   const { y = 0 } = history.state ?? {};
   const active = document.activeElement;
@@ -466,7 +507,7 @@ export async function show(moved = false) {
   markCurrent();
   if (moved) say("");
   try {
-    await load(location.href, mine);
+    await load(location.href, mine, received);
   } catch { // a script could not be loaded
     if (mine === generation) fill(...unreachable());
   }
@@ -483,7 +524,7 @@ export async function show(moved = false) {
 }
 
 /** Requests what is at a URL, and shows it unless another view has begun. */
-async function load(url, mine) {
+async function load(url, mine, received) {
   const resource = url.replace(/#.*/, "");
   const docs = local(root.documentation_url ?? "");
   if (root.documentation_url && resource === docs) {
@@ -493,7 +534,7 @@ async function load(url, mine) {
     return;
   }
   const [response, options] = await Promise.all([
-    get(resource),
+    received ?? get(resource),
     optionsOf(url),
   ]);
   if (mine !== generation) return;
@@ -516,7 +557,8 @@ export function fill(...children) {
 
 /** Shows a view. @param {View} view */
 export async function draw(view) {
-  const { response: { status, body }, url } = view;
+  const { response, url } = view;
+  const { status, body } = response;
   const mine = generation;
   current = undefined;
   clearInterval(watching);
@@ -528,6 +570,11 @@ export async function draw(view) {
     if (mine === generation) fill(...content);
     return;
   }
+  if (isStream(response)) {
+    const { showEvents } = await import("./live.js");
+    if (mine === generation) showEvents();
+    return;
+  }
   current = view;
   if (Array.isArray(body)) {
     const { collectionView } = await import("./collection.js");
@@ -535,43 +582,60 @@ export async function draw(view) {
   } else if (typeof body?.url === "string") {
     fill(...recordView(view));
   } else {
+    const isRoot = url === local(start.href);
     fill(
-      h1(url === start.href ? apiTitle : pathOf(url)),
-      url === start.href &&
-        p("The resources of this API:"),
-      body === undefined ? pre(view.response.text) : properties(view),
+      h1(isRoot ? apiTitle : pathOf(url)),
+      isRoot && introduction(),
+      body === undefined ? pre(response.text) : properties(view),
     );
   }
+}
+
+function introduction() {
+  const { documentation_url: docs } = root;
+  return p(
+    "The resources of this API: follow a URL to see one, and what this page sends for it. ",
+    docs &&
+      ["New to HTTP? ", link(`${docs}#course`, "A course of ten lessons")],
+  );
 }
 
 export function pathOf(url) {
   return decodeURI(new URL(url).pathname);
 }
 
-function errorView({ response: { status, body, exchange }, url }) {
+function errorView({ response, url }) {
+  const { status, headers, body, exchange } = response;
   if (status === 0) return unreachable();
-  const explanation = body?.documentation_url;
   const meaning = p({ id: "meaning" });
   import("./exchange.js").then(
-    ({ meaningOf }) => meaning.append(meaningOf(status)),
+    ({ meaningOf }) => meaning.append(meaningOf(status, headers)),
     () => {}, // the page says enough without it
   );
   const { pathname, search } = new URL(url);
+  const parent = pathname.replace(/\/[^/]*$/, "") || "/";
   return [
     h1(`${status} ${exchange.reason}`),
     p(h("code", pathOf(url) + search)),
     p({ role: "alert", class: "error" }, body?.error ?? ""),
     meaning,
-    explanation && p(link(explanation, `What ${body.errorCode} means`)),
+    p(explanationOf(body)),
     search && p(a({ href: pathname }, "This URL without parameters")),
+    /404|410/.test(status) && p(a({ href: parent }, `Up to ${parent}`)),
     status === 401 && button("Sign in", askPassword),
   ];
+}
+
+/** A link to what the code of an error means. */
+export function explanationOf(body) {
+  const { errorCode, documentation_url: url } = body ?? {};
+  return url && link(url, `What ${errorCode} means`);
 }
 
 function unreachable() {
   return [
     h1("No response"),
-    p({ role: "alert", class: "error" }, problemOf({})),
+    p({ role: "alert", class: "error" }, "The server does not respond."),
     button("Retry", () => show(), "retry"),
   ];
 }
@@ -634,7 +698,7 @@ export function valueOf(record, name, schemas) {
 /** Links below each other, named by their properties. */
 export function linksOf(record) {
   return Object.entries(record)
-    .filter(([name, value]) => name.endsWith("_url") && value && local(value))
+    .filter(([name, value]) => name.endsWith("_url") && value)
     .map(([name, value]) => [link(value, nameOf(name)), " "]);
 }
 
@@ -642,7 +706,7 @@ function properties(view) {
   const { response: { body }, properties } = view;
   const names = shownNames(view).map((name) => [
     dt(name),
-    dd({ dir: "auto" }, valueOf(body, name, properties)),
+    dd(valueOf(body, name, properties)),
   ]);
   const links = Object.entries(body)
     .filter(([name, value]) => isLink(name) && typeof value === "string")
@@ -680,13 +744,12 @@ function recordView(view) {
 // --- Begin
 
 document.addEventListener("click", (event) => {
-  const { target } = event;
-  const anchor = target instanceof Element ? target.closest("a") : null;
-  if (!anchor || event.button || event.ctrlKey || event.metaKey) return;
-  if (event.shiftKey || event.altKey || anchor.classList.contains("skip")) {
+  const anchor = /** @type {Element} */ (event.target).closest("a");
+  if (!anchor || !local(anchor.href) || anchor.matches(".skip, [download]")) {
     return;
   }
-  if (anchor.hasAttribute("download") || !local(anchor.href)) return;
+  const { button, ctrlKey, metaKey, shiftKey, altKey } = event;
+  if (button || ctrlKey || metaKey || shiftKey || altKey) return;
   event.preventDefault();
   navigate(anchor.href);
 });
@@ -701,8 +764,8 @@ addEventListener("pagehide", () => {
 
 const [copiedUrl, copied] = stored("copy") ?? [];
 if (copied) copies.set(copiedUrl, copied);
-loadRoot().then(() => {
+loadRoot().then((response) => {
   showWho();
   follow();
-  show();
+  show(false, location.href === local(start.href) ? response : undefined);
 });
