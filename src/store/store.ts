@@ -15,7 +15,7 @@
 
 export { type Fault, StoreError } from "./error.ts";
 export { openStore } from "./file-store.ts";
-export { rowsOf, type SortedIndex } from "./indexes/b-plus-tree.ts";
+export type { SortedIndex } from "./indexes/b-plus-tree.ts";
 export { IndexCache, type RowSource } from "./indexes/index-cache.ts";
 export {
   caseFold,

@@ -11,12 +11,7 @@
  */
 
 import type { FieldError } from "../../http/errors.ts";
-import {
-  type Document,
-  type Mutation,
-  rowsOf,
-  type Store,
-} from "../../store/store.ts";
+import { type Document, type Mutation, type Store } from "../../store/store.ts";
 import type { Collection } from "./declaration.ts";
 import { validateStored } from "./validation.ts";
 
@@ -209,7 +204,7 @@ export function findMisfits(
 ): Misfit[] {
   const found = new Map<string, Misfit>();
   for (const collection of collections) {
-    for (const { document } of rowsOf(store.table(collection.name).byId)) {
+    for (const { document } of store.table(collection.name).byId.rows()) {
       const errors = validateStored(collection, document, store);
       for (const { field, code, message } of errors) {
         const name = `${collection.name}.${field}`;

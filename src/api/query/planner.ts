@@ -28,7 +28,6 @@ import {
   type Document,
   type IndexCache,
   type Row,
-  rowsOf,
   type RowSource,
   type SortedIndex,
 } from "../../store/store.ts";
@@ -161,7 +160,7 @@ function narrow(
     const index = indexes.cached(columnsOf(plan));
     if (index === undefined) return indexes.all().rows();
     const { from, to } = rangeOf(index, plan);
-    return rowsOf(index, from, to); // copying all of them would take long
+    return index.rows(from, to); // copying all of them would take long
   };
   return { count, rows };
 }
@@ -275,7 +274,7 @@ function pageOf(
     ? [Math.max(to - offset - limit, from), to - offset]
     : [from + offset, Math.min(from + offset + limit, to)];
   if (limit === Infinity) {
-    return { rows: rowsOf(index, start, end, isBackwards), total };
+    return { rows: index.rows(start, end, isBackwards), total };
   }
   const rows = index.slice(start, end);
   return { rows: isBackwards ? rows.reverse() : rows, total };

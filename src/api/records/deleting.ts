@@ -43,7 +43,10 @@ export function deleteRecord(
   const { collection, store } = records;
   const row = findForChange(records, context, context.resolveScope?.(context));
   const { document: previous } = row;
-  const changes: Changes = new Map([[row, { of: collection, next: undefined }]]);
+  const changes: Changes = new Map([[row, {
+    of: collection,
+    next: undefined,
+  }]]);
   if (cascade) {
     followReferences(records, changes);
     checkChanges(records, context, changes);

@@ -44,26 +44,11 @@ class Node {
 }
 
 /** A sorted index, for reading. */
-export type SortedIndex = Pick<
-  BPlusTree,
-  "size" | "rank" | "slice" | "freeze"
->;
+export type SortedIndex = Pick<BPlusTree, "size" | "rank" | "slice" | "rows">;
 
-/**
- * Returns the rows of an index from one rank up to, but not including, another,
- * as they are now, whatever changes before they are read.
- */
-export function rowsOf(
-  index: SortedIndex,
-  from = 0,
-  to = index.size,
-  isBackwards = false,
-): Iterable<Row> {
-  return readSlices(index.freeze(), from, to, isBackwards);
-}
-
+/** Yields the rows of a frozen tree. */
 function* readSlices(
-  index: SortedIndex,
+  root: Node,
   from: number,
   to: number,
   isBackwards: boolean,
@@ -72,10 +57,10 @@ function* readSlices(
     const step = Math.min(rowsPerStep, to - from);
     if (isBackwards) {
       to -= step;
-      yield* index.slice(to, to + step).reverse();
+      yield* collect(root, to, to + step).reverse();
     } else {
       from += step;
-      yield* index.slice(from - step, from);
+      yield* collect(root, from - step, from);
     }
   }
 }
@@ -122,17 +107,13 @@ export class BPlusTree {
 
   /** Returns the rows from one rank up to, but not including, another. */
   slice(from: number, to = this.size): Row[] {
-    const rows: Row[] = [];
-    collect(this.#root, { from, to, rows });
-    return rows;
+    return collect(this.#root, from, to);
   }
 
-  /** Returns the index as it is now, whatever changes later. */
-  freeze(): SortedIndex {
+  /** Returns the same rows as they are now, whatever changes before they are read. */
+  rows(from = 0, to = this.size, isBackwards = false): Iterable<Row> {
     this.#version++;
-    const frozen = new BPlusTree(this.#comparator.columns);
-    frozen.#root = this.#root;
-    return frozen;
+    return readSlices(this.#root, from, to, isBackwards);
   }
 
   /**
@@ -256,19 +237,20 @@ function splitChild(node: Node, at: number, inserted: Row | undefined): void {
 /** Adds the rows of a subtree from one rank to another, both counted from its first row. */
 function collect(
   { rows, children }: Node,
-  range: { readonly from: number; readonly to: number; readonly rows: Row[] },
-): void {
-  let { from, to } = range;
+  from: number,
+  to: number,
+  found: Row[] = [],
+): Row[] {
   if (children === undefined) {
-    range.rows.push(...rows.slice(Math.max(from, 0), Math.max(to, 0)));
-    return;
+    found.push(...rows.slice(Math.max(from, 0), Math.max(to, 0)));
   }
-  for (const child of children) {
-    if (to <= 0) return;
-    if (from < child.count) collect(child, { from, to, rows: range.rows });
+  for (const child of children ?? []) {
+    if (to <= 0) break;
+    if (from < child.count) collect(child, from, to, found);
     from -= child.count;
     to -= child.count;
   }
+  return found;
 }
 
 /**

@@ -12,7 +12,7 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import { BPlusTree, rowsOf, type SortedIndex } from "./b-plus-tree.ts";
+import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import {
   JobQueue,
   maxImmediateRows,
@@ -101,18 +101,18 @@ class MaintainedIndex implements ChangeListener {
   }
 
   /** Loads rows of the table, then applies all that changed meanwhile. */
-  *build(rows: () => Iterable<Row>): Steps {
+  *build(rows: () => Iterable<Row>): Steps<BPlusTree> {
     this.#table.listeners.add(this);
     try {
       yield* this.tree.bulkLoad(rows(), (id) => this.#changed.has(id));
-      yield* this.catchUp();
+      return yield* this.catchUp();
     } finally {
       this.#table.listeners.delete(this);
     }
   }
 
   /** Applies all changes, and those that are made meanwhile. */
-  *catchUp(): Steps {
+  *catchUp(): Steps<BPlusTree> {
     let remaining = rowsPerStep;
     for (const [id, before] of this.#changed) {
       this.#changed.delete(id);
@@ -123,6 +123,7 @@ class MaintainedIndex implements ChangeListener {
       // Twice the number of changes made meanwhile: else it might never end.
       remaining = Math.max(rowsPerStep, 2 * (this.#changed.size - size));
     }
+    return this.tree;
   }
 }
 
@@ -149,7 +150,7 @@ export class IndexCache {
   /** Returns all rows of the table, in ascending order of id. */
   all(): RowSource {
     const { size, byId } = this.table;
-    return { count: size, rows: () => rowsOf(byId) };
+    return { count: size, rows: () => byId.rows() };
   }
 
   /**
@@ -197,17 +198,8 @@ export class IndexCache {
       () => this.#drop(name),
     );
     const result = outdated === undefined
-      ? builds.run(requester, {
-        cost: this.table.size,
-        // A request of another client may have built it in the meantime.
-        start: () => this.#cached.has(name) ? [] : index.build(this.all().rows),
-        finish: () => this.#cached.get(name)?.tree ?? this.#add(name, index),
-      })
-      : catchUps.run(requester, {
-        cost: index.pendingCost,
-        start: () => index.catchUp(),
-        finish: () => index.tree,
-      });
+      ? builds.run(requester, this.table.size, () => this.#build(name, index))
+      : catchUps.run(requester, index.pendingCost, () => index.catchUp());
     if (!(result instanceof Promise)) return result;
     const promise = result.finally(() => this.#building.delete(key));
     this.#building.set(key, promise);
@@ -252,14 +244,16 @@ export class IndexCache {
   ): T | Promise<T> {
     const tree = new BPlusTree(columns, where);
     const index = new MaintainedIndex(this.table, tree);
-    return searches.run(requester, {
-      cost: count,
-      start: () => index.build(rows),
-      finish: () => use(tree),
+    return searches.run(requester, count, function* () {
+      return use(yield* index.build(rows));
     });
   }
 
-  #add(name: string, index: MaintainedIndex): SortedIndex {
+  *#build(name: string, index: MaintainedIndex): Steps<SortedIndex> {
+    // A request of another client may have built it in the meantime.
+    if (!this.#cached.has(name)) yield* index.build(this.all().rows);
+    const cached = this.#cached.get(name);
+    if (cached !== undefined) return cached.tree;
     if (this.#cached.size >= maxCachedIndexes) this.#evictOne();
     this.#cached.set(name, index);
     this.table.listeners.add(index);

@@ -29,15 +29,6 @@ const maxWaitingJobs = 32;
 /** A job in steps of less than a millisecond; it yields after each. */
 export type Steps<T = void> = Generator<undefined, T>;
 
-export interface Job<T> {
-  /** The number of rows that it processes. */
-  readonly cost: number;
-  /** Begins it, when its turn has come. */
-  readonly start: () => Iterable<undefined>;
-  /** Returns its result; runs in the same turn of the event loop as the last step. */
-  readonly finish: () => T;
-}
-
 export class JobQueue {
   readonly #admission = new Admission({
     maxRunning: 1,
@@ -49,33 +40,38 @@ export class JobQueue {
    * Runs a job: a small one at once, a larger one in its turn. It ends if its
    * client disconnects.
    *
+   * @param cost the number of rows that it processes
+   * @param start begins it, when its turn has come
    * @throws {OverloadedError} if too many jobs are waiting
    */
   run<T>(
     requester: Requester,
-    { cost, start, finish }: Job<T>,
+    cost: number,
+    start: () => Steps<T>,
   ): T | Promise<T> {
-    let steps: Iterator<undefined> | undefined;
+    let steps: Iterator<undefined, T> | undefined;
     if (cost <= maxImmediateRows) {
-      steps = start()[Symbol.iterator]();
-      if (runSlice(steps, immediateMs)) return finish();
+      steps = start();
+      const { done, value } = runSlice(steps, immediateMs);
+      if (done) return value;
     }
     return this.#admission.run(requester, async () => {
-      steps ??= start()[Symbol.iterator]();
-      while (!runSlice(steps)) {
+      steps ??= start();
+      while (true) {
+        const { done, value } = runSlice(steps);
+        if (done) return value;
         await new Promise((resolve) => setImmediate(resolve));
         requester.throwIfAborted();
       }
-      return finish();
     }).finally(() => steps?.return?.());
   }
 }
 
-/** Runs steps for some time; returns whether they are finished. */
-function runSlice(steps: Iterator<undefined>, ms = sliceMs): boolean {
+/** Runs steps for some time; returns the result of the last one. */
+function runSlice<T>(steps: Iterator<undefined, T>, ms = sliceMs) {
   const end = performance.now() + ms;
-  while (!steps.next().done) {
-    if (performance.now() >= end) return false;
+  while (true) {
+    const result = steps.next();
+    if (result.done || performance.now() >= end) return result;
   }
-  return true;
 }

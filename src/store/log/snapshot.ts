@@ -25,7 +25,6 @@ import {
   formatTime,
   type LogStart,
 } from "./format.ts";
-import { rowsOf } from "../indexes/b-plus-tree.ts";
 import type { Row } from "../memory/row.ts";
 import type { Tables } from "../memory/table.ts";
 
@@ -45,7 +44,7 @@ export function freezeTables(tables: Tables): FrozenTable[] {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
     last: [table.lastId, table.lastSeq],
-    rows: rowsOf(table.byId),
+    rows: table.byId.rows(),
   }));
 }
 

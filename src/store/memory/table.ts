@@ -5,7 +5,7 @@
  * consistent version of the record.
  */
 
-import { BPlusTree, rowsOf } from "../indexes/b-plus-tree.ts";
+import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
 import type { Mutation } from "../log/format.ts";
 import { type Document, type Json, Row, Rows } from "./row.ts";
@@ -54,7 +54,7 @@ class HashIndex {
   /** Returns the rows with a key, as they are now, without copying many at once. */
   rows(key: string | number): Iterable<Row> {
     const group = this.#groups.get(key) ?? [];
-    return Array.isArray(group) ? group.slice() : rowsOf(group);
+    return Array.isArray(group) ? group.slice() : group.rows();
   }
 
   count(key: string | number): number {
