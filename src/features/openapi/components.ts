@@ -18,7 +18,6 @@ export class Components {
   /** The parts by kind, such as `schemas`, and by name. */
   readonly parts: Record<string, Record<string, JsonSchema>> = {};
   readonly #operationIds = new Set<string>();
-  readonly #shared = new Map<string, JsonSchema>();
 
   /**
    * Returns the name of an operation, with a number if another one has the
@@ -40,13 +39,6 @@ export class Components {
     }
     parts[key] = part;
     return { $ref: `#/components/${kind}/${key}` };
-  }
-
-  /** Returns the part of a key, which is described only once: all operations have the same errors. */
-  shared(key: string, describe: () => JsonSchema): JsonSchema {
-    const part = this.#shared.get(key) ?? describe();
-    this.#shared.set(key, part);
-    return part;
   }
 
   /** Returns a copy of a schema in which each one with a title is a reference. */
