@@ -13,10 +13,10 @@ import {
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { Operation, Route } from "./api/operations.ts";
+import type { Scope } from "./api/query/planner.ts";
 import type {
   AuditEvent,
   RequestContext,
-  ResolveScope,
   Result,
   StoreResponse,
 } from "./api/request-context.ts";
@@ -85,8 +85,8 @@ export class Exchange implements RequestContext {
     this.shared = shared;
   }
 
-  get resolveScope(): ResolveScope | undefined {
-    return this.operation?.resource?.scope;
+  scope(): Scope | undefined {
+    return this.operation?.resource?.scope?.(this);
   }
 
   /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */

@@ -61,8 +61,6 @@ export interface Operation<P = unknown> {
   readonly summary?: string | undefined;
   /** The records that it is about. */
   readonly resource?: Resource;
-  /** The only properties that a PATCH may change. */
-  readonly writableOnly?: readonly string[] | undefined;
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;
@@ -120,6 +118,8 @@ export interface Resource {
   readonly scope?: ResolveScope | undefined;
   /** A short description of GET and QUERY of the list, if none follows from the method. */
   readonly summary?: string;
+  /** The only properties that PATCH may change. */
+  readonly only?: readonly string[];
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
 }
@@ -145,7 +145,7 @@ export function route(
 ): Route {
   const { QUERY, POST, PATCH } = methods;
   const { properties = [] } = described ?? {};
-  const only = PATCH?.writableOnly;
+  const only = PATCH?.resource?.only;
   const schema = described ? recordSchema(described, only) : {};
   const writable = only ??
     properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
@@ -238,14 +238,11 @@ function maxRecordBytes({ properties }: Collection): number {
 /**
  * The methods of a record. PATCH is a JSON Merge Patch (RFC 7396). DELETE of a
  * record that others can refer to has the parameter `cascade`.
- *
- * @param only the properties that PATCH may change; all by default
  */
 export function recordMethods(
   resource: Resource,
-  only?: readonly string[],
 ): Record<"GET" | "PUT" | "PATCH" | "DELETE", Operation> {
-  const { records } = resource;
+  const { records, only } = resource;
   const { collection } = records;
   const { access, children } = collection;
   const deleteParameters = children.length > 0 ? ["cascade"] : [];
@@ -268,7 +265,6 @@ export function recordMethods(
   };
   const PATCH: Operation = {
     ...PUT,
-    writableOnly: only,
     consumes: mergePatch,
     run: (context, _, body) =>
       changeRecord(records, context, { body, partial: true, only }),
@@ -296,28 +292,29 @@ export function textRoute({ make, summary, schema, type }: {
   readonly type?: string;
 }): Route {
   let cached: Promise<Result> | undefined;
-  const get: Operation = {
-    summary,
-    ...(type && { produces: [type] }),
-    access: "anyone",
-    docs: {
-      conditional: true,
-      responses: { 200: { schema, headers: ["ETag"] } },
+  return route({
+    GET: {
+      summary,
+      ...(type && { produces: [type] }),
+      access: "anyone",
+      docs: {
+        conditional: true,
+        responses: { 200: { schema, headers: ["ETag"] } },
+      },
+      run: (context) => {
+        cached ??= Promise.resolve(make()).then((body) => {
+          const digest = hash("sha256", body, "base64url").slice(0, 16);
+          const headers = ["ETag", `"${digest}"`];
+          return { status: 200, headers, body, type, seq: 0 };
+        });
+        return context.afterWaiting(
+          cached,
+          (whole) =>
+            isNotModified(context, () => whole.headers)
+              ? { ...whole, status: 304, body: undefined }
+              : whole,
+        );
+      },
     },
-    run: (context) => {
-      cached ??= Promise.resolve(make()).then((body) => {
-        const digest = hash("sha256", body, "base64url").slice(0, 16);
-        const headers = ["ETag", `"${digest}"`];
-        return { status: 200, headers, body, type, seq: 0 };
-      });
-      return context.afterWaiting(
-        cached,
-        (whole) =>
-          isNotModified(context, () => whole.headers)
-            ? { ...whole, status: 304, body: undefined }
-            : whole,
-      );
-    },
-  };
-  return route({ GET: get });
+  });
 }

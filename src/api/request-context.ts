@@ -44,14 +44,18 @@ export interface RequestContext {
   caller: Actor | undefined;
   /** True if a collection is requested as NDJSON: all of it, unless the query asks for a page. */
   readonly asNdjson: boolean;
-  /** Undefined if the URL stands for all records of its collection. */
-  readonly resolveScope?: ResolveScope | undefined;
   /** The header fields, for preconditions, which are evaluated once the record has been found. */
   readonly headers: IncomingRequest["headers"];
   /** Set if the response must be stored with the changes it reports. */
   storeResponse?: StoreResponse | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
+  /**
+   * Finds the records that the URL stands for: those of zoo 7, for
+   * `/zoos/7/animals`; undefined if they are all of the collection. Throws an
+   * ApiError if that zoo does not exist.
+   */
+  scope(): Scope | undefined;
   /** Returns the current caller; throws an ApiError if access was lost. */
   authenticate(): Actor | undefined;
   /**
@@ -71,8 +75,5 @@ export interface RequestContext {
   acquireSlot(slots: Slots): void;
 }
 
-/**
- * Finds the records that a URL stands for: those of zoo 7, for
- * `/zoos/7/animals`. Throws an ApiError if that zoo does not exist.
- */
+/** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
 export type ResolveScope = (context: RequestContext) => Scope | undefined;

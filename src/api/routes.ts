@@ -28,7 +28,7 @@ import {
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/evolution.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
-import type { ResolveScope } from "./request-context.ts";
+import type { RequestContext } from "./request-context.ts";
 import {
   collectionMethods,
   recordMethods,
@@ -157,10 +157,11 @@ function addCollection(
 function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const resource: Resource = {
     records: records("users"),
+    only: ["password"],
     scope: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
   };
   const access = roles.lowest;
-  const { GET, PATCH } = recordMethods(resource, ["password"]);
+  const { GET, PATCH } = recordMethods(resource);
   const own = route({
     GET: { ...GET, access, summary: "Your own record" },
     PATCH: { ...PATCH, access, summary: "Change your password" },
@@ -173,12 +174,11 @@ function addAuthorizations(api: Api): void {
   const { add, now, signer, declaration } = api;
   const records = api.records("authorizations");
   const limit = createSignInLimiter(now);
-  const isLive = ({ expires_at }: Document) => !isPast(expires_at, now());
   const own = records.scope();
-  const scope: ResolveScope = (context) => ({
+  const scope = (context: RequestContext) => ({
     conditions: {},
-    ...own?.(context),
-    where: isLive,
+    ...own(context),
+    where: ({ expires_at }: Document) => !isPast(expires_at, now()),
   });
   const resource = { records, scope, summary: "Where you are signed in" };
   const { GET, QUERY } = collectionMethods(resource);

@@ -20,32 +20,22 @@ export interface Actor {
 export const localOperator: Actor = { id: 0, grants: { has: () => true } };
 
 /** The roles of an API. */
-export class Roles {
-  /** In ascending order of their rights. */
-  readonly names: readonly string[];
-  readonly #grants: ReadonlyMap<unknown, Grants>;
+export type Roles = ReturnType<typeof createRoles>;
 
-  constructor(names: readonly string[]) {
-    this.names = names;
-    this.#grants = new Map(
-      names.map((name, index) => [name, new Set(names.slice(0, index + 1))]),
-    );
-  }
-
-  /** The role whose rights every user has. */
-  get lowest(): string {
-    return this.names[0] ?? "";
-  }
-
-  /** The role that manages users. */
-  get highest(): string {
-    return this.names.at(-1) ?? "";
-  }
-
-  /** Returns the rights of a stored role; undefined if there is no such role. */
-  grantsOf(role: unknown): Grants | undefined {
-    return this.#grants.get(role);
-  }
+/** @param names of the roles, in ascending order of their rights */
+export function createRoles(names: readonly string[]) {
+  const grants = new Map<unknown, Grants>(
+    names.map((name, index) => [name, new Set(names.slice(0, index + 1))]),
+  );
+  return {
+    names,
+    /** The role whose rights every user has. */
+    lowest: names[0] ?? "",
+    /** The role that manages users. */
+    highest: names.at(-1) ?? "",
+    /** Returns the rights of a stored role; undefined if there is no such role. */
+    grantsOf: (role: unknown) => grants.get(role),
+  };
 }
 
 /** Returns whether the rights of a caller (undefined if not signed in) include the required access. */

@@ -34,6 +34,7 @@ export const operator: RequestContext = {
   method: "",
   asNdjson: false,
   headers: {},
+  scope: () => undefined,
   authenticate: () => localOperator,
   afterWaiting: async (promise, resume) => await resume(await promise),
   throwIfAborted: () => {},

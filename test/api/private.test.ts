@@ -251,7 +251,7 @@ describe("private records", () => {
         method: "GET",
         asNdjson,
         caller: actor("admin"),
-        resolveScope: scope,
+        scope: (): ReturnType<typeof scope> => scope(context),
         afterWaiting: async <T, R>(
           promise: Promise<T>,
           resume: (value: T) => R | Promise<R>,

@@ -40,7 +40,9 @@ const properties = {
   expires_at: readOnly(timestamp()),
 };
 
-export function authorizations({ lowest }: Roles): Declaration {
+export function authorizations(
+  { lowest }: Pick<Roles, "lowest">,
+): Declaration {
   return {
     name: "authorizations",
     singular: "authorization",

@@ -1,6 +1,6 @@
 /** An API as a user declares it. */
 
-import { Roles } from "../../auth/access.ts";
+import { createRoles, type Roles } from "../../auth/access.ts";
 import type { CollectionDeclaration, Declaration } from "./declaration.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -29,5 +29,5 @@ export const defaultRoles = ["viewer", "keeper", "admin"];
 export function declareApi(
   { title = "API", roles = defaultRoles, collections }: ApiFile,
 ): ApiDeclaration {
-  return { title, roles: new Roles(roles), collections };
+  return { title, roles: createRoles(roles), collections };
 }

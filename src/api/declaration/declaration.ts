@@ -26,7 +26,7 @@ import {
 export type Properties = Readonly<Record<string, Property>>;
 
 /** The values of a record with these properties. */
-export type RecordOf<Declared extends Properties> = {
+type RecordOf<Declared extends Properties> = {
   readonly [Name in keyof Declared | "id" | "created_at" | "updated_at"]:
     Declared[Name] extends Property<infer Value> ? Value
       : Name extends "id" ? number
@@ -218,14 +218,16 @@ export function deriveCollection(declaration: Declaration): Collection {
     { ...serverTime, name: "created_at" },
     ...(immutable ? [] : [{ ...serverTime, name: "updated_at" }]),
   ];
-  const names = [...properties, ...visible].map(({ name }) => name);
   return {
     ...declaration,
     properties,
     secretName: properties.find(({ kind }) => kind === "secret")?.name,
     visibleProperties: new Map(visible.map((each) => [each.name, each])),
     urlProperties: [{ ...idUrl, name: "url", before: `${name}/` }],
-    acceptedNames: new Set([...names, ...serverProperties]),
+    acceptedNames: new Set(
+      [...properties, ...visible].map(({ name }) => name)
+        .concat(serverProperties),
+    ),
     parents: [],
     children: [],
   };

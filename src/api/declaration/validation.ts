@@ -25,7 +25,7 @@ import type { Failure } from "./values.ts";
 export type Body = Readonly<Record<string, unknown>>;
 
 /** The change that a body describes, and what it is validated against. */
-export interface ValidationContext {
+interface ValidationContext {
   readonly store: Pick<Store, "table">;
   /** The records of the collection. */
   readonly table: Table;
@@ -120,12 +120,12 @@ export function checkRules(
   document: Document,
 ): FieldError[] {
   if (check === undefined) return [];
-  const record = Array.from(
-    visibleProperties.values(),
-    (property) => [property.name, readValue(document, property)],
-  );
+  const record: Record<string, Json> = {};
+  for (const [name, property] of visibleProperties) {
+    record[name] = readValue(document, property);
+  }
   try {
-    const messages: unknown = check(Object.fromEntries(record)) ?? {};
+    const messages: unknown = check(record) ?? {};
     if (Object.getPrototypeOf(messages) !== Object.prototype) {
       Promise.resolve(messages).catch(() => {}); // nobody waits for it
       throw new Error("it must return an object of messages, or nothing");

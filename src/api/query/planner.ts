@@ -240,7 +240,7 @@ function boundsOf(filters: readonly Filter[], name: string): Filter[] {
 function rangeOf(
   index: SortedIndex,
   { equalities, by: [column], bounds }: QueryPlan,
-): { readonly from: number; readonly to: number } {
+) {
   const equal = equalities.map(({ value }) => value);
   let from = index.rank(equal, -Infinity);
   let to = index.rank(equal, Infinity);

@@ -41,7 +41,7 @@ export function deleteRecord(
   cascade: boolean,
 ): Result {
   const { collection, store } = records;
-  const row = findForChange(records, context, context.resolveScope?.(context));
+  const row = findForChange(records, context, context.scope());
   const { document: previous } = row;
   const changes: Changes = new Map([[row, {
     of: collection,

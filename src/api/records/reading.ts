@@ -38,18 +38,16 @@ export function listRecords(
   query: Query,
 ): Result | Promise<Result> {
   const { collection, table, representation, indexes } = records;
-  const { caller, url, asNdjson, resolveScope } = context;
+  const { caller, url, asNdjson } = context;
   const { fields } = query;
-  const scope = resolveScope?.(context);
+  const scope = context.scope();
   const validators = () => collectionValidators(records, context, scope);
-  const currentSeq = () =>
-    Math.max(table.lastSeq, resolveScope?.(context)?.seq ?? 0);
+  const currentSeq = () => Math.max(table.lastSeq, context.scope()?.seq ?? 0);
   if (isNotModified(context, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
   // The slot is taken before any wait. The response to HEAD has no records.
-  const isExport = asNdjson && context.method !== "HEAD";
-  if (isExport) context.acquireSlot(exportSlots);
+  if (asNdjson && context.method !== "HEAD") context.acquireSlot(exportSlots);
   const paged = asNdjson ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
@@ -91,7 +89,7 @@ export function readRecord(
   fields: readonly string[] | undefined,
 ): Result {
   const { representation } = records;
-  const scope = context.resolveScope?.(context);
+  const scope = context.scope();
   const row = records.find(context, scope);
   const headers = representation.validators(row);
   const { seq } = row;

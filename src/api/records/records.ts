@@ -49,7 +49,7 @@ import type {
 } from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
-export interface RecordsOptions {
+interface RecordsOptions {
   readonly store: Store;
   /** The beginning of every URL: `/v1/`, possibly after an origin. */
   readonly prefix: string;
@@ -80,19 +80,13 @@ export class Records {
   /**
    * Returns the function that finds the records that a URL stands for: those
    * that the caller may see, and with a reference only those that refer to the
-   * record in the path, as in `/zoos/7/animals`. Undefined if that is all of
-   * them.
+   * record in the path, as in `/zoos/7/animals`.
    */
-  scope(parent?: Reference): ResolveScope | undefined {
-    const { collection } = this;
-    const { owner } = collection;
-    const within = parent &&
-      ((context: RequestContext) => this.#within(parent, context));
-    if (owner === undefined) return within;
+  scope(parent?: Reference): ResolveScope {
     return (context) => {
-      const scope = within?.(context);
-      if (seesAll(collection, context.caller)) return scope;
-      const own = { [owner]: context.caller?.id ?? 0 };
+      const scope = parent && this.#within(parent, context);
+      if (seesAll(this.collection, context.caller)) return scope;
+      const own = { [String(this.collection.owner)]: context.caller?.id ?? 0 };
       return { ...scope, conditions: { ...scope?.conditions, ...own } };
     };
   }
@@ -350,8 +344,8 @@ export function findForChange(
   const { collection, options, representation } = records;
   const row = records.find(context, scope);
   // Signing out and canceling cannot overwrite anybody's change.
-  const canOverwrite = collection.private || collection.owner === undefined;
-  const isStrict = options.requireIfMatch && canOverwrite;
+  const isStrict = options.requireIfMatch &&
+    (collection.private || collection.owner === undefined);
   if (isStrict && !hasPrecondition(context)) throw new ApiError(42800);
   isNotModified(context, () => representation.validators(row));
   return row;

@@ -62,7 +62,7 @@ export function prepareCreate(
   records: Records,
   context: RequestContext,
 ): Scope | undefined {
-  const scope = context.resolveScope?.(context);
+  const scope = context.scope();
   isNotModified(context, () => collectionValidators(records, context, scope));
   return scope;
 }
@@ -84,7 +84,7 @@ export function changeRecord(
 ): Result | Promise<Result> {
   const { collection, table, store } = records;
   const plan = (hashes: Hashes) => {
-    const scope = context.resolveScope?.(context);
+    const scope = context.scope();
     const row = findForChange(records, context, scope);
     const previous = row.document;
     const values = {
@@ -151,8 +151,6 @@ function commitWrite(
   { row, next, scope }: PlannedWrite,
 ): Result {
   const { collection, representation, store } = records;
-  // The text is not cached: it would take memory though it may never be read.
-  const item = representation.serialize(next);
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
@@ -162,7 +160,11 @@ function commitWrite(
   const response = {
     status: 201,
     headers: row ? headers : ["Location", url, ...headers],
-    body: representation.asStandalone(item, scope?.url),
+    // The text is not cached: it would take memory though it may never be read.
+    body: representation.asStandalone(
+      representation.serialize(next),
+      scope?.url,
+    ),
   };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };

@@ -208,8 +208,12 @@ function toTransaction(
   { seq = 0, tx: mutations = [] }: LogLine,
   cursor: LogPosition,
 ): Transaction {
-  const bytes = JSON.stringify(mutations).length;
-  return { seq, mutations, bytes, end: { ...cursor, seq } };
+  return {
+    seq,
+    mutations,
+    bytes: JSON.stringify(mutations).length,
+    end: { ...cursor, seq },
+  };
 }
 
 /**
@@ -281,7 +285,7 @@ async function searchLog(
   file: OpenFile,
   end: number,
   seq: number,
-): Promise<Pick<LogPosition, "seed" | "offset"> | undefined> {
+) {
   const [first] = await readPart(file, 0, end);
   if (first === undefined) return undefined;
   const header = JSON.parse(first.bytes.toString()) as LogHeader;
@@ -296,8 +300,8 @@ async function searchLog(
     if (next === undefined || seqOf(next) > seq) high = middle;
     else low = next.byte;
   }
-  const lines = await readPart(file, low, end);
-  const next = lines.find((line) => seqOf(line) > seq);
+  const next = (await readPart(file, low, end))
+    .find((line) => seqOf(line) > seq);
   return next && { seed: crc32(header.salt), offset: next.byte };
 }
 

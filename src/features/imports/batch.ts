@@ -15,7 +15,7 @@ import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 
 /** A rejected line, as a task lists it. */
-export type RejectedLine = {
+type RejectedLine = {
   readonly line: number;
   readonly errors: readonly Pick<FieldError, keyof FieldError>[];
 };
@@ -98,8 +98,7 @@ export function importBatch(
     }
     rejected++;
     if (errors.length < maxErrors) {
-      const listed = { line, errors: found.slice(0, maxErrorsPerLine) };
-      errors = [...errors, listed];
+      errors = [...errors, { line, errors: found.slice(0, maxErrorsPerLine) }];
     }
     if (rejected >= maxRejectedLines) break;
   }
@@ -121,8 +120,7 @@ function importLine(
   const errors: FieldError[] = [];
   try {
     const body = parseJsonObject(bytes, "line");
-    const { lastId } = records.table;
-    errors.push(...checkId(body, lastId));
+    errors.push(...checkId(body, records.table.lastId));
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
@@ -150,10 +148,13 @@ function checkId(body: Body, lastId: number): FieldError[] {
       ? "range"
       : undefined);
   if (code === undefined) return [];
-  const message = `"id" ${
-    invalid?.reason ?? `is ${id}`
-  }: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far, and at most 2^52; or omit it.`;
-  return [{ field: "id", code, message }];
+  const reason = invalid?.reason ?? `is ${id}`;
+  return [{
+    field: "id",
+    code,
+    message:
+      `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far, and at most 2^52; or omit it.`,
+  }];
 }
 
 /**

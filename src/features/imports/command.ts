@@ -2,7 +2,6 @@
 
 import { createReadStream } from "node:fs";
 import process from "node:process";
-import type { Roles } from "../../auth/access.ts";
 import type { CommandSettings } from "../../api/feature.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
@@ -37,7 +36,7 @@ export async function importCommand(
   if (file === undefined) {
     throw new UsageError("import: name a file: import COLLECTION FILE");
   }
-  const collections = (roles: Roles) => [tasks(roles)];
+  const collections = () => [tasks(roles)];
   const tables = tablesOf(declaration, [{ collections }]);
   const store = await openDataFolder(dataDir, declaration, {
     isFixed: true,

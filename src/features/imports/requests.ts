@@ -13,7 +13,7 @@ import type {
   Result,
   RunOnce,
 } from "../../api/request-context.ts";
-import { StoreError } from "../../store/error.ts";
+import { errorCode } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
 import {
@@ -60,10 +60,12 @@ export async function receiveImport(
     call.authenticate();
     return await runOnce(hash, async (storeResponse) => {
       call.storeResponse = storeResponse;
-      const { name: collection } = target.collection;
       const result = await context.store.settle(() => {
-        const given = prepareCreate(target, call)?.conditions ?? {};
-        const queued = queueTask(context, call, { collection, given, spool });
+        const queued = queueTask(context, call, {
+          collection: target.collection.name,
+          given: prepareCreate(target, call)?.conditions ?? {},
+          spool,
+        });
         isNeeded = true;
         return queued;
       });
@@ -72,9 +74,7 @@ export async function receiveImport(
     });
   } catch (error) {
     // After any other error of the store the task may exist after a restart.
-    if (error instanceof StoreError && error.code === "disk-full") {
-      isNeeded = false;
-    }
+    if (errorCode(error) === "disk-full") isNeeded = false;
     throw error;
   } finally {
     if (!isNeeded) await removeBody(context, { spool });

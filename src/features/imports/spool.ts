@@ -72,8 +72,11 @@ export async function writeSpool(
 }
 
 function noSpace(reason: string, cause?: unknown): StoreError {
-  const message = `Cannot write a request body to disk: ${reason}`;
-  return new StoreError("disk-full", message, { cause });
+  return new StoreError(
+    "disk-full",
+    `Cannot write a request body to disk: ${reason}`,
+    { cause },
+  );
 }
 
 /**

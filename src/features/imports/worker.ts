@@ -54,7 +54,8 @@ export function createWorker(context: ImportContext) {
       await nextTick();
       while (!signal.aborted) {
         // The users take turns; a task that was interrupted comes first.
-        const tasks = ownTasks(context);
+        const tasks = unfinishedTasks(context)
+          .filter((task) => isOwn(context, task));
         const task = tasks.find(({ status }) => status === "running") ??
           tasks.find(({ user_id }) => user_id !== lastUser) ?? tasks[0];
         if (task === undefined) return;
@@ -86,7 +87,10 @@ export function createWorker(context: ImportContext) {
     async start() {
       const needed = unfinishedTasks(context).map(({ spool }) => spool);
       await removeOtherSpools(context.store, needed);
-      timer = watchOthers(context);
+      // Looks from time to time for the imports of servers that are gone.
+      if (context.store.serverId !== "") {
+        timer = setInterval(() => endAbandoned(context), lookMs);
+      }
       wake();
     },
     /** Resolves when no task is left, or none can be run. */
@@ -104,26 +108,15 @@ export function createWorker(context: ImportContext) {
 
 /** Waits until the store may accept a batch; throws an error after which it never does. */
 async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
-  const { code = "" } = error instanceof StoreError ? error : {};
+  const code = errorCode(error);
   if (code === "overtaken") return;
   if (!refusals.includes(code)) throw error;
   await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
 }
 
-/** Looks from time to time for the imports of servers that are gone. */
-function watchOthers(context: ImportContext): NodeJS.Timeout | undefined {
-  if (context.store.serverId === "") return undefined;
-  return setInterval(() => endAbandoned(context), lookMs);
-}
-
 /** Returns whether this server has the body of a task. */
 function isOwn({ store }: ImportContext, { server = "" }: Task): boolean {
   return server === store.serverId;
-}
-
-/** Returns the unfinished tasks whose bodies this server has. */
-function ownTasks(context: ImportContext): Task[] {
-  return unfinishedTasks(context).filter((task) => isOwn(context, task));
 }
 
 /** Ends the imports of servers that are gone, and their bodies with them. */
@@ -181,9 +174,14 @@ async function importLines(
       }
       const seq = store.transact(user_id ?? 0, (apply) => {
         const { imported } = current;
-        const caller = senderOf(context, current);
-        const target = { records, caller, given, apply, now: now() };
-        const progress = importBatch(lines, { progress: current, ...target });
+        const progress = importBatch(lines, {
+          progress: current,
+          records,
+          caller: senderOf(context, current),
+          given,
+          apply,
+          now: now(),
+        });
         current = { ...current, ...progress, status: "running" };
         const isDue = performance.now() > savedAt + saveIntervalMs;
         if (current.imported === imported && !isDue) return;
@@ -255,6 +253,5 @@ function isStored(context: ImportContext, { id, spool }: Task): boolean {
 
 /** Sets a task's time of change. */
 function touch({ records }: ImportContext, task: Task): Task {
-  const updated_at = records.timestamp(task.updated_at);
-  return { ...task, updated_at };
+  return { ...task, updated_at: records.timestamp(task.updated_at) };
 }

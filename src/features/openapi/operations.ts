@@ -3,7 +3,6 @@
  * parameters, body, successful responses and the errors particular to it.
  */
 
-import { Roles } from "../../auth/access.ts";
 import {
   authorizations,
   signInForm,
@@ -20,7 +19,6 @@ import {
   completeSchema,
   createSchema,
   fieldsParameter,
-  listSchema,
   objectSchema,
   parameter,
   partialSchema,
@@ -70,8 +68,8 @@ function kindOf(
 const signIn = { ...signInForm, singular: "sign in" };
 
 /** Returns the records that an operation is about. */
-function subjectOf({ resource, writableOnly }: Operation) {
-  const { parent, records } = resource ?? {};
+function subjectOf({ resource }: Operation) {
+  const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
   return {
     collection,
@@ -82,7 +80,7 @@ function subjectOf({ resource, writableOnly }: Operation) {
     parentProperty: parent?.property,
     /** The status 409, if the collection has rules that a change can violate. */
     conflicts: collection.sideEffects ? [409] : [],
-    writableOnly,
+    only,
   };
 }
 
@@ -114,7 +112,11 @@ const kinds: Readonly<
     errors: [503], // a search that would take too long
     responses: {
       200: {
-        schema: listSchema(listed),
+        schema: {
+          title: `${listed.singular} list`,
+          type: "array",
+          items: partialSchema(listed),
+        },
         headers: ["ETag", "X-Total-Count", "Link"],
       },
     },
@@ -139,10 +141,10 @@ const kinds: Readonly<
     errors: conflicts,
     responses: { 201: { record: collection, headers: ["Content-Location"] } },
   }),
-  PATCH: ({ collection, ofParent, writableOnly, conflicts }) => ({
+  PATCH: ({ collection, ofParent, only, conflicts }) => ({
     summary: `Change ${withArticle(collection.singular)}${ofParent}`,
-    body: patchSchema(collection, writableOnly),
-    errors: writableOnly ? [] : conflicts,
+    body: patchSchema(collection, only),
+    errors: only ? [] : conflicts,
     responses: { 201: { record: collection, headers: validators } },
   }),
   DELETE: ({ collection: { singular, children }, ofParent, conflicts }) => ({
@@ -154,11 +156,11 @@ const kinds: Readonly<
     responses: { 204: {} },
   }),
   "sign in": ({ collection }) => {
-    const none = new Roles([]); // the schema does not depend on roles
-    const record = completeSchema(deriveCollection(authorizations(none)));
+    // The schema does not depend on the role.
+    const record = deriveCollection(authorizations({ lowest: "" }));
     const schema = {
       title: "signed in",
-      allOf: [record, completeSchema(collection)],
+      allOf: [record, collection].map(completeSchema),
     };
     return {
       summary: "Sign in",

@@ -52,11 +52,6 @@ export function partialSchema(collection: Collection): JsonSchema {
   return objectSchema(`${collection.singular} part`, properties, ["id"]);
 }
 
-export function listSchema(collection: Collection): JsonSchema {
-  const title = `${collection.singular} list`;
-  return { title, type: "array", items: partialSchema(collection) };
-}
-
 /** Returns the schema of a record with all its properties. */
 export function completeSchema(collection: Collection): JsonSchema {
   return {

@@ -252,6 +252,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       resume: (value: T) => R | Promise<R>,
     ) => await resume(await promise),
     throwIfAborted: () => {},
+    scope: () => undefined,
     acquireSlot: () => {},
   };
   const open = (disk: Disk) =>

@@ -104,13 +104,13 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       await store.commit([["put", "shelves", { id: 1, label: "A" }]], 0);
       const records = target("books");
       const [parent] = records.collection.parents;
-      const resolveScope = records.scope(parent);
-      assert.ok(resolveScope);
+      const context = { ...operator, ids: [1] };
+      const call = { ...context, scope: () => records.scope(parent)(context) };
       const started = new Promise<void>((resolve) => {
         records.table.listeners.add({ onChange: () => resolve() });
       });
       await receiveImport(worker, {
-        call: { ...operator, ids: [1], resolveScope },
+        call,
         body: bodyOf(Array.from({ length: 20_000 }, () => ({ title: "Emma" }))),
         target: records,
         runOnce: (_hash, execute) => execute(),
