@@ -35,7 +35,7 @@ import {
   chooseFormat,
 } from "./http/negotiation.ts";
 import { RateLimiter } from "./http/rate-limit.ts";
-import { findRoute, parseTarget, type Target } from "./http/router.ts";
+import { findRoute, parseTarget } from "./http/router.ts";
 import {
   errorResponse,
   type OutgoingResponse,
@@ -131,7 +131,7 @@ export class Application {
         this.#limiter.check(exchange.quota); // 429
       }
     }
-    if (match === undefined) return this.#redirect(target); // 308, 404
+    if (match === undefined) return this.#redirect(target.path, target.query); // 308, 404
     exchange.url = origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
@@ -182,7 +182,7 @@ export class Application {
    * throws 404 otherwise. Percent-encodes characters that some clients send in
    * a query although no URL may contain them (RFC 3986 section 3.4).
    */
-  #redirect({ path, query }: Target): Result {
+  #redirect(path: string, query: string): Result {
     const { base } = this.#shared;
     const shorter = path.replace(/\/$/, "");
     if (!findRoute(this.#routes, shorter, base.path)) {

@@ -50,7 +50,7 @@ export function readBody(
       else if (start === 0) body = part; // and usually the only one
       else {
         // Not an array of parts: a part of one byte takes 300 bytes of memory.
-        if (length > body.length) body = resize(body, 2 * length);
+        if (length > body.length) body = Buffer.concat([body], 2 * length);
         body.set(part, start);
       }
     };
@@ -74,12 +74,6 @@ export function readBody(
       if (!request.readableEnded) fail(new ClientDisconnected());
     });
   });
-}
-
-function resize(bytes: Uint8Array, length: number): Uint8Array {
-  const resized = Buffer.allocUnsafeSlow(length);
-  resized.set(bytes);
-  return resized;
 }
 
 /** Throws 41300 if the length that a request states is above the limit. */

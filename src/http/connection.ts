@@ -231,7 +231,9 @@ export function send(
   connectionState.isClosing ||= server.isStopping ||
     // After an Upgrade field, node:http does not parse the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined ||
-    (hasUnreadBody && !canReuse(request, status, server.limits));
+    // The rest of a body that nobody reads must be short, and arrive.
+    (hasUnreadBody && !(status !== 408 && headers.expect === undefined &&
+      Number(headers["content-length"]) <= server.limits.maxDroppedBytes));
   if (connectionState.isClosing) fields.push("Connection", "close");
   else if (headers.connection === undefined && httpVersion === "1.1") {
     // As node:http does by itself, but without the Keep-Alive field.
@@ -274,19 +276,6 @@ function* partsOf(bytes: Uint8Array): Generator<Uint8Array, undefined> {
   for (let at = 0; at < bytes.length; at += maxWriteBytes) {
     yield bytes.subarray(at, at + maxWriteBytes);
   }
-}
-
-/**
- * Returns whether a connection can be used again although a body was not read,
- * because the rest of it is short and will arrive.
- */
-function canReuse(
-  { headers }: IncomingRequest,
-  status: number,
-  { maxDroppedBytes }: ServerLimits,
-): boolean {
-  return status !== 408 && headers.expect === undefined &&
-    Number(headers["content-length"]) <= maxDroppedBytes;
 }
 
 /**

@@ -41,7 +41,14 @@ export function checkMessage(request: IncomingRequest): void {
   if (rawHeaders.length > 2 * maxFields) throw new ApiError(43100);
   // Most requests repeat no field at all.
   if (rawHeaders.length > 2 * Object.keys(headers).length) {
-    checkRepetition(request);
+    const { headersDistinct } = request;
+    const repeated = singleFields.find((name) =>
+      headersDistinct[name.toLowerCase()]?.[1] !== undefined
+    );
+    if (repeated !== undefined) {
+      const message = `The field ${repeated} is repeated: send it once.`;
+      throw new ApiError(40000, message);
+    }
   }
   const { host, expect, "transfer-encoding": coding } = headers;
   const hasHost = host === undefined // RFC 9112 section 3.2
@@ -68,13 +75,4 @@ export function checkMessage(request: IncomingRequest): void {
   const isExpected = expect === undefined || httpVersion === "1.0" ||
     expect.toLowerCase() === "100-continue";
   if (!isExpected) throw new ApiError(41700);
-}
-
-function checkRepetition({ headersDistinct }: IncomingRequest): void {
-  const repeated = singleFields.find((name) =>
-    headersDistinct[name.toLowerCase()]?.[1] !== undefined
-  );
-  if (repeated === undefined) return;
-  const message = `The field ${repeated} is repeated: send it once.`;
-  throw new ApiError(40000, message);
 }

@@ -6,12 +6,6 @@
 import { isIPv6 } from "node:net";
 import { ApiError } from "./errors.ts";
 
-/** A request target: its path, and its query without the `?`, both still percent-encoded. */
-export interface Target {
-  readonly path: string;
-  readonly query: string;
-}
-
 /** Returns whether a text is a host name or IP address, with or without a port (RFC 3986 section 3.2). */
 export function isAuthority(text: string): boolean {
   const isForm = /^(?:(?:[\w.~-]|%[\da-f]{2})+|\[[\da-f:.]+\])(?::\d{0,5})?$/i
@@ -22,12 +16,13 @@ export function isAuthority(text: string): boolean {
 
 /**
  * Parses a request target in origin-form or absolute-form (RFC 9112 sections 3.2.1
- * and 3.2.2). The authority is dropped: nothing depends on the host name that the
+ * and 3.2.2) into its path and its query without the `?`, both still
+ * percent-encoded. The authority is dropped: nothing depends on the host name that the
  * client used.
  *
  * @throws {ApiError} 40000 if it has neither form
  */
-export function parseTarget(target: string): Target {
+export function parseTarget(target: string) {
   let rest = target;
   if (!target.startsWith("/")) {
     const [, authority = "", path = ""] =
