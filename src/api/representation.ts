@@ -5,7 +5,6 @@
  */
 
 import { crc32 } from "node:zlib";
-import { formatHttpDate } from "../http/conditional.ts";
 import type { Document, Row } from "../store/store.ts";
 import {
   type Collection,
@@ -90,7 +89,7 @@ export class Representation {
         "ETag",
         etag,
         "Last-Modified",
-        formatHttpDate(time),
+        new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
       ];
     }
     return this.#latestValidators;

@@ -87,11 +87,6 @@ export function parseHttpDate(
   return undefined;
 }
 
-/** Formats a date as IMF-fixdate, which has whole seconds (RFC 9110 section 5.6.7). */
-export function formatHttpDate(time: number): string {
-  return new Date(time).toUTCString();
-}
-
 /** The parts of a request that preconditions depend on. */
 export interface ConditionalRequest {
   readonly method: string;
