@@ -70,14 +70,14 @@ export async function readStore(
   const { dataDir: folder, etcd } = typeof place === "string"
     ? { dataDir: place }
     : place;
-  const defaults = { files: realFiles, tables: [] };
+  const all = { files: realFiles, tables: [], ...options };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
-    return await scanEtcd(etcd, { ...defaults, ...options });
+    return await scanEtcd(etcd, all);
   }
   for (let attempt = 1;; attempt++) {
     try {
-      const scan = await scanFolder(folder, { ...defaults, ...options });
+      const scan = await scanFolder(folder, all);
       if (isThorough) await readSpareFiles(scan);
       return scan;
     } catch (error) {

@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
-import { describeMisfits, readStore } from "./read.ts";
+import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
@@ -27,24 +27,22 @@ import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
 
-/** How to repair a folder. */
-export interface RepairOptions {
-  readonly files?: FileSystem;
-  /** The tables that exist even if none of their records is readable. */
-  readonly tables?: readonly TableDeclaration[];
-  readonly isDryRun?: boolean;
-}
-
 /**
  * Repairs the store in a folder.
  *
+ * @param options with `tables`, those that exist even if none of their records is
+ * readable
  * @returns everything that is still readable, if there was something to repair;
  * and the folder of the old files, if anything was changed
  * @throws {StoreError} in-use, format
  */
 export async function repairStore(
   folder: string,
-  { files = realFiles, tables = [], isDryRun }: RepairOptions = {},
+  { files = realFiles, tables = [], isDryRun }: {
+    readonly files?: FileSystem;
+    readonly tables?: readonly TableDeclaration[];
+    readonly isDryRun?: boolean;
+  } = {},
 ): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
   const place = { folder, files, random: randomBytes, now: Date.now };
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
@@ -55,8 +53,7 @@ export async function repairStore(
     const salvage = await salvageFolder(before);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
-    const { refusal } = await readStore(folder, { files, tables });
-    if (refusal !== undefined) throw refusal;
+    await readUndamagedStore(folder, files);
     return { salvage, backupFolder };
   } finally {
     await release();
