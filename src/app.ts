@@ -4,6 +4,7 @@
  */
 
 import type { BlockList } from "node:net";
+import { performance } from "node:perf_hooks";
 import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
@@ -39,6 +40,7 @@ import { findRoute, parseTarget } from "./http/router.ts";
 import {
   errorResponse,
   type OutgoingResponse,
+  type RawError,
   type Response,
   send,
 } from "./http/connection.ts";
@@ -92,6 +94,16 @@ export class Application {
     this.#run(new Exchange(response, this.#shared));
   }
 
+  /** Logs and counts an error that was sent without a request. */
+  readonly onRawError = (error: RawError): void => {
+    this.#shared.log("debug", "answered", error);
+    const start = performance.now();
+    const request = { route: undefined, method: "", headers: {}, start };
+    for (const { onResponse } of this.#features) {
+      onResponse?.(request, { status: error.status, fields: [] });
+    }
+  };
+
   #run(exchange: Exchange): void {
     try {
       const result = this.#process(exchange);
@@ -131,7 +143,9 @@ export class Application {
         this.#limiter.check(exchange.quota); // 429
       }
     }
-    if (match === undefined) return this.#redirect(target.path, target.query); // 308, 404
+    if (match === undefined) {
+      return redirect(target, this.#routes, this.#shared); // 308, 404
+    }
     exchange.url = origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
@@ -175,23 +189,6 @@ export class Application {
   /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */
   #selectPage(exchange: Exchange): (response: Response) => Response {
     return exchange.toPage ??= this.#pages?.selectPage?.(exchange) ?? unchanged;
-  }
-
-  /**
-   * Redirects an unknown URL if it is known without the slash at its end;
-   * throws 404 otherwise. Percent-encodes characters that some clients send in
-   * a query although no URL may contain them (RFC 3986 section 3.4).
-   */
-  #redirect(path: string, query: string): Result {
-    const { base } = this.#shared;
-    const shorter = path.replace(/\/$/, "");
-    if (!findRoute(this.#routes, shorter, base.path)) {
-      throw unknownUrl(path, base.path);
-    }
-    const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
-    const location = base.origin + shorter + (query && `?${escaped}`);
-    const body = JSON.stringify({ location });
-    return { status: 308, headers: ["Location", location], body, seq: 0 };
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
@@ -280,6 +277,24 @@ const serverDescription: Result = {
   headers: ["Allow", implementedMethods.join(", ")],
   seq: 0,
 };
+
+/**
+ * Redirects an unknown URL if it is known without the slash at its end; throws
+ * 404 otherwise. Percent-encodes characters that some clients send in a query
+ * although no URL may contain them (RFC 3986 section 3.4).
+ */
+function redirect(
+  { path, query }: ReturnType<typeof parseTarget>,
+  routes: ReadonlyMap<string, Route>,
+  { base }: ApiOptions,
+): Result {
+  const shorter = path.replace(/\/$/, "");
+  if (!findRoute(routes, shorter, base.path)) throw unknownUrl(path, base.path);
+  const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
+  const location = base.origin + shorter + (query && `?${escaped}`);
+  const body = JSON.stringify({ location });
+  return { status: 308, headers: ["Location", location], body, seq: 0 };
+}
 
 function unknownUrl(path: string, base: string): ApiError {
   const version = /^v\d+(?=\/|$)/.exec(path.slice(base.length))?.[0];

@@ -26,7 +26,7 @@ import {
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
-import type { LogFields, Logger, Store } from "./store/store.ts";
+import type { Logger, Store } from "./store/store.ts";
 import { readTls } from "./tls.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -79,8 +79,7 @@ export async function serve(
     await application.start();
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
-    const { documentationUrl } = application;
-    const onRawError = (fields: LogFields) => log("debug", "answered", fields);
+    const { documentationUrl, onRawError } = application;
     const listener = await listenOrExplain(
       (response) => handle(response),
       { host, port, tls, documentationUrl, onRawError },

@@ -111,6 +111,7 @@ export async function startApplication(options: {
       port: 0,
       limits: options.limits ?? {},
       documentationUrl: application.documentationUrl,
+      onRawError: application.onRawError,
     },
   );
   const origin = `http://127.0.0.1:${listener.port}`;

@@ -170,6 +170,10 @@ const neverLoaded: Readonly<Record<string, readonly [string, RegExp]>> = {
     `await new Promise(() => {});\n${valid}`,
     /^: it waits for something that never happens$/,
   ],
+  "exit.mjs": [
+    `\nprocess.exit(0);\n${valid}`,
+    /^:2: it must not call process\.exit$/,
+  ],
   "interval.mjs": [
     "setInterval(() => {}, 1000); export default 5;",
     /^: its default export must be a function$/,

@@ -119,6 +119,14 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   isLive = false;
 }
 
+/** An error that was sent without a request, because what came is none. */
+export type RawError = {
+  /** The X-Request-Id of the response. */
+  readonly id: string;
+  readonly client: string;
+  readonly status: number;
+};
+
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
@@ -126,10 +134,8 @@ export interface ServerState {
   readonly fields: readonly string[];
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl?: string | undefined;
-  /** Called with what the log says of each error that is sent without calling the handler. */
-  readonly onRawError?:
-    | ((error: Readonly<Record<string, unknown>>) => void)
-    | undefined;
+  /** Called for each error that is sent without calling the handler. */
+  readonly onRawError?: ((error: RawError) => void) | undefined;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */
@@ -152,6 +158,8 @@ export class Connection {
   isClosing = false;
   /** True if the latest request is followed by something that is not HTTP. */
   isBroken = false;
+  /** What follows the first word of a line that is too long, as far as it is known. */
+  lineRest: string | undefined;
   #readBytes = -1;
   #readDeadline = Infinity;
 
@@ -160,11 +168,16 @@ export class Connection {
     this.server = server;
   }
 
-  /** Returns whether the client has read nothing of a response for too long. Notes its progress, so it must be called regularly. */
+  /**
+   * Returns whether the client has read nothing for too long, of a response or
+   * after it: empty lines would keep it from being idle for node:http. Notes
+   * its progress, so it must be called regularly.
+   */
   isStalled(now: number): boolean {
     const { bytesWritten, writableLength } = this.socket;
     const readBytes = bytesWritten - writableLength;
-    if (writableLength === 0 || readBytes !== this.#readBytes) {
+    const isWaiting = writableLength === 0 && !this.response?.writableFinished;
+    if (isWaiting || readBytes !== this.#readBytes) {
       this.#readBytes = readBytes;
       this.#readDeadline = now + this.server.limits.readTimeoutMs;
     }
@@ -229,7 +242,7 @@ export function send(
   }
   const hasUnreadBody = !request.complete && request.hasContent;
   connectionState.isClosing ||= server.isStopping ||
-    // After an Upgrade field, node:http does not parse the rest of the packet.
+    // After an Upgrade field, node:http of all versions drops the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined ||
     // The rest of a body that nobody reads must be short, and arrive.
     (hasUnreadBody && !(status !== 408 && headers.expect === undefined &&

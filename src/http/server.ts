@@ -209,7 +209,7 @@ function trackConnections(
     const connection = connections.get(socket);
     const isLost = error.code === "ECONNRESET" || !socket.writable;
     if (connection === undefined || isLost) socket.destroy();
-    else rejectBytes(connection, toApiError(error));
+    else rejectBytes(connection, toApiError(error, connection));
   });
   server.on("connect", ({ socket, headers }) => {
     const connection = connections.get(socket);
@@ -258,9 +258,12 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
  * Rejects bytes that are not HTTP, after the response in progress. If they
  * belong to the body of its request, the response is the error.
  */
-function rejectBytes(connection: Connection, error: ApiError): void {
+function rejectBytes(
+  connection: Connection,
+  error: ApiError | undefined,
+): void {
   const { response, isBroken } = connection;
-  if (isBroken) return; // each later packet is an error too
+  if (isBroken || !error) return; // each later packet is an error too
   if (response === undefined || response.req.complete) {
     rejectInTurn(connection, error);
   } else {
@@ -304,16 +307,25 @@ interface ParseError extends Error {
   readonly bytesParsed?: number;
 }
 
-/** Returns the error to respond with to bytes that node:http could not parse. */
+/**
+ * Returns the error to respond with to bytes that node:http could not parse;
+ * undefined if that depends on later packets.
+ */
 function toApiError(
   { code, reason, rawPacket = new Uint8Array(), bytesParsed = 0 }: ParseError,
-): ApiError {
+  connection: Connection,
+): ApiError | undefined {
   const text = Buffer.from(rawPacket).toString("latin1");
+  const line = text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1);
   switch (code) {
     case "HPE_HEADER_OVERFLOW": {
-      // A long URL can arrive in many packets, of which this is the last.
-      const isUrl = /^[A-Z]+ \S{8193}/m.test(text) || /^\S+$/.test(text);
-      return new ApiError(isUrl ? 41400 : 43100);
+      // Of a line in many packets, only its end shows whether it has the URL.
+      const { lineRest } = connection;
+      const rest = (lineRest === undefined ? line : lineRest + text)
+        .replace(/^(?:[A-Z-]+ )?\S*/, "");
+      connection.lineRest = rest;
+      if (" HTTP/".startsWith(rest)) return undefined;
+      return new ApiError(rest.startsWith(" HTTP/") ? 41400 : 43100);
     }
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError(40800);
@@ -323,11 +335,9 @@ function toApiError(
       return unsupportedCoding();
     case "HPE_INVALID_METHOD": {
       // The request line can be valid, with a method that the parser does not know.
-      const line = text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1);
-      const method = /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(
-        line,
-      );
-      if (method?.[1] !== undefined) return notImplemented(method[1]);
+      const [, method] =
+        /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(line) ?? [];
+      if (method) return notImplemented(method);
     }
   }
   return new ApiError(

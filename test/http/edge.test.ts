@@ -53,6 +53,29 @@ function get(path: string, ...fields: readonly string[]): string {
   return [`GET ${path} HTTP/1.1`, "Host: a", ...fields, "", ""].join("\r\n");
 }
 
+/** Sends 16,000 bytes, and the others in segments; returns what was received. */
+async function sendInSegments(
+  port: number,
+  bytes: string,
+  length: number,
+): Promise<string> {
+  const socket = connect({ port, host: "127.0.0.1", noDelay: true });
+  let received = "";
+  socket.on("data", (text: Buffer) => received += text);
+  socket.on("error", () => {}); // the server may close it first
+  const closed = new Promise((resolve) => socket.on("close", resolve));
+  const write = (text: string) =>
+    new Promise((resolve) =>
+      socket.write(text, () => setImmediate(() => setImmediate(resolve)))
+    );
+  await write(bytes.slice(0, 16_000));
+  for (let at = 16_000; at < bytes.length && received === ""; at += length) {
+    await write(bytes.slice(at, at + length));
+  }
+  await closed;
+  return received;
+}
+
 const end = "Connection: close";
 
 describe("the header of a request", () => {
@@ -167,6 +190,27 @@ describe("the header of a request", () => {
     });
   }
 
+  const name = "a".repeat(17_000);
+  const words = "ab; ".repeat(4500);
+  const long: readonly [string, string, number][] = [
+    ["a long URL", get(`/${name}`), 41400],
+    ["a long field", get("/v1", `A:${name}`), 43100],
+    ["a long field name", get("/v1", `${name}: A`), 43100],
+    ["many words in a field", get("/v1", `A: ${words}`), 43100],
+    [
+      "a URL and a field that are too long together",
+      get(`/${name.slice(8000)}`, `A: ${name.slice(8000)}`),
+      43100,
+    ],
+  ];
+  for (const [what, bytes, code] of long) {
+    test(`with ${what} gets ${code} in segments of any length`, async () => {
+      for (const length of [1, 7, 100, 3000]) {
+        assertError(await sendInSegments(app.port, bytes, length), code);
+      }
+    });
+  }
+
   test("gets its 501 for CONNECT after the responses before it", async () => {
     const post = JSON.stringify(zoo);
     const received = await exchange(
@@ -224,6 +268,9 @@ describe("the header of a request", () => {
     const received = await exchange(app.port, get("/v1", ...upgrade));
     assert.deepEqual(statuses(received), [200]);
     assert.match(received, /^Connection: close\r$/m);
+    // A client sends the request after it again, as it gets no response.
+    const both = get("/v1", ...upgrade) + get("/v1/zoos");
+    assert.deepEqual(statuses(await exchange(app.port, both)), [200]);
     const body = JSON.stringify({ username: "nobody", password: "x" });
     const post = await exchange(
       app.port,
@@ -415,6 +462,8 @@ describe("a connection", () => {
   test("is closed if a header takes too long, or if it is idle", async () => {
     const hasty = await serveResponse({ body: "{}" }, { headTimeoutMs: 50 });
     assertError(await exchange(hasty.port, "GET / HT"), 40800);
+    const unfinished = `GET /${"a".repeat(17_000)}`;
+    assertError(await exchange(hasty.port, unfinished), 40800);
     await hasty.close(0);
     // Another server, with the default timeout, as a busy machine may take a
     // while to send a header.
@@ -424,6 +473,20 @@ describe("a connection", () => {
     const received = await exchange(idle.port, get("/"));
     assert.deepEqual(statuses(received), [200]);
     await idle.close(0);
+  });
+
+  test("is closed if only empty lines follow a response", async () => {
+    const listener = await serveResponse({ body: "{}" }, { readTimeoutMs: 50 });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(get("/"));
+    const [received] = await once(socket, "data");
+    assert.deepEqual(statuses(String(received)), [200]);
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    const timer = setInterval(() => socket.write("\r\n"), 1);
+    await closed;
+    clearInterval(timer);
+    await listener.close(0);
   });
 
   const large = "x".repeat(32 << 20);

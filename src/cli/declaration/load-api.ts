@@ -48,7 +48,8 @@ export async function loadApi(
 
 /**
  * Waits until a file is loaded. Also rejects if the file throws in a timer or
- * in a promise that nobody handles, or waits for something that never happens.
+ * in a promise that nobody handles, waits for something that never happens, or
+ * would end the process.
  */
 async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   let onError = (_error: unknown) => {};
@@ -59,11 +60,16 @@ async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
   const onIdle = () =>
     onError(new Error("it waits for something that never happens"));
   process.on("uncaughtException", onError).on("beforeExit", onIdle);
+  const { exit } = process;
+  process.exit = () => {
+    throw new Error("it must not call process.exit");
+  };
   try {
     // A rejection counts as unhandled only in the next turn.
     return await Promise.race([load().finally(nextTurn), failure]);
   } finally {
     process.off("uncaughtException", onError).off("beforeExit", onIdle);
+    process.exit = exit;
   }
 }
 

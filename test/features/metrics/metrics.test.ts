@@ -3,7 +3,7 @@ import { get } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
 import { sample as zoos } from "../../collections.ts";
-import { adminPassword } from "../../harness.ts";
+import { adminPassword, exchange } from "../../harness.ts";
 
 /** The value of one sample; undefined where there is none. */
 function sample(text: string, name: string): number | undefined {
@@ -57,6 +57,14 @@ describe("the metrics", () => {
     assert.equal(sample(text, unknown), 2);
     assert.equal(sample(text, other), 1);
     assert.doesNotMatch(text, /three|PROPFIND/);
+  });
+
+  test("count what is not a request", async () => {
+    const name =
+      'zoo_api_http_requests_total{method="other",route="none",status="400"}';
+    const before = sample(await read(), name) ?? 0;
+    await exchange(running.port, "NONSENSE\r\n\r\n");
+    assert.equal(sample(await read(), name), before + 1);
   });
 
   test("measure the store and the time that the disk takes", async () => {
