@@ -348,6 +348,7 @@ describe("the page in Chromium", () => {
     await browser.click("Save the changes (PATCH)");
     await browser.until("!!document.querySelector('#versions')");
     const versions = await browser.text("#versions");
+    await assertAccessible("a conflict");
     assert.match(versions, /name\s+Theirs\s+Theirs\s+Mine/);
     assert.match(versions, /city\s+Berlin\s+Bonn\s+Bonn/);
     assert.doesNotMatch(versions, /country/);
@@ -637,8 +638,17 @@ describe("the page in Chromium", () => {
     }
   }
 
+  /** Checks what is shown by the rules of axe-core. */
+  async function assertAccessible(what: string, rules = ""): Promise<void> {
+    await browser.evaluate(await (axe ??= loadAxe()));
+    const violations = await browser.evaluate(
+      `axe.run(${rules}).then(({ violations }) => violations.map(({ id, nodes }) =>
+        id + ": " + nodes.map(({ html, failureSummary }) => html + failureSummary).join()))`,
+    );
+    assert.deepEqual(violations, [], what);
+  }
+
   test("is accessible in every view, by the rules of axe-core", async () => {
-    const axe = await loadAxe();
     for (const scheme of ["light", "dark"]) {
       await browser.send("Emulation.setEmulatedMedia", {
         features: [{ name: "prefers-color-scheme", value: scheme }],
@@ -647,12 +657,7 @@ describe("the page in Chromium", () => {
       const rules = scheme === "dark" ? '{ runOnly: ["color-contrast"] }' : "";
       for (const view of views) {
         await unfold(view);
-        await browser.evaluate(axe);
-        const violations = await browser.evaluate(
-          `axe.run(${rules}).then(({ violations }) => violations.map(({ id, nodes }) =>
-            id + ": " + nodes.map(({ html, failureSummary }) => html + failureSummary).join()))`,
-        );
-        assert.deepEqual(violations, [], `${view}, ${scheme}`);
+        await assertAccessible(`${view}, ${scheme}`, rules);
       }
     }
   });
@@ -730,6 +735,10 @@ describe("the page in Chromium", () => {
       await browser.evaluate(`sessionStorage.getItem("/ authorization")`),
       "null",
     );
+    await browser.click("Sign in");
+    await browser.click("Sign in");
+    await browser.until("document.querySelector('dialog .error').innerText");
+    await assertAccessible("the dialog for signing in");
   });
 });
 
@@ -840,6 +849,9 @@ test("the page works below a path, and without each other feature", async () => 
     await browser.stop();
   }
 });
+
+/** The script of axe-core. */
+let axe: Promise<string> | undefined;
 
 /** Returns the script of axe-core, which comes from the registry and is not a dependency. */
 async function loadAxe(): Promise<string> {

@@ -34,7 +34,7 @@ function shrinkScript(script: string): string {
   });
 }
 
-/** Shrinks a file by the extension of its name. */
+/** Shrinks a file by the extension of its name. In HTML, a line break separates elements only where the space does not matter. */
 export function shrink(extension: string, text: string): string {
   if (extension === "js") return shrinkScript(text);
   return extension === "css"
@@ -42,5 +42,5 @@ export function shrink(extension: string, text: string): string {
       /;?\s+(?=\})|(?<=[,;{}])\n\s*|\s+(?=\{)|(?<=[;{]\s*[a-z][\w-]*:) /g,
       "",
     )
-    : text.replace(/\n\s+/g, "\n");
+    : text.replace(/(?<=>)\n\s*(?=<)|(?<=\n)\s+/g, "");
 }

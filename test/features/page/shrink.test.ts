@@ -28,8 +28,8 @@ test("each of the page's files means the same when shrunk, in at most four fifth
       const expected = minimal(extension, text);
       assert.equal(minimal(extension, shrunk), expected, name);
     } else {
-      const lines = text.split("\n").map((line) => line.trim());
-      assert.equal(shrunk, lines.join("\n"));
+      const words = (html: string) => html.replace(/\s+/g, " ");
+      assert.equal(words(shrunk), words(text).replaceAll("> <", "><"));
     }
   }
   assert.ok(after < before * 0.8, `${after} of ${before} bytes`);

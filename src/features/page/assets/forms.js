@@ -300,7 +300,7 @@ function recordForm(view, { initial, back, to, cancel }) {
 }
 
 export function confirmDelete({ response: { body, headers } }) {
-  const error = div({ class: "error", role: "alert" });
+  const error = div({ role: "alert" });
   const cascade = h("input", { type: "checkbox", id: "cascade" });
   const more = label(
     { hidden: true, for: "cascade" },
@@ -340,10 +340,10 @@ export function confirmDelete({ response: { body, headers } }) {
 
 function importForm(url, cancel) {
   const file = h("input", { type: "file", id: "file" });
-  const error = div({ class: "error", role: "alert" });
+  const error = div({ role: "alert" });
   const submit = async () => {
     const [chosen] = file.files;
-    if (!chosen) return void (error.textContent = "Choose a file first.");
+    if (!chosen) return error.replaceChildren("Choose a file first.");
     const response = await send("POST", url, {
       fields: {
         "Content-Type": "application/x-ndjson",
