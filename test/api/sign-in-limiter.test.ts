@@ -57,6 +57,17 @@ test("one user from one client: ten failures a minute", async () => {
   assert.equal(await outcomes(limit, guesses), "wwwwwwwwww-");
 });
 
+test("one that is refused does not wait to be checked, and does not count", async () => {
+  const limit = createSignInLimiter(() => start);
+  const never: Check = () => assert.fail("it is checked");
+  const text = await outcomes(limit, [
+    ...Array(10).fill(["10.0.0.1", "ada", wrong]),
+    ...Array(60).fill(["10.0.0.1", "ada", never]),
+    ["10.0.0.1", "kim", wrong],
+  ]);
+  assert.equal(text, `${"w".repeat(10)}${"-".repeat(60)}w`);
+});
+
 test("one client: fifty failures a minute; successes do not count", async () => {
   const limit = createSignInLimiter(() => start);
   const guesses = Array.from(

@@ -7,6 +7,7 @@ import { OverloadedError } from "../../src/admission.ts";
 import {
   hashing,
   hashPassword,
+  isPasswordHash,
   verifyPassword,
 } from "../../src/auth/passwords.ts";
 import { background } from "../requester.ts";
@@ -61,6 +62,43 @@ test("a malformed hash is an error, not a mismatch", async () => {
   for (const stored of malformed) {
     await assert.rejects(verifyPassword("x", stored, background), /malformed/);
   }
+});
+
+test("a hash is accepted from elsewhere if it can be verified, and costs no more than one of this server", async () => {
+  const rest = `${"s".repeat(22)}$${"h".repeat(43)}`;
+  const own = await hashPassword("open sesame", background);
+  const table: readonly [cost: string, isAccepted: boolean][] = [
+    ["16384$8$5", true],
+    ["2$1$1", true],
+    ["1$1$1", false],
+    ["0$1$1", false],
+    ["3$1$1", false],
+    ["2$0$1", false],
+    ["2$1$0", false],
+    ["32768$8$5", false],
+    ["16384$9$5", false],
+    ["16384$8$6", false],
+    ["2$1$x", false],
+  ];
+  assert.equal(isPasswordHash(own), true);
+  for (const [cost, isAccepted] of table) {
+    assert.equal(isPasswordHash(`scrypt$${cost}$${rest}`), isAccepted, cost);
+  }
+  for (const text of [`${own}A`, ` ${own}`, "", "open sesame"]) {
+    assert.equal(isPasswordHash(text), false, text);
+  }
+});
+
+test("a password is hashed only after a last check, which may refuse it", async (t) => {
+  const count = cheapHashes(t);
+  const refuse = () => {
+    throw new Error("refused");
+  };
+  await assert.rejects(
+    verifyPassword("x", undefined, background, refuse),
+    /refused/,
+  );
+  assert.equal(count.most, 0);
 });
 
 /** Lowers the cost of each hash, which some tests do not need, and counts those that run. */

@@ -824,8 +824,12 @@ test("the last admin can be neither deleted nor demoted", async () => {
     const first = await own.signIn();
     const ask = (method: string, id: number, json?: unknown, token = first) =>
       own.request(method, `/v1/users/${id}`, { token, json });
-    assertError(await ask("DELETE", 1), 409, 40901);
-    assertError(await ask("PATCH", 1, { role: "keeper" }), 409, 40901);
+    const removed = await ask("DELETE", 1);
+    assertError(removed, 409, 40901);
+    assert.match(removed.text, /role admin and cannot be deleted/);
+    const demoted = await ask("PATCH", 1, { role: "keeper" });
+    assertError(demoted, 409, 40901);
+    assert.match(demoted.text, /role admin and cannot be given another role/);
     assertError(await ask("PUT", 1, { username: "admin" }), 409, 40901);
     const unchanged = await ask("PATCH", 1, { role: "admin" });
     assert.equal(unchanged.status, 201, unchanged.text);

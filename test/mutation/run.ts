@@ -52,13 +52,17 @@ const allTests = [
   "test/api/sign-in-limiter.test.ts",
   "test/api/authorizations.test.ts",
   "test/races.test.ts",
+  "test/api/private.test.ts",
   "test/contract/authorizations.test.ts",
+  "test/contract/conditional.test.ts",
   "test/contract/order.test.ts",
   "test/contract/exports.test.ts",
   "test/api/cascade.test.ts",
   "test/contract/records.test.ts",
   "test/contract/collections.test.ts",
+  "test/contract/preconditions.test.ts",
   "test/features/metrics/metrics.test.ts",
+  "test/etcd/servers.test.ts",
 ];
 
 const { values } = parseArgs({
