@@ -10,7 +10,10 @@
  */
 
 import { Buffer } from "node:buffer";
+import { type IncomingMessage, request } from "node:http";
+import { request as requestWithTls } from "node:https";
 import { performance } from "node:perf_hooks";
+import { text as readText } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, errorText, StoreError } from "../store/error.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -64,7 +67,7 @@ const transientCodes = [...uncertainCodes, unauthenticated];
 
 /** The errors before anything is sent. */
 const connectErrors =
-  /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
+  /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/;
 
 /** A longer call may take as long as all attempts together. */
 const maxShortLength = 1 << 17;
@@ -151,9 +154,9 @@ export class EtcdClient {
     signal: AbortSignal,
     report: (text: string) => void,
   ): Promise<void> {
-    const request = JSON.stringify({ create_request: this.#rangeOf([key]) });
-    const { body } = await this.#fetch("watch", request, signal);
-    for await (const bytes of body ?? []) report(Buffer.from(bytes).toString());
+    const body = JSON.stringify({ create_request: this.#rangeOf([key]) });
+    const stream = await this.#send("watch", body, signal);
+    for await (const bytes of stream) report(String(bytes));
   }
 
   /** Calls a method until it has answered. */
@@ -172,8 +175,10 @@ export class EtcdClient {
     for (let attempt = 1;; attempt++) {
       const signal = AbortSignal.timeout(isSlow ? timeoutMs : attemptMs);
       try {
-        const response = await this.#fetch(path, text, signal);
-        return { ...await response.json() as EtcdAnswer, isRepeated };
+        const answer: EtcdAnswer = JSON.parse(
+          await readText(await this.#send(path, text, signal)),
+        );
+        return { ...answer, isRepeated };
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
         if (code === unauthenticated) this.#token = undefined;
@@ -190,26 +195,31 @@ export class EtcdClient {
   }
 
   /** Sends a request; throws a {@linkcode Refusal} if etcd reports an error. */
-  async #fetch(
+  async #send(
     path: string,
     body: string,
     signal: AbortSignal,
-  ): Promise<Response> {
+  ): Promise<IncomingMessage> {
     const { user: name, password } = this.#options;
     const signIn = "auth/authenticate";
     if (name !== undefined && this.#token === undefined && path !== signIn) {
       const user = JSON.stringify({ name, password });
-      const response = await this.#fetch(signIn, user, signal);
-      this.#token = (await response.json() as EtcdAnswer).token;
+      const answer = await readText(await this.#send(signIn, user, signal));
+      this.#token = (JSON.parse(answer) as EtcdAnswer).token;
     }
-    const response = await fetch(`${this.#endpoints[0]}/v3/${path}`, {
-      method: "POST",
-      headers: { ...this.#token && { authorization: this.#token } },
-      body,
-      signal,
+    const url = `${this.#endpoints[0]}/v3/${path}`;
+    const headers = {
+      "content-length": Buffer.byteLength(body),
+      ...this.#token && { authorization: this.#token },
+    };
+    const send = url.startsWith("https:") ? requestWithTls : request;
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      send(url, { method: "POST", headers, signal }, resolve)
+        .on("error", reject)
+        .end(body);
     });
-    if (response.ok) return response;
-    const text = await response.text();
+    if (response.statusCode === 200) return response;
+    const text = await readText(response);
     throw new Refusal(
       text.startsWith("{") ? JSON.parse(text) : { message: text },
     );
@@ -237,8 +247,7 @@ function isRefused(error: unknown): boolean {
     return !uncertainCodes.includes(error.code) ||
       error.message.includes("no leader");
   }
-  const cause = error instanceof Error ? error.cause : undefined;
-  return connectErrors.test(errorCode(cause));
+  return connectErrors.test(errorCode(error));
 }
 
 function toStoreError(
