@@ -3,6 +3,7 @@
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import type { TestContext } from "node:test";
 import { Application } from "../src/app.ts";
 import type { ApiDeclaration } from "../src/api/declaration/api.ts";
@@ -206,5 +207,5 @@ export function holdHashes(t: TestContext): HeldHashes {
 
 /** Waits until a condition holds in this process. */
 export async function eventually(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setImmediate(resolve));
+  while (!holds()) await wait(1);
 }

@@ -4,6 +4,8 @@
  */
 
 import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import http from "node:http";
 
 /** A reference in an OpenAPI document, resolved where its target is used. */
 interface Referable {
@@ -106,11 +108,20 @@ async function fetchDocument(
   origin: string,
 ): Promise<OpenApiDocument | null> {
   for (const path of ["/v1/", "/api/v1/", "/deep/api/v1/"]) {
-    const document = await fetch(`${origin}${path}openapi.json`);
-    const text = await document.text();
-    if (document.status !== 404) return JSON.parse(text);
+    const { status, text } = await get(`${origin}${path}openapi.json`);
+    if (status !== 404) return JSON.parse(text);
   }
   return null;
+}
+
+/** Sends a GET request; fetch would have to be loaded in each file of tests. */
+async function get(
+  url: string,
+): Promise<{ readonly status: number; readonly text: string }> {
+  const [response] = await once(http.get(url, { agent: false }), "response");
+  let text = "";
+  for await (const part of response.setEncoding("utf8")) text += part;
+  return { status: response.statusCode, text };
 }
 
 /** Throws if a response does not match the document of its server. */

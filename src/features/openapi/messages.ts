@@ -97,9 +97,9 @@ export function describeResponses(
     });
   }
   for (const status of errorsOf(operation)) {
-    described[status] ??= describe(
-      `error ${status}`,
-      describeError(`${status}`),
+    described[status] ??= components.shared(
+      `${status} ${isHead}`,
+      () => describe(`error ${status}`, describeError(`${status}`)),
     );
   }
   return described;
