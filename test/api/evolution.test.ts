@@ -627,5 +627,5 @@ test(`${sequences} sequences of declarations lose no value and contradict no sch
   }
   t.diagnostic(`${refusals} refusals, ${taken} names taken`);
   assert.ok(refusals > sequences / 10, "some declarations did not fit");
-  assert.ok(taken > sequences / 25, "some names were taken");
+  assert.ok(taken > sequences / 50, "some names were taken");
 });

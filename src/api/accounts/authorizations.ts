@@ -21,6 +21,7 @@ import {
   readOnly,
   string,
   timestamp,
+  type Values,
   writeOnly,
 } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
@@ -74,9 +75,6 @@ export const signInForm = deriveCollection({
     token_type: readOnly(choice("Bearer")),
   },
 });
-
-/** The values of a sign-in. */
-type SignIn = Readonly<Record<string, Json>>;
 
 /**
  * Creates an authorization and its token for a user who supplies the right
@@ -151,7 +149,7 @@ export async function signIn(
 /** Returns the user named in a sign-in, if the password is right. */
 async function checkPassword(
   store: Store,
-  values: SignIn,
+  values: Values,
   { context, beforeHash }: {
     readonly context: RequestContext;
     readonly beforeHash: () => void;
@@ -169,7 +167,7 @@ async function checkPassword(
   return isRight && user?.["password"] === stored ? user : undefined;
 }
 
-function findUser(store: Store, { username }: SignIn): Document | undefined {
+function findUser(store: Store, { username }: Values): Document | undefined {
   const [row] = store.table("users").find("username", String(username));
   return row?.document;
 }

@@ -49,6 +49,7 @@ interface Following {
  *
  * @returns false if it is the remembered one, and nothing was applied; after
  * true, the caller must roll back if there are misfits
+ * @throws {RenameError} if a renaming would hide other data
  */
 export function followDeclaration(
   collections: readonly Collection[],
@@ -59,8 +60,18 @@ export function followDeclaration(
   let remembered = recall(before);
   let renamings = countRenamings(store);
   const rename = (name: string, hint: string | undefined) => {
-    const former = findFormer(name, { hint, loaded, remembered, store });
+    const { names, newNames } = remembered;
+    const latest = names.has(name) ? undefined : newNames.get(name);
+    // The name under which its data is stored.
+    const former = [hint, latest].find((each) =>
+      each !== undefined && !loaded.has(each) &&
+      (names.has(each) || isStored(each, store))
+    );
     if (former === undefined) return;
+    if (isStored(name, store)) {
+      if (former === hint) throw new RenameError(former, name);
+      return;
+    }
     onDifference(`${name} was ${former}`);
     remembered = moveNames(remembered, former, name);
     renamings++;
@@ -143,31 +154,6 @@ export class RenameError extends Error {
         `the previous declaration without ${name}, and run "zoo-api prune ${name}"`,
     );
   }
-}
-
-/**
- * Returns the name under which the data of a name is stored: that of the hint,
- * or, for a newly declared name, the one that it was renamed to.
- *
- * @throws {RenameError} if the renaming would hide other data
- */
-function findFormer(
-  name: string,
-  { hint, loaded, remembered: { names, newNames }, store }: {
-    readonly hint: string | undefined;
-    readonly loaded: ReadonlyMap<string, string>;
-    readonly remembered: Remembered;
-    readonly store: Pick<Store, "tables">;
-  },
-): string | undefined {
-  const isKnown = (each: string) => names.has(each) || isStored(each, store);
-  const latest = names.has(name) ? undefined : newNames.get(name);
-  const former = [hint, latest].find((each) =>
-    each !== undefined && !loaded.has(each) && isKnown(each)
-  );
-  if (former === undefined || !isStored(name, store)) return former;
-  if (former === hint) throw new RenameError(former, name);
-  return undefined;
 }
 
 /** Returns whether anything is stored under a name. */

@@ -25,8 +25,11 @@ import {
 
 export type { Json };
 
+/** Values by name, usually those of a record's properties. */
+export type Values = Readonly<Record<string, Json>>;
+
 /** A JSON Schema 2020-12 fragment. */
-export type JsonSchema = { readonly [keyword: string]: Json };
+export type JsonSchema = Values;
 
 /** An option of every property, which only `cli/declaration/` reads. */
 export interface Former {

@@ -18,7 +18,7 @@ import {
   toIndexKey,
   withArticle,
 } from "./declaration.ts";
-import type { Json } from "./properties.ts";
+import type { Json, Values } from "./properties.ts";
 import type { Failure } from "./values.ts";
 
 /** A request body. */
@@ -38,7 +38,7 @@ interface ValidationContext {
   /** If true, omitted properties keep their value (RFC 7396); otherwise they get their default. */
   readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
-  readonly valuesFromUrl?: Readonly<Record<string, Json>> | undefined;
+  readonly valuesFromUrl?: Values | undefined;
   /** The only properties that the caller may change here. */
   readonly only?: readonly string[] | undefined;
 }
@@ -53,7 +53,7 @@ export function validate(
   collection: Collection,
   body: Body,
   context: ValidationContext,
-): Record<string, Json> {
+): Values {
   const { values, errors } = collectValues(collection, body, context);
   if (errors.length > 0) throw validationError(errors);
   return values;
@@ -296,7 +296,7 @@ function isDuplicate(
 /** Returns an error for each group of valid values that another record has too. */
 function duplicateGroups(
   { singular, unique = [] }: Collection,
-  values: Readonly<Record<string, Json>>,
+  values: Values,
   context: ValidationContext,
 ): FieldError[] {
   return unique.filter((names) => {

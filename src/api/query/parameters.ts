@@ -131,17 +131,13 @@ export interface Filter {
   readonly valueSet?: ReadonlySet<Json>;
 }
 
-/** An index to read the records from, in their order. */
-interface SortOrder {
-  /** Its columns, without the id. */
+/** The parsed parameters of a collection. */
+export interface Query {
+  readonly filters: readonly Filter[];
+  /** The columns of the index to read the records from, without the id. */
   readonly sort: readonly Column[];
   /** True if it is read from its end. */
   readonly isBackwards: boolean;
-}
-
-/** The parsed parameters of a collection. */
-export interface Query extends SortOrder {
-  readonly filters: readonly Filter[];
   readonly offset: number;
   readonly limit: number;
   readonly fields: readonly string[] | undefined;
@@ -160,7 +156,7 @@ export function parseQuery(
   parameters: Parameters,
   defaultFields?: readonly string[],
 ): Query {
-  const { sort, isBackwards } = parseSort(collection, parameters);
+  const sortOrder = parseSort(collection, parameters);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (collectionParameters.includes(name)) continue;
@@ -168,8 +164,7 @@ export function parseQuery(
   }
   return {
     filters,
-    sort,
-    isBackwards,
+    ...sortOrder,
     fields: parseFields(collection, parameters) ?? defaultFields,
     ...parsePage(parameters),
     parameters,
@@ -184,7 +179,7 @@ export function parseQuery(
 function parseSort(
   { visibleProperties, sort = [] }: Collection,
   parameters: Parameters,
-): SortOrder {
+) {
   const sortby = parameters.get("sortby");
   const names = sortby === undefined
     ? sort
@@ -242,7 +237,7 @@ export const pageSize = optional(integer({ minimum: 1, maximum: 100 }), 20);
 export const pageNumber = optional(integer({ minimum: 1 }), 1);
 export const pageOffset = optional(integer({ minimum: 0 }), 0);
 
-function parsePage(parameters: Parameters): Pick<Query, "offset" | "limit"> {
+function parsePage(parameters: Parameters) {
   const byPage = isPaged(parameters);
   if (byPage && (parameters.has("limit") || parameters.has("offset"))) {
     throw new ApiError(

@@ -32,7 +32,7 @@ import {
   seesAll,
   withArticle,
 } from "../declaration/declaration.ts";
-import type { Json } from "../declaration/properties.ts";
+import type { Json, Values } from "../declaration/properties.ts";
 import {
   type Body,
   enforceRules,
@@ -143,8 +143,8 @@ export class Records {
     { caller, valuesFromUrl, hashes, serverValues, mayNameOwner = false }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
-      readonly valuesFromUrl?: Readonly<Record<string, Json>> | undefined;
-      readonly hashes?: Readonly<Record<string, string>>;
+      readonly valuesFromUrl?: Values | undefined;
+      readonly hashes?: Values;
       /** By default the next id, and the current time. */
       readonly serverValues?: Partial<Document> | undefined;
       /** True if the body may name the owner, provided that the caller sees the records of all users. */

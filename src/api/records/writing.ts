@@ -6,6 +6,7 @@
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Row } from "../../store/store.ts";
 import { ownerOf } from "../declaration/declaration.ts";
+import type { Values } from "../declaration/properties.ts";
 import {
   type Body,
   enforceRules,
@@ -19,8 +20,6 @@ import {
   isNotModified,
   type Records,
 } from "./records.ts";
-
-type Hashes = Readonly<Record<string, string>>;
 
 /** A change to one record. */
 interface PlannedWrite {
@@ -41,7 +40,7 @@ export function createRecord(
   context: RequestContext,
   body: Body,
 ): Result | Promise<Result> {
-  const plan = (hashes: Hashes) => {
+  const plan = (hashes: Values) => {
     const scope = prepareCreate(records, context);
     const next = records.buildRecord(body, {
       caller: context.caller,
@@ -83,7 +82,7 @@ export function changeRecord(
   },
 ): Result | Promise<Result> {
   const { collection, table, store } = records;
-  const plan = (hashes: Hashes) => {
+  const plan = (hashes: Values) => {
     const scope = context.scope();
     const row = findForChange(records, context, scope);
     const previous = row.document;
@@ -131,7 +130,7 @@ function write(
   context: RequestContext,
   { body, plan }: {
     readonly body: Body;
-    readonly plan: (hashes: Hashes) => PlannedWrite;
+    readonly plan: (hashes: Values) => PlannedWrite;
   },
 ): Result | Promise<Result> {
   const planned = plan({});

@@ -10,7 +10,7 @@ import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
-import { type Json, recordId } from "../../api/declaration/properties.ts";
+import { recordId, type Values } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Body } from "../../api/declaration/validation.ts";
 
@@ -39,7 +39,7 @@ interface Target {
   /** The user who sent them. */
   readonly caller: Actor | undefined;
   /** The values that the URL provides for each record. */
-  readonly given: Readonly<Record<string, Json>>;
+  readonly given: Values;
   /** Milliseconds since 1970. */
   readonly now: number;
   /** Adds a mutation to the transaction. */

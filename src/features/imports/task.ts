@@ -13,10 +13,10 @@ import {
   anyString,
   choice,
   integer,
-  type Json,
   optional,
   readOnly,
   string,
+  type Values,
 } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Progress } from "./batch.ts";
@@ -72,7 +72,7 @@ export interface Task extends Document, Progress {
   /** The name of the spool file with the body. */
   readonly spool: string;
   /** The values that the URL provides for each record: `{"zoo_id":7}`. */
-  readonly given: Readonly<Record<string, Json>>;
+  readonly given: Values;
   /** The server that has the body. */
   readonly server?: string;
   /** How many names had been exchanged when the body was sent. */
