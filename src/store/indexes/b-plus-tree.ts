@@ -158,7 +158,7 @@ export class BPlusTree {
     if (bound) this.#set(this.#root, bound, after);
     if (entryCount(this.#root) > maxEntries) {
       this.#root = new Node(this.#version, [], [this.#root]);
-      splitChild(this.#root, 0, after);
+      splitChild(this.#root, 0);
     }
     while (this.#root.children?.length === 1) {
       this.#root = this.#root.children[0] ?? this.#root;
@@ -196,7 +196,7 @@ export class BPlusTree {
     node.count -= child.count;
     this.#set(child, bound, row);
     node.count += child.count;
-    if (entryCount(child) > maxEntries) splitChild(node, at, row);
+    if (entryCount(child) > maxEntries) splitChild(node, at);
     if (child.count > 0) return;
     // Only empty nodes are removed: deletes are rarer than inserts, which fill the others again.
     children.splice(at, 1);
@@ -208,20 +208,12 @@ function entryCount({ rows, children }: Node): number {
   return (children ?? rows).length;
 }
 
-/** Returns the last row of a subtree, in a list. */
-function lastRow({ rows, children }: Node): Row[] {
-  return children === undefined
-    ? rows.slice(-1)
-    : children.slice(-1).flatMap(lastRow);
-}
-
-/** Splits a child with too many entries after a row was inserted. */
-function splitChild(node: Node, at: number, inserted: Row | undefined): void {
+/** Splits a child with too many entries. */
+function splitChild(node: Node, at: number): void {
   const left = node.children?.[at];
   if (left === undefined) return;
   // Rows that are inserted in ascending order leave full nodes.
-  const [last] = lastRow(left);
-  const size = last === inserted ? maxEntries : maxEntries / 2;
+  const size = at === node.rows.length ? maxEntries : maxEntries / 2;
   const right = new Node(
     node.version,
     left.rows.splice(size),
