@@ -109,7 +109,14 @@ export class Checkpointer {
 
   /** Writes a checkpoint now, or joins the one that is being written. */
   run(): Promise<void> {
-    return this.#running ??= this.#run().finally(() => {
+    return this.#running ??= this.#write().catch((error) => {
+      const { limits, log } = this.#context;
+      const delay = limits.retryMs * 2 ** ++this.#failures;
+      this.#retryAt = performance.now() + Math.min(delay, maxRetryMs);
+      const message = `Cannot write a snapshot: ${errorText(error)}`;
+      if (!this.#isClosed) log("error", message);
+      throw error;
+    }).finally(() => {
       this.#running = undefined;
     });
   }
@@ -120,22 +127,8 @@ export class Checkpointer {
     await this.#running?.catch(() => {});
   }
 
-  async #run(): Promise<void> {
-    if (this.#isClosed) throw closedError();
-    const { limits, log } = this.#context;
-    try {
-      await this.#write();
-      this.#failures = 0;
-    } catch (error) {
-      const delay = limits.retryMs * 2 ** ++this.#failures;
-      this.#retryAt = performance.now() + Math.min(delay, maxRetryMs);
-      const message = `Cannot write a snapshot: ${errorText(error)}`;
-      if (!this.#isClosed) log("error", message);
-      throw error;
-    }
-  }
-
   async #write(): Promise<void> {
+    if (this.#isClosed) throw closedError();
     const { folder, scan, log } = this.#context;
     const free = await folder.files.free(folder.folder);
     const needed = Math.ceil(this.expectedBytes() * 1.1) + 4096;
@@ -161,6 +154,7 @@ export class Checkpointer {
     this.#writtenCount = count;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
+    this.#failures = 0;
   }
 }
 
@@ -221,7 +215,7 @@ export class FullDisk {
       return await reopenLog(folder, scan).catch(async (error) => {
         if (!isNoSpaceError(error)) throw error;
         const free = await files.free(path);
-        const needed = scan.log?.size ?? 0; // it is copied
+        const needed = scan.log.size; // it is copied
         throw new StoreError(
           "disk-full",
           `Cannot open ${path}: the disk is full. At least ${needed} bytes must be free to start, but only ${free} are: delete something else from this disk, or move the folder to a larger one`,
@@ -349,15 +343,13 @@ async function writeZeros(
   path: string,
   bytes: number,
 ): Promise<boolean> {
-  const file = await files.open(path, "create");
+  const zeros = Buffer.alloc(bytes);
   try {
-    await writeAll(file, Buffer.alloc(bytes), 0);
+    await withFile(files, path, (file) => writeAll(file, zeros, 0), "create");
     return true;
   } catch (error) {
     await files.remove(path);
     if (isNoSpaceError(error)) return false;
     throw error;
-  } finally {
-    await file.close();
   }
 }

@@ -78,7 +78,7 @@ function noticesOf(
         `longer fit; delete ${replaced} once they are corrected`,
     );
   }
-  if (tornWrite !== undefined && log !== undefined) {
+  if (tornWrite !== undefined) {
     notices.push(
       `${tornWrite.file} ended with a torn write at byte ${tornWrite.byte}, ` +
         `line ${tornWrite.line}: ${log.size - log.end} bytes that were never ` +

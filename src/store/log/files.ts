@@ -148,13 +148,14 @@ export async function readFolderMode(
   return stats?.isDirectory() ? stats.mode & 0o777 : undefined;
 }
 
-/** Opens a file for reading while `use` runs. */
+/** Opens a file while `use` runs. */
 export async function withFile<Result>(
   files: FileSystem,
   path: string,
   use: (file: OpenFile) => Promise<Result>,
+  mode: OpenMode = "read",
 ): Promise<Result> {
-  const file = await files.open(path, "read");
+  const file = await files.open(path, mode);
   return await use(file).finally(() => file.close());
 }
 
@@ -184,8 +185,12 @@ export async function writeAtomically(
 ): Promise<void> {
   const draft = `${path}.tmp`;
   try {
-    const file = await files.open(draft, "create");
-    await write(file).then(() => file.datasync()).finally(() => file.close());
+    await withFile(
+      files,
+      draft,
+      (file) => write(file).then(() => file.datasync()),
+      "create",
+    );
     await files.rename(draft, path);
   } catch (error) {
     await files.remove(draft).catch(() => {});

@@ -36,13 +36,11 @@ const maxArrayLength = 1000;
 
 /** A hash index: the rows by a key that is computed from their documents. */
 class HashIndex {
-  readonly name: string;
   readonly #keyOf: ToIndexKey;
   /** The rows of a key in ascending order of id. */
   readonly #groups = new Map<string | number, Row[] | BPlusTree>();
 
-  constructor(name: string, keyOf: ToIndexKey) {
-    this.name = name;
+  constructor(keyOf: ToIndexKey) {
     this.#keyOf = keyOf;
   }
 
@@ -125,7 +123,7 @@ export class WritableTable {
   /** The primary index: all rows by id, always current. */
   readonly byId = new BPlusTree([]);
   readonly #rows = new Rows();
-  readonly #indexes: readonly HashIndex[];
+  readonly #indexes = new Map<string, HashIndex>();
   /** The listeners that receive each change. */
   readonly listeners = new Set<ChangeListener>();
   /** The highest id ever assigned. */
@@ -135,9 +133,9 @@ export class WritableTable {
 
   constructor({ name, indexes = {} }: TableDeclaration) {
     this.name = name;
-    this.#indexes = Object.entries(indexes).map(
-      ([name, keyOf]) => new HashIndex(name, keyOf),
-    );
+    for (const [index, keyOf] of Object.entries(indexes)) {
+      this.#indexes.set(index, new HashIndex(keyOf));
+    }
   }
 
   /** The number of records. */
@@ -229,17 +227,15 @@ export class WritableTable {
 
   #replace(id: number, row: Row | undefined): void {
     const before = this.#rows.replace(id, row);
-    for (const index of this.#indexes) index.replace(before, row);
+    for (const index of this.#indexes.values()) index.replace(before, row);
     this.byId.replace(before, row);
     for (const listener of this.listeners) listener.onChange(before, row);
   }
 
   #index(name: string): HashIndex {
-    const found = this.#indexes.find((index) => index.name === name);
-    if (found === undefined) {
-      throw new Error(`Cannot look up "${name}": there is no such index`);
-    }
-    return found;
+    const found = this.#indexes.get(name);
+    if (found !== undefined) return found;
+    throw new Error(`Cannot look up "${name}": there is no such index`);
   }
 }
 

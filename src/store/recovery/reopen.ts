@@ -34,7 +34,6 @@ import {
   encodeLine,
   format,
   formatTime,
-  type LogScan,
   type LogStart,
 } from "../log/format.ts";
 import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
@@ -80,7 +79,6 @@ export async function reopenLog(
 ): Promise<OpenLog> {
   const { files, folder } = place;
   const { generation, isOutdated, log } = scan;
-  if (log === undefined) throw new Error(`Cannot open ${folder}: no log`);
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
   }
@@ -89,7 +87,7 @@ export async function reopenLog(
     await writeMeta(place, log.header?.format);
   }
   // Skipped if an earlier call copied it but had no space for the rest.
-  if (!scan.isCopied) await copyLog(place, scan, log);
+  if (!scan.isCopied) await copyLog(place, scan);
   await files.syncFolder(folder);
   scan.isCopied = true;
   if (!log.isSealed && !isOutdated) {
@@ -115,8 +113,8 @@ export async function reopenLog(
 async function copyLog(
   { files, folder, now }: StoreFolder,
   scan: FolderScan,
-  log: LogScan,
 ): Promise<void> {
+  const { log } = scan;
   const path = join(folder, names.log(scan.generation));
   const good = { start: 0, end: log.end };
   const rest = { start: log.end, end: log.size };
@@ -127,7 +125,7 @@ async function copyLog(
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
-    if (isClean(scan, log) && !needsSeal) return;
+    if (isClean(scan) && !needsSeal) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
       const newline = log.lacksNewline ? "\n" : "";
@@ -138,8 +136,8 @@ async function copyLog(
 }
 
 /** Returns whether the last stop left the whole log on the disk. */
-function isClean(scan: FolderScan, log: LogScan): boolean {
-  const { marker, storeId, generation, seq } = scan;
+function isClean(scan: FolderScan): boolean {
+  const { log, marker, storeId, generation, seq } = scan;
   return marker?.clean === true && marker.store === storeId &&
     marker.generation === generation && marker.seq === seq &&
     marker.offset === log.end && marker.offset === log.size && !log.isPadded;

@@ -28,7 +28,7 @@ import {
   checkFormat,
   format,
   type LogLine,
-  type LogScan,
+  LogScan,
   scanLog,
   unknown,
 } from "../log/format.ts";
@@ -66,7 +66,7 @@ export class FolderScan {
   isCopied = false;
   /** The generation of the last log, and what was found in it. */
   generation = 0;
-  log: LogScan | undefined;
+  log = new LogScan("");
   marker: DurabilityMarker | undefined;
   /** The remains of a write that a power cut interrupted. */
   tornWrite: Fault | undefined;
@@ -157,7 +157,7 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.storeId = "";
   scan.seq = 0;
   scan.tables = createTables(scan.options.tables);
-  scan.log = scan.tornWrite = undefined;
+  scan.tornWrite = undefined;
   const isBase = (name: string) =>
     name.startsWith("snapshot-") && generationOf(name) === base;
   const chain = scan.fileNames.filter(isBase);
