@@ -53,7 +53,6 @@ export class EtcdStore extends Store {
   #suspension: StoreError | undefined;
   readonly #closing = new AbortController();
   readonly #running: Promise<unknown>;
-  #closed: Promise<void> | undefined;
 
   constructor(parts: EtcdParts) {
     const { folder, lease, loaded, serverId } = parts;
@@ -184,15 +183,10 @@ export class EtcdStore extends Store {
     return this.#snapshots.run();
   }
 
-  close(): Promise<void> {
-    return this.#closed ??= this.#close();
-  }
-
-  async #close(): Promise<void> {
+  protected async release(): Promise<void> {
     this.#suspension = closedError();
     this.#closing.abort();
     this.#replica.wake();
-    await Promise.all(Array.from(this.watchers, ({ close }) => close()));
     await this.#snapshots.idle();
     await this.#running;
     await this.#parts.release();

@@ -105,7 +105,6 @@ class FileStore extends Store {
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
   readonly #checkpoints: Checkpointer;
-  #closing: Promise<void> | undefined;
 
   constructor(parts: StoreParts) {
     const { folder, limits, log, scan, disk } = parts;
@@ -164,7 +163,7 @@ class FileStore extends Store {
 
   protected accept(pending: Pending): void {
     const { disk, limits } = this.#parts;
-    if (this.#closing !== undefined) throw closedError();
+    if (this.closing !== undefined) throw closedError();
     const { fault: cause } = this.#writer;
     if (cause !== undefined) {
       const message = "The store is read-only after a disk fault";
@@ -181,10 +180,6 @@ class FileStore extends Store {
     return this.#checkpoints.run();
   }
 
-  close(): Promise<void> {
-    return this.#closing ??= this.#close();
-  }
-
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
     this.#marker.touch();
@@ -196,13 +191,10 @@ class FileStore extends Store {
     if (error.code === "disk-full") this.#parts.disk.enterFullMode();
   }
 
-  async #close(): Promise<void> {
+  protected async release(): Promise<void> {
     try {
-      await Promise.all([
-        this.#checkpoints.close(),
-        this.#parts.disk.close(),
-        ...Array.from(this.watchers, ({ close }) => close()),
-      ]);
+      await this.#checkpoints.close();
+      await this.#parts.disk.close();
       await this.#marker.close(await this.#writer.close());
     } finally {
       await this.#parts.release();

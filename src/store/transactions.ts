@@ -16,7 +16,6 @@ import {
   type Table,
   type Tables,
   type Undo,
-  type WritableTable,
 } from "./memory/table.ts";
 import type { CommitOptions } from "./options.ts";
 
@@ -58,7 +57,9 @@ export abstract class Store {
   /** All tables by name. */
   protected abstract readonly live: Tables;
   protected readonly queue: TransactionQueue;
-  protected readonly watchers = new Set<StoreWatcher>();
+  readonly #watchers = new Set<StoreWatcher>();
+  /** Settles once the store is closed; undefined while it is open. */
+  protected closing: Promise<void> | undefined;
 
   constructor(seq: number) {
     this.queue = new TransactionQueue(seq);
@@ -115,18 +116,24 @@ export abstract class Store {
 
   /** Adds a watcher, which is called until the store closes. */
   watch(watcher: StoreWatcher): void {
-    this.watchers.add(watcher);
+    this.#watchers.add(watcher);
   }
 
   protected notify(syncMs: number): void {
-    for (const { onAdvance } of this.watchers) onAdvance(syncMs);
+    for (const { onAdvance } of this.#watchers) onAdvance(syncMs);
   }
 
   /** Writes a snapshot now and begins a new log. */
   abstract checkpoint(): Promise<void>;
 
   /** Makes everything durable, and releases what the store holds. */
-  abstract close(): Promise<void>;
+  close(): Promise<void> {
+    return this.closing ??= Promise.all(
+      Array.from(this.#watchers, ({ close }) => close()),
+    ).then(() => this.release());
+  }
+
+  protected abstract release(): Promise<void>;
 
   /** Adds a transaction to those that are made durable; throws if it cannot be accepted now. */
   protected abstract accept(pending: Pending): void;
@@ -138,7 +145,9 @@ export abstract class Store {
 
   /** Returns a table; throws if its name is neither declared nor in the store. */
   table(name: string): Table {
-    return findTable(this.live, name);
+    const table = this.live.get(name);
+    if (table !== undefined) return table;
+    throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
   /**
@@ -159,7 +168,6 @@ export abstract class Store {
     run: (apply: (mutation: Mutation) => void) => void,
     { allowWhenFull = false }: CommitOptions = {},
   ): number {
-    const { live: tables } = this;
     const seq = this.seq + 1;
     const mutations: Mutation[] = [];
     const undo: Undo[] = [];
@@ -167,10 +175,10 @@ export abstract class Store {
     try {
       run((mutation) => {
         const [kind, name] = mutation;
-        if (kind !== "rename") findTable(tables, name);
+        if (kind !== "rename") this.table(name);
         if (kind === "put") puts++;
         mutations.push(mutation);
-        const undone = applyMutation(tables, mutation, seq);
+        const undone = applyMutation(this.live, mutation, seq);
         if (undone !== undefined) undo.push(undone);
       });
       if (mutations.length === 0) return this.seq;
@@ -217,10 +225,4 @@ export abstract class Store {
       this.onDurable(seq, (error) => error ? reject(error) : resolve());
     });
   }
-}
-
-function findTable(tables: Tables, name: string): WritableTable {
-  const table = tables.get(name);
-  if (table !== undefined) return table;
-  throw new StoreError("unknown-table", `There is no table "${name}"`);
 }
