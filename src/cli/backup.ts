@@ -1,8 +1,8 @@
 /**
- * The command `backup`: writes a copy of a store that can be opened in its
- * place. It only reads files, without the lock, while a server may be writing
- * them, and writes what it has read as a snapshot and an empty log. Spools are
- * left out, because they would make the copy as large as the imports in
+ * The commands `backup` and `copy`: they write a copy of a store that can be
+ * opened in its place. They only read files, without the lock, while a server may
+ * be writing them, and write what they have read as a snapshot and, in a folder,
+ * an empty log. Spools are left out, because they would make the copy as large as the imports in
  * progress; a task whose spool is missing is reported as failed.
  */
 
@@ -15,7 +15,6 @@ import { etcdOf, type Flags, readConfig, UsageError } from "../config.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
-  type FileSystem,
   readSmallFile,
   realFiles,
   writeSmallFile,
@@ -36,45 +35,51 @@ import { type Place, readUndamagedStore } from "./read.ts";
 export async function backupStore(
   from: Place | string,
   to: string,
-  files: FileSystem = realFiles,
 ): Promise<{ readonly seq: number; readonly records: number }> {
-  const isNew = await makeFolder(files, to);
-  if ((await files.list(to)).length > 0) {
+  const isNew = await makeFolder(realFiles, to);
+  if ((await realFiles.list(to)).length > 0) {
     throw new StoreError("not-empty", `Cannot back up: ${to} is not empty`);
   }
   try {
-    const { scan, secret } = await readSource(from, files);
+    const { scan, secret } = await readSource(from);
     const { generation, seq, storeId, tables } = scan;
-    const place = { folder: to, files, random: randomBytes, now: Date.now };
+    const place = {
+      folder: to,
+      files: realFiles,
+      random: randomBytes,
+      now: Date.now,
+    };
     const start = { store: storeId, generation: generation + 1, seq };
     await writeGeneration(place, start, tables);
     if (secret !== undefined) {
-      await writeSmallFile(files, join(to, "secret"), secret);
+      await writeSmallFile(realFiles, join(to, "secret"), secret);
     }
     await writeMeta(place);
-    return await readCopy(to, files);
+    return await readCopy(to);
   } catch (error) {
-    for (const name of await files.list(to)) await files.remove(join(to, name));
-    if (isNew) await files.removeFolder(to).catch(() => {});
+    for (const name of await realFiles.list(to)) {
+      await realFiles.remove(join(to, name));
+    }
+    if (isNew) await realFiles.removeFolder(to).catch(() => {});
     throw error;
   }
 }
 
 /** Reads a store to be copied, and the secret that keeps its tokens valid. */
-async function readSource(from: Place | string, files = realFiles) {
-  const scan = await readUndamagedStore(from, files);
+async function readSource(from: Place | string) {
+  const scan = await readUndamagedStore(from);
   if (!scan.exists) {
     const message = `Cannot copy: there is no store in ${scan.folder}`;
     throw new StoreError("damaged", message);
   }
   const secret = scan.secret ??
-    await readSmallFile(files, scan.folder, "secret");
+    await readSmallFile(realFiles, scan.folder, "secret");
   return { scan, secret };
 }
 
 /** Reads a copy back; returns what it holds. */
-async function readCopy(of: Place | string, files = realFiles) {
-  const { seq, tables } = await readUndamagedStore(of, files);
+async function readCopy(of: Place | string) {
+  const { seq, tables } = await readUndamagedStore(of);
   const remembered = tables.get(declarationTable)?.size ?? 0;
   return { seq, records: countRecords(tables) - remembered };
 }

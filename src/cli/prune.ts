@@ -46,10 +46,10 @@ export async function pruneCommand(
 /** Deletes in several transactions. After an interruption it can be run again. */
 async function prune(store: Store, target: string): Promise<void> {
   const [table = "", property = "id"] = target.split(".");
-  const rows = store.table(table).rows().toReversed()
+  const rows = store.table(table).rows()
     .filter(({ document }) => Object.hasOwn(document, property));
-  for (let from = 0; from < rows.length; from += batchLength) {
-    const batch = rows.slice(from, from + batchLength);
+  while (rows.length > 0) {
+    const batch = rows.splice(-batchLength);
     const mutations = batch.map(({ document }): Mutation => {
       const { id, [property]: _, ...others } = document;
       if (property === "id") return ["del", table, id];

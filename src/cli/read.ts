@@ -159,15 +159,18 @@ export function findHidden(
   declaration: ApiDeclaration,
   tables: ReadonlyMap<string, Table>,
 ): Map<string, number> {
-  const collections = [...collectionsOf(declaration).values()];
+  const collections = collectionsOf(declaration);
+  const ours = [...reservedCollectionNames, declarationTable];
   const found = new Map<string, number>();
-  const known = [...reservedCollectionNames, declarationTable]
-    .concat(collections.map(({ name }) => name));
-  for (const { name, size } of tables.values()) {
-    if (size > 0 && !known.includes(name)) found.set(name, size);
-  }
-  for (const { name, owner, acceptedNames } of collections) {
-    for (const { document } of tables.get(name)?.rows() ?? []) {
+  for (const table of tables.values()) {
+    const { name, size } = table;
+    const collection = collections.get(name);
+    if (collection === undefined) {
+      if (size > 0 && !ours.includes(name)) found.set(name, size);
+      continue;
+    }
+    const { acceptedNames, owner } = collection;
+    for (const { document } of table.rows()) {
       for (const property in document) {
         if (acceptedNames.has(property) || property === owner) continue;
         const key = `${name}.${property}`;

@@ -498,7 +498,7 @@ test("prune permanently deletes hidden data, and nothing that is declared", asyn
   server = await serve(books(all.replace(first.price, "")));
   assert.match(server.output(), /books\.price is no longer declared/);
   await server.end();
-  const listed = /Hidden: loans \(1 record\), books\.price \(3 values\)$/m;
+  const listed = /Hidden: books\.price \(3 values\), loans \(1 record\)$/m;
   for (const target of [["books"], ["books.title"], ["no.such"], []]) {
     const { code, stderr } = await command("prune", ...target);
     assert.equal(code, 2, stderr);

@@ -7,7 +7,6 @@ import { pathToFileURL } from "node:url";
 import {
   type ApiDeclaration,
   type ApiFile,
-  type DeclareApi,
   declareApi,
 } from "../../api/declaration/api.ts";
 import { UsageError } from "../../config.ts";
@@ -29,13 +28,18 @@ export async function loadApi(
     if (!/\.[cm]?[jt]s$/.test(name)) {
       throw new UsageError("it must be a .js, .mjs or .ts file");
     }
-    const api = await watch(async () =>
-      callDefault(
-        file === undefined
-          ? await import("../../collections.ts")
-          : await import(pathToFileURL(resolve(file)).href),
-      )
-    );
+    const api = await watch(async () => {
+      const { default: declare } = file === undefined
+        ? await import("../../collections.ts")
+        : await import(pathToFileURL(resolve(file)).href);
+      if (typeof declare !== "function") {
+        throw new UsageError("its default export must be a function");
+      }
+      const api: ApiFile | Promise<unknown> = declare(vocabulary);
+      if (!(api instanceof Promise)) return api;
+      api.catch(() => {}); // the async function itself is the mistake to report
+      throw new UsageError("its function must not be async");
+    });
     mistakes = findMistakes(api);
     if (mistakes.length === 0) return declareApi(api);
   } catch (error) {
@@ -71,16 +75,6 @@ async function watch<Result>(load: () => Promise<Result>): Promise<Result> {
     process.off("uncaughtException", onError).off("beforeExit", onIdle);
     process.exit = exit;
   }
-}
-
-function callDefault(module: { readonly default?: DeclareApi }): ApiFile {
-  if (typeof module.default !== "function") {
-    throw new UsageError("its default export must be a function");
-  }
-  const api = module.default(vocabulary);
-  if (!(api instanceof Promise)) return api;
-  api.catch(() => {}); // the async function itself is the mistake to report
-  throw new UsageError("its function must not be async");
 }
 
 /** Returns why a file cannot be loaded; begins with the line of the error if that is known. */
