@@ -1,6 +1,5 @@
 /** How a server keeps up with the log in etcd, and adds to it: see store.ts. */
 
-import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick } from "node:timers/promises";
 import {
@@ -11,7 +10,7 @@ import {
 } from "../store/error.ts";
 import { encodeEntries } from "../store/log/format.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
-import { bytesOf, type TransactionQueue } from "../store/queue.ts";
+import type { TransactionQueue } from "../store/queue.ts";
 import { type KeyValue, outcomeUnknown } from "./client.ts";
 import type { EtcdParts } from "./parts.ts";
 import {
@@ -136,13 +135,12 @@ export class Replica {
     const lastSeq = durable < this.endSeq ? this.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
-    const buffer = Buffer.allocUnsafe(bytesOf(batch));
-    const length = encodeEntries(buffer, batch, { durable, seed: 0 });
+    const lines = encodeEntries(batch, { durable, seed: 0 });
     const startedAt = performance.now();
     const { name, value } = await pack(client, {
       seq: durable + 1,
       after: parseHead(loaded.head).name,
-      slices: [buffer.subarray(0, length)],
+      slices: [lines],
     });
     const key = keyOf("log", durable + 1);
     const head = this.sentHead = headOf(last, name);
@@ -161,7 +159,7 @@ export class Replica {
     }
     this.commitMs = performance.now() - startedAt;
     loaded.head = head;
-    loaded.logBytes += length;
+    loaded.logBytes += lines.length;
     queue.advance(last);
     queue.callBack();
     this.#onAdvance(this.commitMs);

@@ -121,8 +121,7 @@ export class EtcdStore extends Store {
   protected accept(pending: Pending): void {
     const refusal = this.#suspension ?? this.#replica.failure;
     if (refusal !== undefined) throw refusal;
-    this.queue.checkSpace(pending.bytes, this.#parts.limits.maxQueueBytes);
-    this.queue.add(pending);
+    this.queue.add(pending, this.#parts.limits.maxQueueBytes);
     this.#replica.wake();
   }
 

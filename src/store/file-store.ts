@@ -169,10 +169,9 @@ class FileStore extends Store {
       const message = "The store is read-only after a disk fault";
       throw new StoreError("read-only", message, { cause });
     }
-    this.queue.checkSpace(pending.bytes, limits.maxQueueBytes);
     if (disk.isFull) disk.admit(pending);
+    this.queue.add(pending, limits.maxQueueBytes);
     this.#checkpoints.count(pending);
-    this.queue.add(pending);
     this.#writer.wake();
   }
 

@@ -1,7 +1,7 @@
 /** The transactions that are applied in memory and not yet durable, and the callbacks of those who wait for them. */
 
 import { type DurableCallback, StoreError } from "./error.ts";
-import type { Entry } from "./log/format.ts";
+import { bytesOf, type Entry } from "./log/format.ts";
 import { rollBack, type Undo } from "./memory/table.ts";
 
 /** A transaction that is applied in memory and waits to be durable. */
@@ -40,14 +40,12 @@ export class TransactionQueue {
     return this.#pending.at(-1)?.seq ?? this.durableSeq;
   }
 
-  /** Throws if too many bytes wait for a transaction to be added; one that is larger than the whole queue is accepted alone. */
-  checkSpace(bytes: number, maxBytes: number): void {
-    if (this.bytes === 0 || this.bytes + bytes <= maxBytes) return;
-    const message = "Too many writes are waiting; nothing was changed";
-    throw new StoreError("overloaded", message);
-  }
-
-  add(pending: Pending): void {
+  /** Adds a transaction; throws if too many bytes wait. One that is larger than the whole queue is accepted alone. */
+  add(pending: Pending, maxBytes: number): void {
+    if (this.bytes > 0 && this.bytes + pending.bytes > maxBytes) {
+      const message = "Too many writes are waiting; nothing was changed";
+      throw new StoreError("overloaded", message);
+    }
     this.#pending.push(pending);
     this.bytes += pending.bytes;
   }
@@ -98,9 +96,4 @@ export class TransactionQueue {
     return () =>
       waiters.forEach(({ seq, callback }) => callback(reasonOf(seq)));
   }
-}
-
-/** Returns an upper bound of the length of transactions in a log. */
-export function bytesOf(transactions: readonly Pending[]): number {
-  return transactions.reduce((sum, { bytes }) => sum + bytes, 0);
 }

@@ -121,19 +121,24 @@ export function encodeHeader(
   return { line: encodeLine(text), seed: crc32(header.salt) };
 }
 
-/** Writes transactions into a buffer that is large enough, and returns their length. */
+/** Returns an upper bound of the length of transactions in a log. */
+export function bytesOf(entries: readonly Entry[]): number {
+  return entries.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Encodes transactions. */
 export function encodeEntries(
-  into: Buffer,
   entries: readonly Entry[],
   log: { readonly durable: number; readonly seed: number },
-): number {
+): Buffer {
+  const into = Buffer.allocUnsafe(bytesOf(entries));
   let end = 0;
   for (const { seq, at, by, text } of entries) {
     const rest =
       `"seq":${seq},"durable":${log.durable},"at":"${at}","by":${by},"tx":${text}}`;
     end = writeLine(into, end, rest, log.seed);
   }
-  return end;
+  return into.subarray(0, end);
 }
 
 /** Returns whether a line (without its newline) matches its CRC. */

@@ -18,7 +18,6 @@
  *   writing continues. If it fails, the disk has failed.
  */
 
-import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { errorText, StoreError } from "../error.ts";
 import { append, cutZeros } from "./append.ts";
@@ -30,7 +29,7 @@ import {
 } from "./format.ts";
 import { type OpenLog, prepareLog, type StoreFolder } from "./folder.ts";
 import type { StoreLimits } from "../options.ts";
-import { bytesOf, type Pending, type TransactionQueue } from "../queue.ts";
+import type { Pending, TransactionQueue } from "../queue.ts";
 
 /** The options of a writer, and the functions that it calls. */
 export interface WriterOptions {
@@ -159,10 +158,8 @@ export class LogWriter {
   async #write(batch: readonly Pending[]): Promise<void> {
     await this.#options.beforeWrite();
     const { queue, log: { seed } } = this;
-    const buffer = Buffer.allocUnsafe(bytesOf(batch));
     const { durableSeq: durable } = queue;
-    const length = encodeEntries(buffer, batch, { durable, seed });
-    const lines = buffer.subarray(0, length);
+    const lines = encodeEntries(batch, { durable, seed });
     const syncMs = await append(this.log, lines, this.#options.folder);
     queue.advance(durable + batch.length);
     this.#expectedCount = batch.length + queue.length;
