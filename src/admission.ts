@@ -7,6 +7,7 @@
  */
 
 import { performance } from "node:perf_hooks";
+import type { Writable } from "node:stream";
 
 /** Too many are waiting already; nothing was done. */
 export class OverloadedError extends Error {
@@ -158,17 +159,12 @@ function isAborted({ requester }: Waiter): boolean {
   }
 }
 
-interface Slot {
-  readonly client: string;
-  readonly cancel: () => void;
-}
-
-/** Slots for work that does not wait in a queue: it holds a slot from its start to its end. */
+/** Slots for work that does not wait in a queue: a connection or a response holds one until it closes. */
 export class Slots {
   readonly #max: number;
   readonly #message: string;
-  /** The oldest first. */
-  readonly #held = new Set<Slot>();
+  /** What holds a slot, the oldest first, with its client. */
+  readonly #held = new Map<Writable, string>();
 
   /** @param message the message of the error with which work is refused */
   constructor(max: number, message: string) {
@@ -177,33 +173,31 @@ export class Slots {
   }
 
   /**
-   * Takes a slot, and returns the function that releases it. If none is free,
-   * the client with the most slots loses its oldest one, unless it would then
-   * have fewer than this client.
+   * Gives a stream a slot. If none is free, the oldest stream of the client with
+   * the most slots is destroyed, unless it would then have fewer than this
+   * client.
    *
-   * @param cancel ends the work when it loses its slot
    * @throws {OverloadedError}
    */
-  take(client: string, cancel: () => void): () => void {
+  take(client: string, stream: Writable): void {
     if (this.#held.size >= this.#max) {
       const displaced = this.#findDisplaced(client);
       this.#held.delete(displaced);
-      displaced.cancel();
+      displaced.destroy();
     }
-    const slot = { client, cancel };
-    this.#held.add(slot);
-    return () => this.#held.delete(slot);
+    this.#held.set(stream, client);
+    stream.once("close", () => this.#held.delete(stream));
   }
 
-  #findDisplaced(client: string): Slot {
-    const counts = new Map<string, number>([[client, 1]]);
-    for (const { client } of this.#held) {
-      counts.set(client, (counts.get(client) ?? 0) + 1);
+  #findDisplaced(client: string): Writable {
+    const counts = new Map([[client, 1]]);
+    for (const each of this.#held.values()) {
+      counts.set(each, (counts.get(each) ?? 0) + 1);
     }
     const most = Math.max(...counts.values());
-    for (const slot of this.#held) {
-      const count = counts.get(slot.client) ?? 0;
-      if (count === most && most > (counts.get(client) ?? 0)) return slot;
+    for (const [stream, each] of this.#held) {
+      const count = counts.get(each) ?? 0;
+      if (count === most && most > (counts.get(client) ?? 0)) return stream;
     }
     throw new OverloadedError(this.#message);
   }

@@ -1,6 +1,8 @@
 /** Admission when many ask at once: the order in which they are served, and those refused. */
 
 import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { Admission, OverloadedError, Slots } from "../src/admission.ts";
 
@@ -182,8 +184,12 @@ test("of 10,000 clients the longest idle one is forgotten for another", async ()
 test("the client with the most slots loses one to a client that holds fewer", () => {
   const slots = new Slots(3, "Too many.");
   const cancelled: string[] = [];
-  const take = (name: string) =>
-    slots.take(name.charAt(0), () => cancelled.push(name));
+  const take = (name: string) => {
+    const destroy = () => cancelled.push(name);
+    const stream = Object.assign(new PassThrough(), { destroy });
+    slots.take(name.charAt(0), stream);
+    return () => stream.emit("close");
+  };
   const release = take("a1");
   take("a2");
   take("a3");
@@ -197,12 +203,15 @@ test("the client with the most slots loses one to a client that holds fewer", ()
   assert.throws(() => take("d1"), OverloadedError, "each holds one");
 });
 
-test("a released slot can be taken again", () => {
+test("a slot is free again when its stream closes", async () => {
   const slots = new Slots(1, "Too many.");
   for (let times = 0; times < 3; times++) {
-    const release = slots.take("a", assert.fail);
-    assert.throws(() => slots.take("a", assert.fail), OverloadedError);
-    release();
-    release(); // without effect
+    const stream = new PassThrough();
+    slots.take("a", stream);
+    const other = new PassThrough();
+    assert.throws(() => slots.take("a", other), OverloadedError);
+    assert.equal(stream.destroyed, false);
+    stream.destroy();
+    await once(stream, "close");
   }
 });

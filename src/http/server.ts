@@ -189,7 +189,7 @@ function trackConnections(
   server.on("connection", (socket: Socket) => {
     try {
       const client = networkOf(socket.remoteAddress ?? "");
-      socket.on("close", slots.take(client, () => socket.destroy()));
+      slots.take(client, socket);
       add(socket);
     } catch {
       socket.destroy();
