@@ -3,9 +3,8 @@
  * store; its method `#process` handles every request, one step per line.
  */
 
-import type { BlockList } from "node:net";
 import { performance } from "node:perf_hooks";
-import type { ApiOptions, Feature, FeatureHooks } from "./api/feature.ts";
+import type { FeatureHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
   type Operation,
@@ -21,7 +20,7 @@ import type { Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
 import { ClientDisconnected, readBody } from "./http/body.ts";
-import { Exchange, type Shared } from "./exchange.ts";
+import { type ApplicationOptions, Exchange, type Shared } from "./exchange.ts";
 import { isReadMethod } from "./http/conditional.ts";
 import {
   ApiError,
@@ -48,20 +47,11 @@ import { checkMessage } from "./http/message.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
-/** The parts that an application is built from. */
-export interface ApplicationOptions extends ApiOptions {
-  readonly features: readonly Feature[];
-  /** The proxies that are trusted to report the addresses of their clients. */
-  readonly trustProxy?: BlockList | undefined;
-  /** How many requests a client may send in a minute; 0 for no limit. */
-  readonly rateLimit?: number;
-}
-
 /** Responds to requests. */
 export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
-  readonly #shared: ApplicationOptions & Shared;
+  readonly #shared: Shared;
   readonly #limiter: RateLimiter | undefined;
   /** The hooks of the one feature that serves HTML pages, if it is on. */
   readonly #pages: FeatureHooks | undefined;
@@ -286,7 +276,7 @@ const serverDescription: Result = {
 function redirect(
   { path, query }: ReturnType<typeof parseTarget>,
   routes: ReadonlyMap<string, Route>,
-  { base }: ApiOptions,
+  { base }: Shared,
 ): Result {
   const shorter = path.replace(/\/$/, "");
   if (!findRoute(routes, shorter, base.path)) throw unknownUrl(path, base.path);

@@ -12,6 +12,7 @@ import {
   type Caller,
   requireAccess,
 } from "./api/accounts/authentication.ts";
+import type { ApiOptions, Feature } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
 import type { Scope } from "./api/query/planner.ts";
 import type {
@@ -32,13 +33,18 @@ import type {
 } from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
 import { type DurableCallback, StoreError } from "./store/error.ts";
-import type { Logger } from "./store/store.ts";
+
+/** The parts that an application is built from. */
+export interface ApplicationOptions extends ApiOptions {
+  readonly features: readonly Feature[];
+  /** The proxies that are trusted to report the addresses of their clients. */
+  readonly trustProxy?: BlockList | undefined;
+  /** How many requests a client may send in a minute; 0 for no limit. */
+  readonly rateLimit?: number;
+}
 
 /** The state that the exchanges of one application share. */
-export interface Shared extends Authentication {
-  readonly trustProxy?: BlockList | undefined;
-  readonly log: Logger;
-}
+export type Shared = ApplicationOptions & Authentication;
 
 /** After so many attempts a request is refused. */
 const maxOvertaken = 10;
@@ -175,8 +181,7 @@ export class Exchange implements RequestContext {
   acquireSlot(slots: Slots): void {
     if (this.#holdsSlot) return; // the request is processed again
     this.throwIfAborted();
-    const { client, response } = this;
-    response.once("close", slots.take(client, () => response.destroy()));
+    slots.take(this.client, this.response);
     this.#holdsSlot = true;
   }
 }

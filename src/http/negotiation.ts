@@ -54,14 +54,15 @@ export function checkContentType(
     );
   }
   const field = headers["content-type"];
-  if (field === undefined && method === "QUERY") { // RFC 10008 section 2
-    throw new ApiError(
-      40000,
-      `The request must have a Content-Type: ${consumes.join(" or ")}.`,
-    );
-  }
-  if (field !== undefined && consumes.includes(field)) return field;
-  if (field === undefined && !request.hasContent) return undefined;
+  if (field === undefined) {
+    if (method === "QUERY") { // RFC 10008 section 2
+      throw new ApiError(
+        40000,
+        `The request must have a Content-Type: ${consumes.join(" or ")}.`,
+      );
+    }
+    if (!request.hasContent) return undefined;
+  } else if (consumes.includes(field)) return field;
   const type = parseMediaType(field ?? "");
   const charset = type?.parameters.get("charset") ?? "utf-8";
   if (type && consumes.includes(type.type) && charset === "utf-8") {
