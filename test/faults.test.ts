@@ -7,7 +7,12 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
 import { type FileSystem, realFiles } from "../src/store/store.ts";
-import { heldFiles, holdHashes, startApplication } from "./application.ts";
+import {
+  eventually,
+  heldFiles,
+  holdHashes,
+  startApplication,
+} from "./application.ts";
 import {
   adminPassword,
   type Answer,
@@ -383,9 +388,7 @@ test("a response that cannot be written ends its own connection and no other", a
     const post = () => app.request("POST", "/v1/zoos", { token, json: zoo });
     const release = hold();
     const posting = post();
-    while (app.store.table("zoos").get(1) === undefined) {
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    await eventually(() => app.store.table("zoos").get(1) !== undefined);
     const row = app.store.table("zoos").get(1);
     assert.ok(row);
     row.validators = ["ETag", '"a\nb"']; // no field can hold a line break

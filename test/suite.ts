@@ -12,8 +12,9 @@ import { join } from "node:path";
 import process from "node:process";
 import { root } from "./root.ts";
 
-/** Of these, `.ci/run` runs all, and `npm test` none: they test the deletion of features, and the tools for etcd. */
-const wholeOnly = /^(?:deletion|etcd\/(?:command-line|linearizability))\./;
+/** Run only by `.ci/run`: the deletion of features, the image of the container, the operator's guide, and the tools for etcd. */
+const wholeOnly =
+  /^(?:deletion|dockerfile|guide|etcd\/(?:command-line|linearizability))\./;
 
 /** Files of the top folder, and those that generate histories, queries or declarations. */
 const unrecorded =

@@ -609,7 +609,7 @@ async function runSequence(
 }
 
 const { SEQUENCES, WHOLE } = process.env;
-const sequences = Number(SEQUENCES ?? (WHOLE === "1" ? 500 : 50));
+const sequences = Number(SEQUENCES ?? (WHOLE === "1" ? 500 : 30));
 
 test(`${sequences} sequences of declarations lose no value and contradict no schema`, async (t) => {
   const folder = await temporaryFolder();

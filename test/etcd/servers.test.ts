@@ -3,6 +3,7 @@
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { test, type TestContext } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { type Running, startApplication } from "../application.ts";
 import type { EtcdOptions } from "../../src/store/options.ts";
 import { follow } from "../follower.ts";
@@ -169,7 +170,7 @@ test("without etcd, requests get 503 and nothing changes; /health says so, and i
   assert.equal(health.status, 503);
   assert.match(health.body["notices"]?.join() ?? "", /etcd.*no leader/);
   gateway.faultOf = () => undefined;
-  while ((await one.request("GET", "/health")).status !== 200);
+  while ((await one.request("GET", "/health")).status !== 200) await wait(10);
   const { body } = await one.request("GET", "/v1/zoos");
   assert.equal(body.length, 1);
   const next = await one.request("POST", "/v1/zoos", { token, json: zoo });
@@ -190,11 +191,11 @@ test("a write whose outcome is unknown gets 500, and is there if etcd has it", a
   assertError(answer, 50302);
   gateway.faultOf = (path, { success }) =>
     path === "kv/txn" && success ? "lost" : undefined;
-  while ((await one.request("GET", "/health")).status !== 200);
+  while ((await one.request("GET", "/health")).status !== 200) await wait(10);
   const lost = await one.request("POST", "/v1/zoos", { token, json: zoo });
   assertError(lost, 50000);
   gateway.faultOf = () => undefined;
-  while ((await one.request("GET", "/health")).status !== 200);
+  while ((await one.request("GET", "/health")).status !== 200) await wait(10);
   const lists = await Promise.all(
     [one, other].map((each) => each.request("GET", "/v1/zoos")),
   );
@@ -220,14 +221,14 @@ test("with local reads, a server answers from memory for a second without etcd, 
   await one.request("POST", "/v1/zoos", { token, json: zoo });
   const isThere = async () =>
     (await other.request("GET", "/v1/zoos/1")).status === 200;
-  while (!await isThere());
+  while (!await isThere()) await wait(10);
   const reads = () =>
     gateway.calls.filter((each) => each === "kv/range").length;
   const before = reads();
   for (let each = 0; each < 50; each++) assert.ok(await isThere());
   assert.ok(reads() - before < 50);
   gateway.faultOf = () => "no leader";
-  while (await isThere());
+  while (await isThere()) await wait(10);
   assertError(await other.request("GET", "/v1/zoos/1"), 50302);
 });
 
@@ -280,7 +281,7 @@ test(
         : undefined;
     const asked = gateway.calls.length;
     t.mock.timers.tick(20_000);
-    while (gateway.calls.length < asked + 2) await new Promise(setImmediate);
+    while (gateway.calls.length < asked + 2) await wait(2);
     gateway.faultOf = () => undefined;
     const status = async () => {
       t.mock.timers.tick(20_000);

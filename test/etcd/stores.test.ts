@@ -3,6 +3,7 @@
 import { strict as assert } from "node:assert";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
 import { openEtcdStore } from "../../src/etcd/open.ts";
 import type { EtcdOptions, StoreLimits } from "../../src/store/options.ts";
 import type { Document, Store } from "../../src/store/store.ts";
@@ -107,7 +108,7 @@ test("a write that etcd does not carry out is rejected, and nothing is changed h
     await assert.rejects(add(store, "Vienna"), { code }, fault);
     assert.deepEqual(namesIn(store), ["Berlin"]);
     gateway.faultOf = () => undefined;
-    while (!store.isWritable) await new Promise(setImmediate);
+    while (!store.isWritable) await wait(2);
     await add(store, "Prague");
     assert.deepEqual(namesIn(store), ["Berlin", "Prague"]);
   }));
@@ -123,7 +124,7 @@ test("writes that were never sent are known not to be carried out, although the 
   const sent = assert.rejects(add(store, "Berlin"), {
     code: "outcome-unknown",
   });
-  while (attempts === 0) await new Promise(setImmediate);
+  while (attempts === 0) await wait(2);
   const waiting = ["Vienna", "Prague"].map((name) =>
     assert.rejects(add(store, name), { code: "unreachable" })
   );
@@ -327,7 +328,7 @@ test("a watch that breaks is begun again, and goes on where it was", async (t) =
     gateway.cutWatches();
     await add(one, name);
     while (other.table("zoos").size < one.table("zoos").size) {
-      await new Promise(setImmediate);
+      await wait(2);
     }
   }
   assert.deepEqual(namesIn(other), namesIn(one));

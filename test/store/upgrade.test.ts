@@ -22,6 +22,7 @@ import {
   type Table,
 } from "../../src/store/store.ts";
 import { lacks, root, start } from "../harness.ts";
+import { ended, taskWhen } from "../lines.ts";
 import { encodeHeader, format } from "../../src/store/log/format.ts";
 import { Disk, type Fate } from "../torture/disk.ts";
 import { Random } from "../torture/random.ts";
@@ -264,7 +265,7 @@ test("a crash at any step of an upgrade loses nothing", async (t) => {
       for (
         let number = 1, ended = false;
         !ended;
-        number += isWhole ? 1 : 7
+        number += isWhole ? 1 : 13
       ) {
         const disk = Disk.of(folder, files);
         disk.fate = (step): Fate => {
@@ -299,7 +300,7 @@ test("if any operation of an upgrade fails, the start is refused, and the next o
     for (
       let number = 1, ended = false;
       !ended;
-      number += isWhole ? 1 : 5
+      number += isWhole ? 1 : 9
     ) {
       const disk = Disk.of(folder, files);
       const error = number % 2 === 0 ? "EIO" : "ENOSPC";
@@ -373,10 +374,8 @@ test("a server finishes the import that it was killed in before the upgrade", {
   const server = await start({ folder, hashesFully: true });
   try {
     const token = await server.signIn("admin", "a long enough one");
-    let task;
-    do {
-      task = (await server.request("GET", "/v1/tasks/1", { token })).body;
-    } while (task.status === "running" || task.status === "queued");
+    const url = "/v1/tasks/1";
+    const task = await taskWhen(server, { url, token, until: ended });
     assert.equal(task.status, "succeeded", JSON.stringify(task));
     assert.equal(task.lines, 6000);
     assert.equal(task.imported + task.rejected, 6000);

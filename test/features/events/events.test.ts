@@ -7,7 +7,11 @@ import process from "node:process";
 import { after, before, describe, mock, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { type Running, startApplication } from "../../application.ts";
+import {
+  eventually,
+  type Running,
+  startApplication,
+} from "../../application.ts";
 import { type Event, follow, type Follower } from "../../follower.ts";
 import {
   adminPassword,
@@ -502,9 +506,7 @@ test("a client that is disconnected a hundred times, and once by a kill -9 of th
       }
     }));
     for (const part of [0.3, 0.7]) {
-      while (made < changes * part) {
-        await new Promise((resolve) => setImmediate(resolve));
-      }
+      await eventually(() => made >= changes * part);
       up = server.end("SIGKILL").then(async () => {
         server = await start({ folder });
       });

@@ -197,7 +197,7 @@ test("a line of any length is skipped with bounded memory", async (t) => {
 
 test("a spool file survives a power cut at any moment after it was written", async (t) => {
   const random = new Random(11);
-  const rounds = process.env["WHOLE"] === "1" ? 60 : 24;
+  const rounds = process.env["WHOLE"] === "1" ? 60 : 12;
   let before = 0;
   for (let round = 0; round < rounds; round++) {
     const disk = await diskFor(t);
