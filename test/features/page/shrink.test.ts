@@ -47,6 +47,7 @@ test("literals and separate tokens stay as they are", () => {
     [`const a = /b = "c/ ; d = "e = f" ;`, `const a=/b = "c/;d="e = f";`],
     [`a(/[/ = "]\\/ = '/g , b) ;`, `a(/[/ = "]\\/ = '/g,b);`],
     [`a = b / c ; d = "e = / f" ;`, `a=b/c;d="e = / f";`],
+    [`return /b = "c/ .test(a) ;`, `return/b = "c/.test(a);`],
     ["a = b + +c - -d + e++ + f ;", "a=b+ +c- -d+e++ +f;"],
     ["return a\n  ?? typeof b in c ;", "return a??typeof b in c;"],
     ["a( // it's\n  b, /* = */\n) ;\n", "a(b);"],

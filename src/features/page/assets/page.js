@@ -424,7 +424,7 @@ function field(name, type, autocomplete) {
 /** Returns why a request failed. @param {ApiResponse} response */
 export function problemOf({ status, body, exchange: { reason } }) {
   return status
-    ? `${status} ${reason}: ${body?.error ?? ""}`
+    ? `${status} ${reason}`.trim() + `: ${body?.error ?? ""}` // HTTP/2 has no reason
     : "The server does not respond.";
 }
 
