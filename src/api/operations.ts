@@ -260,14 +260,7 @@ export function recordMethods(
     access: access.write,
     consumes: json,
     maxBodyBytes: maxRecordBytes(collection),
-    run: (context, _, body) =>
-      changeRecord(records, context, { body, partial: false }),
-  };
-  const PATCH: Operation = {
-    ...PUT,
-    consumes: mergePatch,
-    run: (context, _, body) =>
-      changeRecord(records, context, { body, partial: true, only }),
+    run: (context, _, body) => changeRecord(records, context, body, only),
   };
   const DELETE: Operation<boolean> = {
     resource,
@@ -278,7 +271,7 @@ export function recordMethods(
     },
     run: (context, cascade) => deleteRecord(records, context, cascade),
   };
-  return { GET, PUT, PATCH, DELETE };
+  return { GET, PUT, PATCH: { ...PUT, consumes: mergePatch }, DELETE };
 }
 
 /**

@@ -59,7 +59,7 @@ export function tablesOf(
 function indexesOf(
   { properties, visibleProperties, unique = [], owner, indexed = [] }:
     Collection,
-): NonNullable<TableDeclaration["indexes"]> {
+) {
   const read = (document: Document, of: string | readonly string[]): Json =>
     typeof of === "string"
       ? document[of] ?? visibleProperties.get(of)?.default ?? null
@@ -260,7 +260,7 @@ function healthRoute(store: Store): Route {
 }
 
 /** Returns what had to be repaired at startup, and problems of the disk at present. */
-async function noticesOf(store: Store): Promise<readonly string[]> {
+async function noticesOf(store: Store) {
   const missing = await store.missingBytes().catch(() => 0); // an unreadable disk
   const notices = [...store.notices];
   if (store.isDiskFull) {

@@ -53,9 +53,11 @@ export async function userCommand(
       if (row === undefined) {
         throw new CommandError(`there is no user ${JSON.stringify(name)}`);
       }
-      const call = { ...operator, ids: [row.document.id] };
-      const change = { body: { password }, partial: true };
-      await commitOrExplain(store, () => changeRecord(users, call, change));
+      const call = { ...operator, method: "PATCH", ids: [row.document.id] };
+      await commitOrExplain(
+        store,
+        () => changeRecord(users, call, { password }),
+      );
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {

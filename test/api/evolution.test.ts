@@ -359,7 +359,7 @@ class Sequence {
     }
     const { seq } = how === 0
       ? await createRecord(records, context, body)
-      : await changeRecord(records, context, { body, partial: how === 2 });
+      : await changeRecord(records, context, body);
     await store.durable(seq);
     const row = rows.get(id) ?? new Map();
     rows.set(

@@ -99,7 +99,7 @@ export async function signIn(
   const user = await limit(
     context.client,
     String(values["username"]),
-    (beforeHash) => checkPassword(store, values, { context, beforeHash }),
+    (beforeHash) => checkPassword(store, values, context, beforeHash),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
     // The username is logged only if there is such a user, because some people
@@ -150,10 +150,8 @@ export async function signIn(
 async function checkPassword(
   store: Store,
   values: Values,
-  { context, beforeHash }: {
-    readonly context: RequestContext;
-    readonly beforeHash: () => void;
-  },
+  context: RequestContext,
+  beforeHash: () => void,
 ): Promise<Document | undefined> {
   const stored = findUser(store, values)?.["password"];
   const isRight = await verifyPassword(

@@ -199,7 +199,10 @@ export function deriveCollections(
     declarations.map((each) => [each.name, deriveCollection(each)]),
   );
   for (const source of collections.values()) {
-    linkReferences(source, collections);
+    for (const each of source.properties) {
+      const target = collections.get(each.references ?? "");
+      if (target) linkReference(source, each, target);
+    }
   }
   return collections;
 }
@@ -233,40 +236,32 @@ export function deriveCollection(declaration: Declaration): Collection {
   };
 }
 
-/** Links a collection with those that its properties refer to, both ways. */
-function linkReferences(
+/** Links a collection with the one that a property refers to, both ways. */
+function linkReference(
   source: Collection,
-  collections: ReadonlyMap<string, Collection>,
+  of: NamedProperty,
+  target: Collection,
 ): void {
-  for (const each of source.properties) {
-    const { name, references = "", nullable, as: segment = source.name } = each;
-    const target = collections.get(references);
-    if (target === undefined) continue;
-    each.target = target;
-    const reference = {
-      source,
-      property: name,
-      isRequired: !nullable,
-      target,
-      segment,
-    };
-    const before = `${references}/`;
-    source.parents.push(reference);
-    target.children.push(reference);
-    source.urlProperties.push({
-      name: name.replace(/_id$/, "_url"),
-      property: name,
-      before,
-      after: "",
-      nullable,
-    });
-    target.urlProperties.push({
-      ...idUrl,
-      name: `${segment}_url`,
-      before,
-      after: `/${segment}`,
-    });
-  }
+  const { name, nullable, as: segment = source.name } = of;
+  of.target = target;
+  const isRequired = !nullable;
+  const reference = { source, property: name, isRequired, target, segment };
+  const before = `${target.name}/`;
+  source.parents.push(reference);
+  target.children.push(reference);
+  source.urlProperties.push({
+    name: name.replace(/_id$/, "_url"),
+    property: name,
+    before,
+    after: "",
+    nullable,
+  });
+  target.urlProperties.push({
+    ...idUrl,
+    name: `${segment}_url`,
+    before,
+    after: `/${segment}`,
+  });
 }
 
 /** The property of private records with the id of the user who created them. */

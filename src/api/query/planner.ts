@@ -95,7 +95,11 @@ export function select<T>(
   const where = scope?.where;
   const filters = scope === undefined
     ? query.filters
-    : [...Object.entries(scope.conditions).map(filterOf), ...query.filters];
+    : Object.entries(scope.conditions).map(([name, value]): Filter => ({
+      property: { name, default: null, unique: false, references: "" },
+      operator: "eq",
+      value,
+    })).concat(query.filters);
   const exact = where === undefined ? rangeScanOf(filters, query) : undefined;
   const plan = exact ?? boundedRangeOf(filters);
   let source = lookUp(indexes, filters);
@@ -107,7 +111,11 @@ export function select<T>(
       return index.then(() => select(indexes, query, options));
     }
     if (index && exact) return use(pageOf(index, exact, query));
-    if (index) source = narrow(source, index, { indexes, plan });
+    const range = index && rangeOf(index, plan);
+    const count = range ? range.to - range.from : Infinity;
+    if (count * indexReadCost <= source.count) {
+      source = { count, rows: () => rowsIn(indexes, plan) };
+    }
   }
   const sortPlan: QueryPlan = { equalities: [], by: query.sort, bounds: [] };
   return indexes.scan(source, {
@@ -120,6 +128,15 @@ export function select<T>(
     use: (index) => use(pageOf(index, sortPlan, query)),
     requester,
   });
+}
+
+/** Returns the rows in the range of an index. */
+function rowsIn(indexes: IndexCache, plan: QueryPlan): Iterable<Row> {
+  // While the scan waited in the queue the index may have been evicted.
+  const index = indexes.cached(columnsOf(plan));
+  if (index === undefined) return indexes.all().rows();
+  const { from, to } = rangeOf(index, plan);
+  return index.rows(from, to); // copying all of them would take long
 }
 
 /** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
@@ -143,39 +160,8 @@ function lookUp(indexes: IndexCache, filters: readonly Filter[]): RowSource {
   return best;
 }
 
-/** Returns the rows in the range of an index if they are far fewer than those of a source, otherwise the source. */
-function narrow(
-  source: RowSource,
-  index: SortedIndex,
-  { indexes, plan }: {
-    readonly indexes: IndexCache;
-    readonly plan: QueryPlan;
-  },
-): RowSource {
-  const { from, to } = rangeOf(index, plan);
-  const count = to - from;
-  if (count * indexReadCost > source.count) return source;
-  const rows = () => {
-    // While the scan waited in the queue the index may have been evicted.
-    const index = indexes.cached(columnsOf(plan));
-    if (index === undefined) return indexes.all().rows();
-    const { from, to } = rangeOf(index, plan);
-    return index.rows(from, to); // copying all of them would take long
-  };
-  return { count, rows };
-}
-
 function columnsOf({ equalities, by }: QueryPlan): readonly Column[] {
   return [...equalities.map(({ property }) => property), ...by];
-}
-
-/** Returns a condition of a scope as a filter. */
-function filterOf([name, value]: readonly [string, number]): Filter {
-  return {
-    property: { name, default: null, unique: false, references: "" },
-    operator: "eq",
-    value,
-  };
 }
 
 /**

@@ -40,7 +40,7 @@ export function createRecord(
   context: RequestContext,
   body: Body,
 ): Result | Promise<Result> {
-  const plan = (hashes: Values) => {
+  return write(records, context, body, (hashes) => {
     const scope = prepareCreate(records, context);
     const next = records.buildRecord(body, {
       caller: context.caller,
@@ -48,8 +48,7 @@ export function createRecord(
       hashes,
     });
     return { row: undefined, next, scope };
-  };
-  return write(records, context, { body, plan });
+  });
 }
 
 /**
@@ -67,22 +66,19 @@ export function prepareCreate(
 }
 
 /**
- * Replaces a record, or changes some of its properties (`partial`, RFC 7396).
+ * Replaces a record, or changes some of its properties (PATCH, RFC 7396).
  *
+ * @param only the only properties that the caller may change
  * @throws {ApiError} 40401, 41200, 42200, 42800, 409xx
  */
 export function changeRecord(
   records: Records,
   context: RequestContext,
-  { body, partial, only }: {
-    readonly body: Body;
-    readonly partial: boolean;
-    /** The only properties that the caller may change. */
-    readonly only?: readonly string[] | undefined;
-  },
+  body: Body,
+  only?: readonly string[],
 ): Result | Promise<Result> {
   const { collection, table, store } = records;
-  const plan = (hashes: Values) => {
+  return write(records, context, body, (hashes) => {
     const scope = context.scope();
     const row = findForChange(records, context, scope);
     const previous = row.document;
@@ -93,7 +89,7 @@ export function changeRecord(
         caller: context.caller,
         owner: ownerOf(collection, previous),
         previous,
-        partial,
+        partial: context.method === "PATCH",
         only,
         valuesFromUrl: scope?.conditions,
       }),
@@ -114,8 +110,7 @@ export function changeRecord(
     };
     enforceRules(collection, next);
     return { row, next, scope };
-  };
-  return write(records, context, { body, plan });
+  });
 }
 
 /**
@@ -128,10 +123,8 @@ export function changeRecord(
 function write(
   records: Records,
   context: RequestContext,
-  { body, plan }: {
-    readonly body: Body;
-    readonly plan: (hashes: Values) => PlannedWrite;
-  },
+  body: Body,
+  plan: (hashes: Values) => PlannedWrite,
 ): Result | Promise<Result> {
   const planned = plan({});
   const { secretName } = records.collection;

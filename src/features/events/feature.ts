@@ -107,7 +107,12 @@ async function send(
   const { output, reader, isAuthorized } = client;
   output.on("drain", () => client.wake());
   output.on("close", () => disconnect(client));
-  const timer = setInterval(() => sendHeartbeat(client), heartbeatMs);
+  const timer = setInterval(() => {
+    if (!isAuthorized()) disconnect(client);
+    else if (!output.writableNeedDrain && !output.writableEnded) {
+      output.write(heartbeatComment(client));
+    }
+  }, heartbeatMs);
   // Contains an id to resume from, in case the connection breaks before any
   // event.
   output.write(`retry: 1000\n${heartbeatComment(client)}`);
@@ -241,14 +246,6 @@ function disconnect(client: Client): void {
   // A client that has not read the last write would not read the end either.
   if (output.writableNeedDrain) output.destroy();
   else output.end();
-}
-
-function sendHeartbeat(client: Client): void {
-  const { output, isAuthorized } = client;
-  if (!isAuthorized()) disconnect(client);
-  else if (!output.writableNeedDrain && !output.writableEnded) {
-    output.write(heartbeatComment(client));
-  }
 }
 
 /** Returns a comment with the id of the last change, which the client may not have been sent. */

@@ -162,8 +162,12 @@ export class ChangeFeed {
       const cached = this.#cache.get(cursor.seq + 1);
       if (cached !== undefined) return cached;
       const lines = await this.#store.transactionsAfter(cursor.seq);
-      const found = lines?.map((line) => toTransaction(line, cursor)) ??
-        await readTransactions(this.#logs, cursor);
+      const found = lines?.map(({ seq = 0, tx: mutations = [] }) => ({
+        seq,
+        mutations,
+        bytes: JSON.stringify(mutations).length,
+        end: { ...cursor, seq },
+      })) ?? await readTransactions(this.#logs, cursor);
       for (const transaction of found) this.#addToCache(transaction);
       return found[0];
     });
@@ -201,19 +205,6 @@ export class ChangeFeed {
       this.#cachedBytes -= bytes;
     }
   }
-}
-
-/** Returns a transaction that is not in a file. */
-function toTransaction(
-  { seq = 0, tx: mutations = [] }: LogLine,
-  cursor: LogPosition,
-): Transaction {
-  return {
-    seq,
-    mutations,
-    bytes: JSON.stringify(mutations).length,
-    end: { ...cursor, seq },
-  };
 }
 
 /**

@@ -66,7 +66,10 @@ function runOnce(
   const table = api.store.table(responsesTable.name);
   const stored = table.find("key", key).find((row) => !isExpired(row, api));
   if (stored !== undefined) {
-    const isSame = matchesHash(String(stored.document["hash"]), request);
+    const hash = String(stored.document["hash"]);
+    const isSame = hash.startsWith("scrypt$")
+      ? verifyPassword(textOf(body), hash, context)
+      : Promise.resolve(digest(body) === hash);
     return context.afterWaiting(isSame, (isSame) =>
       // A full disk can have rolled the response back in the meantime.
       table.get(stored.document.id) === stored
@@ -125,15 +128,6 @@ function digest(body: Uint8Array): string {
 /** Decodes each byte as one character, so that no two bodies have the same text. */
 function textOf(body: Uint8Array): string {
   return Buffer.from(body).toString("latin1");
-}
-
-async function matchesHash(
-  hash: string,
-  { body, context }: KeyedRequest,
-): Promise<boolean> {
-  return hash.startsWith("scrypt$")
-    ? await verifyPassword(textOf(body), hash, context)
-    : digest(body) === hash;
 }
 
 function repeat({ document, seq }: Row, isSame: boolean): Result {

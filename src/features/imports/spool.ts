@@ -40,7 +40,7 @@ const maxUnsyncedBytes = 8 << 20;
 export async function writeSpool(
   store: Store,
   body: AsyncIterable<Uint8Array>,
-): Promise<{ readonly name: string; readonly hash: Buffer }> {
+) {
   const { files } = store.folder;
   const name = randomName(store.folder);
   const path = pathOf(store, name);

@@ -71,10 +71,9 @@ class RequestMetrics {
 
   families({ routes }: Api): Families {
     // Reversed, so that the first pattern of each route is the last to be set.
-    const patterns = new Map<object | undefined, string>();
-    for (const [pattern, route] of [...routes].reverse()) {
-      patterns.set(route, pattern);
-    }
+    const patterns = new Map<unknown, string>(
+      [...routes].reverse().map(([pattern, route]) => [route, pattern]),
+    );
     const requests: Sample[] = [];
     const durations: Sample[] = [];
     for (const [key, { responses, latency }] of this.#routes) {

@@ -10,7 +10,7 @@ import type { JsonSchema } from "../../api/declaration/properties.ts";
 export interface ResponseParts {
   readonly description: string;
   readonly headers: readonly string[];
-  readonly content?: JsonSchema;
+  readonly content?: JsonSchema | undefined;
 }
 
 /** Collects the shared parts of one document. */
@@ -50,7 +50,7 @@ export class Components {
   }
 
   /** Returns a copy of a schema in which each one with a title is a reference. */
-  schema(schema: JsonSchema): JsonSchema {
+  schema(schema: object): JsonSchema {
     return JSON.parse(JSON.stringify(schema), (_, value) => {
       if (typeof value?.title !== "string") return value;
       const { title, ...part } = value;

@@ -52,7 +52,16 @@ async function createDocument(api: Api): Promise<JsonSchema> {
     paths[path] = {
       ...describeOperations(route, { api, path }, components),
       parameters: components.parameters([
-        ...ids.map(idParameter),
+        ...ids.map((name) => ({
+          name,
+          in: "path",
+          required: true,
+          schema: {
+            type: "integer",
+            minimum: 1,
+            maximum: Number.MAX_SAFE_INTEGER,
+          },
+        })),
         fieldParameter("X-Request-Id", "The id of the request in the log"),
       ]),
     };
@@ -92,15 +101,6 @@ function nameIds(pattern: string, { collections }: Api): string {
     const id = more ? `${singular.replaceAll(" ", "_")}_id` : "id";
     return `${name}/{${id}}`;
   });
-}
-
-function idParameter(name: string): JsonSchema {
-  return {
-    name,
-    in: "path",
-    required: true,
-    schema: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
-  };
 }
 
 /** Describes the operations of a path, each under its method. */

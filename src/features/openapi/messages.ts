@@ -83,17 +83,14 @@ export function describeResponses(
   const described: Record<string, JsonSchema> = {};
   const isHead = method === "HEAD";
   const describe = (title: string, { content, ...parts }: ResponseParts) =>
-    components.response(
-      title,
-      isHead || !content ? parts : { ...parts, content },
-    );
+    components.response(title, isHead ? parts : { ...parts, content });
   for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers = [] } = response;
     const schema = record ? completeSchema(record) : response.schema;
     described[status] = describe(`${schema?.["title"] ?? "answer"} ${status}`, {
       description: descriptions[status] ?? "",
       headers,
-      ...(schema && { content: contentOf(produces, schema) }),
+      content: schema && contentOf(produces, schema),
     });
   }
   for (const status of errorsOf(operation)) {

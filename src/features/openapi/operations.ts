@@ -11,7 +11,6 @@ import type { Api } from "../../api/feature.ts";
 import {
   type Collection,
   deriveCollection,
-  type Reference,
   withArticle,
 } from "../../api/declaration/declaration.ts";
 import type { Operation, OperationDocs } from "../../api/operations.ts";
@@ -71,28 +70,20 @@ const signIn = { ...signInForm, singular: "sign in" };
 function subjectOf({ resource }: Operation) {
   const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
+  const by = parent?.segment === collection.name
+    ? ""
+    : `, by ${parent?.property}`;
   return {
     collection,
     listed: resource?.listed ?? collection,
-    /** ` of a zoo`, if the URL contains the zoo's id. */
-    ofParent: describeParent(parent, collection),
+    /** ` of a zoo`, if the URL contains the zoo's id; with the property if the reference has a name of its own. */
+    ofParent: parent ? ` of ${withArticle(parent.target.singular)}${by}` : "",
     /** The property whose value is that id. */
     parentProperty: parent?.property,
     /** The status 409, if the collection has rules that a change can violate. */
     conflicts: collection.sideEffects ? [409] : [],
     only,
   };
-}
-
-/** Describes the parent in a URL, with the property if the reference has a name of its own. */
-function describeParent(
-  parent: Reference | undefined,
-  { name }: Collection,
-): string {
-  if (parent === undefined) return "";
-  const { target, segment, property } = parent;
-  const by = segment === name ? "" : `, by ${property}`;
-  return ` of ${withArticle(target.singular)}${by}`;
 }
 
 const validators = ["ETag", "Last-Modified"];
