@@ -16,7 +16,7 @@ import {
   parseParameters,
   rejectUnknownParameters,
 } from "./api/query/parameters.ts";
-import type { Result, RunOnce } from "./api/request-context.ts";
+import type { Outcome, Result, RunOnce } from "./api/request-context.ts";
 import { ndjsonType } from "./api/representation.ts";
 import { buildRoutes } from "./api/routes.ts";
 import { ClientDisconnected, readBody } from "./http/body.ts";
@@ -115,7 +115,7 @@ export class Application {
    * ours. The first step that fails determines the response, and nothing is
    * changed.
    */
-  #process(exchange: Exchange): Result | Promise<Result> {
+  #process(exchange: Exchange): Outcome {
     const { request, method, headers } = exchange;
     const { origin, path } = this.#shared.base;
     let target, match;

@@ -31,6 +31,7 @@ import { isNotModified, type Records } from "./records/records.ts";
 import { deleteRecord } from "./records/deleting.ts";
 import { changeRecord, createRecord } from "./records/writing.ts";
 import type {
+  Outcome,
   RequestContext,
   ResolveScope,
   Result,
@@ -73,7 +74,7 @@ export interface Operation<P = unknown> {
     runOnce: RunOnce,
   ) => Promise<Result>;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
-  run(context: RequestContext, parsed: P, body: Body): Result | Promise<Result>;
+  run(context: RequestContext, parsed: P, body: Body): Outcome;
 }
 
 /** The parts of an operation's description that do not follow from its method. */

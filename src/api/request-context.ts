@@ -16,14 +16,17 @@ export interface Result extends Response {
   readonly isCommitted?: true;
 }
 
+/** A result; a promise of it if the operation must wait. */
+export type Outcome = Result | Promise<Result>;
+
 /** Returns the mutations that store a response in the transaction it describes. */
 export type StoreResponse = (response: Response) => readonly Mutation[];
 
 /** Executes a request at most once for its idempotency key, if it has one. */
 export type RunOnce = (
   body: Uint8Array,
-  execute: (storeResponse?: StoreResponse) => Result | Promise<Result>,
-) => Result | Promise<Result>;
+  execute: (storeResponse?: StoreResponse) => Outcome,
+) => Outcome;
 
 /** An action of a request that the log reports at the level `info`. */
 export interface AuditEvent {

@@ -42,7 +42,7 @@ import { Records } from "./records/records.ts";
 /** Returns the tables that the declarations and features need, with their indexes. */
 export function tablesOf(
   declaration: ApiDeclaration,
-  features: readonly Pick<Feature, "collections" | "tables">[],
+  features: readonly Partial<Feature>[],
 ): TableDeclaration[] {
   const tables = Array.from(
     collectionsOf(declaration, features).values(),
@@ -79,7 +79,7 @@ function indexesOf(
 /** Returns the declared collections and those of the server itself. */
 export function collectionsOf(
   { roles, collections }: ApiDeclaration,
-  features: readonly Pick<Feature, "collections">[] = [],
+  features: readonly Partial<Feature>[] = [],
 ): Map<string, Collection> {
   const owned = { owner: ownerProperty.name, overseer: roles.highest };
   const declared = collections.map((each) =>

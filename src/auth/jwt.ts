@@ -60,12 +60,12 @@ export class TokenSigner {
   verify(token: string): Claims {
     const [header = "", payload = ""] = token.split(".");
     const key = this.#keys.find((key) => key.header === header);
-    if (key === undefined) throw invalid("header");
-    if (!isEqual(token, seal(key, payload))) throw invalid("signature");
+    if (key === undefined) throw invalid("header does");
+    if (!isEqual(token, seal(key, payload))) throw invalid("signature does");
     const claims = parseClaims(payload);
     // Another server may have the same secret.
     if (claims === undefined || this.#encodeClaims(claims) !== payload) {
-      throw invalid("claims");
+      throw invalid("claims do");
     }
     return claims;
   }
@@ -117,10 +117,9 @@ function parseClaims(payload: string): Claims | undefined {
   }
 }
 
-function invalid(part: "header" | "signature" | "claims"): TokenError {
-  const verb = part === "claims" ? "do" : "does";
+function invalid(subject: string): TokenError {
   return new TokenError(
-    `The token is not valid: its ${part} ${verb} not come from this server.`,
+    `The token is not valid: its ${subject} not come from this server.`,
   );
 }
 

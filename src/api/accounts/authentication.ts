@@ -65,19 +65,25 @@ export function authenticate(
   const { sub: id, jti, iat, exp } = verified.get(authorization) ??
     verify(authentication, authorization);
   if (now() / 1000 >= exp) throw unauthorized(declaration, 40103);
-  const invalid = (reason: string) =>
-    unauthorized(declaration, 40102, `The token is not valid: ${reason}.`);
   const authorizations = store.table("authorizations");
   const row = authorizations.get(jti);
   if (row === undefined) {
     if (jti <= authorizations.lastId) throw unauthorized(declaration, 40104);
-    throw invalid("its jti was never issued");
+    throw unauthorized(
+      declaration,
+      40102,
+      "The token is not valid: its jti was never issued.",
+    );
   }
   const { user_id, created_at } = row.document;
   const role = String(store.table("users").get(id)?.document["role"]);
   const grants = declaration.roles.grantsOf(role);
   if (user_id !== id || grants === undefined) {
-    throw invalid("its sub does not own its jti");
+    throw unauthorized(
+      declaration,
+      40102,
+      "The token is not valid: its sub does not own its jti.",
+    );
   }
   // After a backup is restored, the ids of later authorizations are issued
   // again.

@@ -275,36 +275,33 @@ export function timestamp(): Property<string> {
 
 /** An http or https URL of at most 2,000 characters. */
 export function url(): Property<string> {
-  return formatted("http(s) URL", {
-    format: "uri",
-    maxLength: 2000,
-    isValid: (text) =>
-      /^https?:\/\/[^\s\\]+$/i.test(text) && URL.canParse(text),
-  });
+  return formatted(
+    "http(s) URL",
+    { format: "uri", maxLength: 2000 },
+    (text) => /^https?:\/\/[^\s\\]+$/i.test(text) && URL.canParse(text),
+  );
 }
 
 /** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
 export function email(): Property<string> {
-  return formatted("e-mail address", {
-    format: "email",
-    maxLength: 254,
-    isValid: (text) => emailAddress.test(text),
-  });
+  return formatted(
+    "e-mail address",
+    { format: "email", maxLength: 254 },
+    (text) => emailAddress.test(text),
+  );
 }
 
 function formatted(
   noun: string,
-  { format, maxLength, isValid }: {
-    readonly format: string;
-    readonly maxLength: number;
-    readonly isValid: (text: string) => boolean;
-  },
+  limits: { readonly format: string; readonly maxLength: number },
+  isValid: (text: string) => boolean,
 ): Property<string> {
+  const { maxLength } = limits;
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
   return {
     ...base,
-    schema: { type: "string", format, maxLength },
+    schema: { type: "string", ...limits },
     check: (value) =>
       base.check(value) ??
         (isValid(String(value))

@@ -6,7 +6,7 @@ import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import { type Page, select } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
-import type { RequestContext, Result } from "../request-context.ts";
+import type { Outcome, RequestContext, Result } from "../request-context.ts";
 import {
   collectionValidators,
   isNotModified,
@@ -36,7 +36,7 @@ export function listRecords(
   records: Records,
   context: RequestContext,
   query: Query,
-): Result | Promise<Result> {
+): Outcome {
   const { collection, table, representation, indexes } = records;
   const { caller, url, asNdjson } = context;
   const { fields } = query;

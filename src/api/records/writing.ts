@@ -13,7 +13,7 @@ import {
   validate,
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
-import type { RequestContext, Result } from "../request-context.ts";
+import type { Outcome, RequestContext, Result } from "../request-context.ts";
 import {
   collectionValidators,
   findForChange,
@@ -39,7 +39,7 @@ export function createRecord(
   records: Records,
   context: RequestContext,
   body: Body,
-): Result | Promise<Result> {
+): Outcome {
   return write(records, context, body, (hashes) => {
     const scope = prepareCreate(records, context);
     const next = records.buildRecord(body, {
@@ -76,7 +76,7 @@ export function changeRecord(
   context: RequestContext,
   body: Body,
   only?: readonly string[],
-): Result | Promise<Result> {
+): Outcome {
   const { collection, table, store } = records;
   return write(records, context, body, (hashes) => {
     const scope = context.scope();
@@ -125,7 +125,7 @@ function write(
   context: RequestContext,
   body: Body,
   plan: (hashes: Values) => PlannedWrite,
-): Result | Promise<Result> {
+): Outcome {
   const planned = plan({});
   const { secretName } = records.collection;
   if (secretName === undefined || !Object.hasOwn(body, secretName)) {

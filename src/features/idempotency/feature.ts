@@ -9,6 +9,7 @@ import { Buffer } from "node:buffer";
 import { hash as hashOf } from "node:crypto";
 import type { Api, Feature } from "../../api/feature.ts";
 import type {
+  Outcome,
   RequestContext,
   Result,
   RunOnce,
@@ -61,7 +62,7 @@ interface KeyedRequest {
 function runOnce(
   request: KeyedRequest,
   execute: Parameters<RunOnce>[1],
-): ReturnType<RunOnce> {
+): Outcome {
   const { key, body, secret, context, api, running } = request;
   const table = api.store.table(responsesTable.name);
   const stored = table.find("key", key).find((row) => !isExpired(row, api));
