@@ -91,9 +91,7 @@ function buildSeedRecord(records: Records, body: unknown): Document {
   }
   return records.buildRecord(body, {
     caller: localOperator,
-    valuesFromUrl: {},
-    mayNameOwner: true,
-    serverValues: { id },
+    imported: { id },
   });
 }
 

@@ -140,19 +140,21 @@ export class Records {
    */
   buildRecord(
     body: Body,
-    { caller, valuesFromUrl, hashes, serverValues, mayNameOwner = false }: {
+    { caller, valuesFromUrl, hashes, imported }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
       readonly valuesFromUrl?: Values | undefined;
       readonly hashes?: Values;
-      /** By default the next id, and the current time. */
-      readonly serverValues?: Partial<Document> | undefined;
-      /** True if the body may name the owner, provided that the caller sees the records of all users. */
-      readonly mayNameOwner?: boolean;
+      /**
+       * Set if the body may name the owner, provided that the caller sees the
+       * records of all users: the values that the record has instead of the
+       * next id and the current time.
+       */
+      readonly imported?: Partial<Document>;
     },
   ): Document {
     const { collection, table, store } = this;
-    const naming = mayNameOwner && seesAll(collection, caller) ? body : {};
+    const naming = imported && seesAll(collection, caller) ? body : {};
     const owner = collection.private
       ? newOwner(naming, caller, store)
       : undefined;
@@ -160,13 +162,13 @@ export class Records {
     const values = validate(collection, body, context);
     const at = this.timestamp();
     const document = {
-      id: serverValues?.id ?? this.nextId(),
+      id: imported?.id ?? this.nextId(),
       ...values,
       ...hashes,
       ...(owner !== undefined && { owner_id: owner }),
       created_at: at,
       updated_at: at,
-      ...serverValues,
+      ...imported,
     };
     enforceRules(collection, document);
     return document;

@@ -124,8 +124,7 @@ function importLine(
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
-      mayNameOwner: true,
-      serverValues: importedValues(body, now),
+      imported: importedValues(body, now),
     });
     if (errors.length === 0) apply(records.putMutation(document));
     return errors;
@@ -164,8 +163,8 @@ function checkId(body: Body, lastId: number): FieldError[] {
 function importedValues(
   { id, created_at, updated_at }: Body,
   now: number,
-): Partial<Document> | undefined {
-  if (typeof id !== "number") return undefined;
+): Partial<Document> {
+  if (typeof id !== "number") return {};
   const created = parseTime(created_at);
   const updated = parseTime(updated_at);
   return created <= updated && updated <= now
