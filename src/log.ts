@@ -20,14 +20,15 @@ const maxWaitingBytes = 1 << 20;
  * Creates `log`, which writes messages up to a level, and `print`, which writes
  * any message, for those that somebody is waiting for.
  *
- * @param isForPeople if true, the lines are plain text
+ * @param maxLevel if undefined, it is `info`, and on a terminal the lines are
+ * plain text
  */
 export function createLogger(
-  maxLevel: (typeof logLevels)[number],
-  output: Writable,
-  isForPeople = false,
-): { readonly log: Logger; readonly print: Logger } {
-  const levels = logLevels.slice(0, logLevels.indexOf(maxLevel) + 1);
+  maxLevel: (typeof logLevels)[number] | undefined,
+  output: Writable & { readonly isTTY?: boolean },
+) {
+  const isForPeople = maxLevel === undefined && output.isTTY === true;
+  const levels = logLevels.slice(0, logLevels.indexOf(maxLevel ?? "info") + 1);
   let dropped = 0;
   const print: Logger = (level, message, fields) => {
     if (output.writableLength > maxWaitingBytes) {
@@ -36,9 +37,9 @@ export function createLogger(
     }
     const time = new Date();
     const more = typeof fields === "function" ? fields() : fields;
-    const details = more ? ` ${JSON.stringify(more)}` : "";
     const line = isForPeople
-      ? `${time.toTimeString().slice(0, 8)} ${message}${details}`
+      ? `${time.toTimeString().slice(0, 8)} ${message}` +
+        (more ? ` ${JSON.stringify(more)}` : "")
       : JSON.stringify({ time, level, message, ...more });
     output.write(`${escapeControls(line)}\n`);
   };
@@ -50,7 +51,7 @@ export function createLogger(
   const log: Logger = (level, message, fields) => {
     if (levels.includes(level)) print(level, message, fields);
   };
-  return { log, print };
+  return { log, print, isForPeople };
 }
 
 /** Escapes control characters as JSON does, which leaves some: a terminal may act on them. */

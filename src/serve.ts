@@ -49,7 +49,7 @@ export async function serve(
   process.on("SIGHUP", () => {}); // without a listener it would end the process
   const { dataDir, host, port, seed } = config;
   const tls = readTls(config);
-  const output = openLog(config);
+  const output = createLogger(config.log, process.stdout);
   const { log, print, isForPeople } = output;
   const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
   const features = await loadFeatures([...config.features, ...cors]);
@@ -100,13 +100,6 @@ export async function serve(
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-/** Opens the log on standard output: plain text on a terminal, unless a level is set. */
-function openLog({ log: level }: Config) {
-  const { stdout } = process;
-  const isForPeople = level === undefined && stdout.isTTY;
-  return { ...createLogger(level ?? "info", stdout, isForPeople), isForPeople };
 }
 
 /** Describes where the server listens, its process and its Node.js. */

@@ -73,7 +73,8 @@ test("on a terminal the lines are plain text, without control characters", () =>
       done();
     },
   });
-  const { log } = createLogger("info", output, true);
+  const terminal = Object.assign(output, { isTTY: true });
+  const { log } = createLogger(undefined, terminal);
   log("info", "created user kim", { id: 7, path: "/\u009b2J" });
   log("error", "two\nlines \u001b[2J");
   log("debug", "not shown");
