@@ -4,7 +4,7 @@
  */
 
 import { strict as assert } from "node:assert";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { featureNames } from "../src/features.ts";
@@ -19,40 +19,28 @@ import {
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 const ndjson = { "content-type": "application/x-ndjson" };
-/** Appends the URL of each module that is loaded to the file `LOADED`. */
-const recorder = `
-import { appendFileSync } from "node:fs";
-export async function load(url, context, nextLoad) {
-  appendFileSync(${"LOADED"}, url + "\\n");
-  return await nextLoad(url, context);
-}`;
 
-/** Starts a server that records the modules it loads, and ends with the test. */
+/** Starts a server that ends with the test, or when its modules are listed. */
 async function startRecorded(
   t: TestContext,
   names: string,
 ): Promise<{ server: Server; loaded: () => Promise<string[]> }> {
   const folder = await temporaryFolder();
-  const file = join(folder, "loaded");
-  const hooks = recorder.replace("LOADED", () => JSON.stringify(file));
-  const register = `import { register } from "node:module";
-register(${JSON.stringify(dataUrl(hooks))});`;
   const server = await start({
-    nodeArgs: ["--import", dataUrl(register)],
-    env: { FEATURES: names },
+    env: { FEATURES: names, NODE_V8_COVERAGE: folder },
   });
   t.after(async () => {
     await server.stop();
     await removeFolder(folder);
   });
-  const loaded = async () =>
-    (await readFile(file, "utf8")).trim().split("\n")
-      .map((url) => url.replace(/\?.*/, ""));
+  /** Ends the server, which then writes its coverage, and returns the URLs of the modules in it. */
+  const loaded = async () => {
+    await server.end();
+    const [file = ""] = await readdir(folder);
+    const { result } = JSON.parse(await readFile(join(folder, file), "utf8"));
+    return result.map(({ url }: { url: string }) => url.replace(/\?.*/, ""));
+  };
   return { server, loaded };
-}
-
-function dataUrl(code: string): string {
-  return `data:text/javascript,${encodeURIComponent(code)}`;
 }
 
 /** What each feature makes visible: its URLs, and its entries in the root document. */
