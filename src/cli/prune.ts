@@ -3,7 +3,7 @@
 import type { CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../config.ts";
 import { openDataFolder } from "../data-folder.ts";
-import type { Mutation, Store } from "../store/store.ts";
+import type { Mutation, Row, Store } from "../store/store.ts";
 import { print } from "./output.ts";
 import { describeHidden, findHidden } from "./read.ts";
 
@@ -43,18 +43,24 @@ export async function pruneCommand(
   }
 }
 
-/** Deletes in several transactions. After an interruption it can be run again. */
+/** Deletes in several transactions, while other servers may write. After an interruption it can be run again. */
 async function prune(store: Store, target: string): Promise<void> {
-  const [table = "", property = "id"] = target.split(".");
-  const rows = store.table(table).rows()
-    .filter(({ document }) => Object.hasOwn(document, property));
-  while (rows.length > 0) {
-    const batch = rows.splice(-batchLength);
-    const mutations = batch.map(({ document }): Mutation => {
-      const { id, [property]: _, ...others } = document;
-      if (property === "id") return ["del", table, id];
-      return ["put", table, { id, ...others }];
+  const [name = "", property = "id"] = target.split(".");
+  const table = store.table(name);
+  const hasProperty = ({ document }: Row) => Object.hasOwn(document, property);
+  const hidden = table.rows().filter(hasProperty);
+  while (hidden.length > 0) {
+    const batch = hidden.splice(-batchLength);
+    await store.settle(() => {
+      const mutations = batch
+        .flatMap(({ document }) => table.get(document.id) ?? [])
+        .filter(hasProperty)
+        .map(({ document }): Mutation => {
+          const { id, [property]: _, ...others } = document;
+          if (property === "id") return ["del", name, id];
+          return ["put", name, { id, ...others }];
+        });
+      return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
     });
-    await store.commit(mutations, 0, { allowWhenFull: true });
   }
 }

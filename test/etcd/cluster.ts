@@ -33,6 +33,11 @@ const small: readonly Patch[] = [
     to: "const renewMs = 600;",
   },
   {
+    file: "features/imports/worker.js",
+    from: "const lookMs = 20_000;",
+    to: "const lookMs = 500;",
+  },
+  {
     file: "store/options.js",
     from: "minLogBytes: 8 << 20",
     to: "minLogBytes: 32 << 10",
@@ -90,21 +95,29 @@ export interface ServersOptions {
 /** One of the servers: another process after each restart. */
 export class Member {
   readonly name: string;
-  readonly #start: () => Promise<Server>;
+  readonly #start: (folder: string) => Promise<Server>;
+  /** How often it was replaced by a server without a folder. */
+  #generation = 1;
   server: Server | undefined;
   isFrozen = false;
   /** Where it was last. */
   origin = "";
 
-  constructor(name: string, start: () => Promise<Server>) {
+  constructor(name: string, start: (folder: string) => Promise<Server>) {
     this.name = name;
     this.#start = start;
   }
 
   async start(): Promise<Server> {
-    this.server = await this.#start();
+    const folder = `${this.name}-${this.#generation}`;
+    this.server = await this.#start(folder);
     this.origin = this.server.origin;
     return this.server;
+  }
+
+  /** Forgets its folder: the next start is that of a server that joins. */
+  forget(): void {
+    this.#generation++;
   }
 
   freeze(): void {
@@ -169,9 +182,9 @@ export async function startServers(
   if (collections !== undefined) await writeFile(file, collections);
   const members = Array.from({ length: count }, (_, index) => {
     const name = `server-${index + 1}`;
-    return new Member(name, () =>
+    return new Member(name, (own) =>
       start({
-        folder: join(folder, name),
+        folder: join(folder, own),
         isNew: true,
         ...main && { main },
         env: {

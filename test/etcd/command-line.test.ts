@@ -1,6 +1,7 @@
 /** The commands, and servers as processes, with a store in etcd. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -172,6 +173,44 @@ const declaration = (extra: string) => `
       properties: { text: string({ maxLength: 100 })${extra} },
     })],
   });`;
+
+test("prune deletes hidden data while a server changes the same record, and keeps its change", async (t) => {
+  const { folder, store, gateway } = await prepare(t);
+  const [before, after] = [join(folder, "1.mjs"), join(folder, "2.mjs")];
+  const title = ", title: optional(string({ maxLength: 50 }))";
+  await writeFile(before, declaration(title));
+  await writeFile(after, declaration(""));
+  const first = await serve(t, store, { env: { COLLECTIONS: before } });
+  const token = await first.signIn();
+  const json = { text: "a", title: "T" };
+  await first.request("POST", "/v1/notes", { token, json });
+  await first.stop();
+  const server = await serve(t, store, { env: { COLLECTIONS: after } });
+  let isSent = false;
+  let isChanged = false;
+  gateway.faultOf = (_path, { success: [log] = [] }) => {
+    const { value = "" } = log?.request_put ?? {};
+    const isPrune = Buffer.from(value, "base64").includes('"by":0');
+    isSent ||= isPrune;
+    return isPrune && !isChanged ? "no leader" : undefined;
+  };
+  const pruned = output([
+    ...["prune", "notes.title", "--store", store, "--collections", after],
+    ...["--data-dir", join(folder, "own")],
+  ]);
+  while (!isSent) await new Promise(setImmediate);
+  const { status } = await server.request("PATCH", "/v1/notes/1", {
+    token,
+    json: { text: "b" },
+  });
+  assert.equal(status, 201);
+  isChanged = true;
+  assert.match(await pruned, /^deleted .*notes\.title/);
+  await server.stop();
+  const last = await serve(t, store, { env: { COLLECTIONS: before } });
+  const { body } = await last.request("GET", "/v1/notes/1");
+  assert.deepEqual([body["text"], body["title"]], ["b", null]);
+});
 
 test("a server with another declaration takes over; the first one refuses until its own is back", async (t) => {
   const { folder, store } = await prepare(t);

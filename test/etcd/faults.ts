@@ -59,7 +59,9 @@ export class Nemesis {
     this.#note(`kill ${member.name}`);
     await member.end("SIGKILL");
     await pause(this.#random.below(1000), signal);
-    this.#note(`start ${member.name}`);
+    const isLost = this.#random.chance(0.4);
+    if (isLost) member.forget();
+    this.#note(`start ${member.name}${isLost ? " without its folder" : ""}`);
     // Where etcd has no leader, it cannot start yet.
     await member.start().catch(() => this.#note(`${member.name} ended`));
   }

@@ -25,6 +25,8 @@ export interface Attempt {
   readonly token?: string | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   readonly json?: unknown;
+  /** Sent unchanged. */
+  readonly raw?: string;
   /** How long the client waits, in ms. */
   readonly limitMs: number;
   /** What an answer claims; undefined if there must be no such answer. */
@@ -58,7 +60,13 @@ export class History {
   readonly faults: string[] = [];
   /** What was created with an id, and the other way round. */
   readonly #created = new Map<string, string>();
+  readonly #staleMs: number;
   longestMs = 0;
+
+  /** @param staleMs how old a state may be that a GET shows */
+  constructor(staleMs: number) {
+    this.#staleMs = staleMs;
+  }
 
   /** Sends a request, and records what follows from its outcome. Returns the answer if it was judged. */
   async attempt(attempt: Attempt): Promise<Reply | undefined> {
@@ -86,8 +94,11 @@ export class History {
       this.faults.push(`${text}: ${reply.status} ${reply.text}`);
       return undefined;
     }
+    // A stale read is as good as one that began earlier.
+    const shownFrom = method === "GET" ? start - this.#staleMs : start;
     for (const claim of claims) {
-      this.claim(claim, { text: `${text} ${reply.status}`, start, end });
+      const times = { start: shownFrom, end };
+      this.claim(claim, { text: `${text} ${reply.status}`, ...times });
     }
     return reply;
   }
@@ -137,9 +148,10 @@ export class History {
 const unsent = /^(?:ECONNREFUSED)$/;
 
 async function send(
-  { method, server, path, token, headers, json, limitMs }: Attempt,
+  { method, server, path, token, headers, json, raw, limitMs }: Attempt,
 ): Promise<Reply | "not sent" | "unknown"> {
-  const body = json === undefined ? {} : { body: JSON.stringify(json) };
+  const text = json === undefined ? raw : JSON.stringify(json);
+  const body = text === undefined ? {} : { body: text };
   try {
     const response = await fetch(server.origin + path, {
       method,

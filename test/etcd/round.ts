@@ -4,10 +4,10 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../torture/random.ts";
 import type { Member, Servers } from "./cluster.ts";
-import type { EtcdCluster } from "./etcd.ts";
+import { type EtcdCluster, until } from "./etcd.ts";
 import { type Fault, Nemesis } from "./faults.ts";
 import { History } from "./history.ts";
-import { Client, exported, type Round } from "./workload.ts";
+import { Client, exported, linesPerImport, type Round } from "./workload.ts";
 
 /** After this long all servers agree. */
 const agreeMs = 5000;
@@ -21,6 +21,8 @@ export interface RoundOptions {
   readonly ms: number;
   /** Which faults there are; none without. */
   readonly faults: readonly Fault[];
+  /** How old a state may be that a GET shows, in ms. */
+  readonly staleMs: number;
 }
 
 /** What was found in a round. */
@@ -36,7 +38,7 @@ export interface RoundReport {
 export async function runRound(options: RoundOptions): Promise<RoundReport> {
   const { number, etcd, servers, random, ms, faults } = options;
   const { members } = servers;
-  const history = new History();
+  const history = new History(options.staleMs);
   const [first] = members;
   const admin = await first?.server?.signIn() ?? "";
   const round: Round = {
@@ -44,6 +46,7 @@ export async function runRound(options: RoundOptions): Promise<RoundReport> {
     registers: [],
     names: new Map(),
     children: [],
+    imports: [],
   };
   const clients = Array.from(
     { length: options.clients },
@@ -61,11 +64,13 @@ export async function runRound(options: RoundOptions): Promise<RoundReport> {
   try {
     await etcd.heal();
     await servers.heal();
+    const tasks = await finishedTasks(first, admin);
     const healedAt = performance.now();
     const exports = await agreement(members, admin);
     agreedMs = performance.now() - healedAt;
     claimFinal(history, round, exports, healedAt);
     failures.push(...findDangling(exports));
+    failures.push(...findHalfTold(round, tasks, exports));
     // Another process must load the same.
     const member = random.pick(members);
     await member.end(random.chance(0.5) ? "SIGTERM" : "SIGKILL");
@@ -122,6 +127,60 @@ async function exportAll(
     const etag = response.headers.get("etag");
     found.set(name, `${response.status}${etag}\n${await response.text()}`);
   }
+  return found;
+}
+
+interface Task {
+  readonly url: string;
+  readonly status: string;
+  readonly lines: number;
+  readonly imported: number;
+  readonly failure: string | null;
+}
+
+/** Returns the tasks of the round once all are finished, and deletes them. */
+async function finishedTasks(
+  member: Member | undefined,
+  admin: string,
+): Promise<Task[]> {
+  const headers = {
+    accept: "application/x-ndjson",
+    authorization: `Bearer ${admin}`,
+  };
+  let tasks: Task[] = [];
+  await until("all imports have ended", async () => {
+    const response = await fetch(`${member?.origin}/v1/tasks`, { headers });
+    const lines = (await response.text()).split("\n").filter(Boolean);
+    tasks = lines.map((line) => JSON.parse(line));
+    return response.ok &&
+      tasks.every(({ status }) => /succeeded|failed/.test(status));
+  });
+  for (const { url } of tasks) {
+    await fetch(`${member?.origin}${url}`, { method: "DELETE", headers });
+  }
+  return tasks;
+}
+
+/** Finds imports that are not what their tasks say, whether clients know of the task or not. */
+function findHalfTold(
+  { number, imports }: Round,
+  tasks: readonly Task[],
+  exports: Exports,
+): string[] {
+  const found = imports.filter((path) => !tasks.some(({ url }) => url === path))
+    .map((path) => `${path} is gone`);
+  for (const { url, status, lines, imported, failure } of tasks) {
+    const isWhole = lines === linesPerImport && imported === lines;
+    if (status === "succeeded" ? isWhole : failure !== null) continue;
+    found.push(`${url} ${status} with ${imported} of ${lines}: ${failure}`);
+  }
+  const tags = recordsOf(exports, "lines").map(({ tag }) => tag)
+    .filter((tag) => tag.startsWith(`r${number}c`));
+  const sum = tasks.reduce((sum, { imported }) => sum + imported, 0);
+  if (tags.length !== sum) {
+    found.push(`${sum} lines are imported, and ${tags.length} are there`);
+  }
+  if (new Set(tags).size !== tags.length) found.push("A line is there twice");
   return found;
 }
 

@@ -8,7 +8,8 @@
  *     npm run torture:etcd -- --defects
  *
  * `--defects` proves that it can fail: each of the seeded defects must be
- * caught. `--calm` causes no faults. On a failure it keeps the history, prints
+ * caught. `--calm` causes no faults. With `--local` the servers have
+ * `READS=local`, and a GET may show a state of a second before. On a failure it keeps the history, prints
  * where, and ends with 1.
  */
 
@@ -35,6 +36,7 @@ const { values } = parseArgs({
     defects: { type: "boolean", default: false },
     defect: { type: "string" },
     calm: { type: "boolean", default: false },
+    local: { type: "boolean", default: false },
   },
 });
 
@@ -78,13 +80,17 @@ async function rounds(
   },
 ): Promise<{ readonly failures: readonly string[]; readonly number: number }> {
   const store = etcd.store(prefix);
-  const env = { FEATURES: "idempotency" };
+  const env = {
+    FEATURES: "idempotency,imports",
+    ...values.local && { READS: "local" },
+  };
   const servers = await startServers({ store, main, collections, env });
   try {
     for (let number = 1; number <= count; number++) {
       const round = await runRound({
         ...{ number, etcd, servers, ms, faults },
         random: new Random(seed + number),
+        staleMs: values.local ? 1000 : 0,
         clients: Number(values.clients),
       });
       if (prefix === "torture") report(number, round);

@@ -121,6 +121,39 @@ test("who is created at one server signs in at another one", async (t) => {
 });
 
 test(
+  "an import with a key is taken once, whatever parameters its type has",
+  { skip: lacks("imports") || lacks("idempotency") },
+  async (t) => {
+    const { gateway, servers, one, token } = await startServers(t);
+    gateway.isWatchSilent = true;
+    const send = (server: Running, key: string, parameter = "") =>
+      server.request("POST", "/v1/zoos", {
+        token,
+        raw: JSON.stringify(zoo),
+        headers: {
+          "content-type": `application/x-ndjson${parameter}`,
+          "idempotency-key": key,
+        },
+      });
+    const parameters = ["", ";charset=utf-8", "; charset=utf-8"];
+    for (const [index, parameter] of parameters.entries()) {
+      const key = `in-turn-${index}`;
+      const [first, second] = [
+        await send(servers[0] ?? one, key, parameter),
+        await send(servers[1] ?? one, key, parameter),
+      ];
+      assert.equal(first.status, 202);
+      assert.equal(second.text, first.text, parameter);
+    }
+    const both = await Promise.all(
+      servers.map((each) => send(each, "at-once")),
+    );
+    assert.deepEqual(both.map(({ status }) => status), [202, 202]);
+    assert.equal(both[1]?.text, both[0]?.text);
+  },
+);
+
+test(
   "a POST with a key is answered again by another server",
   { skip: lacks("idempotency") },
   async (t) => {

@@ -20,12 +20,16 @@ export default ({ collection, string, integer, reference, unique }) => ({
       properties: { name_id: reference("names"), tag: string({ maxLength: 40 }) } }),
     collection({ name: "orders", singular: "order", access: everyone,
       properties: { tag: string({ maxLength: 40 }) } }),
+    collection({ name: "lines", singular: "line", access: everyone,
+      properties: { tag: string({ maxLength: 40 }) } }),
   ],
 });
 `;
 
 /** The collections whose exports must be the same everywhere. */
-export const exported = ["registers", "names", "children", "orders", "users"];
+export const exported = [
+  ...["registers", "names", "children", "orders", "lines", "users"],
+];
 
 /** A record that a client knows of. */
 interface Known {
@@ -44,10 +48,14 @@ export interface Round {
   /** The last record seen of each unique name. */
   readonly names: Map<string, Known>;
   readonly children: { readonly id: number; readonly parent: Claim }[];
+  /** The paths of the imports that were accepted. */
+  readonly imports: string[];
 }
 
 const registersPerRound = 4;
 const namesPerRound = 4;
+/** An import has several batches. */
+export const linesPerImport = 300;
 /** A user can have 100 authorizations; more would end the first ones. */
 const maxSignIns = 60;
 
@@ -74,6 +82,7 @@ export class Client {
     [6, () => this.#readChild()],
     [5, () => this.#signInAndOut()],
     [8, () => this.#order()],
+    [2, () => this.#import()],
   ];
 
   constructor(round: Round, random: Random, index: number) {
@@ -131,6 +140,7 @@ export class Client {
       readonly judge: (reply: Reply) => readonly Claim[] | undefined;
       readonly unknown?: readonly Claim[];
       readonly json?: unknown;
+      readonly raw?: string;
       readonly token?: string;
       readonly headers?: Readonly<Record<string, string>>;
       readonly member?: Member;
@@ -428,6 +438,22 @@ export class Client {
     });
     if (reply?.status !== 201) return;
     this.#round.history.created("orders", reply.body.id, tag);
+  }
+
+  /** Sends an import, whose task is judged after the round. */
+  async #import(): Promise<void> {
+    const tag = this.#tag();
+    const lines = Array.from(
+      { length: linesPerImport },
+      (_, index) => JSON.stringify({ tag: `${tag}.${index}` }),
+    );
+    const reply = await this.#attempt("import", "POST", "/v1/lines", {
+      raw: lines.join("\n"),
+      headers: { "content-type": "application/x-ndjson" },
+      judge: ({ status }) => status === 202 ? [] : undefined,
+    });
+    const path = reply?.headers.get("location");
+    if (path) this.#round.imports.push(path);
   }
 
   async #countOrders(tag: string): Promise<void> {

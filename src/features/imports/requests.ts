@@ -57,21 +57,21 @@ export async function receiveImport(
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;
   try {
-    call.authenticate();
-    return await runOnce(hash, async (storeResponse) => {
-      call.storeResponse = storeResponse;
-      const result = await context.store.settle(() => {
-        const queued = queueTask(context, call, {
-          collection: target.collection.name,
-          given: prepareCreate(target, call)?.conditions ?? {},
-          spool,
-        });
+    const result = await context.store.settle(() => {
+      isNeeded = false;
+      call.authenticate();
+      return runOnce(hash, (storeResponse) => {
+        call.storeResponse = storeResponse;
+        const given = prepareCreate(target, call)?.conditions ?? {};
+        const collection = target.collection.name;
+        const task = { collection, given, spool };
+        const queued = queueTask(context, call, task);
         isNeeded = true;
         return queued;
       });
-      worker.wake();
-      return result;
     });
+    worker.wake();
+    return result;
   } catch (error) {
     // After any other error of the store the task may exist after a restart.
     if (errorCode(error) === "disk-full") isNeeded = false;
