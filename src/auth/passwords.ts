@@ -92,9 +92,8 @@ export function isPasswordHash(text: string): boolean {
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {
-  const { N, r, p } = parameters;
   const parts = [salt, key].map((bytes) => bytes.toString("base64url"));
-  return ["scrypt", N, r, p, ...parts].join("$");
+  return ["scrypt", ...Object.values(parameters), ...parts].join("$");
 }
 
 /** Costs as much to verify as the hash of a user. */

@@ -102,8 +102,7 @@ export async function signIn(
     (beforeHash) => checkPassword(store, values, context, beforeHash),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
-    // The username is logged only if there is such a user, because some people
-    // type their password in its place.
+    // An unknown username is not logged: some type their password there.
     const fields = { username: findUser(store, values)?.["username"] };
     context.auditEvent = { message: "failed sign-in", fields };
     throw unauthorized(declaration, 40101);

@@ -140,6 +140,8 @@ export interface Query {
   readonly isBackwards: boolean;
   readonly offset: number;
   readonly limit: number;
+  /** True if the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
+  readonly isPaged: boolean;
   readonly fields: readonly string[] | undefined;
   /** The parameters as they were sent, for the links to other pages. */
   readonly parameters: Parameters;
@@ -238,20 +240,20 @@ export const pageNumber = optional(integer({ minimum: 1 }), 1);
 export const pageOffset = optional(integer({ minimum: 0 }), 0);
 
 function parsePage(parameters: Parameters) {
-  const byPage = isPaged(parameters);
-  if (byPage && (parameters.has("limit") || parameters.has("offset"))) {
+  const isPaged = parameters.has("page") || parameters.has("per_page");
+  if (isPaged && (parameters.has("limit") || parameters.has("offset"))) {
     throw new ApiError(
       40003,
       'The parameters "page" and "per_page" cannot be combined with "limit" and "offset": use one pair.',
     );
   }
   const limit = Number(
-    readParameter(parameters, byPage ? "per_page" : "limit", pageSize),
+    readParameter(parameters, isPaged ? "per_page" : "limit", pageSize),
   );
-  const offset = byPage
+  const offset = isPaged
     ? (Number(readParameter(parameters, "page", pageNumber)) - 1) * limit
     : Number(readParameter(parameters, "offset", pageOffset));
-  return { limit, offset };
+  return { limit, offset, isPaged };
 }
 
 /**
@@ -270,14 +272,9 @@ export function readParameter(
   throw invalidValue(name, String(text), property.expected);
 }
 
-/** Returns whether the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
-function isPaged(parameters: Parameters): boolean {
-  return parameters.has("page") || parameters.has("per_page");
-}
-
 /** Returns the query without the default limit: all records from its offset on, unless the caller set a limit. */
 export function withoutLimit(query: Query): Query {
-  return query.parameters.has("limit") || isPaged(query.parameters)
+  return query.parameters.has("limit") || query.isPaged
     ? query
     : { ...query, limit: Infinity };
 }
@@ -399,11 +396,10 @@ export function pageHeaders(
   total: number,
   url: string,
 ): string[] {
-  const { offset, limit, parameters } = query;
+  const { offset, limit, isPaged, parameters } = query;
   const headers = ["X-Total-Count", String(total)];
   if (total === 0 || limit === Infinity) return headers;
-  const byPage = isPaged(parameters);
-  const name = byPage ? "page" : "offset";
+  const name = isPaged ? "page" : "offset";
   // The parts of their URLs before and after the number.
   let before = `${url}?`;
   let after: string | undefined;
@@ -415,7 +411,7 @@ export function pageHeaders(
   before += `${name}=`;
   after ??= "";
   const last = Math.floor((total - 1) / limit) * limit;
-  const number = (to: number) => byPage ? to / limit + 1 : to;
+  const number = (to: number) => isPaged ? to / limit + 1 : to;
   const longestUrl = before + number(last) + after;
   if (longestUrl.length > maxLinkLength) return headers;
   const link = (rel: string, to: number) =>

@@ -56,9 +56,6 @@ export interface Reset {
   readonly mutations?: undefined;
 }
 
-/** Transactions as they become durable, until the subscriber has ended or the store closes. */
-export type Feed = AsyncGenerator<Transaction | Reset, undefined>;
-
 /** A reader of the feed. To end it, even while it waits, set `isEnded` and call `wake`. */
 export interface Subscriber {
   isEnded: boolean;
@@ -102,15 +99,16 @@ export class ChangeFeed {
   }
 
   /**
-   * Follows the store from a position; if that is unknown, yields a reset and
-   * follows from the tail.
+   * Yields transactions from a position on as they become durable, until the
+   * subscriber has ended or the store closes; if the position is unknown, first
+   * a reset, and then from the tail.
    *
    * @throws an EMFILE or ENFILE error if too many files are open
    */
   async *changes(
     subscriber: Subscriber,
     from: LogPosition | undefined,
-  ): Feed {
+  ): AsyncGenerator<Transaction | Reset, undefined> {
     this.#subscribers.add(subscriber);
     try {
       let cursor = from;

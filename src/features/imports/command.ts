@@ -45,7 +45,6 @@ export async function importCommand(
     tables,
   });
   try {
-    const records = recordsOf(store, declaration, tasks(roles));
     const users = usersWithHashes(roles);
     const target = (name: string) =>
       recordsOf(store, declaration, name === "users" ? users : name);
@@ -56,7 +55,7 @@ export async function importCommand(
     const context = {
       declaration,
       store,
-      records,
+      records: recordsOf(store, declaration, tasks(roles)),
       importable,
       now: Date.now,
       log,

@@ -77,7 +77,7 @@ export async function receiveImport(
     if (errorCode(error) === "disk-full") isNeeded = false;
     throw error;
   } finally {
-    if (!isNeeded) await removeBody(context, { spool });
+    if (!isNeeded) await removeBody(context, spool);
   }
 }
 
@@ -130,7 +130,7 @@ export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
   const result = deleteRecord(context.records, call, false);
   context.store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
-    if (task && !error) removeBody(context, task);
+    if (task && !error) removeBody(context, task.spool);
   });
   return result;
 }

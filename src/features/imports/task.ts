@@ -130,7 +130,7 @@ export function evictOldestFinished(context: ImportContext): Mutation[] {
 /** Removes the body of a task. If that fails, the next start does it. */
 export async function removeBody(
   context: ImportContext,
-  { spool }: Pick<Task, "spool">,
+  spool: string,
 ): Promise<void> {
   const { store } = context;
   await store.folder.files.remove(pathOf(store, spool))

@@ -87,16 +87,13 @@ export function createWorker(context: ImportContext) {
     async start() {
       const needed = unfinishedTasks(context).map(({ spool }) => spool);
       await removeOtherSpools(context.store, needed);
-      // Looks from time to time for the imports of servers that are gone.
       if (context.store.serverId !== "") {
         timer = setInterval(() => endAbandoned(context), lookMs);
       }
       wake();
     },
-    /** Resolves when no task is left, or none can be run. */
-    async idle() {
-      await running;
-    },
+    /** Returns a promise until no task is left, or none can be run. */
+    idle: () => running,
     /** Stops after the current batch. */
     async stop() {
       stopping.abort();
@@ -242,7 +239,7 @@ async function finishTask(
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
   await store.commit([records.putMutation(finished)], task.user_id ?? 0);
-  await removeBody(context, task);
+  await removeBody(context, task.spool);
 }
 
 /** Returns whether a task must still be run: it may have been deleted, ended by another server, or rolled back and its id assigned to another one. */

@@ -107,7 +107,6 @@ function serverFamilies(
   );
   const { rss, heapUsed, heapTotal } = process.memoryUsage();
   const { user, system } = process.cpuUsage();
-  const { active } = performance.eventLoopUtilization();
   return {
     records: ["Stored records.", sizes],
     store_log_bytes: ["Write-ahead log size.", store.position.offset],
@@ -139,7 +138,7 @@ function serverFamilies(
     process_cpu_seconds_total: ["CPU time used.", (user + system) / 1e6],
     nodejs_eventloop_active_seconds_total: [
       "Time that the event loop was busy.",
-      active / 1000,
+      performance.eventLoopUtilization().active / 1000,
     ],
   };
 }
@@ -162,8 +161,7 @@ function format(families: Families, title: string): string {
   const prefix = title.toLowerCase().replace(/^(?=\d)|[^a-z0-9]+/g, "_");
   let text = "";
   for (const [key, [help, value]] of Object.entries(families)) {
-    const isStandard = /^(?:process|nodejs)_/.test(key);
-    const name = isStandard ? key : `${prefix}_${key}`;
+    const name = /^(?:process|nodejs)_/.test(key) ? key : `${prefix}_${key}`;
     const type = name.endsWith("_total")
       ? "counter"
       : name.endsWith("_duration_seconds")

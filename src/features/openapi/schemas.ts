@@ -113,8 +113,11 @@ function propertySchemas(collection: Collection): Record<string, JsonSchema> {
 
 /** The parameter `fields`. */
 export function fieldsParameter(collection: Collection): JsonSchema {
-  const names = list(oneOf(readableNames(collection)));
-  return parameter("fields", "The properties to return, besides id", names);
+  return parameter(
+    "fields",
+    "The properties to return, besides id",
+    list(oneOf(readableNames(collection))),
+  );
 }
 
 /** Returns the parameters of a collection: paging, sorting, `fields` and filters. */

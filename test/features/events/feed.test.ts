@@ -10,7 +10,6 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import {
   ChangeFeed,
-  type Feed,
   type Subscriber,
   type Transaction,
 } from "../../../src/features/events/feed.ts";
@@ -24,6 +23,8 @@ import {
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
 import { folderFor, openFor } from "../../store/support.ts";
+
+type Feed = ReturnType<ChangeFeed["changes"]>;
 
 const put = (id: number, text = ""): Mutation[] => [
   ["put", "zoos", { id, text }],
