@@ -32,7 +32,7 @@ const budgets: readonly [
     19_600,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["the store in etcd", 8_200, (path) => path.startsWith("etcd/")],
+  ["the store in etcd", 7_900, (path) => path.startsWith("etcd/")],
   ["everything", 105_900, () => true],
 ];
 

@@ -62,8 +62,6 @@ const unauthenticated = 16;
 
 /** The codes after which etcd may have carried out the call. */
 const uncertainCodes = [unknown, deadlineExceeded, unavailable];
-/** The codes after which another attempt is made. */
-const transientCodes = [...uncertainCodes, unauthenticated];
 
 /** The errors before anything is sent. */
 const connectErrors =
@@ -106,7 +104,7 @@ export class EtcdClient {
     const page = limit === "last"
       ? { limit: 1, sort_order: "DESCEND" }
       : { limit };
-    const isLong = keys.length > 1;
+    const isLong = keys.length > 1 || limit !== undefined;
     const body = { ...this.#rangeOf(keys), ...page };
     return this.#decode((await this.call("kv/range", body, isLong)).kvs);
   }
@@ -181,11 +179,12 @@ export class EtcdClient {
         return { ...answer, isRepeated };
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
-        if (code === unauthenticated) this.#token = undefined;
+        const isSignedOut = code === unauthenticated;
+        if (isSignedOut) this.#token = undefined;
         isRepeated ||= path !== "kv/range" && !isRefused(error);
         this.#endpoints.push(...this.#endpoints.splice(0, 1));
         const isLate = performance.now() - startedAt > timeoutMs - attemptMs;
-        if (isLate || !transientCodes.includes(code)) {
+        if (isLate || !isSignedOut && !uncertainCodes.includes(code)) {
           throw toStoreError(error, code, isRepeated);
         }
         // A pause after each round.

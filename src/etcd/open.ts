@@ -59,6 +59,7 @@ export async function openEtcdStore(
       folder,
       limits: allLimits,
       log,
+      closing: new AbortController(),
       release,
     });
   } catch (error) {

@@ -52,6 +52,8 @@ export interface EtcdParts {
   readonly log: Logger;
   /** True if reads may be answered from a state that is at most a second old. */
   readonly hasLocalReads: boolean;
+  /** Aborted when the store closes. */
+  readonly closing: AbortController;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
   readonly serverId: string;

@@ -30,8 +30,6 @@ import {
 /** The state in memory, and the rounds that change it. */
 export class Replica {
   readonly queue: TransactionQueue;
-  /** The last sequence number in etcd, as far as it is known. */
-  headSeq: number;
   /** Why etcd cannot be used now. */
   failure: StoreError | undefined;
   /** When the last round began that has succeeded. */
@@ -39,7 +37,6 @@ export class Replica {
   /** The last transaction in the snapshot that is being written: no batch goes beyond it. */
   endSeq = 0;
   conflicts = 0;
-  commitMs = 0;
   wake = () => {};
   /** The head of the last batch that was sent. */
   sentHead = "";
@@ -59,7 +56,6 @@ export class Replica {
     this.#parts = parts;
     this.queue = queue;
     this.#onAdvance = onAdvance;
-    this.headSeq = queue.durableSeq;
   }
 
   /** Resolves once a round has succeeded that begins after this call. */
@@ -157,12 +153,11 @@ export class Replica {
       if (isUnknown) throw outcomeUnknown(gapError(durable));
       return await this.#catchUp(foundHead);
     }
-    this.commitMs = performance.now() - startedAt;
     loaded.head = head;
     loaded.logBytes += lines.length;
     queue.advance(last);
     queue.callBack();
-    this.#onAdvance(this.commitMs);
+    this.#onAdvance(performance.now() - startedAt);
   }
 
   /** Applies what is in etcd after the state in memory. */
@@ -170,7 +165,7 @@ export class Replica {
     const { client, loaded } = this.#parts;
     const { queue } = this;
     const head = textOf(found);
-    this.headSeq = parseHead(head).seq;
+    if (head === loaded.head) return;
     const callBacks: (() => void)[] = [];
     const rollBack = async () => {
       // Requests that were just judged must have begun to wait: see `onDurable`.

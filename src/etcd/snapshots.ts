@@ -21,33 +21,24 @@ export class Snapshots {
   readonly #parts: EtcdParts;
   readonly #store: Store;
   readonly #replica: Replica;
-  /** Aborted when the store closes. */
-  readonly #signal: AbortSignal;
   #running: Promise<void> | undefined;
   #retryAt = 0;
 
-  constructor(
-    parts: EtcdParts,
-    { store, replica, signal }: {
-      readonly store: Store;
-      readonly replica: Replica;
-      readonly signal: AbortSignal;
-    },
-  ) {
+  constructor(parts: EtcdParts, store: Store, replica: Replica) {
     this.#parts = parts;
     this.#store = store;
     this.#replica = replica;
-    this.#signal = signal;
   }
 
   /** Writes one if the log is longer than the last one. */
   runIfDue(): void {
-    const { loaded: { logBytes, snapshotBytes }, limits, log } = this.#parts;
+    const { loaded, limits, log, closing } = this.#parts;
+    const { logBytes, snapshotBytes } = loaded;
     const isLong = logBytes >= Math.max(limits.minLogBytes, snapshotBytes);
     if (!isLong || performance.now() < this.#retryAt) return;
     this.#retryAt = performance.now() + retryMs;
     this.run().catch((error) => {
-      if (this.#signal.aborted) return;
+      if (closing.signal.aborted) return;
       log("error", `Cannot write a snapshot: ${errorText(error)}`);
     });
   }
@@ -91,7 +82,7 @@ export class Snapshots {
       seq,
       after: parseHead(head).name,
       slices: encodeSnapshot(folder, state),
-      signal: this.#signal,
+      signal: this.#parts.closing.signal,
     });
     // What is before the previous snapshot is needed by nobody any more.
     const { isDone } = await client.transact([lock, serverId], [

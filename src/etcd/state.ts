@@ -282,34 +282,25 @@ export function parseBeginning({ value }: KeyValue) {
   return { name, parts: Number(parts), after, rest: value.subarray(end + 1) };
 }
 
-/** Yields the bytes of a batch or snapshot. */
-async function* unpack(
-  client: EtcdClient,
-  found: KeyValue,
-): AsyncGenerator<Buffer> {
-  const { name, parts, rest } = parseBeginning(found);
-  const seq = numberIn(found);
-  for (let each = 0; each < parts; each++) {
-    const [part] = await client.get([partKey(seq, name, each)], 1);
-    if (part === undefined) throw gapError(seq);
-    yield part.value;
-  }
-  yield rest;
-}
-
 /** Yields the lines of a batch or snapshot. */
 async function* readLines(
   client: EtcdClient,
   found: KeyValue,
 ): AsyncGenerator<Buffer> {
+  const { name, parts, rest: end } = parseBeginning(found);
+  const seq = numberIn(found);
   let rest: Buffer = Buffer.alloc(0);
-  for await (const part of unpack(client, found)) {
-    const bytes = Buffer.concat([rest, part]);
+  for (let each = 0; each <= parts; each++) {
+    const [part] = each < parts
+      ? await client.get([partKey(seq, name, each)], 1)
+      : [{ value: end }];
+    if (part === undefined) throw gapError(seq);
+    rest = Buffer.concat([rest, part.value]);
     let start = 0;
-    for (let end; (end = bytes.indexOf("\n", start)) >= 0; start = end + 1) {
-      yield bytes.subarray(start, end);
+    for (let at; (at = rest.indexOf("\n", start)) >= 0; start = at + 1) {
+      yield rest.subarray(start, at);
     }
-    rest = bytes.subarray(start);
+    rest = rest.subarray(start);
   }
   if (rest.length > 0) yield rest;
 }

@@ -51,7 +51,6 @@ export class EtcdStore extends Store {
   readonly #snapshots: Snapshots;
   /** Why the operator must restart this server. */
   #suspension: StoreError | undefined;
-  readonly #closing = new AbortController();
   readonly #running: Promise<unknown>;
 
   constructor(parts: EtcdParts) {
@@ -65,9 +64,9 @@ export class EtcdStore extends Store {
       this.notify(syncMs);
       this.#snapshots.runIfDue();
     });
-    const { signal } = this.#closing;
+    const { signal } = this.#parts.closing;
     const replica = this.#replica;
-    this.#snapshots = new Snapshots(parts, { store: this, replica, signal });
+    this.#snapshots = new Snapshots(parts, this, replica);
     this.#running = Promise.all([
       replica.run(signal),
       this.#repeat(watchMs, () => this.#follow()),
@@ -80,9 +79,13 @@ export class EtcdStore extends Store {
     return this.notices.length === 0;
   }
 
+  /** Why no request can be processed now. */
+  get #refusal(): StoreError | undefined {
+    return this.#suspension ?? this.#replica.failure;
+  }
+
   get notices(): readonly string[] {
-    const failure = this.#suspension ?? this.#replica.failure;
-    return failure ? [failure.message] : [];
+    return this.#refusal ? [this.#refusal.message] : [];
   }
 
   get position(): LogPosition {
@@ -92,9 +95,7 @@ export class EtcdStore extends Store {
 
   override get gauges() {
     const contactMs = performance.now() - this.#replica.confirmedAt;
-    const behind = Math.max(0, this.#replica.headSeq - this.durableSeq);
     return {
-      etcd_behind: ["Transactions in etcd that are not applied yet.", behind],
       etcd_contact_age_seconds: [
         "Time since the head was read.",
         contactMs / 1000,
@@ -102,10 +103,6 @@ export class EtcdStore extends Store {
       etcd_conflicts_total: [
         "Batches that were overtaken.",
         this.#replica.conflicts,
-      ],
-      etcd_commit_seconds: [
-        "Time of the last commit.",
-        this.#replica.commitMs / 1000,
       ],
     } as const;
   }
@@ -126,17 +123,17 @@ export class EtcdStore extends Store {
   }
 
   override confirm(isRead: boolean): Promise<void> | undefined {
-    const isLocal = isRead && this.#parts.hasLocalReads &&
+    const isLocal = isRead && this.#parts.hasLocalReads && !this.#suspension &&
       performance.now() - this.#replica.confirmedAt < maxAgeMs;
-    const refusal = this.#suspension ??
-      (isLocal ? undefined : this.#replica.failure);
-    if (refusal !== undefined) return Promise.reject(refusal);
-    return isLocal ? undefined : this.#replica.nextRound();
+    if (isLocal) return undefined;
+    return this.#refusal
+      ? Promise.reject(this.#refusal)
+      : this.#replica.nextRound();
   }
 
   /** Repeats work in the background until the store closes. */
   async #repeat(pauseMs: number, work: () => Promise<void>): Promise<void> {
-    const { signal } = this.#closing;
+    const { signal } = this.#parts.closing;
     while (!signal.aborted) {
       await work().catch(() => {}); // again after the pause
       await delay(pauseMs, undefined, { signal }).catch(() => {});
@@ -145,7 +142,7 @@ export class EtcdStore extends Store {
 
   /** Learns at once what other servers commit. */
   #follow(): Promise<void> {
-    const { signal } = this.#closing;
+    const { signal } = this.#parts.closing;
     return this.#parts.client.watch("head", signal, (text) => {
       const isOwn = text.includes(`"${toBase64(this.#replica.sentHead)}"`);
       if (!isOwn) this.#replica.nextRound().catch(() => {});
@@ -184,7 +181,7 @@ export class EtcdStore extends Store {
 
   protected async release(): Promise<void> {
     this.#suspension = closedError();
-    this.#closing.abort();
+    this.#parts.closing.abort();
     this.#replica.wake();
     await this.#snapshots.idle();
     await this.#running;
