@@ -6,7 +6,10 @@
 
 import type { Feature } from "./api/feature.ts";
 
-const modules = {
+// With a type, because the list may be empty.
+const modules: Readonly<
+  Record<string, () => Promise<{ readonly feature: Feature }>>
+> = {
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
