@@ -53,7 +53,7 @@ function get(path: string, ...fields: readonly string[]): string {
   return [`GET ${path} HTTP/1.1`, "Host: a", ...fields, "", ""].join("\r\n");
 }
 
-/** Sends 16,000 bytes, and the others in segments; returns what was received. */
+/** Sends the last bytes in segments, and returns what was received. */
 async function sendInSegments(
   port: number,
   bytes: string,
@@ -68,8 +68,9 @@ async function sendInSegments(
     new Promise((resolve) =>
       socket.write(text, () => setImmediate(() => setImmediate(resolve)))
     );
-  await write(bytes.slice(0, 16_000));
-  for (let at = 16_000; at < bytes.length && received === ""; at += length) {
+  const first = 16_300;
+  await write(bytes.slice(0, first));
+  for (let at = first; at < bytes.length && received === ""; at += length) {
     await write(bytes.slice(at, at + length));
   }
   await closed;
@@ -190,8 +191,8 @@ describe("the header of a request", () => {
     });
   }
 
-  const name = "a".repeat(17_000);
-  const words = "ab; ".repeat(4500);
+  const name = "a".repeat(16_500);
+  const words = "ab; ".repeat(4125);
   const long: readonly [string, string, number][] = [
     ["a long URL", get(`/${name}`), 41400],
     ["a long field", get("/v1", `A:${name}`), 43100],
@@ -199,13 +200,13 @@ describe("the header of a request", () => {
     ["many words in a field", get("/v1", `A: ${words}`), 43100],
     [
       "a URL and a field that are too long together",
-      get(`/${name.slice(8000)}`, `A: ${name.slice(8000)}`),
+      get(`/${name.slice(8200)}`, `A: ${name.slice(8200)}`),
       43100,
     ],
   ];
   for (const [what, bytes, code] of long) {
     test(`with ${what} gets ${code} in segments of any length`, async () => {
-      for (const length of [1, 7, 100, 3000]) {
+      for (const length of [1, 7, 100]) {
         assertError(await sendInSegments(app.port, bytes, length), code);
       }
     });
