@@ -17,8 +17,8 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
+/** A setting; its name is that of its environment variable. */
 export interface Setting {
-  readonly variable: string;
   /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
   readonly file?: "flag" | "both";
   readonly description: string;
@@ -61,21 +61,18 @@ function oneOf(off: string, on: string) {
 }
 
 export const settings = {
-  host: {
-    variable: "HOST",
+  HOST: {
     description: "address to listen on",
     expected: "a host name or an IP address",
     default: "127.0.0.1",
     parse: (value) => /^[\w.:%-]+$/.test(value) ? value : undefined,
   },
-  port: {
-    variable: "PORT",
+  PORT: {
     description: "port to listen on; 0 picks a free one",
     default: 3000,
     ...numberUpTo(65_535),
   },
-  base: {
-    variable: "BASE_URL",
+  BASE_URL: {
     description: "URL of the API: a path, or a complete http(s) URL",
     expected:
       "a path that begins with a slash, or a complete http(s) URL, of letters, digits and -._~, without a query",
@@ -84,8 +81,7 @@ export const settings = {
     parse: parseBase,
   },
   /** Where the records are. */
-  store: {
-    variable: "STORE",
+  STORE: {
     description: "file: in DATA_DIR; or etcd://HOST:PORT,HOST:PORT/PREFIX",
     expected:
       "file, or etcd://HOST:PORT,HOST:PORT/PREFIX (etcds:// with TLS) with letters, digits and -._~/ in PREFIX",
@@ -93,48 +89,41 @@ export const settings = {
     defaultText: "file",
     parse: parseStore,
   },
-  etcdUser: {
-    variable: "ETCD_USER",
+  ETCD_USER: {
     description: "user name for etcd",
     ...text,
   },
-  etcdPassword: {
-    variable: "ETCD_PASSWORD",
+  ETCD_PASSWORD: {
     file: "flag",
     description: "password for etcd",
     ...text,
   },
   /** True if reads may be answered from a state that is a second old. */
-  hasLocalReads: {
-    variable: "READS",
+  READS: {
     description:
       "with etcd, local: answer reads from memory, at most a second old",
     ...oneOf("linearizable", "local"),
   },
-  dataDir: {
-    variable: "DATA_DIR",
+  DATA_DIR: {
     description: "folder of the store, created if missing",
     ...text,
     default: "data/store",
     defaultText: "data/store",
   },
   /** Loaded by cli/declaration/load-api.ts. */
-  collections: {
-    variable: "COLLECTIONS",
+  COLLECTIONS: {
     description:
       "file that declares the API, a TypeScript or JavaScript module",
     ...text,
     defaultText: "the sample API, src/collections.ts",
   },
   /** The text of the seed file. */
-  seed: {
-    variable: "SEED",
+  SEED: {
     file: "both",
     description: "JSON file of sample records, loaded into an empty store",
     ...text,
   },
-  adminPassword: {
-    variable: "ADMIN_PASSWORD",
+  ADMIN_PASSWORD: {
     file: "flag",
     description: "password of the user admin, if there is no user yet",
     expected: password.expected,
@@ -143,8 +132,7 @@ export const settings = {
     parse: (value) => password.check(value) ? undefined : value,
   },
   /** The first signs new tokens, all are accepted; undefined: the one in the data folder. */
-  jwtSecrets: {
-    variable: "JWT_SECRET",
+  JWT_SECRET: {
     file: "flag",
     description:
       "secrets of 32 bytes or more: the first signs, all are accepted",
@@ -155,8 +143,7 @@ export const settings = {
     parse: (value) =>
       listOf(value, (secret) => Buffer.byteLength(secret) >= 32),
   },
-  log: {
-    variable: "LOG",
+  LOG: {
     description: `level of the JSON log: ${logLevels.join(", ")}`,
     expected: `one of ${logLevels.join(", ")}`,
     default: undefined,
@@ -164,8 +151,7 @@ export const settings = {
     parse: (value) => logLevels.find((level) => level === value),
   },
   /** The names of the features that are on. */
-  features: {
-    variable: "FEATURES",
+  FEATURES: {
     description: "optional features: all, none, or names separated by commas",
     expected: `all, none, or any of ${
       featureNames.join(", ")
@@ -180,19 +166,16 @@ export const settings = {
         : listOf(value, (name) => featureNames.includes(name)),
   },
   /** Where the certificate is: it is read again on SIGHUP. */
-  tlsCert: {
-    variable: "TLS_CERT",
+  TLS_CERT: {
     description: "PEM file of a certificate with its chain, for HTTPS",
     ...text,
   },
-  tlsKey: {
-    variable: "TLS_KEY",
+  TLS_KEY: {
     description: "PEM file of the certificate's private key",
     ...text,
   },
   /** Origins whose scripts may read responses; `*` means any. */
-  corsOrigins: {
-    variable: "CORS_ORIGINS",
+  CORS_ORIGINS: {
     description: "origins whose scripts may read responses, or *",
     expected: "* or origins such as https://example.com, separated by commas",
     default: [],
@@ -201,14 +184,12 @@ export const settings = {
       listOf(value, (origin) => origin === "*" || isOrigin(origin)),
   },
   /** How many requests a client may send in a minute. */
-  rateLimit: {
-    variable: "RATE_LIMIT",
+  RATE_LIMIT: {
     description: "requests per minute for each client; 0 for no limit",
     default: 0,
     ...numberUpTo(1_000_000),
   },
-  trustProxy: {
-    variable: "TRUST_PROXY",
+  TRUST_PROXY: {
     description: "proxies whose Forwarded or X-Forwarded-For is trusted",
     expected:
       "IP addresses or networks such as 10.0.0.0/8, separated by commas",
@@ -217,13 +198,11 @@ export const settings = {
     parse: parseNetworks,
   },
   /** True if a change of a record must have a precondition. */
-  requireIfMatch: {
-    variable: "REQUIRE_IF_MATCH",
+  REQUIRE_IF_MATCH: {
     description: "1: a change must have a precondition such as If-Match",
     ...oneOf("0", "1"),
   },
-  hasLocalMetrics: {
-    variable: "METRICS",
+  METRICS: {
     description:
       "local: programs on this machine read /metrics without a token",
     ...oneOf("off", "local"),
@@ -271,7 +250,7 @@ function isOrigin(url: string): boolean {
 }
 
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
-export function flagOf({ variable, file }: Setting): string {
+export function flagOf(variable: string, { file }: Setting): string {
   const name = variable.toLowerCase().replaceAll("_", "-");
   return file === "flag" ? `${name}-file` : name;
 }
@@ -281,12 +260,12 @@ export type Flags = ReadonlyMap<string, string>;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 function readSetting(
-  setting: Setting,
+  [variable, setting]: readonly [string, Setting],
   flags: Flags,
   environment: Environment,
 ): unknown {
-  const { variable, file, expected, default: defaultValue } = setting;
-  const flag = flagOf(setting);
+  const { file, expected, default: defaultValue } = setting;
+  const flag = flagOf(variable, setting);
   const isFlag = flags.has(flag);
   const name = isFlag ? `--${flag}` : variable;
   const text = isFlag ? flags.get(flag) : environment[variable];
@@ -323,16 +302,16 @@ export function readText(name: string, file: string): string {
  * the name of the setting and what is allowed.
  */
 export function readConfig(flags: Flags, environment: Environment): Config {
-  const getters = Object.entries(settings).map(([name, setting]) => [
-    name,
-    { enumerable: true, get: () => readSetting(setting, flags, environment) },
+  const getters = Object.entries(settings).map((each) => [
+    each[0],
+    { enumerable: true, get: () => readSetting(each, flags, environment) },
   ]);
   return Object.create(null, Object.fromEntries(getters));
 }
 
 /** Returns where the store in etcd is; undefined for one of files. */
 export function etcdOf(
-  { store, etcdUser: user, etcdPassword: password, hasLocalReads }: Config,
+  { STORE, ETCD_USER: user, ETCD_PASSWORD: password, READS }: Config,
 ): EtcdOptions | undefined {
-  return store ? { ...store, user, password, hasLocalReads } : undefined;
+  return STORE ? { ...STORE, user, password, hasLocalReads: READS } : undefined;
 }

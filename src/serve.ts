@@ -47,12 +47,12 @@ export async function serve(
   declaration: ApiDeclaration,
 ): Promise<void> {
   process.on("SIGHUP", () => {}); // without a listener it would end the process
-  const { dataDir, host, port, seed } = config;
+  const { DATA_DIR: dataDir, HOST: host, PORT: port, SEED: seed } = config;
   const tls = readTls(config);
-  const output = createLogger(config.log, process.stdout);
+  const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const cors = config.corsOrigins.length > 0 ? ["cors"] : [];
-  const features = await loadFeatures([...config.features, ...cors]);
+  const cors = config.CORS_ORIGINS.length > 0 ? ["cors"] : [];
+  const features = await loadFeatures([...config.FEATURES, ...cors]);
   const etcd = etcdOf(config);
   const options = { log, tables: tablesOf(declaration, features), etcd };
   const store = await openDataFolder(dataDir, declaration, options);
@@ -66,14 +66,14 @@ export async function serve(
       features,
       store,
       signer: new TokenSigner(secrets, declaration.title),
-      base: config.base,
+      base: config.BASE_URL,
       now: Date.now,
       log,
-      corsOrigins: config.corsOrigins,
-      trustProxy: config.trustProxy,
-      rateLimit: config.rateLimit,
-      requireIfMatch: config.requireIfMatch,
-      hasLocalMetrics: config.hasLocalMetrics,
+      corsOrigins: config.CORS_ORIGINS,
+      trustProxy: config.TRUST_PROXY,
+      rateLimit: config.RATE_LIMIT,
+      requireIfMatch: config.REQUIRE_IF_MATCH,
+      hasLocalMetrics: config.METRICS,
     });
     closing.unshift(() => application.stop());
     await application.start();
@@ -103,10 +103,10 @@ export async function serve(
 }
 
 /** Describes where the server listens, its process and its Node.js. */
-function describeProcess({ host, tlsCert }: Config, port: number): string {
+function describeProcess({ HOST, TLS_CERT }: Config, port: number): string {
   const { pid, version } = process;
-  const scheme = tlsCert === undefined ? "http" : "https";
-  const name = host.includes(":") ? `[${host}]` : host;
+  const scheme = TLS_CERT === undefined ? "http" : "https";
+  const name = HOST.includes(":") ? `[${HOST}]` : HOST;
   return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
 }
 
@@ -119,10 +119,10 @@ function describeProcess({ host, tlsCert }: Config, port: number): string {
  * file system
  */
 async function loadSecrets(
-  { jwtSecrets, dataDir: folder }: Config,
+  { JWT_SECRET, DATA_DIR: folder }: Config,
   store: Store,
 ): Promise<readonly string[]> {
-  if (jwtSecrets !== undefined) return jwtSecrets;
+  if (JWT_SECRET !== undefined) return JWT_SECRET;
   const random = randomBytes(32).toString("base64url");
   const shared = await store.shareSecret(random);
   if (shared !== undefined) return [shared];

@@ -11,17 +11,17 @@ import type { TlsFiles } from "./http/server.ts";
  * do not belong together
  */
 export function readTls(
-  { tlsCert, tlsKey }: Pick<Config, "tlsCert" | "tlsKey">,
+  { TLS_CERT, TLS_KEY }: Pick<Config, "TLS_CERT" | "TLS_KEY">,
 ): TlsFiles | undefined {
-  if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsCert === undefined || tlsKey === undefined) {
-    const missing = tlsCert === undefined ? "TLS_CERT" : "TLS_KEY";
+  if (TLS_CERT === undefined && TLS_KEY === undefined) return undefined;
+  if (TLS_CERT === undefined || TLS_KEY === undefined) {
+    const missing = TLS_CERT === undefined ? "TLS_CERT" : "TLS_KEY";
     throw new UsageError(
       `${missing} is not set: set both TLS_CERT and TLS_KEY, or neither`,
     );
   }
-  const cert = readText("TLS_CERT", tlsCert);
-  const key = readText("TLS_KEY", tlsKey);
+  const cert = readText("TLS_CERT", TLS_CERT);
+  const key = readText("TLS_KEY", TLS_KEY);
   const certificate = parse("TLS_CERT", () => new X509Certificate(cert));
   const privateKey = parse("TLS_KEY", () => createPrivateKey(key));
   if (certificate.checkPrivateKey(privateKey)) return { cert, key };

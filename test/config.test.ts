@@ -15,8 +15,8 @@ test("a base URL is a path or complete, and ends in a slash", () => {
     ["http://[::1]:8080/a/b/", "http://[::1]:8080", "/a/b/"],
   ];
   for (const [value, origin, path] of table) {
-    const { base } = readConfig(none, { BASE_URL: value });
-    assert.deepEqual(base, { origin, path }, value);
+    const { BASE_URL } = readConfig(none, { BASE_URL: value });
+    assert.deepEqual(BASE_URL, { origin, path }, value);
   }
 });
 
@@ -63,9 +63,9 @@ test("an invalid value is reported with the name of its setting", () => {
 });
 
 test("an empty variable counts as unset, and a flag overrides its variable", () => {
-  assert.equal(readConfig(none, { PORT: "" }).port, 3000);
+  assert.equal(readConfig(none, { PORT: "" }).PORT, 3000);
   const { flags } = parseCommandLine(["--port", "0"], []);
-  assert.equal(readConfig(flags, { PORT: "nonsense" }).port, 0);
+  assert.equal(readConfig(flags, { PORT: "nonsense" }).PORT, 0);
 });
 
 test("a command line is parsed, and its mistakes are reported", () => {

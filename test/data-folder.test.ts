@@ -295,7 +295,8 @@ test("an admin is also created if there were others before, and its random passw
   const log = (...line: readonly unknown[]) => void logged.push(line);
   let shown = "";
   const terminal = { isTTY: true, write: (text: string) => !!(shown += text) };
-  const config = { declaration: sample, dataDir, adminPassword: undefined };
+  const declaration = sample;
+  const config = { declaration, DATA_DIR: dataDir, ADMIN_PASSWORD: undefined };
   const password = "a long enough one";
   await createUser(store, sample, { username: "mia", password });
   for (let start = 1; start <= 2; start++) {

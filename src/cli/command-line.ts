@@ -19,7 +19,10 @@ export function parseCommandLine(
   args: readonly string[],
   others: readonly string[],
 ): { readonly positionals: readonly string[]; readonly flags: Flags } {
-  const names = [...Object.values(settings).map(flagOf), ...others];
+  const names = [
+    ...Object.entries(settings).map((each) => flagOf(...each)),
+    ...others,
+  ];
   const { values, positionals } = parse(args, names);
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
@@ -68,10 +71,12 @@ function sortLetters(word: string): string {
 
 /** Returns all settings as lines of `help`. */
 export function describeSettings(): string {
-  return Object.values<Setting>(settings).map((setting) => {
-    const { file, variable, description, default: value } = setting;
+  return Object.entries<Setting>(settings).map(([variable, setting]) => {
+    const { file, description, default: value } = setting;
     const { defaultText = value } = setting;
-    const flag = `--${flagOf(setting)} ${file === "flag" ? "FILE" : "VALUE"}`;
+    const flag = `--${flagOf(variable, setting)} ${
+      file === "flag" ? "FILE" : "VALUE"
+    }`;
     return `  ${flag.padEnd(28)}${description}\n${
       "".padEnd(30)
     }variable ${variable}, default: ${defaultText}\n`;

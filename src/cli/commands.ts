@@ -83,11 +83,11 @@ const coreCommands: Readonly<Record<string, Command>> = {
 async function serveCommand({ flags, loadApi }: CommandSettings) {
   isServing = true;
   const config = { ...readConfig(flags, env) };
-  const isOther = config.collections !== undefined || config.seed !== undefined;
+  const isOther = config.COLLECTIONS !== undefined || config.SEED !== undefined;
   const seed = flags.has("sample") && !isOther
     ? readFileSync(new URL("../../data/seed.json", import.meta.url), "utf8")
-    : config.seed;
-  await serve({ ...config, seed }, await loadApi());
+    : config.SEED;
+  await serve({ ...config, SEED: seed }, await loadApi());
   // A signal that comes while Node.js itself shuts down would kill the process.
   process.exit(0);
 }
@@ -100,19 +100,19 @@ async function run(words: readonly string[]): Promise<number> {
   );
   const [name = "serve", ...args] = positionals;
   const config = readConfig(flags, env);
-  const { dataDir, collections } = config;
+  const { DATA_DIR: dataDir, COLLECTIONS } = config;
   const commandSettings = {
     dataDir,
     etcd: etcdOf(config),
     flags,
-    loadApi: () => loadApi(collections),
+    loadApi: () => loadApi(COLLECTIONS),
   };
   const commands: Record<string, Command> = Object.assign(
     Object.create(null), // without the names that every object inherits
     coreCommands,
   );
   if (commands[name] === undefined) {
-    const features = await loadFeatures(config.features);
+    const features = await loadFeatures(config.FEATURES);
     Object.assign(commands, ...features.map((each) => each.commands));
   }
   const command = commands[name];

@@ -20,6 +20,7 @@ import type { RequestContext } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import { localOperator, type Roles } from "../auth/access.ts";
 import { isPasswordHash } from "../auth/passwords.ts";
+import type { Config } from "../config.ts";
 import { CommandError, passwordFile } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { realFiles, writeSmallFile } from "../store/log/files.ts";
@@ -77,11 +78,9 @@ export async function createUser(
  */
 export async function createFirstAdmin(
   store: Store,
-  { declaration, dataDir, adminPassword }: {
-    readonly declaration: ApiDeclaration;
-    readonly dataDir: string;
-    readonly adminPassword: string | undefined;
-  },
+  { declaration, DATA_DIR, ADMIN_PASSWORD }:
+    & Pick<Config, "DATA_DIR" | "ADMIN_PASSWORD">
+    & { readonly declaration: ApiDeclaration },
   { log, print, terminal = process.stdout }: {
     readonly log: Logger;
     readonly print: Logger;
@@ -93,10 +92,10 @@ export async function createFirstAdmin(
   const exists = () =>
     users.count("role", role) + users.count("username", "admin") > 0;
   if (exists()) return;
-  const password = adminPassword ?? randomBytes(15).toString("base64url");
-  const isShown = adminPassword === undefined && terminal.isTTY;
-  const isWritten = adminPassword === undefined && !terminal.isTTY;
-  const path = join(dataDir, passwordFile);
+  const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
+  const isShown = ADMIN_PASSWORD === undefined && terminal.isTTY;
+  const isWritten = ADMIN_PASSWORD === undefined && !terminal.isTTY;
+  const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
     await createUser(store, declaration, { username: "admin", role, password });
