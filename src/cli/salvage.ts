@@ -28,7 +28,7 @@ import {
 } from "../store/log/format.ts";
 import {
   createTables,
-  getOrCreateTable,
+  restoreCounters,
   type TableDeclaration,
   type Tables,
 } from "../store/memory/table.ts";
@@ -82,7 +82,7 @@ export class Salvage {
 
   /** Applies a header; returns false if its file belongs to another store or generation. */
   #addHeader(header: LogHeader, name: string): boolean {
-    const { format, generation, last = {}, seq, store } = header;
+    const { format, generation, seq, store } = header;
     checkFormat(name, format);
     this.storeId ||= store;
     if (store !== this.storeId || generation !== generationOf(name)) {
@@ -91,9 +91,7 @@ export class Salvage {
     if (name.startsWith("snapshot-")) this.savedTransactions ||= seq;
     this.seq = seq;
     this.damagedTransactions = 0;
-    for (const [each, counters] of Object.entries(last)) {
-      getOrCreateTable(this.tables, each).advanceCounters(...counters);
-    }
+    restoreCounters(this.tables, header);
     return true;
   }
 

@@ -28,7 +28,7 @@ import {
 } from "../store/log/format.ts";
 import {
   createTables,
-  getOrCreateTable,
+  restoreCounters,
   type Tables,
 } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
@@ -233,9 +233,7 @@ async function loadSnapshot(
       seed = crc32(header.salt);
     } else apply(parsed, seq);
   }
-  for (const [name, last] of Object.entries(header?.last ?? {})) {
-    getOrCreateTable(tables, name).advanceCounters(...last);
-  }
+  restoreCounters(tables, header ?? {});
 }
 
 /** A batch or snapshot to be put. */

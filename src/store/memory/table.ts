@@ -7,7 +7,7 @@
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import { RowComparator } from "../indexes/row-comparator.ts";
-import type { Mutation } from "../log/format.ts";
+import type { LogHeader, Mutation } from "../log/format.ts";
 import { type Document, type Json, Row, Rows } from "./row.ts";
 
 /** Returns the key under which a hash index holds a document; null for one that it does not hold. */
@@ -63,41 +63,35 @@ class HashIndex {
   replace(before: Row | undefined, after: Row | undefined): void {
     const from = (before && this.#keyOf(before.document)) ?? null;
     const to = (after && this.#keyOf(after.document)) ?? null;
-    if (before !== undefined && from !== null && from !== to) {
-      this.#delete(from, before);
-    }
-    if (after !== undefined && to !== null) this.#put(to, after);
+    if (from !== null && from !== to) this.#set(from, before, undefined);
+    if (to !== null) this.#set(to, undefined, after);
   }
 
-  /** Inserts a row, or replaces the previous version of it. */
-  #put(key: string | number, row: Row): void {
-    const { id } = row.document;
+  /** Inserts a row, or replaces the previous version of it, or deletes it. */
+  #set(
+    key: string | number,
+    before: Row | undefined,
+    after: Row | undefined,
+  ): void {
     const group = this.#groups.get(key);
     if (group === undefined) {
-      this.#groups.set(key, [row]);
-      return;
-    }
-    if (!Array.isArray(group)) {
-      group.replace(undefined, row);
-      return;
-    }
-    const at = byId.lowerBound(group, { values: [], id });
-    if (at === group.length) group.push(row); // far faster than splice
-    else group.splice(at, group[at]?.document.id === id ? 1 : 0, row);
-    if (group.length <= maxArrayLength) return;
-    const tree = new BPlusTree([]);
-    for (const each of group) tree.replace(undefined, each);
-    this.#groups.set(key, tree);
-  }
-
-  #delete(key: string | number, row: Row): void {
-    const group = this.#groups.get(key) ?? [];
-    if (Array.isArray(group)) {
-      const { id } = row.document;
+      if (after !== undefined) this.#groups.set(key, [after]);
+    } else if (!Array.isArray(group)) {
+      group.replace(before, after);
+    } else {
+      const id = (before ?? after)?.document.id ?? 0;
       const at = byId.lowerBound(group, { values: [], id });
-      if (group[at]?.document.id === id) group.splice(at, 1);
-    } else group.replace(row, undefined);
-    if (this.count(key) === 0) this.#groups.delete(key);
+      const count = Number(group[at]?.document.id === id);
+      if (after === undefined) group.splice(at, count);
+      else if (at === group.length) group.push(after); // far faster than splice
+      else group.splice(at, count, after);
+      if (group.length > maxArrayLength) {
+        const tree = new BPlusTree([]);
+        for (const each of group) tree.replace(undefined, each);
+        this.#groups.set(key, tree);
+      }
+    }
+    if (after === undefined && this.count(key) === 0) this.#groups.delete(key);
   }
 }
 
@@ -257,6 +251,16 @@ export function getOrCreateTable(tables: Tables, name: string): WritableTable {
   const table = tables.get(name) ?? new WritableTable({ name });
   tables.set(name, table);
   return table;
+}
+
+/** Raises the counters of all tables to those in the header of a snapshot. */
+export function restoreCounters(
+  tables: Tables,
+  { last = {} }: Pick<LogHeader, "last">,
+): void {
+  for (const [name, counters] of Object.entries(last)) {
+    getOrCreateTable(tables, name).advanceCounters(...counters);
+  }
 }
 
 /** Applies a mutation and returns its undo; undefined if its kind is unknown. */

@@ -37,6 +37,7 @@ import {
   applyMutation,
   createTables,
   getOrCreateTable,
+  restoreCounters,
   type TableDeclaration,
   type Tables,
 } from "../memory/table.ts";
@@ -191,9 +192,7 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
   scan.seq = log.seq;
   if (isSnapshot) scan.baseBytes = log.size;
   else scan.log = log;
-  for (const [each, last] of Object.entries(header.last ?? {})) {
-    getOrCreateTable(scan.tables, each).advanceCounters(...last);
-  }
+  restoreCounters(tables, header);
   if (fault === undefined) return log;
   const durable = Math.max(log.provenSeq, markedSeq(scan));
   const isEnd = name === names.log(scan.generation) && !log.isSealed;
