@@ -6,7 +6,6 @@
  * progress; a task whose spool is missing is reported as failed.
  */
 
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/evolution.ts";
@@ -19,7 +18,7 @@ import {
   realFiles,
   writeSmallFile,
 } from "../store/log/files.ts";
-import { makeFolder } from "../store/log/folder.ts";
+import { makeFolder, storeFolder } from "../store/log/folder.ts";
 import { countRecords } from "../store/memory/table.ts";
 import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
 import { type Place, readUndamagedStore } from "./read.ts";
@@ -43,12 +42,7 @@ export async function backupStore(
   try {
     const { scan, secret } = await readSource(from);
     const { generation, seq, storeId, tables } = scan;
-    const place = {
-      folder: to,
-      files: realFiles,
-      random: randomBytes,
-      now: Date.now,
-    };
+    const place = storeFolder({ folder: to });
     const start = { store: storeId, generation: generation + 1, seq };
     await writeGeneration(place, start, tables);
     if (secret !== undefined) {

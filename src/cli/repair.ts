@@ -4,7 +4,6 @@
  * into a folder of their own within the data folder, so nothing is thrown away.
  */
 
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
@@ -21,6 +20,7 @@ import {
   names,
   randomName,
   type StoreFolder,
+  storeFolder,
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
 import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
@@ -44,7 +44,7 @@ export async function repairStore(
     readonly isDryRun?: boolean;
   } = {},
 ): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
-  const place = { folder, files, random: randomBytes, now: Date.now };
+  const place = storeFolder({ folder, files });
   const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
   try {
     const before = await readStore(folder, { files, tables });

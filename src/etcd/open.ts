@@ -1,21 +1,17 @@
 /** Opens a store in etcd. */
 
-import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
 import {
   defaultLimits,
   type EtcdOptions,
   type StoreOptions,
 } from "../store/options.ts";
-import {
-  readSmallFile,
-  realFiles,
-  writeSmallFile,
-} from "../store/log/files.ts";
+import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
   makeFolder,
   randomName,
   type StoreFolder,
+  storeFolder,
 } from "../store/log/folder.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import { StoreError } from "../store/error.ts";
@@ -28,20 +24,12 @@ import { EtcdStore } from "./store.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
 export async function openEtcdStore(
-  {
-    folder: path,
-    tables: declared,
-    log = () => {},
-    limits,
-    files = realFiles,
-    now = Date.now,
-    random = randomBytes,
-  }: StoreOptions,
+  { tables: declared, log = () => {}, limits, ...place }: StoreOptions,
   options: EtcdOptions,
 ): Promise<EtcdStore> {
-  const folder = { folder: resolve(path), files, now, random };
+  const folder = storeFolder({ ...place, folder: resolve(place.folder) });
   const allLimits = { ...defaultLimits, ...limits };
-  await makeFolder(files, folder.folder);
+  await makeFolder(folder.files, folder.folder);
   const release = await acquireLock(folder, allLimits.lockTimeoutMs);
   try {
     const serverId = await loadServerId(folder);
@@ -93,12 +81,7 @@ export async function scanEtcd(
   return Object.assign(scan, found, { secret: secret?.value });
 }
 
-const realFolder = {
-  folder: "",
-  files: realFiles,
-  now: Date.now,
-  random: randomBytes,
-};
+const realFolder = storeFolder({ folder: "" });
 
 /**
  * Writes a store that was read into etcd.

@@ -20,7 +20,7 @@
  * - `not-empty`: the folder for a backup is not empty.
  * - `unusable`: the operating system denies the use of the folder.
  */
-export type StoreErrorCode =
+type StoreErrorCode =
   | "in-use"
   | "damaged"
   | "format"
@@ -57,14 +57,11 @@ export class StoreError extends Error {
   constructor(
     code: StoreErrorCode,
     message: string,
-    { fault, cause }: {
-      readonly fault?: Fault;
-      readonly cause?: unknown;
-    } = {},
+    options: ErrorOptions & { readonly fault?: Fault } = {},
   ) {
-    super(message, { cause });
+    super(message, options);
     this.code = code;
-    this.fault = fault;
+    this.fault = options.fault;
   }
 }
 

@@ -3,13 +3,17 @@
  * memory at once and made durable by the log's writer.
  */
 
-import { randomBytes } from "node:crypto";
 import { resolve } from "node:path";
 import process from "node:process";
 import { Checkpointer, FullDisk, type StoreContext } from "./disk-space.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
-import { isNoSpaceError, type OpenFile, realFiles } from "./log/files.ts";
-import { makeFolder, type OpenLog, type StoreFolder } from "./log/folder.ts";
+import { isNoSpaceError, type OpenFile } from "./log/files.ts";
+import {
+  makeFolder,
+  type OpenLog,
+  type StoreFolder,
+  storeFolder,
+} from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
@@ -24,7 +28,7 @@ import { type LogPosition, Store } from "./transactions.ts";
 export async function openStore(options: StoreOptions): Promise<Store> {
   const path = resolve(options.folder);
   try {
-    return await openLocked(path, options);
+    return await openLocked({ ...options, folder: path });
   } catch (error) {
     if (error instanceof StoreError) throw error;
     const code = isNoSpaceError(error) ? "disk-full" : "unusable";
@@ -33,15 +37,15 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   }
 }
 
-async function openLocked(path: string, options: StoreOptions): Promise<Store> {
-  const { files = realFiles, random = randomBytes, log = () => {} } = options;
+async function openLocked(options: StoreOptions): Promise<Store> {
+  const { tables, log = () => {} } = options;
+  const folder = storeFolder(options);
+  const { folder: path, files } = folder;
   const limits = { ...defaultLimits, ...options.limits };
   if (process.env["UV_USE_IO_URING"] === "1") {
     log("error", "UV_USE_IO_URING=1 makes every write many times slower");
   }
   await makeFolder(files, path);
-  const { now = Date.now, tables } = options;
-  const folder = { folder: path, files, now, random };
   const release = await acquireLock(folder, limits.lockTimeoutMs);
   let marker: OpenFile | undefined;
   try {

@@ -29,7 +29,7 @@ export interface LogPosition {
 }
 
 /** Receives a call when the log advances, and when the store closes. */
-export interface StoreWatcher {
+interface StoreWatcher {
   /** Called when more transactions are durable, or the next log has begun; `syncMs` is how long the disk took. */
   readonly onAdvance: (syncMs: number) => void;
   /** Stops reading; called when the store closes. */

@@ -4,9 +4,15 @@
  */
 
 import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
 import { dirname, join } from "node:path";
 import { errorCode } from "../error.ts";
-import { type FileSystem, type OpenFile, writeAll } from "./files.ts";
+import {
+  type FileSystem,
+  type OpenFile,
+  realFiles,
+  writeAll,
+} from "./files.ts";
 import { encodeHeader, formatTime, type LogStart } from "./format.ts";
 
 /** The names of the files of a data folder. */
@@ -37,6 +43,16 @@ export interface StoreFolder {
   readonly random: (bytes: number) => Uint8Array;
 }
 
+/** Returns a folder that uses the system's own functions, except for those given. */
+export function storeFolder({
+  folder,
+  files = realFiles,
+  now = Date.now,
+  random = randomBytes,
+}: Partial<StoreFolder> & { readonly folder: string }): StoreFolder {
+  return { folder, files, now, random };
+}
+
 /** A log that is open for writing. */
 export interface OpenLog {
   readonly file: OpenFile;
@@ -50,7 +66,7 @@ export interface OpenLog {
 }
 
 /** A log that is on the disk under a temporary name. */
-export interface PreparedLog extends OpenLog {
+interface PreparedLog extends OpenLog {
   /** Gives the file its name, durably. */
   publish(): Promise<void>;
   discard(): Promise<void>;

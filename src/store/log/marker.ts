@@ -73,7 +73,7 @@ export async function openMarker(
 }
 
 /** What the marker contains, and when it is written. */
-export interface MarkerOptions {
+interface MarkerOptions {
   readonly store: string;
   /** The turn of the last marker. */
   readonly turn: number;

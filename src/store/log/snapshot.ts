@@ -49,7 +49,7 @@ export function freezeTables(tables: Tables): FrozenTable[] {
 }
 
 /** The state that a snapshot holds. */
-export interface StoreState extends LogStart {
+interface StoreState extends LogStart {
   readonly tables: readonly FrozenTable[];
   /** Checked between writes: once it returns true, writing ends with an error. */
   readonly isStopped?: () => boolean;

@@ -32,7 +32,7 @@ import type { StoreLimits } from "../options.ts";
 import type { Pending, TransactionQueue } from "../queue.ts";
 
 /** The options of a writer, and the functions that it calls. */
-export interface WriterOptions {
+interface WriterOptions {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
   /** Called, and awaited, before each write. */

@@ -11,7 +11,7 @@ import type { LogHeader, Mutation } from "../log/format.ts";
 import { type Document, type Json, Row, Rows } from "./row.ts";
 
 /** Returns the key under which a hash index holds a document; null for one that it does not hold. */
-export type ToIndexKey = (document: Document) => string | number | null;
+type ToIndexKey = (document: Document) => string | number | null;
 
 /** The part of a collection's declaration that the store needs before it reads the disk. */
 export interface TableDeclaration {
