@@ -123,13 +123,12 @@ export class Records {
     if (row === undefined || scope?.where?.(row.document) === false) {
       throw this.#notFound(context, collection, id, scope?.name);
     }
-    const isElsewhere = scope && Object.entries(scope.conditions).some((
-      [name, value],
-    ) =>
-      value !== (row.document[name] ??
-        collection.visibleProperties.get(name)?.default)
-    );
-    if (isElsewhere) throw noSuchRecord(collection, id, scope?.name);
+    for (const name in scope?.conditions) {
+      const value = row.document[name] ??
+        collection.visibleProperties.get(name)?.default;
+      if (value === scope.conditions[name]) continue;
+      throw noSuchRecord(collection, id, scope.name);
+    }
     return row;
   }
 
@@ -290,8 +289,10 @@ function auditEventOf(
   const shown = audited.map((name) => [name, (next ?? previous)?.[name]]);
   const changed = properties.map(({ name }) => name)
     .filter((name) => previous?.[name] !== next?.[name]);
-  const fields = { [singular]: Object.fromEntries(shown), changed };
-  return { message: `${verb} ${withArticle(singular)}`, fields };
+  return {
+    message: `${verb} ${withArticle(singular)}`,
+    fields: { [singular]: Object.fromEntries(shown), changed },
+  };
 }
 
 /**

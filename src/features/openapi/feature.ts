@@ -114,8 +114,7 @@ function describeOperations(
   return Object.fromEntries(Array.from(all, ([method, operation]) => {
     const key = method === "QUERY" ? "x-query" : method.toLowerCase();
     const documented = documentOperation(operation, { ...place, method });
-    const described = describeOperation(documented, components);
-    return [key, { tags: [tag], ...described }];
+    return [key, { tags: [tag], ...describeOperation(documented, components) }];
   }));
 }
 
@@ -127,14 +126,14 @@ function describeOperation(
   const isPublic = access === "anyone" || operation.isPublicFor;
   const { private: isPrivate, overseer } =
     operation.resource?.records.collection ?? {};
-  const role = `Requires the role ${access}.`;
-  const whose =
-    ` Each user has their own records; only the role ${overseer} has those of all.`;
+  const whose = isPrivate
+    ? ` Each user has their own records; only the role ${overseer} has those of all.`
+    : "";
   const bearer = { bearer: [] };
   return {
     operationId: components.operationId(nameOperation(operation)),
     summary: method === "HEAD" ? `${summary}: header fields only` : summary,
-    ...(!isPublic && { description: role + (isPrivate ? whose : "") }),
+    ...(!isPublic && { description: `Requires the role ${access}.${whose}` }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
     parameters: components.parameters(describeParameters(operation)),
     ...describeRequestBody(operation, components),
