@@ -63,7 +63,13 @@ test("an invalid value is reported with the name of its setting", () => {
 });
 
 test("an empty variable counts as unset, and a flag overrides its variable", () => {
-  assert.equal(readConfig(none, { PORT: "" }).PORT, 3000);
+  const names = ["PORT", "HOST", "BASE_URL", "LOG", "SEED", "JWT_SECRET"];
+  const empty = Object.fromEntries(names.map((name) => [name, ""]));
+  assert.deepEqual(
+    { ...readConfig(none, empty) },
+    { ...readConfig(none, {}) },
+  );
+  assert.equal(readConfig(none, empty).PORT, 3000);
   const { flags } = parseCommandLine(["--port", "0"], []);
   assert.equal(readConfig(flags, { PORT: "nonsense" }).PORT, 0);
 });

@@ -2,7 +2,7 @@
  * The tests of `npm test`, in two groups that run at the same time. Recording
  * coverage takes up to half of a test's processor time, so only the group
  * records it that runs all of the source; the other group repeats parts of it
- * many times, or as commands of documents.
+ * many times, or reads it.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -12,13 +12,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { root } from "./root.ts";
 
-/** Run only by `.ci/run`: the deletion of features, the image of the container, the operator's guide, and the tools for etcd. */
+/** Run only by `.ci/run`, as they start dozens of programs: the commands of the README and of the operator's guide, the container, permissions, the deletion of features, and the tools for etcd. */
 const wholeOnly =
-  /^(?:deletion|dockerfile|guide|etcd\/(?:command-line|linearizability))\./;
+  /^(?:deletion|dockerfile|guide|least-privilege|readme|etcd\/(?:command-line|linearizability))\./;
 
-/** Files of the top folder, and those that generate histories, queries or declarations. */
+/** Files that generate histories, queries or declarations, and those whose code other files run too. */
 const unrecorded =
-  /^(?:[\w-]+|store\/(?:torture|upgrade)[\w-]*|api\/(?:planner|evolution|private)|features\/events\/feed)\.test\./;
+  /^(?:admission|architecture|documents|faults|features|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:planner|evolution|private)|features\/events\/feed)\.test\./;
 
 const folder = import.meta.dirname;
 const files = readdirSync(folder, { recursive: true, encoding: "utf8" })

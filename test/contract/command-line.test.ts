@@ -242,17 +242,9 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.equal(existsSync(other), false);
   });
 
-  test("an empty variable counts as unset", async (t) => {
-    const server = await serverFor(t, {
-      env: { PORT: "", HOST: "", BASE_URL: "", LOG: "", SEED: "" },
-    });
-    assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
-  });
-
   test("URLs in responses follow BASE_URL, never the Host field", async (t) => {
     const cases: [string, string, string][] = [
       ["/api", "/api/", "/api/"],
-      ["https://api.example.com", "https://api.example.com/", "/"],
       ["https://example.com/api", "https://example.com/api/", "/api/"],
     ];
     for (const [value, base, path] of cases) {
@@ -424,18 +416,22 @@ describe("the command line", { concurrency: 3 }, () => {
   test("a port or folder in use is exit code 1 and named", async (t) => {
     const server = await serverFor(t);
     const free = join(await folderFor(t), "store");
-    const cases: [string[], string][] = [
-      [["--port", `${server.port}`, "--data-dir", free], `${server.port}`],
+    const cases: [args: string[], ...named: string[]][] = [
+      [
+        ["--port", `${server.port}`, "--data-dir", free],
+        `${server.port}`,
+        "with --port",
+      ],
       [["--port", "0", "--data-dir", server.folder], server.folder],
-      [["--port", `${server.port}`, "--data-dir", free], "with --port"],
     ];
-    for (const [args, name] of cases) {
+    for (const [args, ...named] of cases) {
       const result = await lines(["serve", "--log", "silent", ...args], {
         env: { ADMIN_PASSWORD: "" },
       });
       assert.equal(result.code, 1, result.lines.join("\n"));
       assert.equal(result.lines.length, 1, result.lines.join("\n"));
-      assert.ok(result.lines.join().includes(name), result.lines.join());
+      const text = result.lines.join();
+      for (const name of named) assert.ok(text.includes(name), text);
     }
     // A password that was shown to nobody would be lost.
     assert.equal(existsSync(passwordFile(free)), false);
