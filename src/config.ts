@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
+import { errorCode } from "./store/error.ts";
 import type { EtcdOptions } from "./store/options.ts";
 import { logLevels } from "./log.ts";
 import { parseNetworks } from "./http/client-address.ts";
@@ -285,11 +286,11 @@ export function readText(name: string, file: string): string {
   try {
     return readFileSync(file, "utf8").replace(/\r?\n$/, "");
   } catch (error) {
-    const reason = error instanceof Error && "code" in error ? error.code : "";
+    const path = JSON.stringify(file);
     throw new UsageError(
-      `${name}: cannot read ${
-        JSON.stringify(file)
-      } (${reason}): it must be a readable file`,
+      `${name}: cannot read ${path} (${
+        errorCode(error)
+      }): it must be a readable file`,
     );
   }
 }
@@ -310,8 +311,14 @@ export function readConfig(flags: Flags, environment: Environment): Config {
 }
 
 /** Returns where the store in etcd is; undefined for one of files. */
-export function etcdOf(
-  { STORE, ETCD_USER: user, ETCD_PASSWORD: password, READS }: Config,
-): EtcdOptions | undefined {
-  return STORE ? { ...STORE, user, password, hasLocalReads: READS } : undefined;
+export function etcdOf(config: Config): EtcdOptions | undefined {
+  const location = config.STORE;
+  return location
+    ? {
+      ...location,
+      user: config.ETCD_USER,
+      password: config.ETCD_PASSWORD,
+      hasLocalReads: config.READS,
+    }
+    : undefined;
 }

@@ -1,7 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { parseCommandLine } from "../src/cli/command-line.ts";
-import { readConfig } from "../src/config.ts";
+import { etcdOf, readConfig } from "../src/config.ts";
 
 const none = new Map<string, string>();
 
@@ -60,6 +60,14 @@ test("an invalid value is reported with the name of its setting", () => {
       message,
     }, JSON.stringify(environment));
   }
+});
+
+test("a setting that is not used is not read", () => {
+  const config = readConfig(none, { READS: "never", PORT: "7", HOST: "a b" });
+  assert.equal(config.PORT, 7);
+  assert.equal(etcdOf(config), undefined);
+  const etcd = readConfig(none, { READS: "never", STORE: "etcd://a:1/b" });
+  assert.throws(() => etcdOf(etcd), { message: /^READS: "never"/ });
 });
 
 test("an empty variable counts as unset, and a flag overrides its variable", () => {
