@@ -116,18 +116,15 @@ function boundsShape(of: typeof number, { maximum = maxInteger }): Shape {
   return { minimum: lower, exclusiveMinimum: lower, maximum: of() };
 }
 
-function mistakesInOptional(
-  of: unknown,
-  value: unknown = null,
-): readonly string[] {
+function mistakesInOptional(of: unknown, value: unknown): readonly string[] {
   const mistakes = mistakesInProperty(of);
   if (mistakes.length > 0) return mistakes;
   const property: Property = Object(of);
   if (!property.required) {
     return ["optional(…) is used twice: it must be used once"];
   }
-  if (value === null) return [];
-  return mistakesIn("optional", { default: value }, { default: property });
+  const options = { default: value ?? undefined }; // null is the default
+  return mistakesIn("optional", options, { default: property });
 }
 
 function mistakesInDefault(

@@ -124,7 +124,9 @@ function mistakesInCollection(
       : []),
     ...names.flatMap((name, index) => {
       const own = mistakesInProperty(properties[name]);
-      const { renamed, references: collection } = Object(properties[name]);
+      const { renamed, references: collection } = own.length > 0
+        ? {}
+        : properties[name];
       const earlier = names.slice(0, index)
         .map((each) => Object(properties[each]).renamed ?? "");
       const named = mistakesIn("property", { name, renamed, collection }, {
