@@ -109,7 +109,11 @@ export class EtcdClient {
     return this.#decode((await this.call("kv/range", body, isLong)).kvs);
   }
 
-  async put(key: string, value: Uint8Array, lease?: string): Promise<void> {
+  async put(
+    key: string,
+    value: Uint8Array | string,
+    lease?: string,
+  ): Promise<void> {
     const body = { ...this.#rangeOf([key]), value: toBase64(value), lease };
     await this.call("kv/put", body);
   }

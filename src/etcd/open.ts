@@ -19,7 +19,15 @@ import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient } from "./client.ts";
 import { Lease } from "./parts.ts";
-import { headOf, keyOf, load, pack, parseHead, putOnce } from "./state.ts";
+import {
+  headOf,
+  keyOf,
+  load,
+  pack,
+  parseHead,
+  putOnce,
+  textOf,
+} from "./state.ts";
 import { EtcdStore } from "./store.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
@@ -104,12 +112,14 @@ export async function copyToEtcd(
   };
   const slices = isEmpty ? encodeSnapshot(realFolder, state) : [];
   const { value } = await pack(client, { seq, after, slices });
-  const { isDone } = await client.transact(["head", ""], [
+  const head = headOf(seq, after);
+  const { isDone, found: [found] } = await client.transact(["head", ""], [
     { keys: [keyOf("snapshot", seq)], value },
-    { keys: ["head"], value: headOf(seq, after) },
+    { keys: ["head"], value: head },
     ...secret ? [{ keys: ["secret"] as const, value: secret }] : [],
   ]);
-  if (isDone) return;
+  // The answer to an earlier attempt may have been lost.
+  if (isDone || textOf(found) === head) return;
   const message = `Cannot copy: there is a store in etcd under ${etcd.prefix}`;
   throw new StoreError("not-empty", message);
 }

@@ -1,6 +1,5 @@
 /** What an open store in etcd is made of. */
 
-import { Buffer } from "node:buffer";
 import type { StoreFolder } from "../store/log/folder.ts";
 import type { TableDeclaration } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
@@ -36,7 +35,7 @@ export class Lease {
     const { ID } = await this.#client.call("lease/grant", {
       TTL: leaseSeconds,
     });
-    await this.#client.put(serverKey(this.#serverId), Buffer.alloc(0), ID);
+    await this.#client.put(serverKey(this.#serverId), "", ID);
     this.id = ID;
   }
 }

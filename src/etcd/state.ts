@@ -81,7 +81,7 @@ export async function putOnce(
   const { found: [found] } = await client.transact([key, ""], [
     { keys: [key], value },
   ]);
-  return found?.value.toString().trim() ?? value;
+  return textOf(found) || value;
 }
 
 /** Transactions that were committed together. */
@@ -133,9 +133,10 @@ async function loadOnce(
   const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
   if (snapshot !== undefined) await loadSnapshot(client, snapshot, loaded);
+  const apply = applyTo(loaded.tables, "etcd", onTransaction);
   const [head] = await client.get(["head"]);
   for await (const batches of readLog(client, loaded.head, textOf(head))) {
-    applyBatches(loaded, batches, onTransaction);
+    applyBatches(loaded, batches, apply);
   }
   return loaded;
 }
@@ -178,9 +179,8 @@ export async function* readLog(
 export function applyBatches(
   loaded: Loaded,
   batches: readonly Batch[],
-  onTransaction?: LoadOptions["onTransaction"],
+  apply = applyTo(loaded.tables, "etcd"),
 ): void {
-  const apply = applyTo(loaded.tables, "etcd", onTransaction);
   for (const { lines, bytes, head } of batches) {
     for (const line of lines) apply(line, line.seq ?? 0);
     loaded.logBytes += bytes;

@@ -4,11 +4,16 @@ import { strict as assert } from "node:assert";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { openEtcdStore } from "../../src/etcd/open.ts";
+import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
 import type { EtcdOptions, StoreLimits } from "../../src/store/options.ts";
 import type { Document, Store } from "../../src/store/store.ts";
 import { errorCode } from "../../src/store/error.ts";
+import { realFiles } from "../../src/store/log/files.ts";
 import { encodeLine } from "../../src/store/log/format.ts";
+import {
+  createTables,
+  getOrCreateTable,
+} from "../../src/store/memory/table.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 import { Gateway } from "./gateway.ts";
 
@@ -88,6 +93,24 @@ test("a commit whose answer was lost is found, and not repeated", async (t) => {
     gateway.keys.filter((each) => each.startsWith("log/")).length,
     1,
   );
+});
+
+test("a copy whose answer was lost is complete", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  let lost = 0;
+  gateway.faultOf = (path) =>
+    path === "kv/txn" && lost++ === 0 ? "lost" : undefined;
+  const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
+  source.tables = createTables([{ name: "zoos" }]);
+  getOrCreateTable(source.tables, "zoos").load({ id: 1, name: "Berlin" }, 1);
+  source.seq = 1;
+  await copyToEtcd(source, undefined, etcd);
+  assert.equal(lost, 2);
+  assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin"]);
+  await assert.rejects(copyToEtcd(source, undefined, etcd), {
+    code: "not-empty",
+  });
 });
 
 const faults = [
