@@ -171,7 +171,7 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
 function addAuthorizations(api: Api): void {
-  const { add, now, signer, declaration } = api;
+  const { add, now } = api;
   const records = api.records("authorizations");
   const limit = createSignInLimiter(now);
   const own = records.scope();
@@ -192,8 +192,7 @@ function addAuthorizations(api: Api): void {
       consumes: ["application/json"],
       maxBodyBytes: 8 * 1024,
       isUnlimited: true, // it has a limit of its own
-      run: (context, _, body) =>
-        signIn(context, body, { declaration, records, signer, limit }),
+      run: (context, _, body) => signIn(context, body, { api, records, limit }),
     },
   }, signInForm);
   add("authorizations", list, "authorizations_url");

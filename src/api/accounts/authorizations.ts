@@ -4,10 +4,8 @@
  */
 
 import type { Roles } from "../../auth/access.ts";
-import type { TokenSigner } from "../../auth/jwt.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
 import { type Document, formatTime, type Store } from "../../store/store.ts";
-import type { ApiDeclaration } from "../declaration/api.ts";
 import {
   type Declaration,
   deriveCollection,
@@ -25,6 +23,7 @@ import {
   writeOnly,
 } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
+import type { Api } from "../feature.ts";
 import type { Records } from "../records/records.ts";
 import type { RequestContext, Result } from "../request-context.ts";
 import { unauthorized } from "./authentication.ts";
@@ -87,10 +86,9 @@ export const signInForm = deriveCollection({
 export async function signIn(
   context: RequestContext,
   body: Body,
-  { declaration, records, signer, limit }: {
-    readonly declaration: ApiDeclaration;
+  { api: { declaration, signer }, records, limit }: {
+    readonly api: Api;
     readonly records: Records;
-    readonly signer: TokenSigner;
     readonly limit: LimitSignIns;
   },
 ): Promise<Result> {
