@@ -65,13 +65,6 @@ export interface OpenLog {
   size: number;
 }
 
-/** A log that is on the disk under a temporary name. */
-interface PreparedLog extends OpenLog {
-  /** Gives the file its name, durably. */
-  publish(): Promise<void>;
-  discard(): Promise<void>;
-}
-
 /** Returns a random name in hexadecimal. */
 export function randomName(place: StoreFolder): string {
   return Buffer.from(place.random(8)).toString("hex");
@@ -96,11 +89,14 @@ export async function makeFolder(
   return isNew;
 }
 
-/** Creates an empty log under a temporary name. */
+/**
+ * Creates an empty log under a temporary name, durably; `publish` gives it its
+ * name, `discard` removes it.
+ */
 export async function prepareLog(
   place: StoreFolder,
   { store, generation, seq }: LogStart,
-): Promise<PreparedLog> {
+) {
   const { files, folder } = place;
   const path = join(folder, names.log(generation));
   const draft = `${path}.tmp`;

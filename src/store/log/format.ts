@@ -114,9 +114,7 @@ export function encodeLine(rest: string, seed = 0): Buffer {
 }
 
 /** Encodes the header, and derives the seed of the CRC of all other lines. */
-export function encodeHeader(
-  header: Omit<LogHeader, "format">,
-): { readonly line: Buffer; readonly seed: number } {
+export function encodeHeader(header: Omit<LogHeader, "format">) {
   const text = JSON.stringify({ format, ...header }).slice(1);
   return { line: encodeLine(text), seed: crc32(header.salt) };
 }

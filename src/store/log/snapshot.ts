@@ -28,29 +28,22 @@ import {
 import type { Row } from "../memory/row.ts";
 import type { Tables } from "../memory/table.ts";
 
-/** A table as it was at one moment. */
-interface FrozenTable {
-  readonly name: string;
-  readonly last: readonly [id: number, seq: number];
-  readonly rows: Iterable<Row>;
-}
-
 // A repair loses all of a damaged line. Each takes well under a millisecond.
 const lineChars = 8192;
 const linesPerWrite = 16;
 
-/** Returns the rows of this moment. */
-export function freezeTables(tables: Tables): FrozenTable[] {
+/** Returns the tables as they are at this moment: the highest id, the last sequence number, and the rows. */
+export function freezeTables(tables: Tables) {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
-    last: [table.lastId, table.lastSeq],
+    last: [table.lastId, table.lastSeq] as const,
     rows: table.byId.rows(),
   }));
 }
 
 /** The state that a snapshot holds. */
 interface StoreState extends LogStart {
-  readonly tables: readonly FrozenTable[];
+  readonly tables: ReturnType<typeof freezeTables>;
   /** Checked between writes: once it returns true, writing ends with an error. */
   readonly isStopped?: () => boolean;
 }
