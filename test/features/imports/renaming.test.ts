@@ -19,6 +19,7 @@ import { feature } from "../../../src/features/imports/feature.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
 import { type Task, tasks } from "../../../src/features/imports/task.ts";
 import { createWorker } from "../../../src/features/imports/worker.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { apiOf } from "../../collections.ts";
 import { removeFolder, temporaryFolder } from "../../harness.ts";
 
@@ -46,12 +47,18 @@ const books = (options: Partial<CollectionDeclaration> = {}) =>
 /** A data folder that is opened in this process, with the worker of imports. */
 async function library(t: TestContext) {
   const folder = await temporaryFolder();
-  t.after(() => removeFolder(folder));
+  let last: Store | undefined;
+  // A store that is still open may write into the folder while it is removed.
+  t.after(async () => {
+    await last?.close();
+    await removeFolder(folder);
+  });
   return {
     async open(...collections: CollectionDeclaration[]) {
       const declaration = apiOf([shelves, ...collections]);
       const tables = tablesOf(declaration, [feature]);
       const store = await openDataFolder(folder, declaration, { tables });
+      last = store;
       const names = declaration.collections.map(({ name }) => name);
       const target = (name: string) => recordsOf(store, declaration, name);
       const worker = createWorker({
@@ -123,7 +130,6 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       await store.close();
 
       const next = await open(...declared);
-      t.after(() => next.store.close());
       await next.worker.start();
       await next.worker.idle();
       const task = next.store.table("tasks").get(1)?.document as Task;
@@ -152,7 +158,6 @@ test("an import continues after a change that renames nothing", async (t) => {
   await store.close();
   const pages = optional(string({ maxLength: 9 }));
   const next = await open(books({ properties: { title, shelf_id, pages } }));
-  t.after(() => next.store.close());
   await next.worker.start();
   await next.worker.idle();
   const task = next.store.table("tasks").get(1)?.document as Task;
