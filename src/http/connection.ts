@@ -160,6 +160,8 @@ export class Connection {
   isBroken = false;
   /** What follows the first word of a line that is too long, as far as it is known. */
   lineRest: string | undefined;
+  /** How many bytes of that line have come since it was found to be too long. */
+  lineBytes = 0;
   #readBytes = -1;
   #readDeadline = Infinity;
 

@@ -73,6 +73,9 @@ export interface Listener {
 
 const minVersion = "TLSv1.2";
 
+/** How much more of a line that is too long is received to see what it is. */
+const maxLineBytes = 1 << 16;
+
 /** Fields of every response; the last ones only over TLS (RFC 6797). */
 const commonFields = ["X-Content-Type-Options", "nosniff"];
 const secureFields = [
@@ -319,13 +322,18 @@ function toApiError(
   const line = text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1);
   switch (code) {
     case "HPE_HEADER_OVERFLOW": {
-      // Of a line in many packets, only its end shows whether it has the URL.
+      // Of a line in many packets, only its end shows whether it has the URL;
+      // one that goes on without an end is taken for a URL.
       const { lineRest } = connection;
       const rest = (lineRest === undefined ? line : lineRest + text)
         .replace(/^(?:[A-Z-]+ )?\S*/, "");
       connection.lineRest = rest;
-      if (" HTTP/".startsWith(rest)) return undefined;
-      return new ApiError(rest.startsWith(" HTTP/") ? 41400 : 43100);
+      connection.lineBytes += rawPacket.length;
+      const isUrl = " HTTP/".startsWith(rest.slice(0, 6));
+      if (isUrl && rest.length < 6 && connection.lineBytes < maxLineBytes) {
+        return undefined;
+      }
+      return new ApiError(isUrl ? 41400 : 43100);
     }
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError(40800);

@@ -212,6 +212,11 @@ describe("the header of a request", () => {
     });
   }
 
+  test("whose URL never ends gets its 414 without waiting for the end", async () => {
+    const bytes = `GET /${"a".repeat(100_000)}`;
+    assertError(await sendInSegments(app.port, bytes, 10_000), 41400);
+  });
+
   test("gets its 501 for CONNECT after the responses before it", async () => {
     const post = JSON.stringify(zoo);
     const received = await exchange(
