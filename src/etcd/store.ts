@@ -22,8 +22,6 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { closedError, StoreError } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
-import type { StoreFolder } from "../store/log/folder.ts";
-import type { Tables } from "../store/memory/table.ts";
 import type { Pending } from "../store/queue.ts";
 import { type LogPosition, Store } from "../store/transactions.ts";
 import { toBase64 } from "./client.ts";
@@ -43,7 +41,6 @@ const watchMs = 100;
 export class EtcdStore extends Store {
   override readonly serverId: string;
   override readonly incarnation: string;
-  readonly folder: StoreFolder;
   readonly isDiskFull = false;
   readonly headroom = 0;
   readonly #parts: EtcdParts;
@@ -55,9 +52,8 @@ export class EtcdStore extends Store {
 
   constructor(parts: EtcdParts) {
     const { folder, lease, loaded, serverId } = parts;
-    super(parseHead(loaded.head).seq);
+    super(folder, parseHead(loaded.head).seq, loaded.tables);
     this.#parts = parts;
-    this.folder = folder;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
     this.#replica = new Replica(parts, this.queue, (syncMs) => {
@@ -105,10 +101,6 @@ export class EtcdStore extends Store {
         this.#replica.conflicts,
       ],
     } as const;
-  }
-
-  protected get live(): Tables {
-    return this.#parts.loaded.tables;
   }
 
   missingBytes(): Promise<number> {

@@ -8,16 +8,10 @@ import process from "node:process";
 import { Checkpointer, FullDisk, type StoreContext } from "./disk-space.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import { isNoSpaceError, type OpenFile } from "./log/files.ts";
-import {
-  makeFolder,
-  type OpenLog,
-  type StoreFolder,
-  storeFolder,
-} from "./log/folder.ts";
+import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import type { Tables } from "./memory/table.ts";
 import { defaultLimits, type StoreOptions } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore } from "./recovery/reopen.ts";
@@ -104,7 +98,6 @@ interface StoreParts extends StoreContext {
 /** A store in a folder. */
 class FileStore extends Store {
   readonly notices: readonly string[];
-  readonly folder: StoreFolder;
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
@@ -112,11 +105,10 @@ class FileStore extends Store {
 
   constructor(parts: StoreParts) {
     const { folder, limits, log, scan, disk } = parts;
-    super(scan.seq);
+    super(folder, scan.seq, scan.tables);
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);
-    this.folder = folder;
     this.#writer = new LogWriter(parts.openLog, this.queue, {
       folder,
       limits,
@@ -159,10 +151,6 @@ class FileStore extends Store {
     if (this.isDiskFull) return Infinity;
     const { reserveBytes } = this.#parts.limits;
     return reserveBytes + 2 * this.#checkpoints.expectedBytes();
-  }
-
-  protected get live(): Tables {
-    return this.#parts.scan.tables;
   }
 
   protected accept(pending: Pending): void {

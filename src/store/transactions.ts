@@ -43,7 +43,7 @@ export abstract class Store {
   /** The repairs made at startup, as sentences; none after a clean stop. */
   abstract readonly notices: readonly string[];
   /** The folder for files that are not records, and how it is accessed. */
-  abstract readonly folder: StoreFolder;
+  readonly folder: StoreFolder;
   /** False from a disk fault until a restart. */
   abstract readonly isWritable: boolean;
   /** True while the disk is full: only deletes and sign-ins are accepted. */
@@ -55,14 +55,16 @@ export abstract class Store {
   /** Identifies this server among those that share the store, also after a restart. */
   readonly serverId: string = "";
   /** All tables by name. */
-  protected abstract readonly live: Tables;
+  readonly #tables: Tables;
   protected readonly queue: TransactionQueue;
   readonly #watchers = new Set<StoreWatcher>();
   /** Settles once the store is closed; undefined while it is open. */
   protected closing: Promise<void> | undefined;
 
-  constructor(seq: number) {
+  constructor(folder: StoreFolder, seq: number, tables: Tables) {
+    this.folder = folder;
     this.queue = new TransactionQueue(seq);
+    this.#tables = tables;
   }
 
   /** The last sequence number applied in memory. */
@@ -140,12 +142,12 @@ export abstract class Store {
 
   /** All tables by name, whether declared or only in the store. */
   get tables(): ReadonlyMap<string, Table> {
-    return this.live;
+    return this.#tables;
   }
 
   /** Returns a table; throws if its name is neither declared nor in the store. */
   table(name: string): Table {
-    const table = this.live.get(name);
+    const table = this.#tables.get(name);
     if (table !== undefined) return table;
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
@@ -178,7 +180,7 @@ export abstract class Store {
         if (kind !== "rename") this.table(name);
         if (kind === "put") puts++;
         mutations.push(mutation);
-        const undone = applyMutation(this.live, mutation, seq);
+        const undone = applyMutation(this.#tables, mutation, seq);
         if (undone !== undefined) undo.push(undone);
       });
       if (mutations.length === 0) return this.seq;
