@@ -53,6 +53,7 @@ export async function runRound(options: RoundOptions): Promise<RoundReport> {
     (_, index) => new Client(round, random, index),
   );
   for (const client of clients) await client.prepare();
+  await delay(options.staleMs); // all servers know the clients
   const nemesis = new Nemesis(etcd, servers, random);
   const signal = AbortSignal.timeout(ms);
   await Promise.all([

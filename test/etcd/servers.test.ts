@@ -305,24 +305,32 @@ test(
       created_at: "2026-01-01T00:00:00.000Z",
       updated_at: "2026-01-01T00:00:00.000Z",
     };
-    await one.store.settle(() => ({
-      seq: one.store.apply([["put", "tasks", task]], 1),
-    }));
-    gateway.faultOf = (_path, { key = "" }) =>
-      Buffer.from(key, "base64").toString().endsWith("servers/gone")
-        ? "full"
-        : undefined;
-    const asked = gateway.calls.length;
-    t.mock.timers.tick(20_000);
-    while (gateway.calls.length < asked + 2) await wait(2);
-    gateway.faultOf = () => undefined;
-    const status = async () => {
+    const store = (imported: number) =>
+      one.store.settle(() => {
+        const mutation = ["put", "tasks", { ...task, imported }] as const;
+        return { seq: one.store.apply([mutation], 1) };
+      });
+    await store(0);
+    for (const fault of ["full", "no leader"] as const) {
+      let isAsked = false;
+      gateway.faultOf = (_path, { key = "" }) => {
+        const text = Buffer.from(key, "base64").toString();
+        const isLook = text.endsWith("servers/gone");
+        isAsked ||= isLook;
+        return isLook ? fault : undefined;
+      };
       t.mock.timers.tick(20_000);
-      return (await one.request("GET", "/v1/tasks/1", { token })).body;
-    };
-    while ((await status())["status"] === "queued");
-    const { status: end, failure } = await status();
+      while (!isAsked) await wait(2);
+    }
+    // While etcd is asked, the last batch of that server becomes visible.
+    await store(5);
+    gateway.faultOf = () => undefined;
+    const status = async () =>
+      (await one.request("GET", "/v1/tasks/1", { token })).body;
+    while ((await status())["status"] === "queued") await wait(10);
+    const { status: end, imported, failure } = await status();
     assert.equal(end, "failed");
+    assert.equal(imported, 5);
     assert.equal(failure, "The server that had the request body is gone.");
   },
 );

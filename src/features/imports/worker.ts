@@ -123,7 +123,8 @@ async function endAbandoned(context: ImportContext): Promise<void> {
     for (const task of unfinishedTasks(context)) {
       if (isOwn(context, task)) continue;
       if (await context.store.isServed(task.server ?? "")) continue;
-      await finishTask(context, task, failure);
+      // It may have imported more before it was gone.
+      await finishTask(context, findTask(context, task.id) ?? task, failure);
     }
   } catch { /* again after the pause */ }
 }
