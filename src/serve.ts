@@ -90,12 +90,13 @@ export async function serve(
     await createFirstAdmin(store, { declaration, ...config }, output);
     handle = (response) => application.handle(response);
     early.forEach(handle);
+    const stopped = stopSignal();
     if (isForPeople && etcd === undefined) {
       const folder = resolve(dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
     print("info", describeProcess(config, listener.port));
-    log("info", `stopping on ${await stopSignal()}`);
+    log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
   }
@@ -179,8 +180,9 @@ async function listenOrExplain(
 }
 
 /**
- * Returns the name of the signal to stop on. It can be sent again while the
- * server stops, without effect. Process 1 of a container receives no signal
+ * Returns the name of the signal to stop on. To be called before the log says
+ * that the server listens, as a reader of that may stop it at once. The signal
+ * can be sent again while the server stops, without effect. Process 1 of a container receives no signal
  * without a handler.
  */
 function stopSignal(): Promise<string> {
