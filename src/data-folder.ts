@@ -114,12 +114,10 @@ function suspendOnOtherDeclaration(store: Store): void {
   const namesOf = (row: Row | undefined) =>
     JSON.stringify(row?.document["names"]);
   const names = namesOf(remembered.get(1));
-  remembered.listeners.add({
-    onChange(_before, after) {
-      const message = "Another server has changed the declaration in force: " +
-        "restart this server with that one";
-      store.suspend(namesOf(after) === names ? undefined : message);
-    },
+  remembered.listeners.add((_before, after) => {
+    const message = "Another server has changed the declaration in force: " +
+      "restart this server with that one";
+    store.suspend(namesOf(after) === names ? undefined : message);
   });
 }
 
@@ -127,21 +125,19 @@ function suspendOnOtherDeclaration(store: Store): void {
 function removeChangedPassword(store: Store, file: string): void {
   const admins = store.table("users");
   let password: Json | undefined;
-  admins.listeners.add({
-    onChange(before, after) {
-      const old = before?.document["password"];
-      const isFirst = before?.document["username"] === "admin";
-      if (!isFirst || after?.document["password"] === old) return;
-      password ??= old;
-      queueMicrotask(() =>
-        store.onDurable(store.seq, () => {
-          // Unless the change was rolled back.
-          const { id } = before.document;
-          if (admins.get(id)?.document["password"] === password) return;
-          realFiles.remove(file).catch(() => {});
-        })
-      );
-    },
+  admins.listeners.add((before, after) => {
+    const old = before?.document["password"];
+    const isFirst = before?.document["username"] === "admin";
+    if (!isFirst || after?.document["password"] === old) return;
+    password ??= old;
+    queueMicrotask(() =>
+      store.onDurable(store.seq, () => {
+        // Unless the change was rolled back.
+        const { id } = before.document;
+        if (admins.get(id)?.document["password"] === password) return;
+        realFiles.remove(file).catch(() => {});
+      })
+    );
   });
 }
 

@@ -226,14 +226,12 @@ function followDeletions({ served }: Api): Source["owners"] {
   const owners = new Map<string, Json>();
   for (const { collection, table } of served) {
     if (!collection.private) continue;
-    table.listeners.add({
-      onChange(before, after) {
-        if (before === undefined || after !== undefined) return;
-        const { id, [ownerProperty.name]: owner = null } = before.document;
-        owners.set(`${table.name}/${id}`, owner);
-        const [oldest = ""] = owners.keys();
-        if (owners.size > maxOwners) owners.delete(oldest);
-      },
+    table.listeners.add((before, after) => {
+      if (before === undefined || after !== undefined) return;
+      const { id, [ownerProperty.name]: owner = null } = before.document;
+      owners.set(`${table.name}/${id}`, owner);
+      const [oldest = ""] = owners.keys();
+      if (owners.size > maxOwners) owners.delete(oldest);
     });
   }
   return owners;

@@ -69,7 +69,7 @@ export interface RowSource {
 }
 
 /** A B+tree and the changes of the table that it lacks. */
-class MaintainedIndex implements ChangeListener {
+class MaintainedIndex {
   readonly tree: BPlusTree;
   /** How often it was used recently. */
   uses = 1;
@@ -90,7 +90,7 @@ class MaintainedIndex implements ChangeListener {
     return this.#changed.size * rowsPerChange;
   }
 
-  onChange(before: Row | undefined, after: Row | undefined): void {
+  readonly onChange: ChangeListener = (before, after) => {
     const id = (before ?? after)?.document.id;
     if (id === undefined || this.#changed.has(id)) return;
     this.#changed.set(id, before);
@@ -98,16 +98,16 @@ class MaintainedIndex implements ChangeListener {
     if (this.#changed.size > Math.max(minPendingChanges, share)) {
       this.#onOutdated();
     }
-  }
+  };
 
   /** Loads rows of the table, then applies all that changed meanwhile. */
   *build(rows: () => Iterable<Row>): Steps<BPlusTree> {
-    this.#table.listeners.add(this);
+    this.#table.listeners.add(this.onChange);
     try {
       yield* this.tree.bulkLoad(rows(), (id) => this.#changed.has(id));
       return yield* this.catchUp();
     } finally {
-      this.#table.listeners.delete(this);
+      this.#table.listeners.delete(this.onChange);
     }
   }
 
@@ -256,7 +256,7 @@ export class IndexCache {
     if (cached !== undefined) return cached.tree;
     if (this.#cached.size >= maxCachedIndexes) this.#evictOne();
     this.#cached.set(name, index);
-    this.table.listeners.add(index);
+    this.table.listeners.add(index.onChange);
     return index.tree;
   }
 
@@ -273,7 +273,7 @@ export class IndexCache {
 
   #drop(name: string): void {
     const index = this.#cached.get(name);
-    if (index !== undefined) this.table.listeners.delete(index);
+    if (index !== undefined) this.table.listeners.delete(index.onChange);
     this.#cached.delete(name);
   }
 }

@@ -44,7 +44,7 @@ export interface OpenFile {
 }
 
 /** How to open a file: `create` and `create-log` empty an existing file, the others need one. */
-export type OpenMode = "read" | "write" | "create" | "log" | "create-log";
+export type OpenMode = keyof typeof flags;
 
 /** Where the store keeps its files. */
 export interface FileSystem {

@@ -24,9 +24,10 @@ export interface TableDeclaration {
  * Receives each change of a table: `before` is undefined for a new row, `after`
  * for a deleted one.
  */
-export interface ChangeListener {
-  onChange(before: Row | undefined, after: Row | undefined): void;
-}
+export type ChangeListener = (
+  before: Row | undefined,
+  after: Row | undefined,
+) => void;
 
 /**
  * A larger group is stored in a tree, because a change in an array moves all
@@ -223,7 +224,7 @@ export class WritableTable {
     const before = this.#rows.replace(id, row);
     for (const index of this.#indexes.values()) index.replace(before, row);
     this.byId.replace(before, row);
-    for (const listener of this.listeners) listener.onChange(before, row);
+    for (const listener of this.listeners) listener(before, row);
   }
 
   #index(name: string): HashIndex {

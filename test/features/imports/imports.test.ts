@@ -447,7 +447,7 @@ async function startHeldImport(t: TestContext) {
     }],
   ], 0);
   let release: (() => void) | undefined;
-  animals.listeners.add({ onChange: () => release ??= hold() });
+  animals.listeners.add(() => release ??= hold());
   const raw = toLines(Array(3000).fill(animal));
   const { body } = await sendLines(app, "/v1/animals", {
     token: await app.signIn("kim"),

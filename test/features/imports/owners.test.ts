@@ -148,9 +148,7 @@ test("a client that is not signed in imports with the rights of anyone, as long 
     errors[0]?.errors[0]?.message ?? "",
     /is 1, which does not exist/,
   );
-  store.table("tasks").listeners.add({
-    onChange: () => access.write = "member",
-  });
+  store.table("tasks").listeners.add(() => access.write = "member");
   const { failure } = await run();
   assert.equal(failure, "The user no longer has the right to write.");
   assert.equal(store.table("quotes").size, 1);

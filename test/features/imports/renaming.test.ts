@@ -114,7 +114,7 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       const context = { ...operator, ids: [1] };
       const call = { ...context, scope: () => records.scope(parent)(context) };
       const started = new Promise<void>((resolve) => {
-        records.table.listeners.add({ onChange: () => resolve() });
+        records.table.listeners.add(() => resolve());
       });
       await receiveImport(worker, {
         call,
