@@ -41,9 +41,10 @@ export function parseJsonObject(
     throw new ApiError(40001, `The ${name} is ${problem}.`);
   }
   if (isAmbiguous) {
+    const repeated = excerpt(JSON.stringify(findRepeatedName(text)));
     throw new ApiError(
       40001,
-      `The ${name} names a property twice: send each property once.`,
+      `The ${name} names ${repeated} twice: send each property once.`,
     );
   }
   if (!isObject(value)) {
@@ -106,6 +107,23 @@ function countNames(text: string, max: number): number {
     if (count > max) throw new RangeError();
   }
   return count;
+}
+
+/** Returns the first name, decoded, that an object in a JSON text repeats. */
+function findRepeatedName(text: string): string {
+  const names: Set<string>[] = []; // of the objects around
+  let string = "";
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}:]/g)) {
+    if (token === "{") names.push(new Set());
+    else if (token === "}") names.pop();
+    else if (token !== ":") string = token;
+    else {
+      const name = String(JSON.parse(string));
+      if (names.at(-1)?.has(name)) return name;
+      names.at(-1)?.add(name);
+    }
+  }
+  return string;
 }
 
 /**

@@ -23,15 +23,16 @@ test("an object is parsed as JSON.parse would", () => {
 
 test("a duplicate name is rejected at any depth and in any spelling", () => {
   const texts = [
-    '{"a":1,"a":1}',
-    '{"a":1,"\\u0061":2}',
-    '{"x":[{"b":{"c":1,"d":":","c":3}}]}',
-    '{"":1,"":2}',
-    '{"__proto__":1,"__proto__":2}',
-    '{"a\\"b":1,"a\\u0022b":2}',
+    ['{"a":1,"a":1}', '"a"'],
+    ['{"a":1,"\\u0061":2}', '"a"'],
+    ['{"x":[{"b":{"c":1,"d":":","c":3}}]}', '"c"'],
+    ['{"x":{"n":1},"y":[{"n":"{"}],"m":1,"m":2}', '"m"'],
+    ['{"":1,"":2}', '""'],
+    ['{"__proto__":1,"__proto__":2}', '"__proto__"'],
+    ['{"a\\"b":1,"a\\u0022b":2}', '"a\\"b"'],
   ];
-  for (const text of texts) {
-    const message = "The body names a property twice: send each property once.";
+  for (const [text = "", name] of texts) {
+    const message = `The body names ${name} twice: send each property once.`;
     assert.throws(() => parse(text), { code: 40001, message }, text);
   }
 });

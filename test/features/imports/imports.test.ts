@@ -157,7 +157,7 @@ describe("an import", () => {
       [7, "", "type", 'The line must be a JSON object, not "a".'],
       [8, "", "format", "The line is not valid UTF-8."],
       [9, "", "length", "The line is longer than 131072 bytes."],
-      [10, "", "format", "The line names a property twice"],
+      [10, "", "format", 'The line names "name" twice'],
       [11, "", "format", "The line begins with a byte-order mark"],
     ]);
   });
