@@ -323,9 +323,10 @@ function toApiError(
   switch (code) {
     case "HPE_HEADER_OVERFLOW": {
       // Of a line in many packets, only its end shows whether it has the URL;
-      // one that goes on without an end is taken for a URL.
+      // one that goes on without an end is taken for a URL. A line that has not
+      // begun is a field (and Bun does not tell how far it got).
       const { lineRest } = connection;
-      const rest = (lineRest === undefined ? line : lineRest + text)
+      const rest = (lineRest === undefined ? line || "\n" : lineRest + text)
         .replace(/^(?:[A-Z-]+ )?\S*/, "");
       connection.lineRest = rest;
       connection.lineBytes += rawPacket.length;
