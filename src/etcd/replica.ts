@@ -1,7 +1,10 @@
 /** How a server keeps up with the log in etcd, and adds to it: see store.ts. */
 
 import { performance } from "node:perf_hooks";
-import { setImmediate as nextTick } from "node:timers/promises";
+import {
+  setImmediate as nextTick,
+  setTimeout as delay,
+} from "node:timers/promises";
 import {
   closedError,
   type DurableCallback,
@@ -27,6 +30,11 @@ import {
   textOf,
 } from "./state.ts";
 
+/** How long a server that has committed counts as one that commits again. */
+const rivalMs = 1000;
+/** The longest pause between two batches of a server, in favor of others. */
+const maxPauseMs = 50;
+
 /** The state in memory, and the rounds that change it. */
 export class Replica {
   readonly queue: TransactionQueue;
@@ -42,6 +50,10 @@ export class Replica {
   sentHead = "";
   /** The last transaction in it; those after it have never been sent. */
   #sentSeq = 0;
+  /** When a batch of another server was applied last. */
+  #rivalAt = -Infinity;
+  /** When the next batch may be sent. */
+  #nextCommitAt = 0;
   readonly #parts: EtcdParts;
   readonly #onAdvance: (syncMs: number) => void;
   /** Those who wait for a round. */
@@ -73,6 +85,8 @@ export class Replica {
       if (this.queue.length + this.#checks.length === 0) {
         await new Promise<void>((resolve) => this.wake = resolve);
       }
+      const pauseMs = this.#nextCommitAt - performance.now();
+      if (pauseMs > 0 && this.queue.length > 0) await delay(pauseMs);
       await nextTick(); // all that comes in this turn shares a round
       const checks = this.#checks.splice(0);
       const startedAt = performance.now();
@@ -151,17 +165,27 @@ export class Replica {
       // An earlier attempt may have been carried out, and its batch deleted.
       const isUnknown = isRepeated && foundBatch === undefined;
       if (isUnknown) throw outcomeUnknown(gapError(durable));
-      return await this.#catchUp(foundHead);
+      return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;
     loaded.logBytes += lines.length;
     queue.advance(last);
     queue.callBack();
-    this.#onAdvance(performance.now() - startedAt);
+    const now = performance.now();
+    const commitMs = now - startedAt;
+    // A server that commits again at once could be the first each time, and
+    // the requests of the others would be refused after ten attempts: so each
+    // lets the others have about two attempts. With eight writers on three
+    // servers, none needed more than six.
+    if (now < this.#rivalAt + rivalMs) {
+      const pauseMs = commitMs * (4 + 2 * Math.random());
+      this.#nextCommitAt = now + Math.min(pauseMs, maxPauseMs);
+    }
+    this.#onAdvance(commitMs);
   }
 
-  /** Applies what is in etcd after the state in memory. */
-  async #catchUp(found: KeyValue | undefined): Promise<void> {
+  /** Applies what is in etcd after the state in memory; `next` is the first batch of it, if it is known. */
+  async #catchUp(found: KeyValue | undefined, next?: KeyValue): Promise<void> {
     const { client, loaded } = this.#parts;
     const { queue } = this;
     const head = textOf(found);
@@ -174,8 +198,9 @@ export class Replica {
       callBacks.push(queue.rollBack(overtakenError()));
     };
     try {
-      for await (const batches of readLog(client, loaded.head, head)) {
+      for await (const batches of readLog(client, loaded.head, head, next)) {
         await rollBack();
+        this.#rivalAt = performance.now();
         applyBatches(loaded, batches);
         queue.advance(parseHead(loaded.head).seq);
       }

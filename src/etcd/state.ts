@@ -149,6 +149,7 @@ export function textOf(found: KeyValue | undefined): string {
 /**
  * Yields the batches from one head to another, some at a time.
  *
+ * @param first the next one, if it is known
  * @throws {StoreError} damaged if the next one is deleted; unreachable if it
  * does not continue the last one
  */
@@ -156,13 +157,16 @@ export async function* readLog(
   client: EtcdClient,
   from: string,
   to: string,
+  first?: KeyValue,
 ): AsyncGenerator<readonly Batch[]> {
   for (let head = from; head !== to;) {
     const { seq } = parseHead(head);
     if (seq >= parseHead(to).seq) throw divergedError();
     const batches: Batch[] = [];
     const range = rangeOf("log", seq + 1);
-    for (const found of await client.get(range, batchesPerRead)) {
+    const next = first ? [first] : await client.get(range, batchesPerRead);
+    first = undefined;
+    for (const found of next) {
       const last = parseHead(head);
       if (numberIn(found) !== last.seq + 1) break;
       if (parseBeginning(found).after !== last.name) throw divergedError();
