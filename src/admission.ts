@@ -163,7 +163,7 @@ function isAborted({ requester }: Waiter): boolean {
 export class Slots {
   readonly #max: number;
   readonly #message: string;
-  /** What holds a slot, the oldest first, with its client. */
+  /** The streams that hold a slot, the oldest first, with their clients. */
   readonly #held = new Map<Writable, string>();
 
   /** @param message the message of the error with which work is refused */

@@ -9,7 +9,7 @@ import { root } from "./harness.ts";
 const files = (await readdir(join(root, "src"), { recursive: true }))
   .filter((file) => file.endsWith(".ts"));
 
-/** What each file imports: modules of Node by name, our own as paths below `src`. */
+/** The imports of each file: modules of Node by name, our own as paths below `src`. */
 const imports = new Map(
   await Promise.all(files.map(async (file): Promise<[string, string[]]> => {
     const text = await readFile(join(root, "src", file), "utf8");
@@ -37,7 +37,7 @@ function partOf(path: string): string {
   return rest === undefined ? "root" : part;
 }
 
-/** What each part may import of the others; `root` are the files in `src` itself. */
+/** The other parts that each part may import; `root` are the files in `src` itself. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   "admission.ts": [],
   http: ["admission.ts"],

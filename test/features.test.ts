@@ -43,7 +43,7 @@ async function startRecorded(
   return { server, loaded };
 }
 
-/** What each feature makes visible: its URLs, and its entries in the root document. */
+/** The parts of each feature that a client sees: its URLs, and its entries in the root document. */
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {

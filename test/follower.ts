@@ -7,7 +7,7 @@ import type { Body } from "./harness.ts";
 export interface Event {
   /** The last `id` up to and including this event. */
   readonly id: string;
-  /** Whether it had an `id` itself. */
+  /** True if it had an `id` itself. */
   readonly own: boolean;
   readonly type: string;
   readonly data: Body;

@@ -88,7 +88,7 @@ async function createTemplate(): Promise<string> {
 /** The secret with which every started server signs its tokens. */
 export const jwtSecret = "0123456789abcdef0123456789abcdef";
 
-/** Whether this Node.js strips types by itself (from 22.18 on); otherwise tsx does. */
+/** True if this Node.js strips types by itself (from 22.18 on); otherwise tsx does. */
 export const stripsTypes = "typescript" in process.features &&
   process.features.typescript === "strip";
 /** The flags with which this Node.js runs TypeScript. */
@@ -196,7 +196,7 @@ export interface StartOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** The data folder, a temporary one by default; one that does not exist is created with an admin. */
   readonly folder?: string;
-  /** Whether the server itself creates the folder and the admin. */
+  /** True if the server itself creates the folder and the admin. */
   readonly isNew?: boolean;
   /** The port; by default a free one. */
   readonly port?: number;
@@ -206,7 +206,7 @@ export interface StartOptions {
   readonly nodeArgs?: readonly string[];
   /** A `main.ts` other than the project's. */
   readonly main?: string;
-  /** Whether passwords are hashed at the cost of production. */
+  /** True if passwords are hashed at the cost of production. */
   readonly hashesFully?: boolean;
 }
 

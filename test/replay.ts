@@ -374,7 +374,7 @@ const annotations = new Set([
   "writeOnly",
 ]);
 
-/** Whether a value satisfies a keyword of a schema. */
+/** The keywords of schemas; each function returns whether a value satisfies one. */
 const keywords: Readonly<
   Record<string, (value: unknown, schema: Schema) => boolean>
 > = {

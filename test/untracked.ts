@@ -16,7 +16,7 @@ import process from "node:process";
 
 let observe: HookCallbacks["init"];
 
-/** What the tests of the runner derive from. */
+/** The class that the tests of the runner derive from. */
 class ObservedResource extends AsyncResource {
   constructor(type: string, options?: AsyncResourceOptions) {
     super(type, options);

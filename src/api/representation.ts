@@ -23,7 +23,7 @@ const minPartLength = 1 << 16;
 /** How much of each collection is cached, in characters: 50,000 records of 400. */
 const maxCachedLength = 40_000_000;
 
-/** What a record takes besides its text, also in characters: its validators, and its row if that has been replaced. */
+/** The memory that a record takes besides its text, also in characters: for its validators, and its row if that has been replaced. */
 const cachedRowLength = 400;
 
 /** Serializes the records of one collection. */

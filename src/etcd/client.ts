@@ -34,7 +34,7 @@ export interface Change {
   readonly lease?: string | undefined;
 }
 
-/** What a transaction has done, or what was read instead. */
+/** The result of a transaction: its changes were made, or keys were read instead. */
 export interface Outcome {
   /** True if the changes were carried out now. */
   readonly isDone: boolean;
@@ -75,7 +75,7 @@ interface RawKeyValue {
   readonly value?: string;
 }
 
-/** What etcd answers, of all calls together. */
+/** A response of etcd, with the properties of all calls. */
 interface EtcdAnswer {
   readonly kvs?: readonly RawKeyValue[];
   readonly succeeded?: boolean;

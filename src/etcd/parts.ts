@@ -1,4 +1,4 @@
-/** What an open store in etcd is made of. */
+/** The parts of an open store in etcd. */
 
 import type { StoreFolder } from "../store/log/folder.ts";
 import type { TableDeclaration } from "../store/memory/table.ts";
@@ -40,7 +40,7 @@ export class Lease {
   }
 }
 
-/** What all parts of an open store use. */
+/** The objects and options that all parts of an open store use. */
 export interface EtcdParts {
   readonly client: EtcdClient;
   readonly lease: Lease;

@@ -1,4 +1,4 @@
-/** How a server keeps up with the log in etcd, and adds to it: see store.ts. */
+/** Keeps the state in memory up to date with the log in etcd, and appends to that log: see store.ts. */
 
 import { performance } from "node:perf_hooks";
 import {

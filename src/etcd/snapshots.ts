@@ -84,7 +84,7 @@ export class Snapshots {
       slices: encodeSnapshot(folder, state),
       signal: this.#parts.closing.signal,
     });
-    // What is before the previous snapshot is needed by nobody any more.
+    // Nobody needs the log before the previous snapshot any more.
     const { isDone } = await client.transact([lock, serverId], [
       { keys: [keyOf("snapshot", seq)], value },
       { keys: rangeOf("log", 0, previous + 1) },

@@ -1,5 +1,5 @@
 /**
- * What etcd holds of a store, and how it is read and written:
+ * The keys of a store in etcd, and how they are read and written:
  *
  * - `head`: the last sequence number, and the name of its batch. Whoever appends
  *   to the log puts it in the same transaction, if it is still the one known.

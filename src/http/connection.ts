@@ -158,7 +158,7 @@ export class Connection {
   isClosing = false;
   /** True if the latest request is followed by something that is not HTTP. */
   isBroken = false;
-  /** What follows the first word of a line that is too long, as far as it is known. */
+  /** The text behind the first word of a line that is too long, as far as it is known. */
   lineRest: string | undefined;
   /** How many bytes of that line have come since it was found to be too long. */
   lineBytes = 0;

@@ -49,7 +49,7 @@ export interface StoreOptions {
 export interface EtcdOptions {
   /** URLs such as `http://10.0.0.1:2379`. */
   readonly endpoints: readonly string[];
-  /** What all keys begin with; ends with a slash. */
+  /** The beginning of all keys; ends with a slash. */
   readonly prefix: string;
   readonly user: string | undefined;
   readonly password: string | undefined;

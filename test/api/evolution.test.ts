@@ -195,7 +195,7 @@ class Sequence {
     return this.isClear(next) ? next : this.shape;
   }
 
-  /** Whether each name of a shape, or its hint, identifies its data. */
+  /** Returns whether each name of a shape, or its hint, identifies its data. */
   isClear(shape: ApiShape): boolean {
     const isEachClear = (each: readonly Shape[], of?: number) =>
       each.every(({ identity, name, renamed }) => {
@@ -551,7 +551,7 @@ function withoutLostReferences(shape: ApiShape): ApiShape {
   }));
 }
 
-/** Whether a value fits a schema, judged by the schema alone. */
+/** Returns whether a value fits a schema, judged by the schema alone. */
 function fits(schema: JsonSchema, value: Json): boolean {
   const { type, minimum, exclusiveMinimum, maximum } = schema;
   const { minLength = 0, maxLength = Infinity, pattern, format } = schema;

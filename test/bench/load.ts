@@ -10,7 +10,7 @@ import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 
-/** Whether a program is on the machine. */
+/** Returns whether a program is on the machine. */
 export function has(tool: string): boolean {
   try {
     execFileSync("which", [tool], { stdio: "ignore" });
@@ -20,9 +20,9 @@ export function has(tool: string): boolean {
   }
 }
 
-/** Whether `wrk` generates the load. */
+/** True if `wrk` generates the load. */
 export const withWrk = has("wrk");
-/** Whether processes can be bound to a core. */
+/** True if processes can be bound to a core. */
 export const withTaskset = has("taskset");
 
 /** One kind of request. */

@@ -238,7 +238,7 @@ async function parseTime(folder: string): Promise<number> {
   return median(times);
 }
 
-/** What one server did with a load. */
+/** The result of one server under a load. */
 interface Measured {
   /** Requests a second. */
   readonly rate: number;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { parentPort, workerData } from "node:worker_threads";
 
-/** What the writers send, and how long. */
+/** The request that the writers send, and how long. */
 export interface WriterTask {
   readonly port: number;
   /** A whole request that creates a zoo. */

@@ -198,7 +198,7 @@ function assertError(
   }
 }
 
-/** Whether an animal matches one condition such as `weight_kg:lt=9`. */
+/** Returns whether an animal matches one condition such as `weight_kg:lt=9`. */
 function matches(animal: Animal, condition: string): boolean {
   const [left = "", text = ""] = condition.split("=").map(decodeURIComponent);
   const [name = "", operator = "eq"] = left.split(":");

@@ -295,7 +295,7 @@ async function remove(load: Load, ledger: Ledger, entry: Entry): Promise<void> {
   ledger.writes += 1;
 }
 
-/** Whether the server said that nothing was changed, because too much is waiting. */
+/** Returns whether the server said that nothing was changed, because too much is waiting. */
 function isRefused(reply: Reply): boolean {
   return reply.status === 503 && reply.body?.errorCode === 50302;
 }

@@ -1,5 +1,5 @@
 /**
- * What a body may contain: tables of invalid values of each property, of valid
+ * The content that a body may have: tables of invalid values of each property, of valid
  * ones at the limits, and of bodies that are not JSON objects. A refused
  * request leaves no trace.
  */

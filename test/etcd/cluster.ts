@@ -20,7 +20,7 @@ export interface Patch {
   readonly to: string;
 }
 
-/** What is smaller in tests than in production, so that it happens often. */
+/** Limits that are lower than in production, so that they are reached often. */
 const small: readonly Patch[] = [
   {
     file: "etcd/parts.js",

@@ -2,7 +2,7 @@
  * The contract over three servers that share a store in etcd: the tests of
  * `contract/`, and of retries and events, each of whose requests goes to
  * another server.
- * What does not hold there is skipped by name, with the reason.
+ * A test that cannot hold there is skipped by name, with the reason.
  *
  *     npx -y node@24 test/etcd/contract.ts [FILE…]
  */

@@ -20,7 +20,7 @@ export class Nemesis {
   readonly #etcd: EtcdCluster;
   readonly #servers: Servers;
   readonly #random: Random;
-  /** What it did, with times. */
+  /** The faults that it caused, with times. */
   readonly log: string[] = [];
 
   constructor(etcd: EtcdCluster, servers: Servers, random: Random) {

@@ -44,7 +44,7 @@ interface Sent {
   readonly password?: string;
 }
 
-/** What happens to a call instead of an answer. */
+/** The fault that a call meets instead of a response. */
 export type Fault =
   /** It is not carried out, and the connection breaks. */
   | "broken"

@@ -1,4 +1,4 @@
-/** What clients were told, so that it can be judged once they are done. */
+/** The responses that clients got, so that they can be judged at the end. */
 
 import { performance } from "node:perf_hooks";
 import {
@@ -8,7 +8,7 @@ import {
   type Value,
 } from "./linearizability.ts";
 
-/** What an answer says about a register. */
+/** A statement of a response about a register. */
 export interface Claim {
   readonly key: string;
   readonly requires?: Condition;
@@ -29,9 +29,9 @@ export interface Attempt {
   readonly raw?: string;
   /** How long the client waits, in ms. */
   readonly limitMs: number;
-  /** What an answer claims; undefined if there must be no such answer. */
+  /** The claims of a response; undefined if there must be no such answer. */
   readonly judge: (reply: Reply) => readonly Claim[] | undefined;
-  /** What may have happened if nobody knows the outcome. */
+  /** The changes that may have happened if nobody knows the outcome. */
   readonly unknown?: readonly Claim[];
 }
 
@@ -56,9 +56,9 @@ export class History {
   readonly operations = new Map<string, Operation[]>();
   /** How often each kind of request ended in which way. */
   readonly counts = new Map<string, number>();
-  /** What is wrong whatever the order of the operations. */
+  /** The errors that no order of the operations explains. */
   readonly faults: string[] = [];
-  /** What was created with an id, and the other way round. */
+  /** The record that was created with an id, and the other way round. */
   readonly #created = new Map<string, string>();
   readonly #staleMs: number;
   longestMs = 0;

@@ -8,10 +8,10 @@
  * its start, or never.
  */
 
-/** What a register holds; null if there is no record. */
+/** The value of a register; null if there is no record. */
 export type Value = string | null;
 
-/** What must have been the case for an operation to end as it did. */
+/** The state that is necessary for an operation to end as it did. */
 export type Condition =
   | { readonly is: Value }
   | { readonly isNot: Value }
@@ -19,7 +19,7 @@ export type Condition =
 
 /** An operation on a register, as a client saw it. */
 export interface Operation {
-  /** What it was, for whoever reads a report. */
+  /** Its description in a report. */
   readonly text: string;
   readonly start: number;
   /** Infinity if the outcome is unknown. */
@@ -61,7 +61,7 @@ export function findViolation(
 ): string | undefined {
   const sorted = history.toSorted((a, b) => a.start - b.start);
   const known = sorted.filter(({ end }) => end < Infinity);
-  // What changes nothing and has no known outcome tells nothing.
+  // An operation that changes nothing and has no known outcome tells nothing.
   const unknown = sorted.filter(({ end, next }) =>
     end === Infinity && next !== undefined
   );
@@ -108,7 +108,7 @@ function takeReads(search: Search, value: Value, first: number): number[] {
     taken.push(index);
   }
   search.done += taken.length;
-  // What these held back may be possible now.
+  // Operations that these held back may be possible now.
   if (taken.length > 0) taken.push(...takeReads(search, value, first));
   return taken;
 }

@@ -25,7 +25,7 @@ export interface RoundOptions {
   readonly staleMs: number;
 }
 
-/** What was found in a round. */
+/** The findings of a round. */
 export interface RoundReport {
   readonly failures: readonly string[];
   readonly history: History;

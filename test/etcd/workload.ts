@@ -1,4 +1,4 @@
-/** What the clients of a round do, and what each answer claims. */
+/** The requests of the clients of a round, and the claims of each response. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { adminPassword } from "../harness.ts";
@@ -37,7 +37,7 @@ interface Known {
   readonly tag: string;
 }
 
-/** What the clients of a round share. */
+/** The state that the clients of a round share. */
 export interface Round {
   readonly number: number;
   readonly history: History;

@@ -42,12 +42,12 @@ export class Connection {
     this.#socket = socket;
   }
 
-  /** Whether no further request can be sent. */
+  /** Returns whether no further request can be sent. */
   get isClosed(): boolean {
     return this.#isClosed || this.#reader.isClosing || this.#reader.isLive;
   }
 
-  /** Whether the latest response lasts until the connection closes. */
+  /** Returns whether the latest response lasts until the connection closes. */
   get isLive(): boolean {
     return this.#reader.isLive;
   }

@@ -36,9 +36,9 @@ interface Head {
 /** Parses what a server sends on one connection. */
 export class ResponseReader {
   readonly responses: Received[] = [];
-  /** Whether the latest response lasts until the client disconnects. */
+  /** True if the latest response lasts until the client disconnects. */
   isLive = false;
-  /** Whether the latest response announced that the connection closes. */
+  /** True if the latest response announced that the connection closes. */
   isClosing = false;
   #rest: Buffer = Buffer.alloc(0);
   #head: Head | undefined = undefined;

@@ -265,7 +265,7 @@ function provenBy(specimen: Specimen, { file, bytes }: Damage): number {
   );
 }
 
-/** Whether the files differ only in zeros or the newline at the end, or in white space of the frame. */
+/** Returns whether the files differ only in zeros or the newline at the end, or in white space of the frame. */
 function isEnd(damage: Damage, specimen: Specimen): boolean {
   const whole = specimen.files.get(damage.file);
   if (damage.file === "meta.json") return true;
@@ -283,7 +283,7 @@ function withoutZeros(bytes: Buffer): Buffer {
   return bytes.subarray(0, bytes.findLastIndex((each) => each > 0) + 1);
 }
 
-/** Whether an error names the damaged file and a place at or before the damage. */
+/** Returns whether an error names the damaged file and a place at or before the damage. */
 function isRightPlace(
   error: StoreError,
   specimen: Specimen,

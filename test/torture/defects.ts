@@ -13,9 +13,9 @@ export interface Defect {
   readonly caught: RegExp;
   readonly files?: (files: FileSystem) => FileSystem;
   readonly store?: (store: Store) => Store;
-  /** Whether it is visible only if steps fail. */
+  /** True if it is visible only if steps fail. */
   readonly faults?: boolean;
-  /** Whether it is visible only at starts on a full disk. */
+  /** True if it is visible only at starts on a full disk. */
   readonly full?: boolean;
 }
 
@@ -232,7 +232,7 @@ const lost = either(
 );
 const headless = /it has no header|its header's checksum/;
 
-/** Whether the torture of a store with a defect fails as expected. */
+/** Returns whether the torture of a store with a defect fails as expected. */
 export async function isCaught(
   defect: Defect | undefined,
   torture: Promise<unknown>,

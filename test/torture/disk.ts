@@ -172,7 +172,7 @@ export class Disk implements FileSystem {
     this.capacity = options.capacity ?? Infinity;
   }
 
-  /** Whether the process was killed. */
+  /** Returns whether the process was killed. */
   get dead(): boolean {
     return this.#dead;
   }

@@ -196,7 +196,7 @@ export function rebase(
       version--;
     }
     book.acknowledged = book.seen = version;
-    // What is missing now must never reappear.
+    // A record that is missing now must never reappear.
     for (let gone = version + 1; gone <= book.sent; gone++) {
       book.refused.add(gone);
     }

@@ -33,7 +33,7 @@ export interface Simulation {
   readonly lives: number;
   /** The number of crash states that are created for each death. */
   readonly states: number;
-  /** Whether steps sometimes fail. */
+  /** True if steps sometimes fail. */
   readonly faults: boolean;
   readonly defect?: Defect;
   /** The folder in which a failure is documented. */

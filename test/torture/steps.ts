@@ -193,7 +193,7 @@ export async function everyOperation(
 class Failing {
   /** The operation that failed. */
   step: Step | undefined;
-  /** Whether it was one that cannot fail in this way. */
+  /** True if it was one that cannot fail in this way. */
   passed = false;
   readonly #scene: Scene;
   readonly #number: number;
@@ -299,7 +299,7 @@ class Failing {
     await store.checkpoint();
   }
 
-  /** Whether the failure may make the store read-only. */
+  /** Returns whether the failure may make the store read-only. */
   #mayStop(): boolean {
     const { kind = "", name = "" } = this.step ?? {};
     const isLog = /^wal-\d+\.jsonl$/.test(name);
@@ -310,7 +310,7 @@ class Failing {
   }
 }
 
-/** Whether this is a possible message of a start in which an operation failed. */
+/** Returns whether this is a possible message of a start in which an operation failed. */
 function isHonest(
   { code, fault }: StoreError,
   { kind, name }: Pick<Step, "kind" | "name"> = { kind: "list", name: "" },

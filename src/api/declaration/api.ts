@@ -4,7 +4,7 @@ import { createRoles, type Roles } from "../../auth/access.ts";
 import type { CollectionDeclaration, Declaration } from "./declaration.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** What the function in a declaration file returns. */
+/** The value that the function in a declaration file returns. */
 export interface ApiFile {
   /** The name of the API as shown to users; "API" by default. */
   readonly title?: string;

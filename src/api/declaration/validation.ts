@@ -29,7 +29,7 @@ interface ValidationContext {
   readonly store: Pick<Store, "table">;
   /** The records of the collection. */
   readonly table: Table;
-  /** Who sends the body: records that they do not see do not exist for them. */
+  /** The sender of the body: records that they do not see do not exist for them. */
   readonly caller?: Actor | undefined;
   /** The owner of the record, null for none; undefined if the collection is not private. */
   readonly owner?: Json | undefined;

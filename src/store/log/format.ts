@@ -146,7 +146,7 @@ export function checkLine(line: Buffer, seed = 0): boolean {
   return line.toString("latin1", 0, crcLength) === `{"crc":"${crc}",`;
 }
 
-/** What was found in a log or a snapshot, read from its first byte to its last. */
+/** The content of a log or a snapshot, read from its first byte to its last. */
 export class LogScan {
   readonly name: string;
   header: LogHeader | undefined;

@@ -72,7 +72,7 @@ export async function openMarker(
   return await files.open(path, "write");
 }
 
-/** What the marker contains, and when it is written. */
+/** The content of the marker, and how late it may be written. */
 interface MarkerOptions {
   readonly store: string;
   /** The turn of the last marker. */

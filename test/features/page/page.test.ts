@@ -10,7 +10,7 @@ import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
 import { exchange, type Server, start } from "../../harness.ts";
 
-/** What browsers send when a person follows a link. */
+/** The Accept field that browsers send when a person follows a link. */
 const browser =
   "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
 

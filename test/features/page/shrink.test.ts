@@ -10,7 +10,7 @@ import { root } from "../../root.ts";
 
 const folder = join(root, "src/features/page/assets");
 
-/** What is left when another program removes all that does not matter. */
+/** Returns the text without all that does not matter, as another program removes it. */
 function minimal(loader: "js" | "css", text: string): string {
   return transformSync(text, { loader, minify: true }).code;
 }

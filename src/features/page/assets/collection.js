@@ -262,7 +262,7 @@ export function valueControl(schema, value, attributes) {
   return input;
 }
 
-/** What a control holds, as the API writes it. */
+/** Returns the value of a control, as the API writes it. */
 export function textOf({ type, value }) {
   return type === "datetime-local" && value
     ? new Date(value).toISOString()

@@ -21,7 +21,7 @@ import {
 
 /** @typedef {import("./page.js").Exchange} Exchange */
 
-/** What a status means, by status and method: `*` is any. @type {Record<string, string>} */
+/** The meaning of each status, by status and method: `*` is any. @type {Record<string, string>} */
 const statuses = {
   "0":
     "The network failed, or the server is down. You can repeat a safe or idempotent request; repeat a POST only with an Idempotency-Key.",
@@ -117,7 +117,7 @@ const fields = {
   "x-total-count": "The number of matching records on all pages.",
 };
 
-/** What a method promises. @type {Record<string, string>} */
+/** The promise of each method. @type {Record<string, string>} */
 const methods = {
   GET:
     "GET is safe: it changes nothing, so it may be repeated, and its response may be cached.",

@@ -145,7 +145,7 @@ async function offerChoices({ name, input, row }, record) {
   }));
 }
 
-/** What a new record refers to because of where it is created: animals of zoo 7 to zoo 7. */
+/** Returns the references that a new record has because of where it is created: animals of zoo 7 to zoo 7. */
 async function referencesOf(url, writable) {
   const parent = url.replace(/\/[^/]*$/, "");
   const id = /\/(\d+)$/.exec(parent)?.[1];

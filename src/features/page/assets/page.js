@@ -142,7 +142,7 @@ const copies = new Map();
 /** How much of a response is stored to be shown. */
 const maxShownLength = 100_000;
 
-/** What OPTIONS returned, by path. @type {Map<string, Promise<Options>>} */
+/** The results of OPTIONS, by path. @type {Map<string, Promise<Options>>} */
 const described = new Map();
 
 export function parse(text) {
@@ -212,7 +212,7 @@ export async function send(method, href, { fields = {}, body } = {}) {
   };
 }
 
-/** Whether a response has no end: the changes of records, as they happen. */
+/** Returns whether a response has no end: the changes of records, as they happen. */
 function isStream({ headers }) {
   return /event-stream/.test(headers.get("content-type") ?? "");
 }
@@ -465,7 +465,7 @@ function changeSession(changed) {
   described.clear();
   showWho();
   follow();
-  // What is being typed stays, to be sent again after the next sign-in.
+  // The text in a form stays, to be sent again after the next sign-in.
   if (!main.querySelector("#editing")) show();
 }
 
