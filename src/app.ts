@@ -4,7 +4,7 @@
  */
 
 import { performance } from "node:perf_hooks";
-import type { FeatureHooks } from "./api/feature.ts";
+import type { FeatureHooks, SingleHooks } from "./api/feature.ts";
 import {
   defaultMaxBodyBytes,
   type Operation,
@@ -34,7 +34,6 @@ import {
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
-import { RateLimiter } from "./http/rate-limit.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
   errorResponse,
@@ -52,21 +51,16 @@ export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
-  readonly #limiter: RateLimiter | undefined;
-  /** The hooks of the one feature that serves HTML pages, if it is on. */
-  readonly #pages: FeatureHooks | undefined;
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl: string | undefined;
 
   constructor(options: ApplicationOptions) {
     const { routes, hooks } = buildRoutes(options, options.features);
-    const { rateLimit, now } = options;
-    if (rateLimit) this.#limiter = new RateLimiter(rateLimit, now);
     this.#routes = routes;
     this.#features = hooks;
-    this.#pages = hooks.find(({ selectPage }) => selectPage);
-    this.documentationUrl = this.#pages?.documentationUrl;
-    this.#shared = { ...options, verified: new Map() };
+    const single: SingleHooks = Object.assign({}, ...hooks);
+    this.documentationUrl = single.documentationUrl;
+    this.#shared = { ...options, hooks: single, verified: new Map() };
   }
 
   /** Resumes unfinished work; to be called before the first request. */
@@ -117,7 +111,7 @@ export class Application {
    */
   #process(exchange: Exchange): Outcome {
     const { request, method, headers } = exchange;
-    const { origin, path } = this.#shared.base;
+    const { base: { origin, path }, hooks } = this.#shared;
     let target, match;
     let operation: Operation | undefined;
     try {
@@ -128,10 +122,7 @@ export class Application {
       operation = match?.route.operations
         .get(method === "HEAD" ? "GET" : method);
     } finally {
-      if (this.#limiter && !operation?.isUnlimited) {
-        exchange.quota ??= this.#limiter.count(exchange.client);
-        this.#limiter.check(exchange.quota); // 429
-      }
+      if (!operation?.isUnlimited) hooks.checkQuota?.(exchange); // 429
     }
     if (match === undefined) {
       return redirect(target, this.#routes, this.#shared); // 308, 404
@@ -178,18 +169,15 @@ export class Application {
 
   /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */
   #selectPage(exchange: Exchange): (response: Response) => Response {
-    return exchange.toPage ??= this.#pages?.selectPage?.(exchange) ?? unchanged;
+    const { selectPage } = this.#shared.hooks;
+    return exchange.toPage ??= selectPage?.(exchange) ?? unchanged;
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
   #runOnce(exchange: Exchange, operation: Operation): RunOnce {
-    if (exchange.method === "POST") {
-      for (const { runOnce } of this.#features) {
-        const found = runOnce?.(exchange, operation);
-        if (found) return found;
-      }
-    }
-    return (_body, run) => run();
+    const { runOnce } = this.#shared.hooks;
+    const found = exchange.method === "POST" && runOnce?.(exchange, operation);
+    return found || ((_body, run) => run());
   }
 
   /** Sends a response as soon as everything in it is durable. */
@@ -221,7 +209,7 @@ export class Application {
 
   /** Sends a response; one that cannot be written must not affect other clients. */
   #send(exchange: Exchange, result: Response): void {
-    const { response, method, headers: { prefer }, id, quota } = exchange;
+    const { response, method, headers: { prefer }, id } = exchange;
     try {
       const final = typeof prefer === "string" && !isReadMethod(method)
         ? applyPreference(prefer, method, result)
@@ -230,7 +218,6 @@ export class Application {
       for (const { onResponse } of this.#features) {
         onResponse?.(exchange, { status: final.status, fields });
       }
-      if (quota && this.#limiter) fields.push(...this.#limiter.fields(quota));
       fields.push("X-Request-Id", id);
       logResponse(exchange, final.status);
       send(response, final, fields);

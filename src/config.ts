@@ -6,12 +6,12 @@
 
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
+import { BlockList, isIP } from "node:net";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
 import { errorCode } from "./store/error.ts";
 import type { EtcdOptions } from "./store/options.ts";
 import { logLevels } from "./log.ts";
-import { parseNetworks } from "./http/client-address.ts";
 
 /** An invalid command line or setting; exit code 2. */
 export class UsageError extends Error {
@@ -179,7 +179,7 @@ export const settings = {
   CORS_ORIGINS: {
     description: "origins whose scripts may read responses, or *",
     expected: "* or origins such as https://example.com, separated by commas",
-    default: [],
+    default: undefined,
     defaultText: "none",
     parse: (value) =>
       listOf(value, (origin) => origin === "*" || isOrigin(origin)),
@@ -244,6 +244,22 @@ function parseStore(value: string) {
   const endpoints = hosts.split(",").map((host) => `http${tls}://${host}`);
   if (prefix === undefined || !endpoints.every(isOrigin)) return undefined;
   return { endpoints, prefix: `${prefix}/` };
+}
+
+/** Parses addresses and networks such as `10.0.0.0/8`, separated by commas; returns undefined if one is malformed. */
+function parseNetworks(value: string): BlockList | undefined {
+  const networks = new BlockList();
+  for (const member of value.split(",")) {
+    const [, address = "", length] =
+      /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(member.trim()) ?? [];
+    const [bits, family] = isIP(address) === 6
+      ? [128, "ipv6"] as const
+      : [32, "ipv4"] as const;
+    const prefix = Number(length ?? bits);
+    if (isIP(address) === 0 || prefix > bits) return undefined;
+    networks.addSubnet(address, prefix, family);
+  }
+  return networks;
 }
 
 function isOrigin(url: string): boolean {

@@ -3,7 +3,6 @@
  * have found so far, and what an operation may do with it.
  */
 
-import type { BlockList } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { Slots } from "./admission.ts";
 import {
@@ -12,7 +11,7 @@ import {
   type Caller,
   requireAccess,
 } from "./api/accounts/authentication.ts";
-import type { ApiOptions, Feature } from "./api/feature.ts";
+import type { ApiOptions, Feature, SingleHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
 import type { Scope } from "./api/query/planner.ts";
 import type {
@@ -24,8 +23,7 @@ import type {
 import { ClientDisconnected } from "./http/body.ts";
 import { isReadMethod } from "./http/conditional.ts";
 import { ndjsonType } from "./api/representation.ts";
-import { clientOf } from "./http/client-address.ts";
-import type { Quota } from "./http/rate-limit.ts";
+import { networkOf } from "./http/client-address.ts";
 import type {
   IncomingRequest,
   OutgoingResponse,
@@ -37,14 +35,13 @@ import { type DurableCallback, StoreError } from "./store/error.ts";
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
   readonly features: readonly Feature[];
-  /** The proxies that are trusted to report the addresses of their clients. */
-  readonly trustProxy?: BlockList | undefined;
-  /** How many requests a client may send in a minute; 0 for no limit. */
-  readonly rateLimit?: number;
 }
 
 /** The state that the exchanges of one application share. */
-export type Shared = ApplicationOptions & Authentication;
+export type Shared =
+  & ApplicationOptions
+  & Authentication
+  & { readonly hooks: SingleHooks };
 
 /** After so many attempts a request is refused. */
 const maxOvertaken = 10;
@@ -76,8 +73,6 @@ export class Exchange implements RequestContext {
   auditEvent: AuditEvent | undefined;
   /** Turns the response into what is sent. */
   toPage: ((response: Response) => Response) | undefined;
-  /** The quota of its client, if requests are limited. */
-  quota: Quota | undefined;
 
   constructor(response: OutgoingResponse, shared: Shared) {
     const request = response.req;
@@ -86,8 +81,10 @@ export class Exchange implements RequestContext {
     this.method = request.method ?? "";
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
-    const { remoteAddress = "" } = request.socket;
-    this.client = clientOf(remoteAddress, request.headers, shared.trustProxy);
+    const { remoteAddress: peer = "" } = request.socket;
+    const { findClient } = shared.hooks;
+    const address = findClient ? findClient(peer, request.headers) : peer;
+    this.client = networkOf(address);
     this.shared = shared;
   }
 

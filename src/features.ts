@@ -6,30 +6,40 @@
 
 import type { Feature } from "./api/feature.ts";
 
-// With a type, because the list may be empty.
-const modules: Readonly<
+type Modules = Readonly<
   Record<string, () => Promise<{ readonly feature: Feature }>>
-> = {
+>;
+
+// With a type, because the list may be empty.
+const modules: Modules = {
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),
   metrics: () => import("./features/metrics/feature.ts"),
   page: () => import("./features/page/feature.ts"),
-  cors: () => import("./features/cors/feature.ts"), // on with CORS_ORIGINS
+};
+
+/** Those that are on if the setting of that name is. */
+const modulesOfSettings: Modules = {
+  CORS_ORIGINS: () => import("./features/cors/feature.ts"),
+  RATE_LIMIT: () => import("./features/rate-limit/feature.ts"),
+  TRUST_PROXY: () => import("./features/trust-proxy/feature.ts"),
 };
 
 /** The names that the setting `FEATURES` accepts. */
-export const featureNames: readonly string[] = Object.keys(modules)
-  .filter((name) => name !== "cors");
+export const featureNames: readonly string[] = Object.keys(modules);
 
-/** Imports the named features, in the order of the list above. */
+/** Imports the named features and those of the settings, in the order of the lists above. */
 export async function loadFeatures(
   names: readonly string[],
+  settings: Readonly<Record<string, unknown>> = {},
 ): Promise<readonly Feature[]> {
+  const all = { ...modules, ...modulesOfSettings };
   const features: Feature[] = [];
-  for (const [name, load] of Object.entries(modules)) {
-    if (names.includes(name)) features.push((await load()).feature);
+  for (const [name, load] of Object.entries(all)) {
+    const isOn = names.includes(name) || settings[name];
+    if (isOn) features.push((await load()).feature);
   }
   return features;
 }

@@ -51,8 +51,7 @@ export async function serve(
   const tls = readTls(config);
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const cors = config.CORS_ORIGINS.length > 0 ? ["cors"] : [];
-  const features = await loadFeatures([...config.FEATURES, ...cors]);
+  const features = await loadFeatures(config.FEATURES, config);
   const etcd = etcdOf(config);
   const options = { log, tables: tablesOf(declaration, features), etcd };
   const store = await openDataFolder(dataDir, declaration, options);
@@ -69,11 +68,8 @@ export async function serve(
       base: config.BASE_URL,
       now: Date.now,
       log,
-      corsOrigins: config.CORS_ORIGINS,
-      trustProxy: config.TRUST_PROXY,
-      rateLimit: config.RATE_LIMIT,
       requireIfMatch: config.REQUIRE_IF_MATCH,
-      hasLocalMetrics: config.METRICS,
+      settings: config,
     });
     closing.unshift(() => application.stop());
     await application.start();

@@ -14,7 +14,7 @@ import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";
 import type { EtcdOptions } from "../src/store/options.ts";
-import { parseNetworks } from "../src/http/client-address.ts";
+import { readConfig } from "../src/config.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
 import {
@@ -74,7 +74,14 @@ export async function startApplication(options: {
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const { declaration = apiOf(declarations) } = options;
-  const features = await loadFeatures(options.features ?? featureNames);
+  const settings = {
+    TRUST_PROXY: readConfig(new Map(), { TRUST_PROXY: options.trustProxy })
+      .TRUST_PROXY,
+    RATE_LIMIT: options.rateLimit ?? 0,
+    METRICS: options.hasLocalMetrics ?? false,
+  };
+  const names = options.features ?? featureNames;
+  const features = await loadFeatures(names, settings);
   const folder = await temporaryFolder();
   const { etcd } = options;
   const open = etcd
@@ -99,10 +106,8 @@ export async function startApplication(options: {
     base: { origin: "", path: "/" },
     now,
     log: options.log ?? (() => {}),
-    trustProxy: parseNetworks(options.trustProxy ?? "0.0.0.0/32"),
-    rateLimit: options.rateLimit ?? 0,
     requireIfMatch: false,
-    hasLocalMetrics: options.hasLocalMetrics ?? false,
+    settings,
   });
   await application.start();
   const listener = await listen(

@@ -110,3 +110,28 @@ test("a command line is parsed, and its mistakes are reported", () => {
     }, args.join(" "));
   }
 });
+
+test("networks are addresses with or without a length", () => {
+  const accepted = ["10.0.0.1", "10.0.0.0/8, ::1", "fd00::/8", "0.0.0.0/0"];
+  const parse = (TRUST_PROXY: string) =>
+    readConfig(none, { TRUST_PROXY }).TRUST_PROXY;
+  for (const value of accepted) assert.ok(parse(value), value);
+  const refused = [
+    "1",
+    "10.0.0.0/33",
+    "10.0.0.0/",
+    "10.0.0.0/8/8",
+    "10.0.0.0/x",
+    "::1/129",
+    "10.0.0.1,",
+    "fe80::1%eth0",
+    "localhost",
+    "10.0.0.0/-1",
+  ];
+  for (const value of refused) {
+    assert.throws(() => parse(value), {
+      name: "UsageError",
+      message: /^TRUST_PROXY: /,
+    }, value);
+  }
+});

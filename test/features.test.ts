@@ -24,10 +24,11 @@ const ndjson = { "content-type": "application/x-ndjson" };
 async function startRecorded(
   t: TestContext,
   names: string,
+  settings: Readonly<Record<string, string>> = {},
 ): Promise<{ server: Server; loaded: () => Promise<string[]> }> {
   const folder = await temporaryFolder();
   const server = await start({
-    env: { FEATURES: names, NODE_V8_COVERAGE: folder },
+    env: { FEATURES: names, NODE_V8_COVERAGE: folder, ...settings },
   });
   t.after(async () => {
     await server.stop();
@@ -89,12 +90,22 @@ describe("FEATURES", { concurrency: 2 }, () => {
       await assertImports(server, { token, isOn: names === "imports" });
       await assertKeys(server, { token, isOn: names === "idempotency" });
 
-      const modules = await loaded();
-      assert.ok(modules.some((url) => /\/app\.[jt]s$/.test(url)));
-      const folders = modules.flatMap((url) =>
-        /\/features\/(\w+)\//.exec(url)?.[1] ?? []
-      );
-      assert.deepEqual([...new Set(folders)], names === "none" ? [] : [names]);
+      const folders = foldersOf(await loaded());
+      assert.deepEqual(folders, names === "none" ? [] : [names]);
+    });
+  }
+
+  const settings = {
+    CORS_ORIGINS: "https://a.example",
+    RATE_LIMIT: "9",
+    TRUST_PROXY: "127.0.0.1",
+  };
+  for (const [name, value] of Object.entries(settings)) {
+    test(`${name} has a feature of its own, and loads no other`, async (t) => {
+      const { loaded } = await startRecorded(t, "none", { [name]: value });
+      const [folder = "", ...others] = foldersOf(await loaded());
+      assert.match(name.toLowerCase().replace("_", "-"), RegExp(`^${folder}`));
+      assert.deepEqual(others, []);
     });
   }
 
@@ -176,6 +187,15 @@ describe("FEATURES", { concurrency: 2 }, () => {
     assert.equal(third.text, first.text);
   });
 });
+
+/** Returns the folders of features whose modules are among those of a server. */
+function foldersOf(modules: readonly string[]): string[] {
+  assert.ok(modules.some((url) => /\/app\.[jt]s$/.test(url)));
+  const folders = modules.flatMap((url) =>
+    /\/features\/([\w-]+)\//.exec(url)?.[1] ?? []
+  );
+  return [...new Set(folders)];
+}
 
 /** Asserts that collections, records, users, authorizations and health work. */
 async function assertCore(server: Server, token: string): Promise<void> {

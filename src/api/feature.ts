@@ -4,6 +4,7 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
+import type { BlockList } from "node:net";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -47,10 +48,15 @@ export interface ApiOptions {
   readonly log: Logger;
   /** True if a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
-  /** True if programs on this machine may read the metrics without a token. */
-  readonly hasLocalMetrics?: boolean;
-  /** Origins whose scripts may read the responses; `*` means any. */
-  readonly corsOrigins?: readonly string[];
+  readonly settings: FeatureSettings;
+}
+
+/** The settings of features, which config.ts describes. */
+export interface FeatureSettings {
+  readonly CORS_ORIGINS?: readonly string[] | undefined;
+  readonly METRICS?: boolean;
+  readonly RATE_LIMIT?: number;
+  readonly TRUST_PROXY?: BlockList | undefined;
 }
 
 /** The parts of the API that a feature builds on. */
@@ -77,31 +83,42 @@ export interface Feature {
 }
 
 /** The places at which the core calls a feature. */
-export interface FeatureHooks {
+export interface FeatureHooks extends SingleHooks {
   /** Replaces or extends the POST that creates records. */
   readonly extendCreate?: (
     post: Operation,
     into: Records,
   ) => Operation | undefined;
-  /** Returns a function that runs a POST at most once, if it can be a retry. */
-  readonly runOnce?: (
-    context: RequestContext,
-    operation: Operation,
-  ) => RunOnce | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (
     request: HandledRequest,
     response: { readonly status: number; readonly fields: string[] },
   ) => void;
+  /** Called before the first request, and after the last. */
+  readonly start?: () => Promise<void>;
+  readonly stop?: () => Promise<void>;
+}
+
+/** The hooks that at most one feature has. */
+export interface SingleHooks {
+  /** Returns the address of the client of a request, given that of its connection. */
+  readonly findClient?: (
+    peer: string,
+    headers: IncomingRequest["headers"],
+  ) => string;
+  /** Throws an ApiError if a client has sent too many requests; called again if the request is processed again. */
+  readonly checkQuota?: (request: RequestContext) => void;
+  /** Returns a function that runs a POST at most once, if it can be a retry. */
+  readonly runOnce?: (
+    context: RequestContext,
+    operation: Operation,
+  ) => RunOnce | undefined;
   /** Returns a function that turns a response into an HTML page; undefined if the client does not prefer HTML. */
   readonly selectPage?: (
     request: HandledRequest,
   ) => ((response: Response) => Response) | undefined;
   /** The URL where errors are documented; the fragment of each is its code. */
   readonly documentationUrl?: string;
-  /** Called before the first request, and after the last. */
-  readonly start?: () => Promise<void>;
-  readonly stop?: () => Promise<void>;
 }
 
 /** A request whose response is about to be sent. */

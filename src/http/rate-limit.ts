@@ -1,12 +1,11 @@
 /**
- * Counts the requests of each client in a minute, in bounded memory, and tells
- * it how much of its quota is left (RFC 6585 section 4, IETF
- * draft-ietf-httpapi-ratelimit-headers).
+ * Counts what each client does in a minute, in bounded memory (RFC 6585 section
+ * 4).
  */
 
 import { ApiError } from "./errors.ts";
 
-const windowMs = 60_000;
+export const windowMs = 60_000;
 
 /** The most keys that are counted at a time: some 2 MB. */
 const maxKeys = 10_000;
@@ -65,26 +64,16 @@ export class RateLimiter {
    * @param problem the beginning of the message
    * @throws {ApiError} 42900
    */
-  check(quota: Quota, problem = "There are too many requests"): void {
+  check(quota: Quota, problem: string): void {
     if (quota.used <= this.#limit) return;
-    const seconds = this.#secondsLeft(quota);
+    const seconds = this.secondsLeft(quota);
     const message = `${problem}: try again in ${seconds} s.`;
     const headers = ["Retry-After", String(seconds)];
     throw new ApiError(42900, message, { headers });
   }
 
-  /** Returns the header fields that tell a client about its quota. */
-  fields(quota: Quota): string[] {
-    const left = Math.max(0, this.#limit - quota.used);
-    return [
-      "RateLimit-Policy",
-      `"default";q=${this.#limit};w=${windowMs / 1000}`,
-      "RateLimit",
-      `"default";r=${left};t=${this.#secondsLeft(quota)}`,
-    ];
-  }
-
-  #secondsLeft({ endsAt }: Quota): number {
+  /** Returns when a quota ends. */
+  secondsLeft({ endsAt }: Quota): number {
     return Math.max(1, Math.ceil((endsAt - this.#now()) / 1000));
   }
 }

@@ -56,9 +56,9 @@ export function corsHeaders(
 }
 
 export const feature: Feature = {
-  open: ({ corsOrigins = [] }) => ({
+  open: ({ settings: { CORS_ORIGINS: origins = [] } }) => ({
     onResponse(request, { fields }) {
-      fields.push(...corsHeaders(corsOrigins, request));
+      fields.push(...corsHeaders(origins, request));
     },
   }),
 };

@@ -202,7 +202,7 @@ export const feature: Feature = {
         summary: "Metrics for Prometheus",
         isLocal: true,
         access: api.declaration.roles.highest,
-        isPublicFor: api.hasLocalMetrics ? isFromLoopback : undefined,
+        isPublicFor: api.settings.METRICS ? isFromLoopback : undefined,
         run: () => ({
           status: 200,
           headers: ["Cache-Control", "no-store"],

@@ -200,6 +200,7 @@ test("nothing is written to a stream that a stopping server has ended", async (t
     now: Date.now,
     log: () => {},
     requireIfMatch: false,
+    settings: {},
   }, [feature]);
   const context = { ...operator, headers: { "last-event-id": seq } };
   const get = routes.get("/v1/events")?.operations.get("GET");

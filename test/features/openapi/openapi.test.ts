@@ -81,6 +81,7 @@ describe("the OpenAPI document", () => {
       now: Date.now,
       log: () => {},
       requireIfMatch: false,
+      settings: {},
     }, [feature]);
     const get = routes.get("/v1/openapi.json")?.operations.get("GET");
     const read = async () => await get?.run(operator, undefined, {});

@@ -1,0 +1,34 @@
+/**
+ * Limits how many requests a client may send in a minute, and tells it how much
+ * of its quota is left (IETF draft-ietf-httpapi-ratelimit-headers). It is on if
+ * `RATE_LIMIT` is not 0.
+ */
+
+import type { Feature } from "../../api/feature.ts";
+import { type Quota, RateLimiter, windowMs } from "../../http/rate-limit.ts";
+
+export const feature: Feature = {
+  open({ settings: { RATE_LIMIT: limit = 0 }, now }) {
+    const limiter = new RateLimiter(limit, now);
+    /** The quotas of the requests in progress, each of which is counted once. */
+    const quotas = new WeakMap<object, Quota>();
+    return {
+      checkQuota(request) {
+        const quota = quotas.get(request) ?? limiter.count(request.client);
+        quotas.set(request, quota);
+        limiter.check(quota, "There are too many requests");
+      },
+      onResponse(request, { fields }) {
+        const quota = quotas.get(request);
+        if (quota === undefined) return; // of an operation without a limit
+        const left = Math.max(0, limit - quota.used);
+        fields.push(
+          "RateLimit-Policy",
+          `"default";q=${limit};w=${windowMs / 1000}`,
+          "RateLimit",
+          `"default";r=${left};t=${limiter.secondsLeft(quota)}`,
+        );
+      },
+    };
+  },
+};
