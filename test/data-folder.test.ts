@@ -25,6 +25,7 @@ import {
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
+import { runHere } from "./in-process.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -92,11 +93,11 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
     return true;
   });
 
-  const dry = await run(["repair", "--dry-run", "--data-dir", folder]);
+  const dry = await runHere(["repair", "--dry-run", "--data-dir", folder]);
   assert.equal(dry.code, 2, dry.stderr);
   assert.match(dry.stdout, /\nthis is what a repair would lose; nothing was/);
   assert.deepEqual(await readFile(join(folder, "wal-1.jsonl")), before);
-  const repaired = await run(["repair", "--data-dir", folder]);
+  const repaired = await runHere(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
   assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
   assert.match(
@@ -115,13 +116,13 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   const token = await server.signIn();
   const made = await server.request("POST", "/v1/zoos", { token, json: zoo });
   assert.equal(made.status, 201);
-  const refused = await run(["repair", "--data-dir", folder]);
+  const refused = await runHere(["repair", "--data-dir", folder]);
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /running server/);
   await server.end();
   await server.stop();
 
-  const again = await run(["repair", "--data-dir", folder]);
+  const again = await runHere(["repair", "--data-dir", folder]);
   assert.equal(again.stdout, "there was nothing to repair\n");
 });
 
@@ -140,10 +141,10 @@ test("a repair and a check list the first twenty records with dangling reference
     await store.commit([["put", "animals", ada]], 0);
   }
   await store.close();
-  const check = () => run(["check", "--data-dir", folder]);
+  const check = () => runHere(["check", "--data-dir", folder]);
   assert.equal((await check()).code, 0);
   await damage(folder, 2);
-  const repaired = await run(["repair", "--data-dir", folder]);
+  const repaired = await runHere(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
   const line =
     /^animals\.zoo_id: 25 records do not fit \(id 1, 2, .*, 19, 20, …\): "zoo_id" is 1, which does not exist: .*\n/m;
@@ -169,11 +170,11 @@ test("a repair that leaves a unique value twice says so, and so does each start 
   }
   await store.close();
   await damage(folder, 6);
-  const repaired = await run(["repair", "--data-dir", folder]);
+  const repaired = await runHere(["repair", "--data-dir", folder]);
   const line =
     /^employees\.email: 2 records do not fit \(id 1, 2\): "email" is already in use/m;
   assert.match(repaired.stdout, line);
-  assert.match((await run(["check", "--data-dir", folder])).stdout, line);
+  assert.match((await runHere(["check", "--data-dir", folder])).stdout, line);
 
   const server = await start({ folder });
   t.after(() => server.stop());
@@ -188,7 +189,7 @@ test("a repair that leaves a unique value twice says so, and so does each start 
   const changed = await server.request("PATCH", path, { token, json });
   assert.equal(changed.status, 201, changed.text);
   await server.end();
-  const sound = await run(["check", "--data-dir", folder]);
+  const sound = await runHere(["check", "--data-dir", folder]);
   assert.equal(sound.code, 0, sound.stdout);
   for (const name of await readdir(folder)) {
     if (!name.startsWith("damaged-")) continue;
@@ -203,7 +204,7 @@ test("check says that the files are of a newer format", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   await writeFile(join(folder, "meta.json"), '{"format":9}\n');
-  const { code, stdout } = await run(["check", "--data-dir", folder]);
+  const { code, stdout } = await runHere(["check", "--data-dir", folder]);
   assert.equal(code, 2);
   assert.match(
     stdout,
@@ -212,7 +213,7 @@ test("check says that the files are of a newer format", async (t) => {
 });
 
 test("--dry-run is refused with other commands", async () => {
-  const { code, stderr } = await run(["check", "--dry-run"]);
+  const { code, stderr } = await runHere(["check", "--dry-run"]);
   assert.equal(code, 2);
   assert.match(stderr, /--dry-run is only allowed with repair/);
 });
@@ -221,7 +222,7 @@ test("nothing is exported from a damaged folder as if it were complete", async (
   const folder = await filled(t);
   await damage(folder, 6);
   for (const command of [["export", "zoos"], ["user", "list"]]) {
-    const result = await run([...command, "--data-dir", folder]);
+    const result = await runHere([...command, "--data-dir", folder]);
     assert.equal(result.code, 1);
     assert.equal(result.stdout, "");
     assert.match(result.stderr, /wal-1\.jsonl is damaged/);
@@ -269,10 +270,10 @@ test("a backup of a running server restores by a plain copy, tokens and all", as
   const to = join(folder, "../copy");
   const server = await start({ folder, env: { JWT_SECRET: "" } });
   const token = await server.signIn();
-  const made = await run(["backup", to, "--data-dir", folder]);
+  const made = await runHere(["backup", to, "--data-dir", folder]);
   assert.equal(made.code, 0, made.stderr);
   assert.match(made.stdout, /^copied \d+ records up to sequence \d+ to /);
-  const twice = await run(["backup", to, "--data-dir", folder]);
+  const twice = await runHere(["backup", to, "--data-dir", folder]);
   assert.equal(twice.code, 1);
   assert.match(twice.stderr, /not empty/);
   await server.stop();

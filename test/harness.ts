@@ -333,8 +333,7 @@ function runProgram(
 ): Promise<RunResult> {
   const child = spawn(program, args, {
     env: {
-      ...cleanEnvironment(),
-      COLLECTIONS: collectionsFile,
+      ...commandEnvironment(),
       ...(startedPrograms++ > 4 && { NODE_V8_COVERAGE: "" }),
       ...options.env,
     },
@@ -353,6 +352,11 @@ function runProgram(
     child.once("error", reject);
     child.once("close", (code) => resolve({ code, stdout, stderr }));
   });
+}
+
+/** The environment of a command. */
+export function commandEnvironment(): Record<string, string> {
+  return { ...cleanEnvironment(), COLLECTIONS: collectionsFile };
 }
 
 /** The environment of this process without settings of the server. */

@@ -18,6 +18,7 @@ import {
   stripsTypes,
   temporaryFolder,
 } from "./harness.ts";
+import { runHere } from "./in-process.ts";
 
 let folder: string;
 before(async () => {
@@ -119,7 +120,7 @@ test("a file that is missing is reported in one line", async () => {
 
 test("every command that needs the file ends with 2 and a line for each mistake", async () => {
   const wrong = valid.replace("100", "0").replace('"keeper"', '"clerk"');
-  await write("wrong.mjs", wrong);
+  const file = await write("wrong.mjs", wrong);
   const dataDir = join(folder, "none");
   await mkdir(dataDir, { mode: 0o700 });
   for (
@@ -136,15 +137,15 @@ test("every command that needs the file ends with 2 and a line for each mistake"
       ["log"],
     ]
   ) {
-    const { code, stdout, stderr } = await run(
-      [...words, "--collections", "wrong.mjs", "--data-dir", dataDir],
-      { cwd: folder, input: "a long enough one\n" },
+    const { code, stdout, stderr } = await runHere(
+      [...words, "--collections", file, "--data-dir", dataDir],
+      { input: "a long enough one\n" },
     );
     assert.equal(stdout, "");
     assert.equal(
       stderr,
-      `zoo-api: wrong.mjs: books.access: write is "clerk": it must be one of "anyone", "viewer", "keeper", "admin"
-zoo-api: wrong.mjs: books.title: maxLength is 0: it must be an integer from 1 up to 2^53-1
+      `zoo-api: ${file}: books.access: write is "clerk": it must be one of "anyone", "viewer", "keeper", "admin"
+zoo-api: ${file}: books.title: maxLength is 0: it must be an integer from 1 up to 2^53-1
 `,
       words.join(" "),
     );
@@ -229,9 +230,7 @@ test("sample records are loaded for the sample API only", async (t) => {
   const own = await write("own.mjs", valid);
   const seed = await write("seed.json", '{"books":[{"title":"Emma"}]}');
   const env = { COLLECTIONS: "" };
-  // The sample records are beside the source.
-  const main = join(root, "src/main.ts");
-  assert.equal(await countSample(t, "zoos", { env, main }), "16");
+  assert.equal(await countSample(t, "zoos", { env }), "16");
   assert.equal(
     await countSample(t, "books", { env, args: ["--collections", own] }),
     "0",

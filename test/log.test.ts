@@ -7,11 +7,11 @@ import { test, type TestContext } from "node:test";
 import { openStore } from "../src/store/store.ts";
 import {
   removeFolder,
-  run,
   start,
   storedAdmin,
   temporaryFolder,
 } from "./harness.ts";
+import { runHere } from "./in-process.ts";
 
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /gm;
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
@@ -20,7 +20,7 @@ const kim = { username: "kim", role: "keeper", password: "a long enough one" };
 
 /** Prints the log of a folder without the times. */
 async function logOf(folder: string, ...args: string[]): Promise<string> {
-  const printed = await run(["log", ...args, "--data-dir", folder]);
+  const printed = await runHere(["log", ...args, "--data-dir", folder]);
   assert.equal(printed.code, 0, printed.stderr);
   const lines = printed.stdout.match(/\n/g)?.length ?? 0;
   assert.equal(printed.stdout.match(time)?.length ?? 0, lines, printed.stdout);
@@ -125,7 +125,7 @@ test("prints what precedes damage, and ignores a torn write", async (t) => {
   assert.equal(all.match(/\n/g)?.length, 3);
 
   await writeFile(file, whole.replace("Bonn", "Born"));
-  const damaged = await run(["log", "--data-dir", folder]);
+  const damaged = await runHere(["log", "--data-dir", folder]);
   assert.equal(damaged.code, 1);
   assert.equal(
     damaged.stdout.replace(time, ""),
@@ -148,7 +148,7 @@ for (
   ] as const
 ) {
   test(`refuses ${args.join(" ")}`, async () => {
-    const { code, stderr } = await run(args);
+    const { code, stderr } = await runHere(args);
     assert.equal(code, 2);
     assert.match(stderr, message);
   });

@@ -10,7 +10,7 @@ export const extension = extname(import.meta.filename);
 export const root = findRoot(import.meta.dirname);
 
 function findRoot(folder: string): string {
-  return existsSync(join(folder, "data/seed.json"))
+  return existsSync(join(folder, "node_modules"))
     ? folder
     : findRoot(join(folder, ".."));
 }

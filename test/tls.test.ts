@@ -13,11 +13,11 @@ import { send } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
 import {
   removeFolder,
-  run,
   type Server,
   start,
   temporaryFolder,
 } from "./harness.ts";
+import { runHere } from "./in-process.ts";
 
 const openssl = promisify(execFile);
 const hasOpenssl = await openssl("openssl", ["version"])
@@ -181,7 +181,7 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
     ];
     for (const [TLS_CERT, TLS_KEY, message] of table) {
       const env = { TLS_CERT, TLS_KEY, DATA_DIR: join(folder, "store") };
-      const { code, stderr } = await run(["serve"], { env });
+      const { code, stderr } = await runHere(["serve"], { env });
       assert.match(stderr, message);
       assert.equal(stderr.trimEnd().split("\n").length, 1, stderr);
       assert.equal(code, 2);

@@ -18,6 +18,7 @@ import {
 } from "../../src/api/declaration/properties.ts";
 import { createRecord } from "../../src/api/records/writing.ts";
 import { operator, recordsOf } from "../../src/cli/operator.ts";
+import { loadApi } from "../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { featureNames } from "../../src/features.ts";
 import { apiOf } from "../collections.ts";
@@ -28,6 +29,7 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { runHere } from "../in-process.ts";
 
 /** The part that all declarations of these tests share. */
 const header = `
@@ -50,15 +52,18 @@ const first = {
 };
 const all = Object.values(first).join(" ");
 
-/** A data folder, and a declaration file that is rewritten for each start. */
+/** A data folder, and a declaration file, which is another one after each change. */
 async function library(t: TestContext) {
   const own = await temporaryFolder();
   t.after(() => removeFolder(own));
-  const file = join(own, "library.mjs");
   const folder = join(own, "store");
-  const env = { COLLECTIONS: file, DATA_DIR: folder };
-  const declare = (...collections: string[]) =>
-    writeFile(file, `${header}${collections.join("\n")}] });`);
+  const env = { COLLECTIONS: "", DATA_DIR: folder };
+  let changes = 0;
+  const declare = async (...collections: string[]) => {
+    const file = env.COLLECTIONS = join(own, `library-${++changes}.mjs`);
+    await writeFile(file, `${header}${collections.join("\n")}] });`);
+    return file;
+  };
   let server: Server | undefined;
   t.after(() => server?.stop());
   return {
@@ -69,16 +74,18 @@ async function library(t: TestContext) {
       await declare(...collections);
       return server = await start({ folder, env, isNew: true });
     },
-    /** Starts the server, expects it to refuse, and returns its message. */
+    /** Opens the folder as a server does at its start, expects a refusal, and returns the message. */
     async refused(...collections: string[]): Promise<string> {
-      await declare(...collections);
-      const { code, stderr, stdout } = await run(["serve", "--port", "0"], {
-        env,
+      const api = await loadApi(await declare(...collections));
+      let message = "";
+      await assert.rejects(openDataFolder(folder, api), (error: Error) => {
+        message = error.message;
+        return true;
       });
-      assert.equal(code, 1, stdout + stderr);
-      return stderr;
+      return message;
     },
-    command: (...args: string[]) => run(args, { env }),
+    command: (...args: string[]) => runHere(args, { env }),
+    program: (...args: string[]) => run(args, { env }),
   };
 }
 
@@ -136,16 +143,18 @@ const records = [
 ];
 
 test("a declaration that stored records do not fit is refused, one line for each property, and nothing changes", async (t) => {
-  const { serve, refused, command, declare } = await library(t);
+  const { serve, program, command, declare } = await library(t);
   let server = await serve(books(all), loans);
   for (const each of records) await post(server, "/v1/books", each);
   await post(server, "/v1/loans", { book_id: 2, to: "Ada" });
   const shown = await server.request("GET", "/v1/books");
   assert.equal(await server.end(), 0);
 
-  const text = await refused(books(`
+  await declare(books(`
     name: string({ maxLength: 20 }), genre: choice("novel", "poetry"),
     pages: unique(string({ maxLength: 2 })), shelf: string({ maxLength: 9 }),`));
+  const { code, stderr: text, stdout } = await program("serve", "--port", "0");
+  assert.equal(code, 1, stdout + text);
   const lines = text.trim().split("\n");
   assert.equal(lines.length, 5, text);
   assert.match(lines[0] ?? "", /nothing was changed/);

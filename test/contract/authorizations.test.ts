@@ -13,11 +13,11 @@ import {
   jwtSecret,
   removeFolder,
   type RequestOptions,
-  run,
   type Server,
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { runHere } from "../in-process.ts";
 
 const password = "a password of sixteen";
 const zoo = { id: 1, name: "Basel", city: "Basel", country: "CH" };
@@ -957,10 +957,15 @@ test("no response, log line or export shows a password, hash or token", async ()
     await ask("GET", "/v1/authorizations", { token: theirs });
     await own.stop();
     for (const collection of ["users", "authorizations"]) {
-      const result = await run(["export", collection, "--data-dir", folder]);
+      const result = await runHere([
+        "export",
+        collection,
+        "--data-dir",
+        folder,
+      ]);
       texts.push(result.stdout, result.stderr);
     }
-    texts.push((await run(["user", "list", "--data-dir", folder])).stdout);
+    texts.push((await runHere(["user", "list", "--data-dir", folder])).stdout);
     texts.push(own.output());
     const words = [
       adminPassword,

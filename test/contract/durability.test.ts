@@ -24,7 +24,7 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-const seconds = Number(process.env["DURABILITY_SECONDS"] || 2);
+const seconds = Number(process.env["DURABILITY_SECONDS"] || 0.5);
 const clients = 200;
 /** A round with fewer acknowledged writes proves nothing. */
 const minWrites = 300;

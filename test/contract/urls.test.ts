@@ -522,7 +522,6 @@ describe("a caller who may not", () => {
 describe("BASE_URL", () => {
   for (
     const [value, prefix, path] of [
-      ["/api", "/api/", "/api/"],
       ["/deep/api/", "/deep/api/", "/deep/api/"],
       ["https://zoo.example", "https://zoo.example/", "/"],
       [

@@ -11,10 +11,10 @@ import {
   command as mainCommand,
   removeFolder,
   root,
-  run,
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
 import { fromLines, sendLines, toLines } from "../../lines.ts";
 
@@ -29,7 +29,7 @@ before(async () => {
 after(() => removeFolder(own));
 
 function command(args: readonly string[], input?: string) {
-  return run(
+  return runHere(
     [...args, "--data-dir", folder],
     input === undefined ? {} : {
       input,

@@ -8,11 +8,11 @@ import {
   adminPassword,
   assertError,
   removeFolder,
-  run,
   type Server,
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
 import { fromLines, sendLines, toLines } from "../../lines.ts";
 
 const password = "the password of kim";
@@ -32,7 +32,7 @@ before(async () => {
     assert.equal(answer.status, 201, answer.text);
   }
   await server.request("DELETE", "/v1/users/2", { token });
-  const result = await run([
+  const result = await runHere([
     ...["export", "users", "--with-hashes"],
     ...["--data-dir", server.folder],
   ]);
@@ -49,7 +49,7 @@ async function importUsers(folder: string, lines: readonly unknown[]) {
   const file = join(own, `${folder}.jsonl`);
   await writeFile(file, toLines(lines));
   const dataDir = join(own, folder);
-  return await run(["import", "users", file, "--data-dir", dataDir]);
+  return await runHere(["import", "users", file, "--data-dir", dataDir]);
 }
 
 test("moved users keep their ids and times, and sign in with their old passwords", async (t) => {
@@ -73,13 +73,13 @@ test("moved users keep their ids and times, and sign in with their old passwords
 
 test("without the flag an export has no hashes, and other collections refuse it", async () => {
   const folder = ["--data-dir", server.folder];
-  const { stdout } = await run(["export", "users", ...folder]);
+  const { stdout } = await runHere(["export", "users", ...folder]);
   assert.deepEqual(
     fromLines(stdout),
     exported.map(({ password: _, ...user }) => user),
   );
   for (const command of [["export", "zoos"], ["user", "list"], ["check"]]) {
-    const result = await run([...command, "--with-hashes", ...folder]);
+    const result = await runHere([...command, "--with-hashes", ...folder]);
     assert.equal(result.code, 2);
     assert.equal(result.stdout, "");
     assert.equal(
