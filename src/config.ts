@@ -6,7 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
-import { BlockList, isIP } from "node:net";
+import { isIP } from "node:net";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
 import { errorCode } from "./store/error.ts";
@@ -196,7 +196,7 @@ export const settings = {
       "IP addresses or networks such as 10.0.0.0/8, separated by commas",
     default: undefined,
     defaultText: "none",
-    parse: parseNetworks,
+    parse: (value) => listOf(value, isNetwork),
   },
   /** True if a change of a record must have a precondition. */
   REQUIRE_IF_MATCH: {
@@ -246,20 +246,12 @@ function parseStore(value: string) {
   return { endpoints, prefix: `${prefix}/` };
 }
 
-/** Parses addresses and networks such as `10.0.0.0/8`, separated by commas; returns undefined if one is malformed. */
-function parseNetworks(value: string): BlockList | undefined {
-  const networks = new BlockList();
-  for (const member of value.split(",")) {
-    const [, address = "", length] =
-      /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(member.trim()) ?? [];
-    const [bits, family] = isIP(address) === 6
-      ? [128, "ipv6"] as const
-      : [32, "ipv4"] as const;
-    const prefix = Number(length ?? bits);
-    if (isIP(address) === 0 || prefix > bits) return undefined;
-    networks.addSubnet(address, prefix, family);
-  }
-  return networks;
+/** Returns whether a text is an address, or a network such as `10.0.0.0/8`. */
+function isNetwork(text: string): boolean {
+  const [, address = "", length = "0"] =
+    /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
+  const maxLength = isIP(address) === 6 ? 128 : 32;
+  return isIP(address) !== 0 && Number(length) <= maxLength;
 }
 
 function isOrigin(url: string): boolean {

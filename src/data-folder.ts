@@ -3,15 +3,13 @@
 import { join } from "node:path";
 import type { EtcdOptions } from "./store/options.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
-import { reservedCollectionNames } from "./api/declaration/declaration.ts";
 import {
   declarationTable,
-  describeMisfit,
   findMisfits,
   followDeclaration,
-  type Misfit,
 } from "./api/declaration/evolution.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
+import { explainMisfits } from "./cli/output.ts";
 import { readFolderMode, realFiles } from "./store/log/files.ts";
 import {
   type Json,
@@ -73,7 +71,7 @@ export async function openDataFolder(
         );
       }
       const misfits = isChanged ? findMisfits(collections, store) : [];
-      if (misfits.length > 0) throw misfitError(misfits);
+      if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
     };
     await store.settle(() => ({
       seq: store.transact(0, follow, { allowWhenFull: true }),
@@ -85,27 +83,6 @@ export async function openDataFolder(
   suspendOnOtherDeclaration(store);
   removeChangedPassword(store, join(folder, passwordFile));
   return store;
-}
-
-function misfitError(misfits: readonly Misfit[]): CommandError {
-  const lines = misfits.map((misfit) => {
-    const { code, name } = misfit;
-    const isBuiltIn = reservedCollectionNames.includes(
-      name.split(".")[0] ?? "",
-    );
-    const advice = code === "required"
-      ? 'make it optional, give it a default, or give its former name with renamed: "…"'
-      : "correct them with the previous declaration" +
-        (code === "rule" || isBuiltIn
-          ? ""
-          : ", or remove it from the declaration, start, and delete its values with " +
-            `"zoo-api prune ${name}"`);
-    return `\n${describeMisfit(misfit)} You can ${advice}`;
-  });
-  return new CommandError(
-    "cannot open the store, because its records do not fit the declaration; " +
-      `nothing was changed:${lines.join("")}`,
-  );
 }
 
 /** Stops serving while another server has the store follow another declaration: its records may not fit this one. */

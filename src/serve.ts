@@ -12,19 +12,15 @@ import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { createFirstAdmin } from "./cli/operator.ts";
+import { describeServer, explainListenError } from "./cli/output.ts";
 import { seedEmptyStore } from "./cli/seed.ts";
 import { type Config, etcdOf } from "./config.ts";
 import { CommandError, openDataFolder } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
-import {
-  type Handler,
-  listen,
-  type Listener,
-  type ListenOptions,
-} from "./http/server.ts";
+import { type Handler, listen, type Listener } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import { errorCode, errorText } from "./store/error.ts";
+import { errorText } from "./store/error.ts";
 import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
 import type { Logger, Store } from "./store/store.ts";
 import { readTls } from "./tls.ts";
@@ -76,10 +72,12 @@ export async function serve(
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
     const { documentationUrl, onRawError } = application;
-    const listener = await listenOrExplain(
+    const listener = await listen(
       (response) => handle(response),
       { host, port, tls, documentationUrl, onRawError },
-    );
+    ).catch((error) => {
+      throw new CommandError(explainListenError(config, error));
+    });
     process.on("SIGHUP", () => reloadTls(listener, config, log));
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
@@ -91,20 +89,12 @@ export async function serve(
       const folder = resolve(dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
-    print("info", describeProcess(config, listener.port));
+    print("info", describeServer(config, listener.port));
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-/** Describes where the server listens, its process and its Node.js. */
-function describeProcess({ HOST, TLS_CERT }: Config, port: number): string {
-  const { pid, version } = process;
-  const scheme = TLS_CERT === undefined ? "http" : "https";
-  const name = HOST.includes(":") ? `[${HOST}]` : HOST;
-  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
 }
 
 /**
@@ -151,27 +141,6 @@ function reloadTls(
     log("info", "reloaded the certificate");
   } catch (error) {
     log("error", `cannot reload the certificate: ${errorText(error)}`);
-  }
-}
-
-/** Listens; explains to the operator why that is impossible. */
-async function listenOrExplain(
-  handle: Handler,
-  options: ListenOptions,
-): Promise<Listener> {
-  try {
-    return await listen(handle, options);
-  } catch (error) {
-    const code = errorCode(error);
-    const reason = code === "EADDRINUSE"
-      ? "the port is in use: choose another one with --port"
-      : code === "EACCES"
-      ? "only root may open it: choose a --port from 1024 on"
-      : /^(?:EADDRNOTAVAIL|EAI_AGAIN|ENOTFOUND)$/.test(code)
-      ? "HOST or --host must name an address of this machine, such as 127.0.0.1"
-      : errorText(error);
-    const { host, port } = options;
-    throw new CommandError(`cannot listen on ${host} port ${port}: ${reason}`);
   }
 }
 

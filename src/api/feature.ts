@@ -4,7 +4,6 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
-import type { BlockList } from "node:net";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -56,7 +55,7 @@ export interface FeatureSettings {
   readonly CORS_ORIGINS?: readonly string[] | undefined;
   readonly METRICS?: boolean;
   readonly RATE_LIMIT?: number;
-  readonly TRUST_PROXY?: BlockList | undefined;
+  readonly TRUST_PROXY?: readonly string[] | undefined;
 }
 
 /** The parts of the API that a feature builds on. */

@@ -15,7 +15,6 @@ import {
 } from "../api/declaration/declaration.ts";
 import {
   declarationTable,
-  describeMisfit,
   findMisfits,
   followDeclaration,
   RenameError,
@@ -42,6 +41,7 @@ import {
 import { realFiles, type Table } from "../store/store.ts";
 import {
   describeFault,
+  describeMisfit,
   print,
   showProgress,
   unknownCollection,

@@ -203,11 +203,3 @@ export function findMisfits(
   }
   return [...found.values()];
 }
-
-/** Describes records that do not fit, in one line. */
-export function describeMisfit({ name, ids, message }: Misfit): string {
-  const count = ids.size === 1 ? "1 record does" : `${ids.size} records do`;
-  const first = [...ids].slice(0, 20).join(", ");
-  const more = ids.size > 20 ? ", …" : "";
-  return `${name}: ${count} not fit (id ${first}${more}): ${message}`;
-}

@@ -4,10 +4,22 @@
  * it can be forged. It is on if `TRUST_PROXY` names proxies.
  */
 
-import { type BlockList, isIP } from "node:net";
+import { BlockList, isIP } from "node:net";
 import type { Feature } from "../../api/feature.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { splitList } from "../../http/headers.ts";
+
+/** Returns a list for lookups of addresses and networks such as `10.0.0.0/8`. */
+export function toBlockList(networks: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address = "", length] = network.split("/");
+    if (isIP(address) === 6) {
+      list.addSubnet(address, Number(length ?? 128), "ipv6");
+    } else list.addSubnet(address, Number(length ?? 32), "ipv4");
+  }
+  return list;
+}
 
 /**
  * Returns the address of the client that sent a request.
@@ -78,8 +90,8 @@ function addressOf(node: string): string | undefined {
 }
 
 export const feature: Feature = {
-  open({ settings: { TRUST_PROXY: proxies } }) {
-    if (proxies === undefined) return;
+  open({ settings: { TRUST_PROXY: networks = [] } }) {
+    const proxies = toBlockList(networks);
     return {
       findClient: (peer, headers) => clientOf(peer, headers, proxies),
     };

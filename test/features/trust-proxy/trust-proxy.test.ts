@@ -3,7 +3,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { readConfig } from "../../../src/config.ts";
-import { clientOf } from "../../../src/features/trust-proxy/feature.ts";
+import {
+  clientOf,
+  toBlockList,
+} from "../../../src/features/trust-proxy/feature.ts";
 import { networkOf } from "../../../src/http/client-address.ts";
 import { startApplication } from "../../application.ts";
 
@@ -12,7 +15,7 @@ type Headers = Parameters<typeof clientOf>[1];
 function clientFrom(address: string, headers: Headers, trusted: string) {
   const { TRUST_PROXY } = readConfig(new Map(), { TRUST_PROXY: trusted });
   assert.ok(TRUST_PROXY);
-  return networkOf(clientOf(address, headers, TRUST_PROXY));
+  return networkOf(clientOf(address, headers, toBlockList(TRUST_PROXY)));
 }
 
 test("what an address reports that is not trusted is ignored", () => {
