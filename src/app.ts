@@ -51,16 +51,15 @@ export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
   readonly #shared: Shared;
-  /** Where errors are documented, if anywhere. */
-  readonly documentationUrl: string | undefined;
+  /** The hooks for the whole server. */
+  readonly hooks: SingleHooks;
 
   constructor(options: ApplicationOptions) {
     const { routes, hooks } = buildRoutes(options, options.features);
     this.#routes = routes;
     this.#features = hooks;
-    const single: SingleHooks = Object.assign({}, ...hooks);
-    this.documentationUrl = single.documentationUrl;
-    this.#shared = { ...options, hooks: single, verified: new Map() };
+    this.hooks = Object.assign({}, ...hooks);
+    this.#shared = { ...options, hooks: this.hooks, verified: new Map() };
   }
 
   /** Resumes unfinished work; to be called before the first request. */
@@ -111,7 +110,7 @@ export class Application {
    */
   #process(exchange: Exchange): Outcome {
     const { request, method, headers } = exchange;
-    const { base: { origin, path }, hooks } = this.#shared;
+    const { origin, path } = this.#shared.base;
     let target, match;
     let operation: Operation | undefined;
     try {
@@ -122,7 +121,7 @@ export class Application {
       operation = match?.route.operations
         .get(method === "HEAD" ? "GET" : method);
     } finally {
-      if (!operation?.isUnlimited) hooks.checkQuota?.(exchange); // 429
+      if (!operation?.isUnlimited) this.hooks.checkQuota?.(exchange); // 429
     }
     if (match === undefined) {
       return redirect(target, this.#routes, this.#shared); // 308, 404
@@ -169,14 +168,13 @@ export class Application {
 
   /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */
   #selectPage(exchange: Exchange): (response: Response) => Response {
-    const { selectPage } = this.#shared.hooks;
-    return exchange.toPage ??= selectPage?.(exchange) ?? unchanged;
+    return exchange.toPage ??= this.hooks.selectPage?.(exchange) ?? unchanged;
   }
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
   #runOnce(exchange: Exchange, operation: Operation): RunOnce {
-    const { runOnce } = this.#shared.hooks;
-    const found = exchange.method === "POST" && runOnce?.(exchange, operation);
+    const found = exchange.method === "POST" &&
+      this.hooks.runOnce?.(exchange, operation);
     return found || ((_body, run) => run());
   }
 
@@ -201,7 +199,7 @@ export class Application {
       ...errorResponse(
         apiError,
         exchange.headers.accept,
-        this.documentationUrl,
+        this.hooks.documentationUrl,
       ),
       seq,
     });

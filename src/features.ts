@@ -20,10 +20,11 @@ const modules: Modules = {
   page: () => import("./features/page/feature.ts"),
 };
 
-/** Those that are on if the setting of that name is. */
+/** Those that are on if a setting of these names is. */
 const modulesOfSettings: Modules = {
   CORS_ORIGINS: () => import("./features/cors/feature.ts"),
   RATE_LIMIT: () => import("./features/rate-limit/feature.ts"),
+  "TLS_CERT TLS_KEY": () => import("./features/tls/feature.ts"),
   TRUST_PROXY: () => import("./features/trust-proxy/feature.ts"),
 };
 
@@ -38,7 +39,8 @@ export async function loadFeatures(
   const all = { ...modules, ...modulesOfSettings };
   const features: Feature[] = [];
   for (const [name, load] of Object.entries(all)) {
-    const isOn = names.includes(name) || settings[name];
+    const isOn = names.includes(name) ||
+      name.split(" ").some((each) => settings[each]);
     if (isOn) features.push((await load()).feature);
   }
   return features;

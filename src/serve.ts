@@ -18,12 +18,10 @@ import { type Config, etcdOf } from "./config.ts";
 import { CommandError, openDataFolder } from "./data-folder.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
-import { type Handler, listen, type Listener } from "./http/server.ts";
+import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import { errorText } from "./store/error.ts";
 import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
-import type { Logger, Store } from "./store/store.ts";
-import { readTls } from "./tls.ts";
+import type { Store } from "./store/store.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -36,7 +34,7 @@ const announceMs = 100;
  *
  * @throws {CommandError} if it cannot start: the port or folder is in use, the
  * seed is invalid or the store is damaged
- * @throws {UsageError} if the certificate cannot be used
+ * @throws {UsageError} if a feature cannot use its settings
  */
 export async function serve(
   config: Config,
@@ -44,10 +42,10 @@ export async function serve(
 ): Promise<void> {
   process.on("SIGHUP", () => {}); // without a listener it would end the process
   const { DATA_DIR: dataDir, HOST: host, PORT: port, SEED: seed } = config;
-  const tls = readTls(config);
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
   const features = await loadFeatures(config.FEATURES, config);
+  for (const { checkSettings } of features) checkSettings?.(config);
   const etcd = etcdOf(config);
   const options = { log, tables: tablesOf(declaration, features), etcd };
   const store = await openDataFolder(dataDir, declaration, options);
@@ -71,14 +69,13 @@ export async function serve(
     await application.start();
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
-    const { documentationUrl, onRawError } = application;
+    const { hooks, onRawError } = application;
     const listener = await listen(
       (response) => handle(response),
-      { host, port, tls, documentationUrl, onRawError },
+      { ...hooks, host, port, onRawError },
     ).catch((error) => {
       throw new CommandError(explainListenError(config, error));
     });
-    process.on("SIGHUP", () => reloadTls(listener, config, log));
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
     await createFirstAdmin(store, { declaration, ...config }, output);
@@ -123,25 +120,6 @@ async function loadSecrets(
   }
   await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
   return [random];
-}
-
-/**
- * Reads the certificate again on SIGHUP, which has no effect without one. If
- * the new one is unusable, the old one stays in use.
- */
-function reloadTls(
-  listener: Listener,
-  config: Config,
-  log: Logger,
-): void {
-  try {
-    const tls = readTls(config);
-    if (tls === undefined) return;
-    listener.setTls(tls);
-    log("info", "reloaded the certificate");
-  } catch (error) {
-    log("error", `cannot reload the certificate: ${errorText(error)}`);
-  }
 }
 
 /**

@@ -113,10 +113,10 @@ export async function startApplication(options: {
   const listener = await listen(
     (response) => application.handle(response),
     {
+      ...application.hooks,
       host: "127.0.0.1",
       port: 0,
       limits: options.limits ?? {},
-      documentationUrl: application.documentationUrl,
       onRawError: application.onRawError,
     },
   );

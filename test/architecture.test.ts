@@ -183,7 +183,7 @@ test("few files import node:http and node:fs", () => {
   ]);
   assert.deepEqual(importing("node:https"), [
     "etcd/client.ts",
-    "http/server.ts",
+    "features/tls/feature.ts",
   ]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [

@@ -65,7 +65,7 @@ const deletions = new Map<string, readonly string[]>(
 deletions.set("all", features);
 
 /** The features that a setting of their own switches on. */
-const withSetting = ["cors", "rate-limit", "trust-proxy"];
+const withSetting = ["cors", "rate-limit", "tls", "trust-proxy"];
 
 test("each feature is one folder; FEATURES names those without a setting", () => {
   const all = [...featureNames, ...withSetting];

@@ -5,6 +5,7 @@
  */
 
 import type { IncomingRequest, Response } from "../http/connection.ts";
+import type { CreateServer } from "../http/server.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { EtcdOptions } from "../store/options.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
@@ -55,6 +56,8 @@ export interface FeatureSettings {
   readonly CORS_ORIGINS?: readonly string[] | undefined;
   readonly METRICS?: boolean;
   readonly RATE_LIMIT?: number;
+  readonly TLS_CERT?: string | undefined;
+  readonly TLS_KEY?: string | undefined;
   readonly TRUST_PROXY?: readonly string[] | undefined;
 }
 
@@ -77,6 +80,8 @@ export interface Feature {
   readonly tables?: readonly TableDeclaration[];
   /** Commands that it adds to the command line, by name. */
   readonly commands?: Readonly<Record<string, Command>>;
+  /** Throws a UsageError if its settings cannot be used; called before anything is opened. */
+  readonly checkSettings?: (settings: FeatureSettings) => void;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }
@@ -100,6 +105,10 @@ export interface FeatureHooks extends SingleHooks {
 
 /** The hooks that at most one feature has. */
 export interface SingleHooks {
+  /** Creates the server, by default one of node:http. */
+  readonly createServer?: CreateServer;
+  /** Header fields of every response: name, value, name, value, … */
+  readonly serverFields?: readonly string[];
   /** Returns the address of the client of a request, given that of its connection. */
   readonly findClient?: (
     peer: string,

@@ -11,7 +11,12 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type Server, STATUS_CODES } from "node:http";
+import {
+  createServer as createHttpServer,
+  type Server,
+  type ServerOptions,
+  STATUS_CODES,
+} from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { Duplex } from "node:stream";
@@ -40,19 +45,21 @@ type Connections = Map<Duplex, Connection>;
 /** A function that sends a response to the request that is its `req`. */
 export type Handler = (response: OutgoingResponse) => void;
 
-/** A certificate and its private key, as the text of PEM files. */
-export interface TlsFiles {
-  readonly cert: string;
-  readonly key: string;
-}
+type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
+
+/** Creates a server of node:http or node:https. */
+export type CreateServer = (
+  options: ServerOptions<typeof IncomingRequest, typeof OutgoingResponse>,
+) => HttpServer;
 
 /** Where and how to listen. */
 export interface ListenOptions
   extends Pick<ServerState, "documentationUrl" | "onRawError"> {
   readonly host: string;
   readonly port: number;
-  /** Set for HTTPS. */
-  readonly tls?: TlsFiles | undefined;
+  readonly createServer?: CreateServer;
+  /** More header fields of every response: name, value, name, value, … */
+  readonly serverFields?: readonly string[];
   readonly limits?: Partial<ServerLimits>;
 }
 
@@ -60,8 +67,6 @@ export interface ListenOptions
 export interface Listener {
   /** The port that it listens on, even if port 0 was asked for. */
   readonly port: number;
-  /** Uses another certificate for new connections; throws if it cannot. */
-  setTls(tls: TlsFiles): void;
   /**
    * Announces with each response for `announceMs` that the connection closes,
    * so that no client sends a request in vain. Then stops accepting connections,
@@ -71,25 +76,12 @@ export interface Listener {
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
 
-const minVersion = "TLSv1.2";
-
 /** How much more of a line that is too long is received to see what it is. */
 const maxLineBytes = 1 << 16;
 
-/** Fields of every response; the last ones only over TLS (RFC 6797). */
-const commonFields = ["X-Content-Type-Options", "nosniff"];
-const secureFields = [
-  ...commonFields,
-  "Strict-Transport-Security",
-  "max-age=31536000",
-];
-
-/** Creates a server of node:http, or of node:https, which is loaded only for TLS. */
-async function createServerOf(
-  tls: TlsFiles | undefined,
-  limits: ServerLimits,
-) {
-  const options = {
+/** Returns the options of a server of node:http. */
+function serverOptions(limits: ServerLimits) {
+  return {
     IncomingMessage: IncomingRequest,
     ServerResponse: OutgoingResponse,
     maxHeaderSize: 16 * 1024,
@@ -101,11 +93,6 @@ async function createServerOf(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  if (tls === undefined) return createServer(options);
-  const https = await import("node:https");
-  const handshakeTimeout = limits.headTimeoutMs;
-  const secure = { ...tls, minVersion, handshakeTimeout } as const;
-  return https.createServer({ ...options, ...secure });
 }
 
 /**
@@ -116,18 +103,25 @@ async function createServerOf(
  */
 export async function listen(
   handle: Handler,
-  { host, port, tls, limits: givenLimits, ...options }: ListenOptions,
+  {
+    host,
+    port,
+    limits: givenLimits,
+    createServer = createHttpServer,
+    serverFields = [],
+    ...options
+  }: ListenOptions,
 ): Promise<Listener> {
   const limits = { ...defaultLimits, ...givenLimits };
   const state: ServerState = {
     ...options,
     limits,
-    fields: tls ? secureFields : commonFields,
+    fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
     droppedBodies: 0,
     longResponses: new Map(),
   };
-  const server = await createServerOf(tls, limits);
+  const server = createServer(serverOptions(limits));
   const connections = trackConnections(server, state);
   const onRequest = (
     { socket }: IncomingRequest,
@@ -153,10 +147,6 @@ export async function listen(
   const address = server.address() as AddressInfo; // it is not a pipe
   return {
     port: address.port,
-    setTls(tls) {
-      if (!("setSecureContext" in server)) return;
-      server.setSecureContext({ ...tls, minVersion });
-    },
     async close(graceMs, announceMs = 0) {
       state.isStopping = true;
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
@@ -177,7 +167,7 @@ export async function listen(
 
 /** Keeps the state of each connection, limits their number, and rejects what is not a request. */
 function trackConnections(
-  server: Server<typeof IncomingRequest, typeof OutgoingResponse>,
+  server: HttpServer,
   state: ServerState,
 ): Connections {
   const connections: Connections = new Map();

@@ -448,6 +448,14 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
+  test("SIGHUP does not end the server", async (t) => {
+    const server = await serverFor(t, { folder: await folderFor(t) });
+    server.child.kill("SIGHUP");
+    const { status } = await server.request("GET", "/health");
+    assert.equal(status, 200);
+    assert.equal(await server.end("SIGTERM"), 0);
+  });
+
   for (const signal of ["SIGTERM", "SIGINT"] as const) {
     test(`${signal} responds to requests in flight, then exits with 0`, async (t) => {
       const folder = await folderFor(t);

@@ -9,15 +9,16 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
-import { send } from "../src/http/connection.ts";
-import { listen } from "../src/http/server.ts";
+import { createServerOf } from "../../../src/features/tls/feature.ts";
+import { send } from "../../../src/http/connection.ts";
+import { listen } from "../../../src/http/server.ts";
 import {
   removeFolder,
   type Server,
   start,
   temporaryFolder,
-} from "./harness.ts";
-import { runHere } from "./in-process.ts";
+} from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
 
 const openssl = promisify(execFile);
 const hasOpenssl = await openssl("openssl", ["version"])
@@ -145,15 +146,20 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
   test("stops without waiting for handshakes, but for responses", {
     timeout: 30_000, // far below the time that a handshake may take here
   }, async () => {
-    const [cert, key] = await Promise.all(
-      ["first.pem", "first.key"]
-        .map((name) => readFile(join(folder, name), "utf8")),
-    );
-    const tls = { cert: cert ?? "", key: key ?? "" };
+    const settings = {
+      TLS_CERT: join(folder, "first.pem"),
+      TLS_KEY: join(folder, "first.key"),
+    };
+    const createServer = createServerOf(settings, () => {});
     const requests = new EventEmitter();
     const listener = await listen(
       (response) => requests.emit("request", response),
-      { host: "127.0.0.1", port: 0, tls, limits: { headTimeoutMs: 1e6 } },
+      {
+        host: "127.0.0.1",
+        port: 0,
+        createServer,
+        limits: { headTimeoutMs: 1e6 },
+      },
     );
     const silent = connectTcp(listener.port, "127.0.0.1");
     const partial = connectTcp(listener.port, "127.0.0.1");
@@ -188,16 +194,4 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
     }
     await assert.rejects(readFile(join(folder, "store", "meta.json")));
   });
-});
-
-test("SIGHUP does not end a server without a certificate", async () => {
-  const server = await start();
-  try {
-    server.child.kill("SIGHUP");
-    const { status } = await server.request("GET", "/health");
-    assert.equal(status, 200);
-    assert.equal(await server.end("SIGTERM"), 0);
-  } finally {
-    await server.stop();
-  }
 });
