@@ -103,16 +103,10 @@ function serverOptions(limits: ServerLimits) {
  */
 export async function listen(
   handle: Handler,
-  {
-    host,
-    port,
-    limits: givenLimits,
-    createServer = createHttpServer,
-    serverFields = [],
-    ...options
-  }: ListenOptions,
+  { host, port, ...options }: ListenOptions,
 ): Promise<Listener> {
-  const limits = { ...defaultLimits, ...givenLimits };
+  const limits = { ...defaultLimits, ...options.limits };
+  const { createServer = createHttpServer, serverFields = [] } = options;
   const state: ServerState = {
     ...options,
     limits,
