@@ -4,6 +4,7 @@
  */
 
 import { Buffer } from "node:buffer";
+import { performance } from "node:perf_hooks";
 import { ApiError } from "./errors.ts";
 import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 
@@ -43,7 +44,7 @@ export function readBody(
     requestBody(response);
     let body: Uint8Array = Buffer.alloc(0);
     let length = 0;
-    const onData = (part: Uint8Array) => {
+    const add = (part: Uint8Array) => {
       const start = length;
       length += part.length;
       if (length > maxBytes) fail(tooLarge(maxBytes));
@@ -55,24 +56,22 @@ export function readBody(
       }
     };
     const fail = (error: Error) => {
-      clearTimeout(timer);
-      request.off("data", onData);
+      request.onBodyPart = undefined;
       body = Buffer.alloc(0); // frees the memory, as the rest can take a while
       reject(error);
     };
-    const timer = setTimeout(() => fail(new ApiError(40800)), timeoutMs);
-    request.onBodyError = fail;
-    request.on("data", onData);
-    request.on("end", () => {
-      clearTimeout(timer);
+    const end = () => {
+      if (!request.complete) return fail(new ClientDisconnected());
       resolve(length === body.length ? body : body.subarray(0, length));
-    });
-    // Without an "error" listener an aborted request emits only "close". The
-    // check saves every complete request the creation of an Error with its
-    // stack.
-    request.on("close", () => {
-      if (!request.readableEnded) fail(new ClientDisconnected());
-    });
+    };
+    request.bodyDeadline = performance.now() + timeoutMs;
+    request.onBodyError = fail;
+    request.onBodyPart = (part) => part === null ? end() : add(part);
+    // Without an "error" listener an aborted request emits only "close".
+    request.on("close", end);
+    const { readableLength } = request;
+    if (readableLength > 0) add(request.read(readableLength));
+    if (request.complete || request.destroyed) end();
   });
 }
 

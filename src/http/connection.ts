@@ -14,7 +14,7 @@ import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import {
-  type ApiError,
+  ApiError,
   errorBody,
   prefersProblemJson,
   problemType,
@@ -68,6 +68,10 @@ export class IncomingRequest extends IncomingMessage {
   bodyError: Error | undefined;
   /** Called when `bodyError` is set; undefined if nobody reads the body. */
   onBodyError: ((error: Error) => void) | undefined;
+  /** Receives each part of its body, and null at the end, instead of the stream, which takes 4 µs more. */
+  onBodyPart: ((part: Uint8Array | null) => void) | undefined;
+  /** When its body fails if it is incomplete: a timer would take 2 µs. */
+  bodyDeadline = Infinity;
   #smallParts = 0;
   #isTurnOver = false;
 
@@ -84,11 +88,15 @@ export class IncomingRequest extends IncomingMessage {
    * are received in the next turn of the event loop.
    */
   override push(part: Uint8Array | null): boolean {
-    const hasRoom = super.push(part);
+    const { onBodyPart } = this;
+    const isReceived = part !== null && onBodyPart !== undefined;
+    const hasRoom = isReceived || super.push(part);
+    onBodyPart?.(part);
     const isSmall = part !== null && part.length < smallPartBytes;
     if (!isSmall || ++this.#smallParts % maxSmallParts !== 0) return hasRoom;
     this.#isTurnOver = true;
     setImmediate(() => this.#isTurnOver = false);
+    if (isReceived) this._read(0);
     // Without a number, Node.js 26 would read only one part.
     const { readableFlowing, readableLength } = this;
     const joined = readableFlowing ? null : this.read(readableLength);
@@ -168,6 +176,15 @@ export class Connection {
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
     this.server = server;
+  }
+
+  /** Ends what takes too long; must be called regularly. */
+  checkTime(now: number): void {
+    const request = this.response?.req;
+    if (this.isStalled(now)) this.socket.destroy();
+    else if (request && !request.complete && now >= request.bodyDeadline) {
+      request.failBody(new ApiError(40800));
+    }
   }
 
   /**

@@ -134,9 +134,7 @@ export async function listen(
   server.on("error", () => {}); // a connection that cannot be accepted
   const checking = setInterval(() => {
     const now = performance.now();
-    for (const connection of connections.values()) {
-      if (connection.isStalled(now)) connection.socket.destroy();
-    }
+    for (const connection of connections.values()) connection.checkTime(now);
   }, limits.checkIntervalMs);
   const address = server.address() as AddressInfo; // it is not a pipe
   return {

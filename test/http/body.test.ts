@@ -2,10 +2,15 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
-import { Socket } from "node:net";
+import { once } from "node:events";
+import { connect, Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type BodyLimits, readBody } from "../../src/http/body.ts";
+import {
+  type BodyLimits,
+  ClientDisconnected,
+  readBody,
+} from "../../src/http/body.ts";
 import {
   IncomingRequest,
   OutgoingResponse,
@@ -28,6 +33,37 @@ for (const [kind, [body, expected]] of Object.entries(bodies)) {
   });
 }
 
+for (const kind of ["with a length", "in chunks"]) {
+  test(`a body ${kind} that has arrived before it is read is read`, async () => {
+    const [body = "", expected = /never/] = bodies[kind] ?? [];
+    const readLate: typeof read = async (response, limits) => {
+      await once(response.req, "readable");
+      await nextTurn();
+      return await read(response, limits);
+    };
+    assert.match(await exchangeBody(readLate, body), expected);
+  });
+}
+
+test("a body ends with an error if its client disconnects, before it is read or while it is", async () => {
+  for (const isLate of [false, true]) {
+    let settle: (reading: Promise<string>) => void = () => {};
+    const reading = new Promise<string>((resolve) => settle = resolve);
+    const listener = await listen(async (response) => {
+      socket.resetAndDestroy(); // an orderly end would be a malformed body
+      if (isLate) {
+        await new Promise((resolve) => response.req.on("close", resolve));
+      }
+      settle(read(response, { maxBytes: 10 }));
+    }, { host: "127.0.0.1", port: 0 });
+    const socket = connect(listener.port, "127.0.0.1", () => {
+      socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${stalledBody}`);
+    });
+    await assert.rejects(reading, ClientDisconnected);
+    await listener.close(0);
+  }
+});
+
 test("a small body must arrive in time", async () => {
   const received = await exchangeBody(read, stalledBody, 50);
   assert.match(received, /^HTTP\/1\.1 408 [^]*"errorCode":40800/);
@@ -44,6 +80,7 @@ test("a small body is copied as it arrives, so that its parts need not be kept",
     await nextTurn();
     if (index > 0) part.fill("?"); // the first may be the only one
   }
+  request.complete = true; // as node:http does
   request.push(null);
   assert.equal(Buffer.from(await body).toString(), text);
 });
@@ -67,7 +104,14 @@ test("small parts of a body that nobody reads are joined, and those of one that 
   assert.ok(dropped.readableLength <= 256, `${dropped.readableLength} bytes`);
 });
 
-test("after many small parts a body is received in the next turn of the event loop", async () => {
+for (const isCollected of [true, false]) {
+  const how = isCollected ? "in memory" : "as a stream";
+  test(`after many small parts a body that is read ${how} is received in the next turn of the event loop`, async () => {
+    await countParts(isCollected);
+  });
+}
+
+async function countParts(isCollected: boolean): Promise<void> {
   let turns = 0;
   let partsOfTurn = 0;
   let maxParts = 0;
@@ -78,12 +122,21 @@ test("after many small parts a body is received in the next turn of the event lo
     counting = setImmediate(count);
   };
   let counting = setImmediate(count);
-  const listener = await listen((response) => {
-    response.req.on("data", () => partsOfTurn++);
-    response.req.on(
-      "end",
-      () => send(response, { status: 200, headers: [], body: "{}" }, []),
-    );
+  const listener = await listen(async (response) => {
+    const { req: request } = response;
+    if (isCollected) {
+      const body = readBody(response, { maxBytes: 60_000 });
+      const { onBodyPart } = request;
+      request.onBodyPart = (part) => {
+        partsOfTurn++;
+        onBodyPart?.(part);
+      };
+      await body;
+    } else {
+      request.on("data", () => partsOfTurn++);
+      await once(request, "end");
+    }
+    send(response, { status: 200, headers: [], body: "{}" }, []);
   }, { host: "127.0.0.1", port: 0 });
   const received = await bytesOf(
     listener.port,
@@ -96,4 +149,4 @@ test("after many small parts a body is received in the next turn of the event lo
   await listener.close(0);
   assert.match(received, /^HTTP\/1\.1 200 /);
   assert.ok(maxParts <= 11_000, `${maxParts} parts in one of ${turns} turns`);
-});
+}

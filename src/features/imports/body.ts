@@ -3,6 +3,7 @@
  * is consumed.
  */
 
+import { performance } from "node:perf_hooks";
 import {
   type BodyLimits,
   bodyTimeoutMs,
@@ -12,7 +13,6 @@ import {
   tooLarge,
 } from "../../http/body.ts";
 import type { OutgoingResponse } from "../../http/connection.ts";
-import { ApiError } from "../../http/errors.ts";
 
 /**
  * Yields a body that is too large for memory, part by part.
@@ -47,12 +47,9 @@ export async function* streamBody(
       if (request.destroyed && !request.readableEnded) {
         throw new ClientDisconnected();
       }
-      const timer = setTimeout(
-        () => request.failBody(new ApiError(40800)),
-        timeoutMs,
-      );
+      request.bodyDeadline = performance.now() + timeoutMs;
       await new Promise<void>((resolve) => wake = resolve);
-      clearTimeout(timer);
+      request.bodyDeadline = Infinity;
     }
   } finally {
     for (const event of events) request.off(event, onEvent);
