@@ -133,8 +133,7 @@ export async function listen(
   await once(server, "listening"); // throws if the server emits "error" instead
   server.on("error", () => {}); // a connection that cannot be accepted
   const checking = setInterval(() => {
-    const now = performance.now();
-    for (const connection of connections.values()) connection.checkTime(now);
+    for (const each of connections.values()) each.checkTime(performance.now());
   }, limits.checkIntervalMs);
   const address = server.address() as AddressInfo; // it is not a pipe
   return {

@@ -69,17 +69,16 @@ export class TransactionQueue {
 
   /** Removes the transactions that are durable now. */
   advance(seq: number): void {
-    const count = this.#pending.findLastIndex((each) => each.seq <= seq) + 1;
-    this.bytes -= bytesOf(this.#pending.splice(0, count));
+    this.bytes -= bytesOf(this.#pending.splice(0, seq - this.durableSeq));
     this.durableSeq = seq;
   }
 
   /** Calls those who wait for what is durable now. */
   callBack(): void {
-    const { durableSeq } = this;
-    const durable = this.#waiters.filter(({ seq }) => seq <= durableSeq);
-    this.#waiters = this.#waiters.filter(({ seq }) => seq > durableSeq);
-    for (const { callback } of durable) callback();
+    const waiters = this.#waiters;
+    const isDurable = ({ seq }: Waiter) => seq <= this.durableSeq;
+    this.#waiters = waiters.filter((each) => !isDurable(each));
+    for (const each of waiters) if (isDurable(each)) each.callback();
   }
 
   /** Rolls back all that is not durable; returns the function that calls those who wait for it, with the reason for each sequence number. */
