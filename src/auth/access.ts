@@ -16,9 +16,6 @@ export interface Actor {
   readonly grants: Grants;
 }
 
-/** The operator at the command line, who is not a user and has all rights. */
-export const localOperator: Actor = { id: 0, grants: { has: () => true } };
-
 /** The roles of an API. */
 export type Roles = ReturnType<typeof createRoles>;
 

@@ -15,7 +15,7 @@ import {
 import { Admission, type Requester } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
-const parameters = { N: 16384, r: 8, p: 5 };
+export const hashParameters = { N: 16384, r: 8, p: 5 };
 const keyBytes = 32;
 const saltBytes = 16;
 
@@ -44,7 +44,7 @@ export async function hashPassword(
   const salt = randomBytes(saltBytes);
   const key = await hashing.run(
     requester,
-    () => deriveKey(password, salt, parameters),
+    () => deriveKey(password, salt, hashParameters),
   );
   return formatHash(salt, key);
 }
@@ -77,23 +77,9 @@ export async function verifyPassword(
   return timingSafeEqual(key, hash) && stored !== undefined;
 }
 
-/**
- * Returns whether a text has the form of a hash, and costs no more to verify than
- * a hash of this server. It may cost less: then the time of a failed sign-in can
- * reveal that the user exists.
- */
-export function isPasswordHash(text: string): boolean {
-  const [, N = 0, r = 0, p = 0] =
-    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
-      ?.map(Number) ?? [];
-  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
-  return isPowerOfTwo && r > 0 && p > 0 &&
-    N <= parameters.N && r <= parameters.r && p <= parameters.p;
-}
-
 function formatHash(salt: Buffer, key: Buffer): string {
   const parts = [salt, key].map((bytes) => bytes.toString("base64url"));
-  return ["scrypt", ...Object.values(parameters), ...parts].join("$");
+  return ["scrypt", ...Object.values(hashParameters), ...parts].join("$");
 }
 
 /** Costs as much to verify as the hash of a user. */

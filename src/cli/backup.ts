@@ -18,9 +18,16 @@ import {
   realFiles,
   writeSmallFile,
 } from "../store/log/files.ts";
-import { makeFolder, storeFolder } from "../store/log/folder.ts";
-import { countRecords } from "../store/memory/table.ts";
-import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
+import {
+  createLog,
+  makeFolder,
+  type StoreFolder,
+  storeFolder,
+} from "../store/log/folder.ts";
+import type { LogStart } from "../store/log/format.ts";
+import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
+import { countRecords, type Tables } from "../store/memory/table.ts";
+import { writeMeta } from "../store/recovery/reopen.ts";
 import { type Place, readUndamagedStore } from "./read.ts";
 
 /**
@@ -126,4 +133,14 @@ function placeOf(flag: string, flags: Flags): Place {
   if (!/^etcds?:/.test(dataDir)) return { dataDir };
   const named = new Map([...flags, ["store", dataDir]]);
   return { dataDir, etcd: etcdOf(readConfig(named, process.env)) };
+}
+
+/** Writes all records into a snapshot, and an empty log after it. */
+export async function writeGeneration(
+  place: StoreFolder,
+  start: LogStart,
+  tables: Tables,
+): Promise<void> {
+  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
+  await createLog(place, start);
 }

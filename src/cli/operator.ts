@@ -12,19 +12,24 @@ import type { ApiDeclaration } from "../api/declaration/api.ts";
 import {
   type Declaration,
   deriveCollection,
+  seesAll,
 } from "../api/declaration/declaration.ts";
 import { anyString, type Property } from "../api/declaration/properties.ts";
+import { type Body, validationError } from "../api/declaration/validation.ts";
 import { Records } from "../api/records/records.ts";
 import { createRecord } from "../api/records/writing.ts";
 import type { RequestContext } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
-import { localOperator, type Roles } from "../auth/access.ts";
-import { isPasswordHash } from "../auth/passwords.ts";
+import type { Actor, Roles } from "../auth/access.ts";
+import { hashParameters } from "../auth/passwords.ts";
 import type { Config } from "../config.ts";
 import { CommandError, passwordFile } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { realFiles, writeSmallFile } from "../store/log/files.ts";
 import type { Logger, Store } from "../store/store.ts";
+
+/** The operator at the command line, who is not a user and has all rights. */
+export const localOperator: Actor = { id: 0, grants: { has: () => true } };
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
 export const operator: RequestContext = {
@@ -57,6 +62,32 @@ export function recordsOf(
   if (collection === undefined) throw new Error(`No collection ${of}`);
   const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
   return new Records(collection, options);
+}
+
+/**
+ * Returns the owner of a new private record that is imported: the user that its
+ * body names, if the caller sees the records of all users, or else the caller;
+ * null for none.
+ *
+ * @throws {ApiError} 42200
+ */
+export function ownerOfImported(
+  { collection, store }: Records,
+  { owner_id: named }: Body,
+  caller: Actor | undefined,
+): number | null {
+  if (named === undefined || !seesAll(collection, caller)) {
+    return caller?.id || null; // the operator is not a user
+  }
+  if (named === null) return null;
+  if (typeof named === "number" && store.table("users").get(named)) {
+    return named;
+  }
+  throw validationError([{
+    field: "owner_id",
+    code: "reference",
+    message: '"owner_id" must be null or the id of a user.',
+  }]);
 }
 
 /** @throws {CommandError} if the name, role or password is invalid */
@@ -137,4 +168,18 @@ export function usersWithHashes(roles: Roles): Declaration {
         : { code: "format", reason: "is not the hash of a password" },
   };
   return { ...others, properties: { ...properties, password: hash } };
+}
+
+/**
+ * Returns whether a text has the form of a hash, and costs no more to verify than
+ * a hash of this server. It may cost less: then the time of a failed sign-in can
+ * reveal that the user exists.
+ */
+export function isPasswordHash(text: string): boolean {
+  const [, N = 0, r = 0, p = 0] =
+    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
+      ?.map(Number) ?? [];
+  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
+  return isPowerOfTwo && r > 0 && p > 0 &&
+    N <= hashParameters.N && r <= hashParameters.r && p <= hashParameters.p;
 }

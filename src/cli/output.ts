@@ -2,11 +2,11 @@
 
 import { once } from "node:events";
 import process from "node:process";
-import { reservedCollectionNames } from "../api/declaration/declaration.ts";
 import type { Misfit } from "../api/declaration/evolution.ts";
 import { type Config, UsageError } from "../config.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import type { Fault } from "../store/store.ts";
+import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
 export async function print(text: string): Promise<void> {

@@ -11,7 +11,6 @@ import {
   type Collection,
   deriveCollection,
   type RecordChange,
-  reservedCollectionNames,
 } from "../api/declaration/declaration.ts";
 import {
   declarationTable,
@@ -47,6 +46,7 @@ import {
   unknownCollection,
 } from "./output.ts";
 import { usersWithHashes } from "./operator.ts";
+import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 
 /** Where a command reads a store. */
 export interface Place {

@@ -6,6 +6,7 @@
 
 import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
+import { writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
@@ -23,7 +24,7 @@ import {
   storeFolder,
 } from "../store/log/folder.ts";
 import { defaultLimits } from "../store/options.ts";
-import { writeGeneration, writeMeta } from "../store/recovery/reopen.ts";
+import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
 

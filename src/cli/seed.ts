@@ -6,13 +6,17 @@
 
 import { Buffer } from "node:buffer";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
-import { localOperator } from "../auth/access.ts";
 import { CommandError } from "../data-folder.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { Records } from "../api/records/records.ts";
-import { commitOrExplain, recordsOf } from "./operator.ts";
+import {
+  commitOrExplain,
+  localOperator,
+  ownerOfImported,
+  recordsOf,
+} from "./operator.ts";
 
 /**
  * Loads a seed, unless the store has or had records.
@@ -91,6 +95,7 @@ function buildSeedRecord(records: Records, body: unknown): Document {
   }
   return records.buildRecord(body, {
     caller: localOperator,
+    owner: ownerOfImported(records, body, localOperator),
     imported: { id },
   });
 }

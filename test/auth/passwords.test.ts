@@ -7,9 +7,9 @@ import { OverloadedError } from "../../src/admission.ts";
 import {
   hashing,
   hashPassword,
-  isPasswordHash,
   verifyPassword,
 } from "../../src/auth/passwords.ts";
+import { isPasswordHash } from "../../src/cli/operator.ts";
 import { background } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {

@@ -167,19 +167,6 @@ export interface Collection extends Omit<Declaration, "properties"> {
 /** Properties that the server adds to every record, besides the URLs. */
 export const serverProperties = ["id", "created_at", "updated_at", "link"];
 
-/** The names of path segments after `v1/`, of URLs in the root document and of tables that the server itself uses, and those that every object has. */
-export const reservedCollectionNames = [
-  "answers",
-  "authorizations",
-  "constructor",
-  "current_user",
-  "events",
-  "openapi",
-  "tasks",
-  "user",
-  "users",
-];
-
 /** The query parameters of a collection that are not filters. */
 export const collectionParameters = [
   "limit",

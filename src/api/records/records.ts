@@ -37,7 +37,6 @@ import {
   type Body,
   enforceRules,
   validate,
-  validationError,
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
 import { Representation } from "../representation.ts";
@@ -139,32 +138,31 @@ export class Records {
    */
   buildRecord(
     body: Body,
-    { caller, valuesFromUrl, hashes, imported }: {
+    { caller, valuesFromUrl, hashes, owner = caller?.id || null, imported }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
       readonly valuesFromUrl?: Values | undefined;
       readonly hashes?: Values;
-      /**
-       * Set if the body may name the owner, provided that the caller sees the
-       * records of all users: the values that the record has instead of the
-       * next id and the current time.
-       */
+      /** The owner, if records are private: by default the caller. */
+      readonly owner?: number | null;
+      /** The values that the record has instead of the next id and the current time. */
       readonly imported?: Partial<Document>;
     },
   ): Document {
     const { collection, table, store } = this;
-    const naming = imported && seesAll(collection, caller) ? body : {};
-    const owner = collection.private
-      ? newOwner(naming, caller, store)
-      : undefined;
-    const context = { store, table, caller, owner, valuesFromUrl };
-    const values = validate(collection, body, context);
+    const values = validate(collection, body, {
+      store,
+      table,
+      caller,
+      owner: collection.private ? owner : undefined,
+      valuesFromUrl,
+    });
     const at = this.timestamp();
     const document = {
       id: imported?.id ?? this.nextId(),
       ...values,
       ...hashes,
-      ...(owner !== undefined && { owner_id: owner }),
+      ...(collection.private && { owner_id: owner }),
       created_at: at,
       updated_at: at,
       ...imported,
@@ -245,29 +243,6 @@ export class Records {
       ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
       : noSuchRecord(of, id, where);
   }
-}
-
-/**
- * Returns the owner of a new private record: the user that its body names, or
- * the caller; null for none.
- *
- * @throws {ApiError} 42200
- */
-function newOwner(
-  { owner_id: named }: Body,
-  caller: Actor | undefined,
-  store: Store,
-): number | null {
-  if (named === undefined) return caller?.id || null; // the operator is not a user
-  if (named === null) return null;
-  if (typeof named === "number" && store.table("users").get(named)) {
-    return named;
-  }
-  throw validationError([{
-    field: "owner_id",
-    code: "reference",
-    message: '"owner_id" must be null or the id of a user.',
-  }]);
 }
 
 /** @param where describes the scope that was searched */

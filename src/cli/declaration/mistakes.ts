@@ -11,7 +11,6 @@ import {
   collectionParameters,
   deriveCollections,
   ownerProperty,
-  reservedCollectionNames,
   serverProperties,
 } from "../../api/declaration/declaration.ts";
 import { boolean, choice, string } from "../../api/declaration/properties.ts";
@@ -27,6 +26,7 @@ import {
   word,
   wordBut,
 } from "./shape.ts";
+import { reservedCollectionNames } from "./reserved-names.ts";
 
 /**
  * The names of the server's own properties, of query parameters, which would

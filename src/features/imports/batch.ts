@@ -6,6 +6,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
+import { ownerOfImported } from "../../cli/operator.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation } from "../../store/store.ts";
@@ -124,6 +125,7 @@ function importLine(
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
+      owner: ownerOfImported(records, body, caller),
       imported: importedValues(body, now),
     });
     if (errors.length === 0) apply(records.putMutation(document));

@@ -30,14 +30,8 @@ import {
   randomName,
   type StoreFolder,
 } from "../log/folder.ts";
-import {
-  encodeLine,
-  format,
-  formatTime,
-  type LogStart,
-} from "../log/format.ts";
+import { encodeLine, format, formatTime } from "../log/format.ts";
 import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
-import type { Tables } from "../memory/table.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
@@ -57,16 +51,6 @@ export async function writeMeta(
 export async function createStore(place: StoreFolder): Promise<void> {
   await createLog(place, { store: randomName(place), generation: 1, seq: 0 });
   await writeMeta(place);
-}
-
-/** Writes all records into a snapshot, and an empty log after it. */
-export async function writeGeneration(
-  place: StoreFolder,
-  start: LogStart,
-  tables: Tables,
-): Promise<void> {
-  await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
-  await createLog(place, start);
 }
 
 /**
