@@ -18,6 +18,11 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
+/** A command that failed for a reason the operator can act on; exit code 1. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
 /** A setting; its name is that of its environment variable. */
 export interface Setting {
   /** Set if the value is read from a file: one that the flag names, or both flag and variable. */

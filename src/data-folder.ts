@@ -1,6 +1,5 @@
 /** The data folder as the commands use it: opens its store. */
 
-import { join } from "node:path";
 import type { EtcdOptions } from "./store/options.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import {
@@ -9,24 +8,17 @@ import {
   followDeclaration,
 } from "./api/declaration/evolution.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
-import { explainMisfits } from "./cli/output.ts";
-import { readFolderMode, realFiles } from "./store/log/files.ts";
+import { removeChangedPassword } from "./cli/operator.ts";
+import { explainMisfits, explainOtherDeclaration } from "./cli/output.ts";
+import { CommandError } from "./config.ts";
+import { readFolderMode } from "./store/log/files.ts";
 import {
-  type Json,
   type Mutation,
   openStore,
   type Row,
   type Store,
   type StoreOptions,
 } from "./store/store.ts";
-
-/** The file with the random password of the first admin, which exists until that password is changed. */
-export const passwordFile = "admin-password";
-
-/** A command that failed for a reason the operator can act on; exit code 1. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-}
 
 /**
  * Opens the store of a data folder, and adapts its records to the declaration.
@@ -64,11 +56,7 @@ export async function openDataFolder(
         },
       });
       if (isFixed && differing.size > 0) {
-        const names = [...differing].join(", ");
-        throw new CommandError(
-          `the declaration of ${names} is not the one with which the data folder was last served: ` +
-            "start the server with it once, or name the other file with --collections",
-        );
+        throw new CommandError(explainOtherDeclaration([...differing]));
       }
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
@@ -81,7 +69,7 @@ export async function openDataFolder(
     throw error;
   }
   suspendOnOtherDeclaration(store);
-  removeChangedPassword(store, join(folder, passwordFile));
+  removeChangedPassword(store, folder);
   return store;
 }
 
@@ -95,26 +83,6 @@ function suspendOnOtherDeclaration(store: Store): void {
     const message = "Another server has changed the declaration in force: " +
       "restart this server with that one";
     store.suspend(namesOf(after) === names ? undefined : message);
-  });
-}
-
-/** Removes the file with the password of the first admin as soon as a new password is durable. */
-function removeChangedPassword(store: Store, file: string): void {
-  const admins = store.table("users");
-  let password: Json | undefined;
-  admins.listeners.add((before, after) => {
-    const old = before?.document["password"];
-    const isFirst = before?.document["username"] === "admin";
-    if (!isFirst || after?.document["password"] === old) return;
-    password ??= old;
-    queueMicrotask(() =>
-      store.onDurable(store.seq, () => {
-        // Unless the change was rolled back.
-        const { id } = before.document;
-        if (admins.get(id)?.document["password"] === password) return;
-        realFiles.remove(file).catch(() => {});
-      })
-    );
   });
 }
 

@@ -22,14 +22,16 @@ import type { RequestContext } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import type { Actor, Roles } from "../auth/access.ts";
 import { hashParameters } from "../auth/passwords.ts";
-import type { Config } from "../config.ts";
-import { CommandError, passwordFile } from "../data-folder.ts";
+import { CommandError, type Config } from "../config.ts";
 import { ApiError } from "../http/errors.ts";
 import { realFiles, writeSmallFile } from "../store/log/files.ts";
-import type { Logger, Store } from "../store/store.ts";
+import type { Json, Logger, Store } from "../store/store.ts";
 
 /** The operator at the command line, who is not a user and has all rights. */
 export const localOperator: Actor = { id: 0, grants: { has: () => true } };
+
+/** The file with the random password of the first admin, which exists until that password is changed. */
+export const passwordFile = "admin-password";
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
 export const operator: RequestContext = {
@@ -140,6 +142,26 @@ export async function createFirstAdmin(
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
   if (isShown) terminal.write(`The password of admin is ${password}\n`);
+}
+
+/** Removes the file with the password of the first admin as soon as a new password is durable. */
+export function removeChangedPassword(store: Store, folder: string): void {
+  const admins = store.table("users");
+  let password: Json | undefined;
+  admins.listeners.add((before, after) => {
+    const old = before?.document["password"];
+    const isFirst = before?.document["username"] === "admin";
+    if (!isFirst || after?.document["password"] === old) return;
+    password ??= old;
+    queueMicrotask(() =>
+      store.onDurable(store.seq, () => {
+        // Unless the change was rolled back.
+        const { id } = before.document;
+        if (admins.get(id)?.document["password"] === password) return;
+        realFiles.remove(join(folder, passwordFile)).catch(() => {});
+      })
+    );
+  });
 }
 
 /** Makes a change durable; reports failed validation in one line. */

@@ -71,6 +71,14 @@ export function explainMisfits(misfits: readonly Misfit[]): string {
     `nothing was changed:${lines.join("")}`;
 }
 
+/** Explains why a command refuses a declaration that no server has used, and what to do. */
+export function explainOtherDeclaration(names: readonly string[]): string {
+  return `the declaration of ${
+    names.join(", ")
+  } is not the one with which the data folder was last served: ` +
+    "start the server with it once, or name the other file with --collections";
+}
+
 /** Describes where the server listens, its process and its Node.js. */
 export function describeServer(
   { HOST, TLS_CERT }: Config,

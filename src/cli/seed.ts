@@ -6,7 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
-import { CommandError } from "../data-folder.ts";
+import { CommandError } from "../config.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";

@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { CommandSettings } from "../api/feature.ts";
 import { changeRecord } from "../api/records/writing.ts";
-import { UsageError } from "../config.ts";
-import { CommandError, openDataFolder } from "../data-folder.ts";
+import { CommandError, UsageError } from "../config.ts";
+import { openDataFolder } from "../data-folder.ts";
 import {
   commitOrExplain,
   createUser,

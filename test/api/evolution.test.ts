@@ -31,7 +31,8 @@ import {
 import { deleteRecord } from "../../src/api/records/deleting.ts";
 import { changeRecord, createRecord } from "../../src/api/records/writing.ts";
 import { operator, recordsOf } from "../../src/cli/operator.ts";
-import { CommandError, openDataFolder } from "../../src/data-folder.ts";
+import { CommandError } from "../../src/config.ts";
+import { openDataFolder } from "../../src/data-folder.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import type { Store } from "../../src/store/store.ts";
 import { apiOf } from "../collections.ts";
