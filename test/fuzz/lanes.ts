@@ -5,10 +5,11 @@ import { Random } from "../torture/random.ts";
 import { checkResponse, type OpenApiDocument } from "../replay.ts";
 import { Connection } from "./connection.ts";
 import type { Operation } from "./document.ts";
-import { type Message, MessageGenerator, type Tokens } from "./messages.ts";
+import { type Message, MessageGenerator } from "./messages.ts";
 import { Model } from "./model.ts";
 import { insertField, mutate, split } from "./mutations.ts";
 import { type Received, Violation } from "./responses.ts";
+import type { Tokens } from "./sessions.ts";
 
 /** The state that all lanes share. */
 export interface Target {
@@ -16,7 +17,9 @@ export interface Target {
   readonly origin: string;
   readonly document: OpenApiDocument;
   readonly operations: readonly Operation[];
-  readonly tokens: Tokens;
+  readonly tokens: Readonly<Tokens>;
+  /** The token of an admin whom no request of these lanes can reach. */
+  readonly root: string;
   /** The number of responses by status. */
   readonly statuses: Map<number, number>;
 }
@@ -149,18 +152,14 @@ class GeneratedLane extends ConnectionLane {
     }
   }
 
-  #check(
-    { method, url, collection }: Message,
-    { status, fields, body }: Received,
-  ): void {
-    const [, id] = /\/(\d+)$/.exec(fields.get("location") ?? "") ?? [];
-    if (id !== undefined && method === "POST" && status === 201) {
-      this.#generator.created(collection, id);
-    } else if (id !== undefined && status === 202) {
-      this.#generator.created("tasks", id);
-    }
+  #check(sent: Message, received: Received): void {
+    learn(this.#generator, sent, received);
+    const { method, url } = sent;
+    const { status, fields, body } = received;
     // A full check of each response would take longer than the server.
     if (!this.random.chance(0.02) || /\/%2e/.test(url)) return;
+    // An odd id, with which there is no such URL.
+    if (method === "PROPFIND" && status === 404) return;
     const address = new URL(this.target.origin + url);
     const headers = new Headers([...fields]);
     const exchange = { method, address, status, headers, text: body };
@@ -207,7 +206,31 @@ class MutantLane extends ConnectionLane {
     }
     this.note(responses);
     checkUnchanged(messages.slice(0, unchanged), responses);
+    for (const [index, sent] of messages.slice(0, unchanged).entries()) {
+      const received = responses[index];
+      if (received) learn(this.#generator, sent, received);
+    }
   }
+}
+
+/** Remembers the record of a response, for later requests. */
+function learn(
+  generator: MessageGenerator,
+  { method, url, collection }: Message,
+  { status, fields }: Received,
+): void {
+  const location = fields.get("location") ?? "";
+  const [, id] = /\/(\d+)$/.exec(location) ?? [];
+  if (id !== undefined && method === "POST" && status === 201) {
+    generator.created(collection, id);
+  } else if (id !== undefined && status === 202) {
+    generator.created("tasks", id);
+  }
+  if (method === "DELETE" && status === 204) {
+    generator.deleted(collection, /\/(\d+)(?:\?|$)/.exec(url)?.[1] ?? "");
+  }
+  const etag = fields.get("etag");
+  if (etag !== undefined && status < 300) generator.tagged(url, etag);
 }
 
 /** The number of requests that end before the first changed byte. */
@@ -248,7 +271,7 @@ export class ModelLane extends ConnectionLane {
     super(options);
     this.model = new Model({
       random: options.random,
-      token: options.target.tokens.admin,
+      token: options.target.root,
       prefix: options.name,
       exchange: (messages) => this.exchange(messages),
     });

@@ -4,6 +4,7 @@ import { Buffer } from "node:buffer";
 import type { Random } from "../torture/random.ts";
 import type { Operation, Parameter, Schema } from "./document.ts";
 import { headPrefix } from "./responses.ts";
+import type { Tokens } from "./sessions.ts";
 import { brokenJson, oddId, validValue, wrongValue } from "./values.ts";
 
 /** A request, ready to be sent. */
@@ -66,12 +67,11 @@ function* chunksOf(content: Buffer, chunkBytes: number): Generator<Buffer> {
   yield Buffer.from("0\r\n\r\n");
 }
 
-/** The tokens of the users who send the requests. */
-export interface Tokens {
-  readonly viewer: string;
-  readonly keeper: string;
-  readonly admin: string;
-}
+/** The basic records, which no request deletes, have the ids from 2 to this one. An odd spelling of 1 reaches the first ones. */
+export const lastBasicId = 4;
+
+/** How many ETags a lane remembers. */
+const maxTags = 500;
 
 /** Generates requests; the same ones for the same random numbers and ids. */
 export class MessageGenerator {
@@ -79,18 +79,20 @@ export class MessageGenerator {
   readonly #operations: readonly Operation[];
   /** Expensive operations, one in 1,000 requests. */
   readonly #rare: readonly Operation[];
-  readonly #tokens: Tokens;
+  readonly #tokens: Readonly<Tokens>;
   readonly #prefix: string;
   #count = 0;
   /** Ids of records that these requests created, by collection. */
   readonly #ids = new Map<string, string[]>();
+  /** The latest ETags by URL. */
+  readonly #tags = new Map<string, string>();
   /** Requests that delete records of which there are too many. */
   readonly #deletions: Message[] = [];
 
   constructor(options: {
     readonly random: Random;
     readonly operations: readonly Operation[];
-    readonly tokens: Tokens;
+    readonly tokens: Readonly<Tokens>;
     /** The beginning of the id of every request. */
     readonly prefix: string;
   }) {
@@ -109,6 +111,10 @@ export class MessageGenerator {
     const isRare = this.#random.chance(0.001);
     const operations = isRare ? this.#rare : this.#operations;
     const operation = this.#random.pick(operations);
+    // Otherwise there would hardly be a record left.
+    if (operation.method === "DELETE" && this.#random.chance(0.5)) {
+      return this.next();
+    }
     return this.#write(operation, this.#tokenFor(operation));
   }
 
@@ -145,6 +151,21 @@ export class MessageGenerator {
     }));
   }
 
+  /** Records that a record was deleted; requests still name some of those. */
+  deleted(collection: string, id: string): void {
+    const ids = this.#ids.get(collection) ?? [];
+    const at = ids.indexOf(id);
+    if (at >= 0 && this.#random.chance(0.8)) ids.splice(at, 1);
+  }
+
+  /** Records the ETag of a URL. */
+  tagged(url: string, etag: string): void {
+    this.#tags.delete(url);
+    this.#tags.set(url, etag);
+    const [oldest = ""] = this.#tags.keys();
+    if (this.#tags.size > maxTags) this.#tags.delete(oldest);
+  }
+
   #nextId(method: string): string {
     const first = method === "HEAD" ? headPrefix : "f";
     return `${first}${this.#prefix}-${++this.#count}`;
@@ -170,14 +191,15 @@ export class MessageGenerator {
       /\{(\w+)\}/g,
       (_, name) => this.#pathId(name, operation),
     );
-    const fields = this.#fields(operation);
+    const url = path + this.#query(operation);
+    const fields = this.#fields(operation, this.#tags.get(url));
     const hasBody = types.length > 0 || random.chance(0.01);
     const type = this.#type(types);
     const sent = random.chance(0.99) || isLive ? method : "PROPFIND";
     return message({
       id: this.#nextId(sent),
       method: sent,
-      url: path + this.#query(operation),
+      url,
       token,
       fields,
       body: hasBody ? this.#body(operation, type) : undefined,
@@ -204,7 +226,7 @@ export class MessageGenerator {
     const isSafe = /^(?:GET|HEAD|QUERY|OPTIONS)$/.test(method);
     const hasBasicRecords = /^(?:zoos|animals|employees)$/.test(collection);
     if (name !== "id" || (isSafe && random.chance(0.3) && hasBasicRecords)) {
-      return String(1 + random.below(3));
+      return basicId(random);
     }
     return ids.length === 0 ? "9007199254740990" : random.pick(ids);
   }
@@ -218,12 +240,15 @@ export class MessageGenerator {
   #parameters(parameters: readonly Parameter[]): string {
     const random = this.#random;
     const pairs: string[] = [];
+    const names = new Set<string>();
     for (let count = 1 + random.below(4); count > 0; count--) {
       if (parameters.length === 0 || random.chance(0.03)) {
         pairs.push(random.pick(["x=1", "=", "&", "limit", "%zz=1", "a%00=b"]));
         continue;
       }
       const { name, schema } = random.pick(parameters);
+      if (names.has(name) && random.chance(0.97)) continue; // it would be refused
+      names.add(name);
       const value = random.chance(0.9)
         ? validValue(schema, random)
         : wrongValue(random);
@@ -235,7 +260,10 @@ export class MessageGenerator {
     return pairs.join("&");
   }
 
-  #fields({ header, method, collection }: Operation): string[] {
+  #fields(
+    { header, method, collection }: Operation,
+    tag: string | undefined,
+  ): string[] {
     const random = this.#random;
     const fields: string[] = [];
     if (random.chance(0.2)) {
@@ -247,8 +275,10 @@ export class MessageGenerator {
       );
     }
     for (const { name } of header) {
-      if (name === "X-Request-Id" || random.chance(0.9)) continue;
-      fields.push(name, random.pick(fieldValues[name] ?? ["x"]));
+      const isTag = tag !== undefined && /^If-(?:None-)?Match$/.test(name);
+      if (name === "X-Request-Id" || random.chance(isTag ? 0.6 : 0.9)) continue;
+      const values = isTag && random.chance(0.7) ? [tag] : fieldValues[name];
+      fields.push(name, random.pick(values ?? ["x"]));
     }
     if (random.chance(0.02)) fields.push("Origin", "https://a.example");
     return fields;
@@ -289,14 +319,24 @@ export class MessageGenerator {
   }
 
   #value(name: string, schema: Schema): unknown {
-    if (name === "zoo_id") return 1 + this.#random.below(3);
+    if (name === "zoo_id") {
+      // A zoo that has animals is refused to be deleted.
+      const own = this.#ids.get("zoos") ?? [];
+      const isOwn = own.length > 0 && this.#random.chance(0.3);
+      return Number(isOwn ? this.#random.pick(own) : basicId(this.#random));
+    }
     return validValue(schema, this.#random);
   }
 }
 
-/** Returns whether an operation hashes a password, occupies its connection, or has a long response. */
+function basicId(random: Random): string {
+  return String(2 + random.below(lastBasicId - 1));
+}
+
+/** Returns whether an operation ends sessions, signs in, occupies its connection, or has a long response. */
 function isRare({ method, template }: Operation): boolean {
   return method === "POST" && template.endsWith("/authorizations") ||
+    method === "PATCH" && template.endsWith("/user") ||
     method === "GET" && /events$|openapi\.json$/.test(template);
 }
 

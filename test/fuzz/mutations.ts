@@ -51,11 +51,21 @@ export interface Mutant {
 export function mutate(bytes: Buffer, random: Random): Mutant {
   let mutant: Mutant = { bytes, from: bytes.length };
   for (let count = 1 + random.below(3); count > 0; count--) {
-    const at = random.below(mutant.bytes.length);
+    const at = placeIn(mutant.bytes, random);
     const changed = mutateAt(mutant.bytes, at, random);
     mutant = { bytes: changed, from: Math.min(mutant.from, at) };
   }
   return mutant;
+}
+
+/** Returns where to mutate: rarely in a token, of which half of the bytes consist, and which would only be refused. */
+function placeIn(bytes: Buffer, random: Random): number {
+  for (;;) {
+    const at = random.below(bytes.length);
+    const line = bytes.lastIndexOf("\n", at) + 1;
+    const isToken = bytes.subarray(line, at).includes("Bearer ");
+    if (!isToken || random.chance(0.1)) return at;
+  }
 }
 
 function mutateAt(bytes: Buffer, at: number, random: Random): Buffer {

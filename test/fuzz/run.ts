@@ -15,7 +15,8 @@ import { type Server, start } from "../harness.ts";
 import { Connection } from "./connection.ts";
 import { operationsOf } from "./document.ts";
 import { type Lane, lanesOf, ModelLane, type Target } from "./lanes.ts";
-import type { Message } from "./messages.ts";
+import { lastBasicId, type Message } from "./messages.ts";
+import { Sessions } from "./sessions.ts";
 import { quantile, Watch } from "./watch.ts";
 
 const { values } = parseArgs({
@@ -57,26 +58,20 @@ function report(lane: Lane, step: number, error: unknown): void {
   say(`  all bytes of the connection: ${file}; the last of them: ${shown}`);
 }
 
-/** Creates the records and users that the requests refer to. */
-async function prepare(server: Server): Promise<Target> {
-  const admin = await server.signIn();
+/** Creates the records that the requests refer to. */
+async function prepare(server: Server, sessions: Sessions): Promise<Target> {
+  const { root, tokens } = sessions;
   const create = async (path: string, json: unknown) => {
-    const created = await server.request("POST", path, { json, token: admin });
+    const created = await server.request("POST", path, { json, token: root });
     if (created.status !== 201) throw new Error(created.text);
   };
-  const password = "long enough to hash";
-  for (const role of ["viewer", "keeper", "admin"]) {
-    const username = `fuzz-${role}`;
-    await create("/v1/users", { username, password, role });
-  }
-  for (let id = 1; id <= 3; id++) {
+  for (let id = 1; id <= lastBasicId; id++) {
     await create("/v1/zoos", { name: `Z${id}`, city: "C", country: "DE" });
     const zoo = { zoo_id: id, name: `N${id}` };
     await create("/v1/animals", { ...zoo, animal_type_id: 1 });
     const email = `e${id}@example.com`;
     await create("/v1/employees", { ...zoo, job_title: "J", email });
   }
-  const signIn = (role: string) => server.signIn(`fuzz-${role}`, password);
   const { body, text } = await server.request("GET", "/v1/openapi.json");
   return {
     port: server.port,
@@ -84,11 +79,8 @@ async function prepare(server: Server): Promise<Target> {
     document: body,
     operations: operationsOf(JSON.parse(text)),
     statuses: new Map(),
-    tokens: {
-      viewer: await signIn("viewer"),
-      keeper: await signIn("keeper"),
-      admin: await signIn("admin"),
-    },
+    tokens,
+    root,
   };
 }
 
@@ -144,6 +136,7 @@ function summarize(target: Target, watch: Watch, elapsed: number): void {
   say(`${requests} responses, ${rate} a second; by status:`);
   const sorted = [...target.statuses].sort(([a], [b]) => a - b);
   say(`  ${sorted.map(([status, n]) => `${status}: ${n}`).join(", ")}`);
+  say(`  ${sessions.replacements} users were replaced, as others had ended`);
   const { healthMs } = watch;
   const times = [0.5, 0.99, 1].map((part) => quantile(healthMs, part));
   say(`GET /health beside it: p50, p99, max ${times.join(", ")} ms`);
@@ -156,15 +149,19 @@ function summarize(target: Target, watch: Watch, elapsed: number): void {
 
 say(`Seed ${seed}`);
 const server = await start({ env: { LOG: "error" } });
-const target = await prepare(server);
+const sessions = await Sessions.open(server);
+const target = await prepare(server, sessions);
 let isCrashed = false;
 server.child.once("exit", () => isCrashed = true);
 const lanes = lanesOf(target, seed);
 const watch = new Watch(server.origin, server.child.pid);
+const renewing = sessions.run();
 const begin = performance.now();
 const end = begin + seconds * 1000;
 await Promise.all(lanes.map((lane) => play(lane, target, end)));
 watch.stop();
+sessions.stop();
+await renewing;
 summarize(target, watch, (performance.now() - begin) / 1000);
 for (const lane of lanes) lane.reset();
 if (isCrashed) violations.set("crash", "The server process ended");

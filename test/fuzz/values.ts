@@ -126,13 +126,15 @@ function stringOf(schema: Schema, random: Random): string {
     case "uri":
       return `https://example.com/${random.below(1000)}?q=%20#x`;
   }
+  const { minLength = 1 } = schema;
+  if (minLength > 5) return random.pick(["short", "long enough to hash"]); // a password
   if (schema.pattern !== undefined) {
     const pattern = new RegExp(schema.pattern, "u");
-    return patterned.filter((each) => pattern.test(each))[0] ?? "x";
+    const fitting = [...patterned, `user-${random.below(1e6)}`]
+      .filter((each) => pattern.test(each));
+    return fitting.length === 0 ? "x" : random.pick(fitting);
   }
-  const { minLength = 1, maxLength = 1000 } = schema;
-  // A password is always too short: hashing would take most of the time.
-  if (minLength > 1) return "short";
+  const { maxLength = 1000 } = schema;
   return [...random.pick(words)].slice(0, maxLength).join("");
 }
 
