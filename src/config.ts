@@ -31,7 +31,7 @@ export interface Setting {
   /** The allowed values, to follow "must be". */
   readonly expected: string;
   readonly default: unknown;
-  /** The default as `help` shows it, if that differs. */
+  /** The default as `help` shows it, if that differs; "none" if it is undefined. */
   readonly defaultText?: string;
   /** Returns undefined if the value is not allowed. */
   readonly parse: (value: string) => unknown;
@@ -41,7 +41,6 @@ export interface Setting {
 const text = {
   expected: "text",
   default: undefined,
-  defaultText: "none",
   parse: (value: string) => value,
 };
 
@@ -114,7 +113,6 @@ export const settings = {
     description: "folder of the store, created if missing",
     ...text,
     default: "data/store",
-    defaultText: "data/store",
   },
   /** Loaded by cli/declaration/load-api.ts. */
   COLLECTIONS: {
@@ -185,7 +183,6 @@ export const settings = {
     description: "origins whose scripts may read responses, or *",
     expected: "* or origins such as https://example.com, separated by commas",
     default: undefined,
-    defaultText: "none",
     parse: (value) =>
       listOf(value, (origin) => origin === "*" || isOrigin(origin)),
   },
@@ -200,7 +197,6 @@ export const settings = {
     expected:
       "IP addresses or networks such as 10.0.0.0/8, separated by commas",
     default: undefined,
-    defaultText: "none",
     parse: (value) => listOf(value, isNetwork),
   },
   /** True if a change of a record must have a precondition. */

@@ -73,7 +73,7 @@ function sortLetters(word: string): string {
 export function describeSettings(): string {
   return Object.entries<Setting>(settings).map(([variable, setting]) => {
     const { file, description, default: value } = setting;
-    const { defaultText = value } = setting;
+    const { defaultText = value ?? "none" } = setting;
     const flag = `--${flagOf(variable, setting)} ${
       file === "flag" ? "FILE" : "VALUE"
     }`;

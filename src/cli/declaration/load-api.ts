@@ -4,15 +4,12 @@ import { basename, resolve } from "node:path";
 import process from "node:process";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import {
-  type ApiDeclaration,
-  type ApiFile,
-  declareApi,
-} from "../../api/declaration/api.ts";
+import type { ApiDeclaration, ApiFile } from "../../api/declaration/api.ts";
+import { createRoles } from "../../auth/access.ts";
 import { UsageError } from "../../config.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { vocabulary } from "./checked-vocabulary.ts";
-import { findMistakes } from "./mistakes.ts";
+import { defaultRoles, findMistakes } from "./mistakes.ts";
 
 /**
  * Loads an API from a file, by default the sample API.
@@ -48,6 +45,13 @@ export async function loadApi(
   throw new UsageError(
     mistakes.map((mistake) => `${name}: ${mistake}`).join("\n"),
   );
+}
+
+/** Adds the defaults to what a declaration file returns. */
+export function declareApi(
+  { title = "API", roles = defaultRoles, collections }: ApiFile,
+): ApiDeclaration {
+  return { title, roles: createRoles(roles), collections };
 }
 
 /**
