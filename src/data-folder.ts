@@ -8,7 +8,7 @@ import {
   followDeclaration,
 } from "./api/declaration/evolution.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
-import { removeChangedPassword } from "./cli/operator.ts";
+import { removeChangedPassword } from "./cli/first-start.ts";
 import { explainMisfits, explainOtherDeclaration } from "./cli/output.ts";
 import { CommandError } from "./config.ts";
 import { readFolderMode } from "./store/log/files.ts";
@@ -45,18 +45,18 @@ export async function openDataFolder(
   try {
     const { log = () => {} } = options;
     const collections = [...collectionsOf(declaration).values()];
-    const differing = new Set<string>();
+    const differences: string[] = [];
     const follow = (apply: (mutation: Mutation) => void) => {
       const isChanged = followDeclaration(collections, {
         store,
         apply,
         onDifference(text) {
           if (!isFixed) log("info", text);
-          differing.add(text.split(/[. ]/, 1)[0] ?? "");
+          differences.push(text);
         },
       });
-      if (isFixed && differing.size > 0) {
-        throw new CommandError(explainOtherDeclaration([...differing]));
+      if (isFixed && differences.length > 0) {
+        throw new CommandError(explainOtherDeclaration(differences));
       }
       const misfits = isChanged ? findMisfits(collections, store) : [];
       if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));

@@ -1,17 +1,15 @@
 /**
  * The command `serve`: starts a server from the settings, and shuts it down
- * gracefully. Also loads the secret that signs its tokens.
+ * gracefully.
  */
 
-import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import process from "node:process";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { createFirstAdmin } from "./cli/operator.ts";
+import { createFirstAdmin, loadSecrets } from "./cli/first-start.ts";
 import { describeServer, explainListenError } from "./cli/output.ts";
 import { seedEmptyStore } from "./cli/seed.ts";
 import { CommandError, type Config, etcdOf } from "./config.ts";
@@ -20,8 +18,6 @@ import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
-import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
-import type { Store } from "./store/store.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -92,34 +88,6 @@ export async function serve(
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-/**
- * Returns the configured secrets, or else the one in the file `secret` of the
- * data folder, which must be locked. Creates the file if it is missing; it is
- * on the disk before it signs anything, so tokens stay valid after a power cut.
- *
- * @throws {CommandError} if the file holds fewer than 32 bytes; {Error} of the
- * file system
- */
-async function loadSecrets(
-  { JWT_SECRET, DATA_DIR: folder }: Config,
-  store: Store,
-): Promise<readonly string[]> {
-  if (JWT_SECRET !== undefined) return JWT_SECRET;
-  const random = randomBytes(32).toString("base64url");
-  const shared = await store.shareSecret(random);
-  if (shared !== undefined) return [shared];
-  const stored = await readSmallFile(realFiles, folder, "secret");
-  if (stored !== undefined) {
-    const secret = stored.toString().trim();
-    if (Buffer.byteLength(secret) >= 32) return [secret];
-    throw new CommandError(
-      `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
-    );
-  }
-  await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
-  return [random];
 }
 
 /**

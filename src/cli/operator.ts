@@ -3,10 +3,6 @@
  * HTTP.
  */
 
-import { randomBytes } from "node:crypto";
-import { join } from "node:path";
-import process from "node:process";
-import type { WriteStream } from "node:tty";
 import { users as usersOf } from "../api/accounts/users.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import {
@@ -22,16 +18,12 @@ import type { RequestContext } from "../api/request-context.ts";
 import { collectionsOf } from "../api/routes.ts";
 import type { Actor, Roles } from "../auth/access.ts";
 import { hashParameters } from "../auth/passwords.ts";
-import { CommandError, type Config } from "../config.ts";
+import { CommandError } from "../config.ts";
 import { ApiError } from "../http/errors.ts";
-import { realFiles, writeSmallFile } from "../store/log/files.ts";
-import type { Json, Logger, Store } from "../store/store.ts";
+import type { Store } from "../store/store.ts";
 
 /** The operator at the command line, who is not a user and has all rights. */
 export const localOperator: Actor = { id: 0, grants: { has: () => true } };
-
-/** The file with the random password of the first admin, which exists until that password is changed. */
-export const passwordFile = "admin-password";
 
 /** The request of a command. The operator is not a user; the log records user id 0. */
 export const operator: RequestContext = {
@@ -102,66 +94,6 @@ export async function createUser(
     store,
     () => createRecord(recordsOf(store, declaration, "users"), operator, user),
   );
-}
-
-/**
- * Creates the user admin if nobody has the highest role. A random password is
- * printed if a person sees it. A log may have many readers, so otherwise the
- * password is written to a file, durably, before the user is created.
- */
-export async function createFirstAdmin(
-  store: Store,
-  { declaration, DATA_DIR, ADMIN_PASSWORD }:
-    & Pick<Config, "DATA_DIR" | "ADMIN_PASSWORD">
-    & { readonly declaration: ApiDeclaration },
-  { log, print, terminal = process.stdout }: {
-    readonly log: Logger;
-    readonly print: Logger;
-    readonly terminal?: Pick<WriteStream, "isTTY" | "write">;
-  },
-): Promise<void> {
-  const users = store.table("users");
-  const role = declaration.roles.highest;
-  const exists = () =>
-    users.count("role", role) + users.count("username", "admin") > 0;
-  if (exists()) return;
-  const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isShown = ADMIN_PASSWORD === undefined && terminal.isTTY;
-  const isWritten = ADMIN_PASSWORD === undefined && !terminal.isTTY;
-  const path = join(DATA_DIR, passwordFile);
-  if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
-  try {
-    await createUser(store, declaration, { username: "admin", role, password });
-  } catch (error) {
-    if (!exists()) throw error;
-    // Another server was first.
-    if (isWritten) await realFiles.remove(path);
-    return;
-  }
-  const message = "created user admin";
-  if (isWritten) print("info", message, { password_file: path });
-  else log("info", message);
-  if (isShown) terminal.write(`The password of admin is ${password}\n`);
-}
-
-/** Removes the file with the password of the first admin as soon as a new password is durable. */
-export function removeChangedPassword(store: Store, folder: string): void {
-  const admins = store.table("users");
-  let password: Json | undefined;
-  admins.listeners.add((before, after) => {
-    const old = before?.document["password"];
-    const isFirst = before?.document["username"] === "admin";
-    if (!isFirst || after?.document["password"] === old) return;
-    password ??= old;
-    queueMicrotask(() =>
-      store.onDurable(store.seq, () => {
-        // Unless the change was rolled back.
-        const { id } = before.document;
-        if (admins.get(id)?.document["password"] === password) return;
-        realFiles.remove(join(folder, passwordFile)).catch(() => {});
-      })
-    );
-  });
 }
 
 /** Makes a change durable; reports failed validation in one line. */

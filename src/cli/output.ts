@@ -72,9 +72,12 @@ export function explainMisfits(misfits: readonly Misfit[]): string {
 }
 
 /** Explains why a command refuses a declaration that no server has used, and what to do. */
-export function explainOtherDeclaration(names: readonly string[]): string {
+export function explainOtherDeclaration(
+  differences: readonly string[],
+): string {
+  const names = new Set(differences.map((text) => text.split(/[. ]/, 1)[0]));
   return `the declaration of ${
-    names.join(", ")
+    [...names].join(", ")
   } is not the one with which the data folder was last served: ` +
     "start the server with it once, or name the other file with --collections";
 }

@@ -1,0 +1,111 @@
+/**
+ * What the first start of a server creates in its data folder: the secret that
+ * signs tokens, and the user admin, whose random password is in a file until it
+ * is changed.
+ */
+
+import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import process from "node:process";
+import type { WriteStream } from "node:tty";
+import type { ApiDeclaration } from "../api/declaration/api.ts";
+import { CommandError, type Config } from "../config.ts";
+import {
+  readSmallFile,
+  realFiles,
+  writeSmallFile,
+} from "../store/log/files.ts";
+import type { Json, Logger, Store } from "../store/store.ts";
+import { createUser } from "./operator.ts";
+
+/** The file with the random password of the first admin, which exists until that password is changed. */
+const passwordFile = "admin-password";
+
+/**
+ * Returns the configured secrets, or else the one in the file `secret` of the
+ * data folder, which must be locked. Creates the file if it is missing; it is
+ * on the disk before it signs anything, so tokens stay valid after a power cut.
+ *
+ * @throws {CommandError} if the file holds fewer than 32 bytes; {Error} of the
+ * file system
+ */
+export async function loadSecrets(
+  { JWT_SECRET, DATA_DIR: folder }: Config,
+  store: Store,
+): Promise<readonly string[]> {
+  if (JWT_SECRET !== undefined) return JWT_SECRET;
+  const random = randomBytes(32).toString("base64url");
+  const shared = await store.shareSecret(random);
+  if (shared !== undefined) return [shared];
+  const stored = await readSmallFile(realFiles, folder, "secret");
+  if (stored !== undefined) {
+    const secret = stored.toString().trim();
+    if (Buffer.byteLength(secret) >= 32) return [secret];
+    throw new CommandError(
+      `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
+    );
+  }
+  await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
+  return [random];
+}
+
+/**
+ * Creates the user admin if nobody has the highest role. A random password is
+ * printed if a person sees it. A log may have many readers, so otherwise the
+ * password is written to a file, durably, before the user is created.
+ */
+export async function createFirstAdmin(
+  store: Store,
+  { declaration, DATA_DIR, ADMIN_PASSWORD }:
+    & Pick<Config, "DATA_DIR" | "ADMIN_PASSWORD">
+    & { readonly declaration: ApiDeclaration },
+  { log, print, terminal = process.stdout }: {
+    readonly log: Logger;
+    readonly print: Logger;
+    readonly terminal?: Pick<WriteStream, "isTTY" | "write">;
+  },
+): Promise<void> {
+  const users = store.table("users");
+  const role = declaration.roles.highest;
+  const exists = () =>
+    users.count("role", role) + users.count("username", "admin") > 0;
+  if (exists()) return;
+  const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
+  const isShown = ADMIN_PASSWORD === undefined && terminal.isTTY;
+  const isWritten = ADMIN_PASSWORD === undefined && !terminal.isTTY;
+  const path = join(DATA_DIR, passwordFile);
+  if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
+  try {
+    await createUser(store, declaration, { username: "admin", role, password });
+  } catch (error) {
+    if (!exists()) throw error;
+    // Another server was first.
+    if (isWritten) await realFiles.remove(path);
+    return;
+  }
+  const message = "created user admin";
+  if (isWritten) print("info", message, { password_file: path });
+  else log("info", message);
+  if (isShown) terminal.write(`The password of admin is ${password}\n`);
+}
+
+/** Removes the file with the password of the first admin as soon as a new password is durable. */
+export function removeChangedPassword(store: Store, folder: string): void {
+  const admins = store.table("users");
+  let password: Json | undefined;
+  admins.listeners.add((before, after) => {
+    const old = before?.document["password"];
+    const isFirst = before?.document["username"] === "admin";
+    if (!isFirst || after?.document["password"] === old) return;
+    password ??= old;
+    queueMicrotask(() =>
+      store.onDurable(store.seq, () => {
+        // Unless the change was rolled back.
+        const { id } = before.document;
+        if (admins.get(id)?.document["password"] === password) return;
+        realFiles.remove(join(folder, passwordFile)).catch(() => {});
+      })
+    );
+  });
+}
