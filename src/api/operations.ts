@@ -3,10 +3,15 @@
  * that every collection has; the particulars of a URL are passed as options.
  */
 
+import { Buffer } from "node:buffer";
 import { hash } from "node:crypto";
 import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
-import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
+import {
+  type IncomingRequest,
+  maxWriteBytes,
+  type OutgoingResponse,
+} from "../http/connection.ts";
 import {
   type Collection,
   readableNames,
@@ -296,8 +301,10 @@ export function textRoute({ make, summary, schema, type }: {
         responses: { 200: { schema, headers: ["ETag"] } },
       },
       run: (context) => {
-        cached ??= Promise.resolve(make()).then((body) => {
-          const digest = hash("sha256", body, "base64url").slice(0, 16);
+        cached ??= Promise.resolve(make()).then((text) => {
+          const digest = hash("sha256", text, "base64url").slice(0, 16);
+          // Encoded once for all, it takes no memory while a client reads it.
+          const body = text.length > maxWriteBytes ? Buffer.from(text) : text;
           const headers = ["ETag", `"${digest}"`];
           return { status: 200, headers, body, type, seq: 0 };
         });

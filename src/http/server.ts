@@ -10,7 +10,7 @@
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { once } from "node:events";
+import { type EventEmitter, once } from "node:events";
 import {
   createServer as createHttpServer,
   type Server,
@@ -76,6 +76,9 @@ export interface Listener {
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
 
+/** How long requests are handled in a turn of the event loop in which a connection arrives. */
+const sliceMs = 0.5;
+
 /** How much more of a line that is too long is received to see what it is. */
 const maxLineBytes = 1 << 16;
 
@@ -117,19 +120,18 @@ export async function listen(
   };
   const server = createServer(serverOptions(limits));
   const connections = trackConnections(server, state);
-  const onRequest = (
-    { socket }: IncomingRequest,
-    response: OutgoingResponse,
-  ) => {
+  const handleInTurn = yieldToConnections(server, handle);
+  const onRequest = (_: unknown, response: OutgoingResponse) => {
+    const { socket } = response.req;
     response.connectionState = connections.get(socket) ??
       new Connection(socket, state);
-    handleInOrder(response, handle);
+    handleInOrder(response, handleInTurn);
   };
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
     server.on(event, onRequest);
   }
-  server.listen(port, host);
+  server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
   server.on("error", () => {}); // a connection that cannot be accepted
   const checking = setInterval(() => {
@@ -205,6 +207,36 @@ function trackConnections(
     rejectInTurn(connection, error, headers["x-request-id"]);
   });
   return connections;
+}
+
+/**
+ * Returns a handler that makes way for new connections. Node.js accepts one
+ * connection per turn of the event loop. If a thousand busy clients each send a
+ * request per turn, a turn takes 50 ms, and those who connect behind them would
+ * wait for many seconds. So a turn in which a connection arrives handles
+ * requests, the oldest first, for `sliceMs` only.
+ */
+function yieldToConnections(server: EventEmitter, handle: Handler): Handler {
+  const waiting: OutgoingResponse[] = [];
+  let isYielding = false;
+  let hasNew = false;
+  const endTurn = () => {
+    isYielding = hasNew;
+    hasNew = false;
+    if (isYielding) setImmediate(endTurn);
+    const end = performance.now() + (isYielding ? sliceMs : Infinity);
+    let next: OutgoingResponse | undefined;
+    while (performance.now() < end && (next = waiting.shift())) handle(next);
+  };
+  server.on("connection", () => {
+    hasNew = true;
+    if (!isYielding) setImmediate(endTurn);
+    isYielding = true;
+  });
+  return (response) => {
+    if (isYielding) waiting.push(response);
+    else handle(response);
+  };
 }
 
 /**

@@ -113,7 +113,7 @@ function storeResponse(
     hash,
     status,
     headers,
-    body: body ?? null,
+    body: typeof body === "string" ? body : null,
     created_at: formatTime(api.now()),
   };
   return [

@@ -13,12 +13,7 @@
 
 import type { Requester } from "../../admission.ts";
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
-import {
-  JobQueue,
-  maxImmediateRows,
-  rowsPerStep,
-  type Steps,
-} from "./job-queue.ts";
+import { JobQueue, rowsPerStep, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
 import type { Document, Row } from "../memory/row.ts";
 import type { ChangeListener, Table } from "../memory/table.ts";
@@ -31,6 +26,9 @@ const maxCachedIndexes = 8;
 
 /** The cost of applying one change to an index, in rows: a delete and an insert. */
 const rowsPerChange = 4;
+
+/** The cost, in rows, up to which changes are applied at once: a millisecond. */
+const maxImmediateCost = 1000;
 
 /**
  * The most changes that an index may lack, as a share of the table's rows, or
@@ -161,7 +159,7 @@ export class IndexCache {
   cached(columns: readonly Column[]): SortedIndex | undefined {
     if (columns.length === 0) return this.table.byId;
     const index = this.#cached.get(nameOf(columns));
-    if (index === undefined || index.pendingCost > maxImmediateRows) {
+    if (index === undefined || index.pendingCost > maxImmediateCost) {
       return undefined;
     }
     for (const _ of index.catchUp()); // without a pause

@@ -8,8 +8,8 @@
 
 import { Admission, type Requester } from "../../admission.ts";
 
-/** The most rows that are searched or indexed at once, without a queue: less than about a millisecond. */
-export const maxImmediateRows = 1000;
+/** The most rows that are searched or indexed at once, without a queue: a quarter of a millisecond, because a thousand clients may ask for it in each turn. */
+const maxImmediateRows = 250;
 
 /** The rows, or changes, that a job processes in one step, between two checks of the clock. */
 export const rowsPerStep = 128;
@@ -17,8 +17,12 @@ export const rowsPerStep = 128;
 /** The rows that are tested in one step, as the text of one can be long. */
 export const testsPerStep = 16;
 
-/** The longest time that a job runs before other requests are handled, in ms. A response can wait for two of them. */
-const sliceMs = 1.5;
+/**
+ * The time that a job runs before other requests are handled, in ms: an eighth as
+ * long as these took, within limits. A response can wait for two of them.
+ */
+const minSliceMs = 0.3;
+const maxSliceMs = 1.5;
 
 /** How long a small job may run before it waits in the queue for the rest: rarely, as its rows must be large. */
 const immediateMs = 5;
@@ -57,18 +61,22 @@ export class JobQueue {
     }
     return this.#admission.run(requester, async () => {
       steps ??= start();
+      let ms = minSliceMs;
       while (true) {
-        const { done, value } = runSlice(steps);
+        const { done, value } = runSlice(steps, ms);
         if (done) return value;
+        const end = performance.now();
         await new Promise((resolve) => setImmediate(resolve));
         requester.throwIfAborted();
+        const otherMs = performance.now() - end;
+        ms = Math.min(Math.max(otherMs / 8, minSliceMs), maxSliceMs);
       }
     }).finally(() => steps?.return?.());
   }
 }
 
 /** Runs steps for some time; returns the result of the last one. */
-function runSlice<T>(steps: Iterator<undefined, T>, ms = sliceMs) {
+function runSlice<T>(steps: Iterator<undefined, T>, ms: number) {
   const end = performance.now() + ms;
   while (true) {
     const result = steps.next();
