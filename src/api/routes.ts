@@ -163,8 +163,8 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource);
   const own = route({
-    GET: { ...GET, access, summary: "Your own record" },
-    PATCH: { ...PATCH, access, summary: "Change your password" },
+    GET: { ...GET, access },
+    PATCH: { ...PATCH, access },
   }, resource.records.collection);
   add("user", own, "current_user_url");
 }
@@ -180,7 +180,7 @@ function addAuthorizations(api: Api): void {
     ...own(context),
     where: ({ expires_at }: Document) => !isPast(expires_at, now()),
   });
-  const resource = { records, scope, summary: "Where you are signed in" };
+  const resource = { records, scope };
   const { GET, QUERY } = collectionMethods(resource);
   const list = route({
     GET,
@@ -196,12 +196,8 @@ function addAuthorizations(api: Api): void {
     },
   }, signInForm);
   add("authorizations", list, "authorizations_url");
-  const record = recordMethods(resource);
-  const one = route({
-    GET: { ...record.GET, summary: "One of your authorizations" },
-    DELETE: { ...record.DELETE, summary: "Sign out" },
-  }, records.collection);
-  add("authorizations/:id", one);
+  const { GET: one, DELETE } = recordMethods(resource);
+  add("authorizations/:id", route({ GET: one, DELETE }, records.collection));
 }
 
 /** Adds the root document, with and without its trailing slash. */
@@ -228,21 +224,10 @@ function addRoot(
 
 /** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
 function healthRoute(store: Store): Route {
-  const schema = {
-    title: "health",
-    type: "object",
-    properties: {
-      status: { type: "string", enum: ["ok", "read-only"] },
-      notices: { type: "array", items: { type: "string" } },
-    },
-    required: ["status"],
-  };
   return route({
     GET: {
-      summary: "Whether writes are accepted",
       isLocal: true,
       isUnlimited: true,
-      docs: { responses: { 200: { schema }, 503: { schema } } },
       access: "anyone",
       run: (context) =>
         context.afterWaiting(noticesOf(store), (notices) => {

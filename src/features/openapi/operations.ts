@@ -43,16 +43,46 @@ export function documentOperation(
   const { resource, docs = {}, summary } = operation;
   const derive = kinds[kindOf(operation, place.method)];
   const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
+  const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
+  const own = ownDocs[named];
   return {
     ...place,
     ...(resource && { conditional: true }),
     ...derived,
     ...operation,
     ...docs,
-    summary: summary ?? derived.summary,
-    responses: { ...derived.responses, ...docs.responses },
+    summary: summary ?? own?.summary ?? derived.summary,
+    responses: { ...derived.responses, ...own?.responses, ...docs.responses },
   };
 }
+
+const names = { type: "array", items: text };
+
+const health = {
+  schema: objectSchema("health", {
+    status: { type: "string", enum: ["ok", "read-only"] },
+    notices: names,
+  }, ["status"]),
+};
+
+/** The descriptions of operations of the server itself that do not follow from their kind. */
+const ownDocs: Readonly<
+  Record<
+    string,
+    Pick<OperationDocs, "responses"> & { readonly summary: string }
+  >
+> = {
+  "GET /health": {
+    summary: "Whether writes are accepted",
+    responses: { 200: health, 503: health },
+  },
+  "GET /v1/user": { summary: "Your own record" },
+  "PATCH /v1/user": { summary: "Change your password" },
+  "GET /v1/authorizations": { summary: "Where you are signed in" },
+  "QUERY /v1/authorizations": { summary: "Where you are signed in" },
+  "GET /v1/authorizations/{id}": { summary: "One of your authorizations" },
+  "DELETE /v1/authorizations/{id}": { summary: "Sign out" },
+};
 
 /** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
 function kindOf(
@@ -87,7 +117,6 @@ function subjectOf({ resource }: Operation) {
 }
 
 const validators = ["ETag", "Last-Modified"];
-const names = { type: "array", items: text };
 
 const kinds: Readonly<
   Record<
