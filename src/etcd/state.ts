@@ -276,13 +276,21 @@ function partKey(seq: number, name: string, part: number): string {
   return `${keyOf("parts", seq)}/${name}/${part}`;
 }
 
-/** Parses the first line of a batch or snapshot. */
+/**
+ * Parses the first line of a batch or snapshot.
+ *
+ * @throws {StoreError} format if another version has put it
+ */
 export function parseBeginning({ value }: KeyValue) {
   const end = value.indexOf("\n");
-  const [name = "", parts, after = ""] = value.toString("latin1", 0, end)
-    .split(" ");
+  const line = value.toString("latin1", 0, end);
+  const [, name, parts, after = ""] = /^(\w+) (\d+) (\w*)$/.exec(line) ?? [];
+  if (name === undefined) throw new StoreError("format", otherVersion);
   return { name, parts: Number(parts), after, rest: value.subarray(end + 1) };
 }
+
+const otherVersion =
+  "Another version has put the records into etcd: copy them to a folder with that version, and with this one to another prefix. Nothing was changed";
 
 /** Yields the lines of a batch or snapshot. */
 async function* readLines(

@@ -8,7 +8,7 @@
  *
  * - `in-use`: another process has locked the folder.
  * - `damaged`: the files contradict each other; nothing was changed.
- * - `format`: the files are from a newer version; nothing was changed.
+ * - `format`: the files are from a version that this one cannot read; nothing was changed.
  * - `read-only`: after a disk fault, only a restart makes the store writable.
  * - `disk-full`: there was no space; nothing was changed.
  * - `overloaded`: too many writes or searches are waiting; nothing was changed.

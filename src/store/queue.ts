@@ -75,8 +75,9 @@ export class TransactionQueue {
 
   /** Calls those who wait for what is durable now. */
   callBack(): void {
+    const { durableSeq } = this;
     const waiters = this.#waiters;
-    const isDurable = ({ seq }: Waiter) => seq <= this.durableSeq;
+    const isDurable = ({ seq }: Waiter) => seq <= durableSeq;
     this.#waiters = waiters.filter((each) => !isDurable(each));
     for (const each of waiters) if (isDurable(each)) each.callback();
   }

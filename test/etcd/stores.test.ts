@@ -186,6 +186,17 @@ test("an etcd that was set back to an older state is neither served nor overwrit
   assert.deepEqual(namesIn(restarted), ["Berlin", "Prague", "Warsaw"]);
 });
 
+test("what another version has put is refused", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  await add(await open(t, etcd), "Berlin");
+  const { head } = gateway;
+  gateway.replace("log", (text) => text.replace(" \n", "\n"));
+  const refusal = { code: "format", message: /with that version/ };
+  await assert.rejects(open(t, etcd), refusal);
+  assert.equal(gateway.head, head);
+});
+
 test("a snapshot in parts, written by one, lets others join; what is older is deleted, and who fell behind loads anew", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
