@@ -7,10 +7,10 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
+import { etcdSettings } from "./etcd/settings.ts";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
 import { errorCode } from "./store/error.ts";
-import type { EtcdOptions } from "./store/options.ts";
 import { logLevels } from "./log.ts";
 
 /** An invalid command line or setting; exit code 2. */
@@ -85,30 +85,7 @@ export const settings = {
     defaultText: "/",
     parse: parseBase,
   },
-  /** Where the records are. */
-  STORE: {
-    description: "file: in DATA_DIR; or etcd://HOST:PORT,HOST:PORT/PREFIX",
-    expected:
-      "file, or etcd://HOST:PORT,HOST:PORT/PREFIX (etcds:// with TLS) with letters, digits and -._~/ in PREFIX",
-    default: undefined,
-    defaultText: "file",
-    parse: parseStore,
-  },
-  ETCD_USER: {
-    description: "user name for etcd",
-    ...text,
-  },
-  ETCD_PASSWORD: {
-    file: "flag",
-    description: "password for etcd",
-    ...text,
-  },
-  /** True if reads may be answered from a state that is a second old. */
-  READS: {
-    description:
-      "with etcd, local: answer reads from memory, at most a second old",
-    ...oneOf("linearizable", "local"),
-  },
+  ...etcdSettings,
   DATA_DIR: {
     description: "folder of the store, created if missing",
     ...text,
@@ -237,16 +214,6 @@ function parseBase(value: string) {
     : undefined;
 }
 
-/** Parses the URL of a store in etcd; null stands for files. */
-function parseStore(value: string) {
-  if (value === "file") return null;
-  const [, tls, hosts = "", prefix] =
-    /^etcd(s?):\/\/([^/]+)\/([\w.~-]+(?:\/[\w.~-]+)*)\/?$/.exec(value) ?? [];
-  const endpoints = hosts.split(",").map((host) => `http${tls}://${host}`);
-  if (prefix === undefined || !endpoints.every(isOrigin)) return undefined;
-  return { endpoints, prefix: `${prefix}/` };
-}
-
 /** Returns whether a text is an address, or a network such as `10.0.0.0/8`. */
 function isNetwork(text: string): boolean {
   const [, address = "", length = "0"] =
@@ -317,17 +284,4 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     { enumerable: true, get: () => readSetting(each, flags, environment) },
   ]);
   return Object.create(null, Object.fromEntries(getters));
-}
-
-/** Returns where the store in etcd is; undefined for one of files. */
-export function etcdOf(config: Config): EtcdOptions | undefined {
-  const location = config.STORE;
-  return location
-    ? {
-      ...location,
-      user: config.ETCD_USER,
-      password: config.ETCD_PASSWORD,
-      hasLocalReads: config.READS,
-    }
-    : undefined;
 }

@@ -15,7 +15,6 @@ import { readFolderMode } from "./store/log/files.ts";
 import {
   type Mutation,
   openStore,
-  type Row,
   type Store,
   type StoreOptions,
 } from "./store/store.ts";
@@ -39,8 +38,9 @@ export async function openDataFolder(
   await refuseSharedFolder(folder);
   const { etcd } = options;
   const all = { folder, tables: tablesOf(declaration, []), ...options };
-  const store = etcd
-    ? await (await import("./etcd/open.ts")).openEtcdStore(all, etcd)
+  const shared = etcd && await import("./etcd/open.ts");
+  const store = shared && etcd
+    ? await shared.openEtcdStore(all, etcd)
     : await openStore(all);
   try {
     const { log = () => {} } = options;
@@ -68,22 +68,9 @@ export async function openDataFolder(
     await store.close();
     throw error;
   }
-  suspendOnOtherDeclaration(store);
+  shared?.suspendOnOtherDeclaration(store, declarationTable);
   removeChangedPassword(store, folder);
   return store;
-}
-
-/** Stops serving while another server has the store follow another declaration: its records may not fit this one. */
-function suspendOnOtherDeclaration(store: Store): void {
-  const remembered = store.table(declarationTable);
-  const namesOf = (row: Row | undefined) =>
-    JSON.stringify(row?.document["names"]);
-  const names = namesOf(remembered.get(1));
-  remembered.listeners.add((_before, after) => {
-    const message = "Another server has changed the declaration in force: " +
-      "restart this server with that one";
-    store.suspend(namesOf(after) === names ? undefined : message);
-  });
 }
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */

@@ -1,7 +1,8 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { parseCommandLine } from "../src/cli/command-line.ts";
-import { etcdOf, readConfig } from "../src/config.ts";
+import { readConfig } from "../src/config.ts";
+import { etcdOf } from "../src/etcd/settings.ts";
 
 const none = new Map<string, string>();
 
@@ -133,5 +134,34 @@ test("networks are addresses with or without a length", () => {
       name: "UsageError",
       message: /^TRUST_PROXY: /,
     }, value);
+  }
+});
+
+test("a store is files, or the URL of a prefix in etcd", () => {
+  const storeOf = (STORE: string) => readConfig(none, { STORE }).STORE;
+  assert.equal(storeOf("file"), null);
+  assert.deepEqual(storeOf("etcd://a:1,[::1]:2/zoo/b/"), {
+    endpoints: ["http://a:1", "http://[::1]:2"],
+    prefix: "zoo/b/",
+  });
+  assert.deepEqual(storeOf("etcds://a.example/zoo"), {
+    endpoints: ["https://a.example"],
+    prefix: "zoo/",
+  });
+  const refused = [
+    "files",
+    "etcd://a:1",
+    "etcd://a:1/",
+    "etcd:///zoo",
+    "etcd://a:1,/zoo",
+    "etcd://a:99999/zoo",
+    "etcd://me@a:1/zoo",
+    "etcd://a:1?/zoo",
+    "etcd://a:1/zoo//b",
+    "http://a:1/zoo",
+  ];
+  for (const value of refused) {
+    const message = /^STORE: /;
+    assert.throws(() => storeOf(value), { name: "UsageError", message }, value);
   }
 });

@@ -29,6 +29,8 @@ import {
   textOf,
 } from "./state.ts";
 import { EtcdStore } from "./store.ts";
+import type { Row } from "../store/memory/row.ts";
+import type { Store } from "../store/transactions.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
 export async function openEtcdStore(
@@ -122,4 +124,20 @@ export async function copyToEtcd(
   if (isDone || textOf(found) === head) return;
   const message = `Cannot copy: there is a store in etcd under ${etcd.prefix}`;
   throw new StoreError("not-empty", message);
+}
+
+/** Stops serving while another server has the store follow another declaration: its records may not fit this one. */
+export function suspendOnOtherDeclaration(
+  store: Store,
+  declarationTable: string,
+): void {
+  const remembered = store.table(declarationTable);
+  const namesOf = (row: Row | undefined) =>
+    JSON.stringify(row?.document["names"]);
+  const names = namesOf(remembered.get(1));
+  remembered.listeners.add((_before, after) => {
+    const message = "Another server has changed the declaration in force: " +
+      "restart this server with that one";
+    store.suspend(namesOf(after) === names ? undefined : message);
+  });
 }
