@@ -171,7 +171,8 @@ export class Exchange implements RequestContext {
   /** Returns whether the request can be processed again after what it saw was rolled back. */
   canRepeat({ code }: StoreError): boolean {
     if (code === "overtaken") return this.#overtaken++ < maxOvertaken;
-    return code === "disk-full" && isReadMethod(this.method);
+    return isReadMethod(this.method) &&
+      (code === "disk-full" || code === "outcome-unknown");
   }
 
   /** Takes a slot, before the first wait; it is released when the response closes, for whatever reason. */

@@ -215,9 +215,11 @@ test("an overloaded server refuses writes with Retry-After", async () => {
   }
 });
 
-describe("a write that is rolled back on a full disk", () => {
-  /** A disk that lets writes wait, and then has no space for the first of them. */
-  function fillingFiles(): { files: FileSystem; fill: () => () => void } {
+describe("a write that is rolled back", () => {
+  /** A disk that lets writes wait, and then fails the first of them. */
+  function fillingFiles(
+    code = "ENOSPC",
+  ): { files: FileSystem; fill: () => () => void } {
     let gate: Promise<void> | undefined;
     const files: FileSystem = {
       ...realFiles,
@@ -229,7 +231,7 @@ describe("a write that is rolled back on a full disk", () => {
           if (gate === undefined) return await write(...to);
           await gate;
           gate = undefined;
-          throw Object.assign(new Error("full"), { code: "ENOSPC" });
+          throw Object.assign(new Error("failed"), { code });
         };
         return file;
       },
@@ -242,37 +244,39 @@ describe("a write that is rolled back on a full disk", () => {
     return { files, fill };
   }
 
-  test("is shown to no reader: readers see the current state", async () => {
-    const { files, fill } = fillingFiles();
-    const app = await startApplication({ files });
-    const { token } = app;
-    try {
-      await app.request("POST", "/v1/zoos", { token, json: zoo });
-      const open = fill();
-      const { seq } = app.store;
-      const change = app.request("PATCH", "/v1/zoos/1", {
-        token,
-        json: { name: "New" },
-      });
-      while (app.store.seq === seq) await app.request("GET", "/v1/animals");
-      const readers = ["GET", "QUERY"].map((method) =>
-        app.request(method, "/v1/zoos", {
-          headers: method === "QUERY"
-            ? { "content-type": "application/x-www-form-urlencoded" }
-            : {},
-        })
-      );
-      await app.request("GET", "/v1/animals"); // by now they wait
-      open();
-      assert.equal((await change).status, 503);
-      for (const answer of await Promise.all(readers)) {
-        assert.equal(answer.status, 200, answer.text);
-        assert.equal(answer.body[0]?.name, "Artis");
+  for (const [code, status] of [["ENOSPC", 503], ["EIO", 500]] as const) {
+    test(`because of ${code} is shown to no reader: readers see the current state`, async () => {
+      const { files, fill } = fillingFiles(code);
+      const app = await startApplication({ files });
+      const { token } = app;
+      try {
+        await app.request("POST", "/v1/zoos", { token, json: zoo });
+        const open = fill();
+        const { seq } = app.store;
+        const change = app.request("PATCH", "/v1/zoos/1", {
+          token,
+          json: { name: "New" },
+        });
+        while (app.store.seq === seq) await app.request("GET", "/v1/animals");
+        const readers = ["GET", "QUERY"].map((method) =>
+          app.request(method, "/v1/zoos", {
+            headers: method === "QUERY"
+              ? { "content-type": "application/x-www-form-urlencoded" }
+              : {},
+          })
+        );
+        await app.request("GET", "/v1/animals"); // by now they wait
+        open();
+        assert.equal((await change).status, status);
+        for (const answer of await Promise.all(readers)) {
+          assert.equal(answer.status, 200, answer.text);
+          assert.equal(answer.body[0]?.name, "Artis");
+        }
+      } finally {
+        await app.stop();
       }
-    } finally {
-      await app.stop();
-    }
-  });
+    });
+  }
 
   test("is not the response to a retry with its Idempotency-Key", {
     skip: lacks("idempotency"),
