@@ -226,37 +226,6 @@ function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).origin === url;
 }
 
-/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
-export function flagOf(variable: string, { file }: Setting): string {
-  const name = variable.toLowerCase().replaceAll("_", "-");
-  return file === "flag" ? `${name}-file` : name;
-}
-
-export type Flags = ReadonlyMap<string, string>;
-
-type Environment = Readonly<Record<string, string | undefined>>;
-
-function readSetting(
-  [variable, setting]: readonly [string, Setting],
-  flags: Flags,
-  environment: Environment,
-): unknown {
-  const { file, expected, default: defaultValue } = setting;
-  const flag = flagOf(variable, setting);
-  const isFlag = flags.has(flag);
-  const name = isFlag ? `--${flag}` : variable;
-  const text = isFlag ? flags.get(flag) : environment[variable];
-  if (!text) return defaultValue;
-  const isFile = file === "both" || (file && isFlag);
-  const parsed = setting.parse(isFile ? readText(name, text) : text);
-  if (parsed !== undefined) return parsed;
-  // A message must not repeat a secret.
-  const shown = file ? "its value" : JSON.stringify(text);
-  throw new UsageError(
-    `${name}: ${shown} is not allowed: it must be ${expected}`,
-  );
-}
-
 /** Reads the file that a setting names, without a newline at its end. */
 export function readText(name: string, file: string): string {
   try {
@@ -269,19 +238,4 @@ export function readText(name: string, file: string): string {
       }): it must be a readable file`,
     );
   }
-}
-
-/**
- * Returns the settings. Each is read when it is used, so that one that a command
- * does not need cannot prevent it. A copy, `{ ...config }`, reads all.
- *
- * The object throws a {@linkcode UsageError} where a value is not allowed, with
- * the name of the setting and what is allowed.
- */
-export function readConfig(flags: Flags, environment: Environment): Config {
-  const getters = Object.entries(settings).map((each) => [
-    each[0],
-    { enumerable: true, get: () => readSetting(each, flags, environment) },
-  ]);
-  return Object.create(null, Object.fromEntries(getters));
 }

@@ -10,11 +10,11 @@ import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
+import { readConfig } from "../src/cli/command-line.ts";
 import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";
 import type { EtcdOptions } from "../src/store/options.ts";
-import { readConfig } from "../src/config.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
 import {

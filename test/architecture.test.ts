@@ -85,7 +85,8 @@ test("only features.ts names features, only cli/commands.ts commands, and no fea
         module !== "cli/output.ts" &&
         module !== "cli/operator.ts" &&
         module !== "cli/first-start.ts" &&
-        !(/^cli\/(?:(?:read|backup|salvage)\.ts$|declaration\/)/.test(module) &&
+        !(/^cli\/(?:(?:read|backup|salvage|command-line)\.ts$|declaration\/)/
+          .test(module) &&
           file.startsWith("cli/"));
       if (isCommand && file !== "cli/commands.ts") {
         assert.fail(`${file} imports ${module}`);

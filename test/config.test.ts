@@ -1,7 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseCommandLine } from "../src/cli/command-line.ts";
-import { readConfig } from "../src/config.ts";
+import { parseCommandLine, readConfig } from "../src/cli/command-line.ts";
 import { etcdOf } from "../src/etcd/settings.ts";
 
 const none = new Map<string, string>();

@@ -1,9 +1,9 @@
-/** The command line: its parser, and its part of `help`. */
+/** The command line: its parser, the settings that it and the environment give, and its part of `help`. */
 
 import { parseArgs } from "node:util";
 import {
-  flagOf,
-  type Flags,
+  type Config,
+  readText,
   type Setting,
   settings,
   UsageError,
@@ -67,6 +67,53 @@ function parse(args: readonly string[], names: readonly string[]) {
 /** Returns the letters of a word in alphabetical order. */
 function sortLetters(word: string): string {
   return [...word].sort().join("");
+}
+
+/** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
+export function flagOf(variable: string, { file }: Setting): string {
+  const name = variable.toLowerCase().replaceAll("_", "-");
+  return file === "flag" ? `${name}-file` : name;
+}
+
+/** The values of flags by name. */
+export type Flags = ReadonlyMap<string, string>;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+function readSetting(
+  [variable, setting]: readonly [string, Setting],
+  flags: Flags,
+  environment: Environment,
+): unknown {
+  const { file, expected, default: defaultValue } = setting;
+  const flag = flagOf(variable, setting);
+  const isFlag = flags.has(flag);
+  const name = isFlag ? `--${flag}` : variable;
+  const text = isFlag ? flags.get(flag) : environment[variable];
+  if (!text) return defaultValue;
+  const isFile = file === "both" || (file && isFlag);
+  const parsed = setting.parse(isFile ? readText(name, text) : text);
+  if (parsed !== undefined) return parsed;
+  // A message must not repeat a secret.
+  const shown = file ? "its value" : JSON.stringify(text);
+  throw new UsageError(
+    `${name}: ${shown} is not allowed: it must be ${expected}`,
+  );
+}
+
+/**
+ * Returns the settings. Each is read when it is used, so that one that a command
+ * does not need cannot prevent it. A copy, `{ ...config }`, reads all.
+ *
+ * The object throws a {@linkcode UsageError} where a value is not allowed, with
+ * the name of the setting and what is allowed.
+ */
+export function readConfig(flags: Flags, environment: Environment): Config {
+  const getters = Object.entries(settings).map((each) => [
+    each[0],
+    { enumerable: true, get: () => readSetting(each, flags, environment) },
+  ]);
+  return Object.create(null, Object.fromEntries(getters));
 }
 
 /** Returns all settings as lines of `help`. */

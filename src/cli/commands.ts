@@ -5,13 +5,17 @@ import process from "node:process";
 import { loadApi } from "./declaration/load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
 import { backupCommand, copyCommand } from "./backup.ts";
-import { describeSettings, parseCommandLine } from "./command-line.ts";
+import {
+  describeSettings,
+  parseCommandLine,
+  readConfig,
+} from "./command-line.ts";
 import { print } from "./output.ts";
 import { check, exportCommand, logCommand } from "./read.ts";
 import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
-import { CommandError, readConfig, UsageError } from "../config.ts";
+import { CommandError, UsageError } from "../config.ts";
 import { etcdOf } from "../etcd/settings.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";

@@ -2,12 +2,12 @@
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { readConfig } from "../../../src/config.ts";
 import {
   clientOf,
   toBlockList,
 } from "../../../src/features/trust-proxy/feature.ts";
 import { networkOf } from "../../../src/http/client-address.ts";
+import { readConfig } from "../../../src/cli/command-line.ts";
 import { startApplication } from "../../application.ts";
 
 type Headers = Parameters<typeof clientOf>[1];
