@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { adminPassword } from "../harness.ts";
 
 /** The address that only the well-behaved client has. */
-const ownAddress = "127.0.0.1";
+const ownAddress = "127.0.0.2";
 
 let signIns = 0;
 
