@@ -27,6 +27,8 @@ export class CommandError extends Error {
 export interface Setting {
   /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
   readonly file?: "flag" | "both";
+  /** Set if it needs a feature of its own. */
+  readonly needsFeature?: true;
   readonly description: string;
   /** The allowed values, to follow "must be". */
   readonly expected: string;
@@ -148,15 +150,18 @@ export const settings = {
   },
   /** Where the certificate is: it is read again on SIGHUP. */
   TLS_CERT: {
+    needsFeature: true,
     description: "PEM file of a certificate with its chain, for HTTPS",
     ...text,
   },
   TLS_KEY: {
+    needsFeature: true,
     description: "PEM file of the certificate's private key",
     ...text,
   },
   /** Origins whose scripts may read responses; `*` means any. */
   CORS_ORIGINS: {
+    needsFeature: true,
     description: "origins whose scripts may read responses, or *",
     expected: "* or origins such as https://example.com, separated by commas",
     default: undefined,
@@ -165,11 +170,13 @@ export const settings = {
   },
   /** How many requests a client may send in a minute. */
   RATE_LIMIT: {
+    needsFeature: true,
     description: "requests per minute for each client; 0 for no limit",
     default: 0,
     ...numberUpTo(1_000_000),
   },
   TRUST_PROXY: {
+    needsFeature: true,
     description: "proxies whose Forwarded or X-Forwarded-For is trusted",
     expected:
       "IP addresses or networks such as 10.0.0.0/8, separated by commas",

@@ -1,7 +1,8 @@
 /**
  * The optional capabilities of the server, each a folder below `features/`. A
  * feature that is switched off is never imported. If a folder and its line here
- * are deleted, what is left is a complete server.
+ * are deleted, what is left is a complete server, which refuses the settings
+ * that the feature acted on.
  */
 
 import type { Feature } from "./api/feature.ts";
@@ -27,6 +28,10 @@ const modulesOfSettings: Modules = {
   "TLS_CERT TLS_KEY": () => import("./features/tls/feature.ts"),
   TRUST_PROXY: () => import("./features/trust-proxy/feature.ts"),
 };
+
+/** The names of those settings. */
+export const featureSettings: readonly string[] = Object.keys(modulesOfSettings)
+  .flatMap((names) => names.split(" "));
 
 /** The names that the setting `FEATURES` accepts. */
 export const featureNames: readonly string[] = Object.keys(modules);

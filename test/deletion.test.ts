@@ -64,11 +64,16 @@ const deletions = new Map<string, readonly string[]>(
 );
 deletions.set("all", features);
 
-/** The features that a setting of their own switches on. */
-const withSetting = ["cors", "rate-limit", "tls", "trust-proxy"];
+/** The features that a setting of their own switches on, and values of these. */
+const withSetting: Readonly<Record<string, Record<string, string>>> = {
+  cors: { CORS_ORIGINS: "*" },
+  "rate-limit": { RATE_LIMIT: "9" },
+  tls: { TLS_CERT: "cert.pem", TLS_KEY: "key.pem" },
+  "trust-proxy": { TRUST_PROXY: "127.0.0.1" },
+};
 
 test("each feature is one folder; FEATURES names those without a setting", () => {
-  const all = [...featureNames, ...withSetting];
+  const all = [...featureNames, ...Object.keys(withSetting)];
   assert.deepEqual(features.toSorted(), all.sort());
 });
 
@@ -81,6 +86,7 @@ for (const [title, names] of deletions) {
     const build = join(copy, "build/test");
     await copyAssets(join(copy, "src"), join(build, "src"));
     await cp(join(root, "package.json"), join(build, "package.json"));
+    for (const name of names) await assertRefused(copy, withSetting[name]);
     const all = isWhole ? await testsIn(copy) : quick;
     const skipped = names.length > 1 ? [] : slow;
     const files = all.filter((file) => !skipped.includes(file)).values();
@@ -113,6 +119,20 @@ async function deleteFeature(copy: string, name: string): Promise<void> {
   const others = lines.filter((line) => !line.includes(`/features/${name}/`));
   assert.equal(others.length, lines.length - 1, `one line names ${name}`);
   await writeFile(list, others.join("\n"));
+}
+
+/** Asserts that a server without a feature does not start with its settings: they must not be ignored. */
+async function assertRefused(
+  cwd: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  for (const [name, value] of Object.entries(settings)) {
+    const env = { [name]: value, DATA_DIR: join(cwd, "store") };
+    const args = ["build/test/src/main.js", "serve", "--port", "0"];
+    const { code, stderr } = await runNode(args, { cwd, env });
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, RegExp(`^zoo-api: ${name}: .*lacks the feature`));
+  }
 }
 
 async function testsIn(copy: string): Promise<string[]> {

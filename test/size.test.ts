@@ -25,7 +25,7 @@ const budgets: readonly [
   maxTokens: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["the core", 64_950, (path) => !isOptional(path)],
+  ["the core", 65_000, (path) => !isOptional(path)],
   ["all that comes before the store", 29_700, (path) => beforeStore.test(path)],
   [
     "the store without indexes",
@@ -33,7 +33,7 @@ const budgets: readonly [
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
   ["the store in etcd", 8_450, (path) => path.startsWith("etcd/")],
-  ["everything", 106_850, () => true],
+  ["everything", 106_950, () => true],
 ];
 
 for (const [what, maxTokens, isCounted] of budgets) {

@@ -8,6 +8,7 @@ import {
   settings,
   UsageError,
 } from "../config.ts";
+import { featureSettings } from "../features.ts";
 
 /**
  * Parses a command line into the command with its arguments, and the flags.
@@ -91,6 +92,9 @@ function readSetting(
   const name = isFlag ? `--${flag}` : variable;
   const text = isFlag ? flags.get(flag) : environment[variable];
   if (!text) return defaultValue;
+  if (setting.needsFeature && !featureSettings.includes(variable)) {
+    throw new UsageError(`${name}: this server lacks the feature for it`);
+  }
   const isFile = file === "both" || (file && isFlag);
   const parsed = setting.parse(isFile ? readText(name, text) : text);
   if (parsed !== undefined) return parsed;
