@@ -100,18 +100,18 @@ function counting(): { files: FileSystem; reads: string[] } {
 test("a subscriber that disconnects a hundred times gets each transaction once, over rotations and restarts", async (t) => {
   const folder = await folderFor(t);
   const random = new Random(7);
-  const limits = { minLogBytes: 30_000 };
+  const limits = { minLogBytes: 15_000 };
   let seen = 0;
   let cuts = 0;
   let generation = 0;
-  for (const last of [1000, 2000, 3000]) {
+  for (const last of [500, 1000, 1500]) {
     const store = await openFor(t, folder, { limits });
     const from = store.seq;
     const following = (async () => {
       while (seen < last) {
         const feed = follow(store, seen);
         for (
-          let left = 1 + random.below(50);
+          let left = 1 + random.below(20);
           left > 0 && seen < last;
           left--
         ) {
