@@ -72,6 +72,7 @@ test("a small body must arrive in time", async () => {
 
 test("a small body is copied as it arrives, so that its parts need not be kept", async () => {
   const request = new IncomingRequest(new Socket());
+  request.headers = { "transfer-encoding": "chunked" };
   const body = readBody(new OutgoingResponse(request), { maxBytes: 100 });
   const text = "in parts of one byte each";
   for (const [index, byte] of Buffer.from(text).entries()) {
