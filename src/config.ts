@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { etcdSettings } from "./etcd/settings.ts";
+import { etcdSettings } from "./cli/settings/etcd.ts";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
 import { errorCode } from "./store/error.ts";

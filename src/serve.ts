@@ -14,7 +14,7 @@ import { describeServer, explainListenError } from "./cli/output.ts";
 import { seedEmptyStore } from "./cli/seed.ts";
 import { CommandError, type Config } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import { etcdOf } from "./etcd/settings.ts";
+import { etcdOf } from "./cli/settings/etcd.ts";
 import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";

@@ -1,7 +1,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { parseCommandLine, readConfig } from "../src/cli/command-line.ts";
-import { etcdOf } from "../src/etcd/settings.ts";
+import {
+  parseCommandLine,
+  readConfig,
+} from "../src/cli/settings/command-line.ts";
+import { etcdOf } from "../src/cli/settings/etcd.ts";
 
 const none = new Map<string, string>();
 

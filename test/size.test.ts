@@ -32,7 +32,7 @@ const budgets: readonly [
     19_000,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["the store in etcd", 8_450, (path) => path.startsWith("etcd/")],
+  ["the store in etcd", 8_150, (path) => path.startsWith("etcd/")],
   ["everything", 106_950, () => true],
 ];
 

@@ -9,14 +9,14 @@ import {
   describeSettings,
   parseCommandLine,
   readConfig,
-} from "./command-line.ts";
+} from "./settings/command-line.ts";
 import { print } from "./output.ts";
 import { check, exportCommand, logCommand } from "./read.ts";
 import { pruneCommand } from "./prune.ts";
 import { repairCommand } from "./repair.ts";
 import { userCommand } from "./user.ts";
 import { CommandError, UsageError } from "../config.ts";
-import { etcdOf } from "../etcd/settings.ts";
+import { etcdOf } from "./settings/etcd.ts";
 import { loadFeatures } from "../features.ts";
 import { serve } from "../serve.ts";
 import { errorCode, errorText } from "../store/error.ts";

@@ -7,8 +7,8 @@ import {
   type Setting,
   settings,
   UsageError,
-} from "../config.ts";
-import { featureSettings } from "../features.ts";
+} from "../../config.ts";
+import { featureSettings } from "../../features.ts";
 
 /**
  * Parses a command line into the command with its arguments, and the flags.
