@@ -2,7 +2,8 @@
  * Attacks a server with slowhttptest: a thousand connections that send their
  * header section or body slowly, or read a response slowly. Meanwhile each
  * request of a well-behaved client must succeed within a second, a sign-in
- * within two; else the exit code is 1.
+ * within two; else the exit code is 1. On a busy machine, `--patience` multiplies
+ * these limits.
  *
  *     node --import tsx test/strangers/slow.ts --seconds 3
  */
@@ -26,13 +27,16 @@ const { values } = parseArgs({
   options: {
     seconds: { type: "string", default: "30" },
     connections: { type: "string", default: "1000" },
+    patience: { type: "string", default: "1" },
   },
 });
 
+/** How much longer requests may take on a busy machine. */
+const patience = Number(values.patience);
 /** How long a request of the well-behaved client may take. */
-const maxMs = 1000;
+const maxMs = 1000 * patience;
 /** How long its sign-ins may take, of which hashing takes a quarter of a second. */
-const maxSignInMs = 2000;
+const maxSignInMs = 2000 * patience;
 
 /** How long the client runs before an attack, so that its connections are open. */
 const leadMs = 500;
