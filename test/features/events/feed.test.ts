@@ -132,7 +132,7 @@ test("a subscriber that disconnects a hundred times gets each transaction once, 
     await Promise.all(Array.from({ length: 4 }, async (_, writer) => {
       for (let seq = from + 1 + writer; seq <= last; seq += 4) {
         // So that a log is never removed before it was read: no reset.
-        while (store.seq !== seq - 1 || seq > seen + 50) await turn();
+        while (store.seq !== seq - 1 || seq > seen + 25) await turn();
         const text = `${seq} ${"x".repeat(seq % 300)}`;
         await store.commit(put(seq % 20 + 1, text), seq % 7);
       }
@@ -214,11 +214,11 @@ test("a thousand idle subscribers throughout the log hold no memory, and all res
   firsts.length = 0;
   // The memory of buffers is released some time after a collection.
   let grown = used() - before;
-  for (let tries = 0; grown >= 4 && tries < 100; tries++) {
+  for (let tries = 0; grown >= 8 && tries < 100; tries++) {
     await wait(10);
     grown = used() - before;
   }
-  assert.ok(grown < 4, `${grown} MiB`); // 4 MiB of log, far more when decoded
+  assert.ok(grown < 8, `${grown} MiB`); // a part of the log for each is far more
   for (const [at, feed] of feeds.entries()) {
     if (at % 50 !== 0) continue;
     const rest = await take(feed, 100);
