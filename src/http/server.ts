@@ -214,7 +214,7 @@ function trackConnections(
  * connection per turn of the event loop. If a thousand busy clients each send a
  * request per turn, a turn takes 50 ms, and those who connect behind them would
  * wait for many seconds. So a turn in which a connection arrives handles
- * requests, the oldest first, for `sliceMs` only.
+ * requests without a body, the oldest first, for `sliceMs` only.
  */
 function yieldToConnections(server: EventEmitter, handle: Handler): Handler {
   const waiting: OutgoingResponse[] = [];
@@ -234,7 +234,8 @@ function yieldToConnections(server: EventEmitter, handle: Handler): Handler {
     isYielding = true;
   });
   return (response) => {
-    if (isYielding) waiting.push(response);
+    // A body would fill memory while it waits.
+    if (isYielding && !response.req.hasContent) waiting.push(response);
     else handle(response);
   };
 }
