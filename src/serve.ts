@@ -94,8 +94,8 @@ export async function serve(
 /**
  * Returns the name of the signal to stop on. To be called before the log says
  * that the server listens, as a reader of that may stop it at once. The signal
- * can be sent again while the server stops, without effect. Process 1 of a container receives no signal
- * without a handler.
+ * can be sent again while the server stops, without effect. Process 1 of a
+ * container receives no signal without a handler.
  */
 function stopSignal(): Promise<string> {
   return new Promise((resolve) => {

@@ -8,7 +8,11 @@
 
 import { Admission, type Requester } from "../../admission.ts";
 
-/** The most rows that are searched or indexed at once, without a queue: a quarter of a millisecond, because a thousand clients may ask for it in each turn. */
+/**
+ * The most rows that are searched or indexed at once, without a queue: that
+ * takes a quarter of a millisecond, and a thousand clients may ask for it in
+ * each turn.
+ */
 const maxImmediateRows = 250;
 
 /** The rows, or changes, that a job processes in one step, between two checks of the clock. */
@@ -18,8 +22,9 @@ export const rowsPerStep = 128;
 export const testsPerStep = 16;
 
 /**
- * The time that a job runs before other requests are handled, in ms: an eighth as
- * long as these took, within limits. A response can wait for two of them.
+ * How long a job runs before other requests are handled, in ms: an eighth of the
+ * time that these took in the last turn, within these limits. A response can
+ * wait for two such slices.
  */
 const minSliceMs = 0.3;
 const maxSliceMs = 1.5;
