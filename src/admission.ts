@@ -47,6 +47,8 @@ export interface AdmissionLimits {
 /** The queue for one kind of work. */
 export class Admission {
   readonly #limits: AdmissionLimits;
+  /** One for all: creating one takes longer than the rest of a refusal. */
+  readonly #refusal: OverloadedError;
   #running = 0;
   /** The next one first. */
   readonly #waiting: Waiter[] = [];
@@ -58,6 +60,7 @@ export class Admission {
 
   constructor(limits: AdmissionLimits) {
     this.#limits = limits;
+    this.#refusal = new OverloadedError(limits.message);
   }
 
   get isFull(): boolean {
@@ -71,13 +74,9 @@ export class Admission {
    * @throws {OverloadedError}
    */
   check({ client }: Requester): void {
-    if (!this.isFull) return;
-    try {
-      this.#findDisplaced(this.#loadOf(client));
-    } catch (error) {
-      this.#countRequest(client); // otherwise asking again and again would help
-      throw error;
-    }
+    if (!this.isFull || this.#findDisplaced(this.#loadOf(client))) return;
+    this.#countRequest(client); // otherwise asking again and again would help
+    throw this.#refusal;
   }
 
   /**
@@ -107,8 +106,9 @@ export class Admission {
     const waiting = this.#waiting;
     if (this.isFull) {
       const displaced = this.#findDisplaced(load);
+      if (displaced === undefined) throw this.#refusal;
       waiting.splice(waiting.indexOf(displaced), 1);
-      displaced.refuse(new OverloadedError(this.#limits.message));
+      displaced.refuse(this.#refusal);
     }
     return new Promise((start, refuse) => {
       const next = waiting.findIndex((each) => each.load > load);
@@ -117,13 +117,10 @@ export class Admission {
     });
   }
 
-  /** Returns the waiter that must give way to a client with this load; throws if there is none. */
-  #findDisplaced(load: number): Waiter {
-    const last = this.#waiting.at(-1);
-    const displaced = this.#waiting.find(isAborted) ??
-      (last !== undefined && last.load > load ? last : undefined);
-    if (displaced !== undefined) return displaced;
-    throw new OverloadedError(this.#limits.message);
+  /** Returns the waiter that must give way to a client with this load, if there is one. */
+  #findDisplaced(load: number): Waiter | undefined {
+    return this.#waiting.find(isAborted) ??
+      this.#waiting.findLast((each) => each.load > load);
   }
 
   /**

@@ -87,7 +87,11 @@ export class ApiError extends Error {
       readonly headers?: readonly string[];
     } = {},
   ) {
+    // A stack trace, which nobody would read, takes longer than all of a 404 else.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(message);
+    Error.stackTraceLimit = stackTraceLimit;
     this.code = code;
     this.errors = errors;
     this.headers = headers;
@@ -138,8 +142,7 @@ export const problemType = "application/problem+json";
  * excludes both.
  */
 export function prefersProblemJson(accept: string | undefined): boolean {
-  const isNamed = accept?.toLowerCase().includes(problemType) ?? false;
-  return isNamed &&
+  return accept?.toLowerCase().includes(problemType) === true &&
     negotiate(accept, [problemType, "application/json"]) === problemType;
 }
 

@@ -174,8 +174,7 @@ function trackConnections(
   };
   server.on("connection", (socket: Socket) => {
     try {
-      const client = networkOf(socket.remoteAddress ?? "");
-      slots.take(client, socket);
+      slots.take(networkOf(socket.remoteAddress ?? ""), socket);
       add(socket);
     } catch {
       socket.destroy();
@@ -203,8 +202,11 @@ function trackConnections(
     // node:http has removed its listeners, although responses may be pending.
     socket.on("drain", () => connection.sending?.emit("drain"));
     socket.resume(); // to notice that the client disconnects
-    const error = notImplemented("CONNECT");
-    rejectInTurn(connection, error, headers["x-request-id"]);
+    rejectInTurn(
+      connection,
+      notImplemented("CONNECT"),
+      headers["x-request-id"],
+    );
   });
   return connections;
 }
