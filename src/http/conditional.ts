@@ -140,11 +140,9 @@ export function evaluatePreconditions(
  * ignored (RFC 9110 section 13.1.4), does not count.
  */
 export function hasPrecondition({ headers }: ConditionalRequest): boolean {
-  const unmodifiedSince = headers["if-unmodified-since"];
   return headers["if-match"] !== undefined ||
     headers["if-none-match"] !== undefined ||
-    (unmodifiedSince !== undefined &&
-      parseHttpDate(unmodifiedSince) !== undefined);
+    parseHttpDate(headers["if-unmodified-since"] ?? "") !== undefined;
 }
 
 /** Returns whether a field lists the current entity tag; undefined if the field is malformed. */

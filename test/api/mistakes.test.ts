@@ -288,6 +288,7 @@ const collections: Readonly<
       "constructor",
       "openapi",
       "current_user",
+      "documentation",
     ].map((
       name,
     ) => declare(name, {}, { singular: name.toLowerCase().slice(0, -1) + "e" }))
@@ -300,6 +301,7 @@ const collections: Readonly<
       /^constructor: name is "constructor": /,
       /^openapi: name is "openapi": /,
       /^current_user: name is "current_user": /,
+      /^documentation: name is "documentation": /,
     ],
   ],
   "a name and a singular twice": [[plain, plain], [

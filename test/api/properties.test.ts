@@ -17,6 +17,9 @@ import {
   url,
   writeOnly,
 } from "../../src/api/declaration/properties.ts";
+import { declareApi } from "../../src/cli/declaration/load-api.ts";
+import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
+import { startLibrary } from "../library.ts";
 
 // A property, a value, and the code of the failure; undefined if the value is allowed.
 const checks: readonly [Property, unknown, string | undefined][] = [
@@ -152,4 +155,41 @@ test("the bounds of a number are in its schema and in its description", () => {
     maximum: 20,
   });
   assert.equal(weight.expected, "a number above 0 up to 20");
+});
+
+test("timestamps are compared as points in time, however clients write them", async (t) => {
+  const moments = vocabulary.collection({
+    name: "moments",
+    singular: "moment",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: {
+      at: unique(timestamp()),
+      since: optional(timestamp(), "1970-01-01T01:00:00+01:00"),
+    },
+  });
+  const declaration = declareApi({ collections: [moments] });
+  const { send, stop } = await startLibrary({ declaration });
+  t.after(stop);
+  for (
+    const at of [
+      "2026-01-01T00:00:00Z",
+      "2026-01-01T00:00:00.5Z",
+      "2026-01-01T01:30:00+02:00",
+    ]
+  ) assert.equal((await send("POST", "moments", { at })).status, 201, at);
+  const idsOf = async (query: string) =>
+    (await send("GET", `moments?${query}`)).body.map(({ id }) => id);
+  assert.deepEqual(await idsOf("sortby=at"), [3, 1, 2]);
+  assert.deepEqual(await idsOf("at=2026-01-01T00:00:00Z"), [1]);
+  assert.deepEqual(await idsOf("at:lt=2026-01-01T01:00:00%2B01:00"), [3]);
+  assert.deepEqual(await idsOf("since=1970-01-01T00:00:00Z"), [1, 2, 3]);
+  const same = { at: "2025-12-31T19:00:00-05:00" };
+  const { body } = await send("POST", "moments", same);
+  assert.equal(body.errors[0]?.code, "unique");
+  const before = await send("GET", "moments/1");
+  const after = await send("PATCH", "moments/1", same);
+  assert.deepEqual([after.status, after.text], [201, before.text]);
+  for (const at of ["2026-02-30T00:00:00Z", ["2026-01-01T00:00:00Z"]]) {
+    assert.equal((await send("POST", "moments", { at })).status, 422);
+  }
 });

@@ -6,10 +6,7 @@
 import type { Roles } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Mutation, Store } from "../../store/store.ts";
-import {
-  type Declaration,
-  type RecordChange,
-} from "../declaration/declaration.ts";
+import type { Declaration, RecordChange } from "../declaration/declaration.ts";
 import {
   choice,
   optional,

@@ -11,7 +11,7 @@
  */
 
 import type { FieldError } from "../../http/errors.ts";
-import { type Document, type Mutation, type Store } from "../../store/store.ts";
+import type { Document, Mutation, Store } from "../../store/store.ts";
 import type { Collection } from "./declaration.ts";
 import { validateStored } from "./validation.ts";
 

@@ -78,7 +78,7 @@ const required = {
   readOnly: false,
 };
 
-/** Makes a property optional. Its default is `defaultValue`; without one it is null, and null is allowed. */
+/** Makes a property optional. Its default is `defaultValue`, in the form in which values are stored; without one it is null, and null is allowed. */
 export function optional<
   Value extends Json,
   Default extends Value | null = null,
@@ -86,7 +86,7 @@ export function optional<
   of: Property<Value>,
   defaultValue?: Default,
 ): Property<Value | Default> {
-  const preset = defaultValue ?? null;
+  const preset = (defaultValue && of.parse(String(defaultValue))) ?? null;
   const nullable = preset === null;
   return {
     ...of,
@@ -258,7 +258,7 @@ export function date(): Property<string> {
   };
 }
 
-/** A point in time (RFC 3339 section 5.6, date-time). A parameter is normalized to UTC with milliseconds, so that text order is time order. */
+/** A point in time (RFC 3339 section 5.6, date-time). What a client sends is normalized to UTC with milliseconds, so that text order is time order. */
 export function timestamp(): Property<string> {
   return {
     ...required,
@@ -277,7 +277,8 @@ export function timestamp(): Property<string> {
 export function url(): Property<string> {
   return formatted(
     "http(s) URL",
-    { format: "uri", maxLength: 2000 },
+    "uri",
+    2000,
     (text) => /^https?:\/\/[^\s\\]+$/i.test(text) && URL.canParse(text),
   );
 }
@@ -286,22 +287,23 @@ export function url(): Property<string> {
 export function email(): Property<string> {
   return formatted(
     "e-mail address",
-    { format: "email", maxLength: 254 },
+    "email",
+    254,
     (text) => emailAddress.test(text),
   );
 }
 
 function formatted(
   noun: string,
-  limits: { readonly format: string; readonly maxLength: number },
+  format: string,
+  maxLength: number,
   isValid: (text: string) => boolean,
 ): Property<string> {
-  const { maxLength } = limits;
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
   return {
     ...base,
-    schema: { type: "string", ...limits },
+    schema: { type: "string", format, maxLength },
     check: (value) =>
       base.check(value) ??
         (isValid(String(value))

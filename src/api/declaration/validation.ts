@@ -78,9 +78,12 @@ function collectValues(
   }
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
-    const { name, readOnly } = property;
+    const { name, kind, parse, readOnly } = property;
     if (readOnly) continue;
-    const sent = Object.hasOwn(body, name) ? body[name] : undefined;
+    let sent = Object.hasOwn(body, name) ? body[name] : undefined;
+    if (kind === "timestamp" && typeof sent === "string") {
+      sent = parse(sent) ?? sent; // in the form that filters and sorting compare
+    }
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     // A stored value has been validated against this declaration: see
     // evolution.ts.

@@ -6,6 +6,7 @@ export const reservedCollectionNames = [
   "authorizations",
   "constructor",
   "current_user",
+  "documentation",
   "events",
   "openapi",
   "tasks",

@@ -7,6 +7,7 @@
 import { BlockList, isIP } from "node:net";
 import type { Feature } from "../../api/feature.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
+import { networkOf } from "../../http/client-address.ts";
 import { splitList } from "../../http/headers.ts";
 
 /** Returns a list for lookups of addresses and networks such as `10.0.0.0/8`. */
@@ -42,7 +43,8 @@ export function clientOf(
   ]
     .filter((nodes) => nodes.length > 0)
     .map((nodes) => followBack(peer, nodes, proxies));
-  return client === other ? client : peer;
+  // They may spell an IPv6 address in different ways.
+  return networkOf(client) === networkOf(other) ? client : peer;
 }
 
 /**

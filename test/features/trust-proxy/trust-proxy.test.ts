@@ -83,6 +83,14 @@ test("a field that contradicts the one of the proxy names nobody", () => {
   const agreeing = { ...headers, forwarded: "for=192.0.2.9" };
   assert.equal(clientFrom("10.0.0.1", spoofed, "10.0.0.1"), "10.0.0.1");
   assert.equal(clientFrom("10.0.0.1", agreeing, "10.0.0.1"), "192.0.2.9");
+  const differentlySpelled = {
+    "x-forwarded-for": "2001:db8:0:7::1",
+    forwarded: 'for="[2001:DB8:0:7:0::1]"',
+  };
+  assert.equal(
+    clientFrom("10.0.0.1", differentlySpelled, "10.0.0.1"),
+    "2001:db8:0:7::/64",
+  );
 });
 
 test("without TRUST_PROXY, no report of any address counts", async (t) => {
