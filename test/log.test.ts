@@ -92,7 +92,9 @@ test("prints what users changed while the server runs, without secrets", async (
 
 test("begins with the oldest log, and knows what the snapshot before it holds", async (t) => {
   const folder = await folderOf(t);
-  const tables = ["users", "zoos", "visits"].map((name) => ({ name }));
+  const tables = ["users", "zoos", "visits", "authorizations"].map((name) => ({
+    name,
+  }));
   const store = await openStore({ folder, tables });
   const artis = { id: 1, ...zoo };
   await store.commit([["put", "users", storedAdmin]], 0);
@@ -101,13 +103,18 @@ test("begins with the oldest log, and knows what the snapshot before it holds", 
     await store.checkpoint();
     await store.commit([["put", "zoos", { ...artis, city }]], 1);
   }
-  // A deleted user, and a table that belongs to no collection.
+  // A deleted user, and data that is no longer declared.
   await store.commit([["del", "zoos", 1]], 9);
-  await store.commit([["put", "visits", { id: 1 }]], 1);
+  const visit = { id: 1, guide_name: "Kim", created_at: artis.name };
+  await store.commit([["put", "visits", visit]], 1);
+  await store.commit([["rename", "visits", "guide_name", "guide"]], 0);
+  await store.commit([["put", "authorizations", { id: 1, user_id: 1 }]], 1);
   await store.close();
   const latest = 'admin changed zoos/1 city="Bonn"\n' +
     'admin changed zoos/1 city="Basel"\n';
-  assert.equal(await logOf(folder), `${latest}#9 deleted zoos/1\n`);
+  const hidden = 'admin created visits/1 guide_name="Kim"\n' +
+    "- renamed visits.guide_name to guide\n";
+  assert.equal(await logOf(folder), `${latest}#9 deleted zoos/1\n${hidden}`);
   assert.equal(await logOf(folder, "--user", "#9"), "#9 deleted zoos/1\n");
 });
 

@@ -8,9 +8,9 @@ import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
 import {
-  type Collection,
   deriveCollection,
   type RecordChange,
+  serverProperties,
 } from "../api/declaration/declaration.ts";
 import {
   declarationTable,
@@ -151,6 +151,12 @@ export async function check(
   return 0;
 }
 
+/** The tables that no declaration and no user can name. */
+const internalTables = [
+  ...reservedCollectionNames.filter((name) => name !== "users"),
+  declarationTable,
+];
+
 /**
  * Returns the number of records of each undeclared collection, and the number
  * of values of each undeclared property.
@@ -160,13 +166,12 @@ export function findHidden(
   tables: ReadonlyMap<string, Table>,
 ): Map<string, number> {
   const collections = collectionsOf(declaration);
-  const ours = [...reservedCollectionNames, declarationTable];
   const found = new Map<string, number>();
   for (const table of tables.values()) {
     const { name, size } = table;
     const collection = collections.get(name);
     if (collection === undefined) {
-      if (size > 0 && !ours.includes(name)) found.set(name, size);
+      if (size > 0 && !internalTables.includes(name)) found.set(name, size);
       continue;
     }
     const { acceptedNames, owner } = collection;
@@ -253,10 +258,12 @@ export async function exportCommand(
 }
 
 /**
- * Prints one line for each change in the logs of a folder. If a server is
- * writing to it, the last change may not be durable yet. The argument is a
- * collection such as `animals`, or a record such as `animals/7`; the flag
- * `user` a username, or `#7` for a user who no longer existed.
+ * Prints one line for each change in the logs of a folder, with the names that
+ * were declared then. If a server is writing to it, the last change may not be
+ * durable yet. The argument is a collection such as `animals`, or a record such
+ * as `animals/7`; the flag `user` a username, or `#7` for a user who no longer
+ * existed.
+ *
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed
  */
@@ -264,9 +271,8 @@ export async function logCommand(
   settings: CommandSettings,
   [target]: readonly string[],
 ): Promise<void> {
-  const { flags, loadApi } = settings;
-  const user = flags.get("user");
-  const derived = collectionsOf(await loadApi());
+  const user = settings.flags.get("user");
+  const derived = collectionsOf(await settings.loadApi());
   derived.delete("authorizations");
   const [, name = ""] = /^(\w+)(?:\/[1-9]\d*)?$/.exec(target ?? "") ?? [];
   if (target !== undefined && !derived.has(name)) {
@@ -292,15 +298,15 @@ export async function logCommand(
         continue;
       }
       const [kind, of, value] = mutation;
-      const collection = derived.get(of);
       const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;
       const isChosen = [undefined, of, record].includes(target);
-      if (collection === undefined || !isChosen) continue;
+      if (!isChosen || internalTables.includes(of)) continue;
       const previous = tables.get(of)?.get(id)?.document;
       const next = kind === "put" ? value : undefined;
       const verb = next && (previous ? "changed" : "created") || "deleted";
-      const values = describeValues(collection, { previous, next });
+      const secret = derived.get(of)?.secretName;
+      const values = describeValues({ previous, next }, secret);
       text += `${at} ${author} ${verb} ${record}${values}\n`;
     }
     if (text !== "") changes.set(seq, text);
@@ -310,15 +316,15 @@ export async function logCommand(
   if (refusal !== undefined) throw refusal;
 }
 
-/** Lists the new values of the properties that differ, but only the names of secrets. */
+/** Lists the new values of the properties that differ, also of those that are no longer declared, but only the name of a secret. */
 function describeValues(
-  { properties, secretName }: Collection,
-  { previous, next }: RecordChange,
+  { previous, next = { id: 0 } }: RecordChange,
+  secret: string | undefined,
 ): string {
-  return properties.map(({ name }) => {
-    const value = JSON.stringify(next?.[name]);
+  return Object.entries(next).map(([name, each]) => {
+    const value = JSON.stringify(each);
     const isSame = value === JSON.stringify(previous?.[name]);
-    if (next === undefined || isSame) return "";
-    return ` ${name}=${name === secretName ? "(secret)" : value}`;
+    if (isSame || serverProperties.includes(name)) return "";
+    return ` ${name}=${name === secret ? "(secret)" : value}`;
   }).join("");
 }
