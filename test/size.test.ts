@@ -32,8 +32,8 @@ const budgets: readonly [
     19_000,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["the store in etcd", 8_150, (path) => path.startsWith("etcd/")],
-  ["everything", 106_950, () => true],
+  ["the store in etcd", 7_500, (path) => path.startsWith("etcd/")],
+  ["everything", 106_350, () => true],
 ];
 
 for (const [what, maxTokens, isCounted] of budgets) {

@@ -27,11 +27,10 @@ export interface KeyValue {
 /** Keys from the first one up to, but without, the second one; a single key if there is no second one. */
 export type KeyRange = readonly [first: string, end?: string];
 
-/** Puts a value, under a lease or not; without a value, deletes. */
+/** Puts a value; without one, deletes. */
 export interface Change {
   readonly keys: KeyRange;
   readonly value?: Uint8Array | string;
-  readonly lease?: string | undefined;
 }
 
 /** The result of a transaction: its changes were made, or keys were read instead. */
@@ -63,12 +62,9 @@ const unauthenticated = 16;
 /** The codes after which etcd may have carried out the call. */
 const uncertainCodes = [unknown, deadlineExceeded, unavailable];
 
-/** The errors before anything is sent. */
-const connectErrors =
-  /^(?:ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/;
-
-/** A longer call may take as long as all attempts together. */
-const maxShortLength = 1 << 17;
+/** The errors after which etcd has not carried out the call. */
+const harmlessErrors =
+  /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN/;
 
 interface RawKeyValue {
   readonly key: string;
@@ -104,9 +100,8 @@ export class EtcdClient {
     const page = limit === "last"
       ? { limit: 1, sort_order: "DESCEND" }
       : { limit };
-    const isLong = keys.length > 1 || limit !== undefined;
     const body = { ...this.#rangeOf(keys), ...page };
-    return this.#decode((await this.call("kv/range", body, isLong)).kvs);
+    return this.#decode((await this.call("kv/range", body)).kvs);
   }
 
   async put(
@@ -130,11 +125,11 @@ export class EtcdClient {
         ? { target: "CREATE", create_revision: "0" }
         : { target: "VALUE", value: toBase64(value) },
     };
-    const success = changes.map(({ keys, value, lease }) => {
+    const success = changes.map(({ keys, value }) => {
       const range = this.#rangeOf(keys);
       return value === undefined
         ? { request_delete_range: range }
-        : { request_put: { ...range, value: toBase64(value), lease } };
+        : { request_put: { ...range, value: toBase64(value) } };
     });
     const failure = [key, other].map((each) => ({
       request_range: this.#rangeOf([each]),
@@ -165,17 +160,15 @@ export class EtcdClient {
   async call(
     path: string,
     body: object,
-    isLong = false,
   ): Promise<EtcdAnswer & { readonly isRepeated: boolean }> {
     const { timeoutMs = 5000 } = this.#options;
-    // Longer than an election of a leader usually takes.
-    const attemptMs = timeoutMs * 0.3;
+    const deadline = performance.now() + timeoutMs;
     const text = JSON.stringify(body);
-    const isSlow = isLong || text.length > maxShortLength;
-    const startedAt = performance.now();
     let isRepeated = false;
     for (let attempt = 1;; attempt++) {
-      const signal = AbortSignal.timeout(isSlow ? timeoutMs : attemptMs);
+      const leftMs = deadline - performance.now();
+      // At first longer than an election of a leader usually takes.
+      const signal = AbortSignal.timeout(Math.ceil(leftMs / 2));
       try {
         const answer: EtcdAnswer = JSON.parse(
           await readText(await this.#send(path, text, signal)),
@@ -184,12 +177,14 @@ export class EtcdClient {
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
         const isSignedOut = code === unauthenticated;
+        const isUncertain = uncertainCodes.includes(code);
         if (isSignedOut) this.#token = undefined;
-        isRepeated ||= path !== "kv/range" && !isRefused(error);
+        isRepeated ||= isUncertain && path !== "kv/range" &&
+          !harmlessErrors.test(errorCode(error) + errorText(error));
         this.#endpoints.push(...this.#endpoints.splice(0, 1));
-        const isLate = performance.now() - startedAt > timeoutMs - attemptMs;
-        if (isLate || !isSignedOut && !uncertainCodes.includes(code)) {
-          throw toStoreError(error, code, isRepeated);
+        if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
+          const kind = code === exhausted ? "disk-full" : "unreachable";
+          throw etcdError(error, isRepeated ? undefined : kind);
         }
         // A pause after each round.
         if (attempt % this.#endpoints.length === 0) await delay(100);
@@ -244,32 +239,15 @@ export class EtcdClient {
   }
 }
 
-/** Returns whether a call is known not to have been carried out. */
-function isRefused(error: unknown): boolean {
-  if (error instanceof Refusal) {
-    return !uncertainCodes.includes(error.code) ||
-      error.message.includes("no leader");
-  }
-  return connectErrors.test(errorCode(error));
-}
-
-function toStoreError(
+/** Returns an error that says whether anything was changed. */
+export function etcdError(
   cause: unknown,
-  code: number,
-  isUnknown: boolean,
+  code: "disk-full" | "unreachable" | "outcome-unknown" = "outcome-unknown",
 ): StoreError {
-  const message = `etcd: ${errorText(cause)}`;
-  if (isUnknown) return outcomeUnknown(cause, message);
-  const kind = code === exhausted ? "disk-full" : "unreachable";
-  return new StoreError(kind, `${message}; nothing was changed`, { cause });
-}
-
-export function outcomeUnknown(
-  cause: unknown,
-  message = errorText(cause),
-): StoreError {
-  const text = `${message}; the write may have been carried out`;
-  return new StoreError("outcome-unknown", text, { cause });
+  const end = code === "outcome-unknown"
+    ? "the write may have been carried out"
+    : "nothing was changed";
+  return new StoreError(code, `etcd: ${errorText(cause)}; ${end}`, { cause });
 }
 
 export function toBase64(value: Uint8Array | string): string {

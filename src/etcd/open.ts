@@ -19,15 +19,7 @@ import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient } from "./client.ts";
 import { Lease } from "./parts.ts";
-import {
-  headOf,
-  keyOf,
-  load,
-  pack,
-  parseHead,
-  putOnce,
-  textOf,
-} from "./state.ts";
+import { keyOf, load, putOnce, putParts, seqOf, textOf } from "./state.ts";
 import { EtcdStore } from "./store.ts";
 import type { Row } from "../store/memory/row.ts";
 import type { Store } from "../store/transactions.ts";
@@ -85,7 +77,7 @@ export async function scanEtcd(
   const { tables, head } = await load(client, options);
   const scan = new FolderScan("etcd", options);
   const [secret] = await client.get(["secret"]);
-  const { seq } = parseHead(head);
+  const seq = seqOf(head);
   const storeId = randomName(realFolder);
   const found = { tables, seq, exists: seq > 0, storeId, generation: 1 };
   return Object.assign(scan, found, { secret: secret?.value });
@@ -105,18 +97,18 @@ export async function copyToEtcd(
 ): Promise<void> {
   const client = new EtcdClient(etcd);
   const isEmpty = (await client.get(["head"])).length === 0;
-  const after = randomName(realFolder);
+  const head = `${seq} ${randomName(realFolder)}`;
+  const key = keyOf("snapshot", seq);
   const state = {
-    store: "etcd",
+    store: head,
     generation: 0,
     seq,
     tables: freezeTables(tables),
   };
   const slices = isEmpty ? encodeSnapshot(realFolder, state) : [];
-  const { value } = await pack(client, { seq, after, slices });
-  const head = headOf(seq, after);
+  const { value } = await putParts(client, key, slices);
   const { isDone, found: [found] } = await client.transact(["head", ""], [
-    { keys: [keyOf("snapshot", seq)], value },
+    { keys: [key], value },
     { keys: ["head"], value: head },
     ...secret ? [{ keys: ["secret"] as const, value: secret }] : [],
   ]);

@@ -11,22 +11,26 @@ import {
   errorCode,
   StoreError,
 } from "../store/error.ts";
-import { encodeEntries } from "../store/log/format.ts";
+import { randomName } from "../store/log/folder.ts";
+import {
+  encodeEntries,
+  encodeHeader,
+  formatTime,
+} from "../store/log/format.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import type { TransactionQueue } from "../store/queue.ts";
-import { type KeyValue, outcomeUnknown } from "./client.ts";
+import { etcdError, type KeyValue } from "./client.ts";
 import type { EtcdParts } from "./parts.ts";
 import {
-  applyBatches,
+  applyBatch,
   gapError,
-  headOf,
+  headerOf,
   keyOf,
   load,
   maxValueBytes,
-  pack,
-  parseBeginning,
-  parseHead,
+  putParts,
   readLog,
+  seqOf,
   textOf,
 } from "./state.ts";
 
@@ -40,6 +44,8 @@ export class Replica {
   readonly queue: TransactionQueue;
   /** Why etcd cannot be used now. */
   failure: StoreError | undefined;
+  /** Why etcd has carried out no write since. */
+  fullError: StoreError | undefined;
   /** When the last round began that has succeeded. */
   confirmedAt = performance.now();
   /** The last transaction in the snapshot that is being written: no batch goes beyond it. */
@@ -58,7 +64,6 @@ export class Replica {
   readonly #onAdvance: (syncMs: number) => void;
   /** Those who wait for a round. */
   #checks: DurableCallback[] = [];
-  #isClosed = false;
 
   constructor(
     parts: EtcdParts,
@@ -72,7 +77,9 @@ export class Replica {
 
   /** Resolves once a round has succeeded that begins after this call. */
   nextRound(): Promise<void> {
-    if (this.#isClosed) return Promise.reject(closedError());
+    if (this.#parts.closing.signal.aborted) {
+      return Promise.reject(closedError());
+    }
     return new Promise((resolve, reject) => {
       this.#checks.push((error) => error ? reject(error) : resolve());
       this.wake();
@@ -80,9 +87,11 @@ export class Replica {
   }
 
   /** Makes rounds until the store closes. */
-  async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted || this.queue.length > 0) {
+  async run(): Promise<void> {
+    const { signal } = this.#parts.closing;
+    while (true) {
       if (this.queue.length + this.#checks.length === 0) {
+        if (signal.aborted) return;
         await new Promise<void>((resolve) => this.wake = resolve);
       }
       const pauseMs = this.#nextCommitAt - performance.now();
@@ -100,8 +109,6 @@ export class Replica {
         this.#fail(error, checks);
       }
     }
-    this.#isClosed = true;
-    for (const check of this.#checks) check(closedError());
   }
 
   #succeed(startedAt: number): void {
@@ -117,19 +124,18 @@ export class Replica {
   }
 
   #fail(error: unknown, checks: readonly DurableCallback[]): void {
-    const reason = error instanceof StoreError ? error : outcomeUnknown(error);
+    const reason = error instanceof StoreError ? error : etcdError(error);
     const { code, message } = reason;
     const isFull = code === "disk-full";
-    const failure = isFull
-      ? reason
-      : new StoreError("unreachable", message, { cause: error });
+    const failure = isFull ? reason : new StoreError("unreachable", message);
     const callBack = this.queue.rollBack(
       reason,
       (seq) => seq <= this.#sentSeq ? reason : failure,
     );
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
-    if (!isFull) {
+    if (isFull) this.fullError = reason;
+    else {
       if (!this.failure) this.#parts.log("error", message);
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
@@ -138,37 +144,41 @@ export class Replica {
   }
 
   async #commit(): Promise<void> {
-    const { client, loaded } = this.#parts;
+    const { client, folder, loaded } = this.#parts;
     const { queue } = this;
     const { durableSeq: durable } = queue;
     this.#sentSeq = durable;
     const lastSeq = durable < this.endSeq ? this.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
-    const lines = encodeEntries(batch, { durable, seed: 0 });
-    const startedAt = performance.now();
-    const { name, value } = await pack(client, {
-      seq: durable + 1,
-      after: parseHead(loaded.head).name,
-      slices: [lines],
-    });
+    const salt = randomName(folder);
+    const start = { store: loaded.head, generation: 0, seq: durable };
+    const at = formatTime(folder.now());
+    const { line, seed } = encodeHeader({ ...start, salt, at });
     const key = keyOf("log", durable + 1);
-    const head = this.sentHead = headOf(last, name);
+    const startedAt = performance.now();
+    const { value, bytes } = await putParts(
+      client,
+      key,
+      [line, encodeEntries(batch, { durable, seed })],
+    );
+    const head = this.sentHead = `${last} ${salt}`;
     this.#sentSeq = last;
     const { isDone, isRepeated, found: [foundHead, foundBatch] } = await client
       .transact(["head", loaded.head], [
         { keys: [key], value },
         { keys: ["head"], value: head },
       ], key);
-    const isOurs = foundBatch && parseBeginning(foundBatch).name === name;
+    const isOurs = foundBatch && headerOf(foundBatch.value).salt === salt;
     if (!isDone && !isOurs) {
       // An earlier attempt may have been carried out, and its batch deleted.
       const isUnknown = isRepeated && foundBatch === undefined;
-      if (isUnknown) throw outcomeUnknown(gapError(durable));
+      if (isUnknown) throw etcdError(gapError(durable));
       return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;
-    loaded.logBytes += lines.length;
+    loaded.logBytes += bytes;
+    this.fullError = undefined;
     queue.advance(last);
     queue.callBack();
     const now = performance.now();
@@ -198,11 +208,11 @@ export class Replica {
       callBacks.push(queue.rollBack(overtakenError()));
     };
     try {
-      for await (const batches of readLog(client, loaded.head, head, next)) {
+      for await (const batch of readLog(client, loaded.head, head, next)) {
         await rollBack();
         this.#rivalAt = performance.now();
-        applyBatches(loaded, batches);
-        queue.advance(parseHead(loaded.head).seq);
+        applyBatch(loaded, batch);
+        queue.advance(seqOf(loaded.head));
       }
     } catch (error) {
       if (errorCode(error) !== "damaged") throw error;
@@ -223,7 +233,7 @@ export class Replica {
     for (const [name, { state }] of tables) {
       getOrCreateTable(loaded.tables, name).restore(state);
     }
-    const { seq } = parseHead(others.head);
+    const seq = seqOf(others.head);
     Object.assign(loaded, others);
     this.queue.advance(seq);
     log("info", "Loaded all records anew", { seq });

@@ -3,28 +3,29 @@
  *
  * - `head`: the last sequence number, and the name of its batch. Whoever appends
  *   to the log puts it in the same transaction, if it is still the one known.
- * - `log/SEQ`: a batch of transactions from that sequence number on, as lines
- *   of a log file.
+ * - `log/SEQ`: a batch of transactions from that sequence number on, as a log
+ *   file.
  * - `snapshot/SEQ`: a complete snapshot, as a snapshot file.
- * - `parts/SEQ/NAME/N`: what is too long for one value, without its end.
- * - `snapshot-lock`: who writes a snapshot, under a lease.
- * - `servers/ID`: a server that is there, under the same lease.
+ * - `parts/SEQ/NAME/N`: the rest of a file that is too long for one value. Only
+ *   its last part is shorter than the others.
+ * - `snapshot-lock`: who writes a snapshot.
+ * - `servers/ID`: a server that is there, under a lease.
  * - `secret`, which signs tokens, and `incarnation`, a random name of this store.
  *
- * The first line of a batch or snapshot is its random name, the number of its
- * parts, and the name of the batch before: so whoever applies it finds out
- * that it does not continue what was applied, as after a restore of etcd.
+ * In the header of a file, `salt` is its random name, and `store` the head
+ * before the batch, or the one of the snapshot: so whoever applies a batch finds
+ * out that it does not continue what was applied, as after a restore of etcd.
  */
 
 import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
-import { crc32 } from "node:zlib";
 import { StoreError } from "../store/error.ts";
+import type { ReadableFile } from "../store/log/files.ts";
 import {
-  checkFormat,
-  checkLine,
+  type ApplyLine,
   type LogHeader,
   type LogLine,
+  type LogScan,
+  scanLog,
 } from "../store/log/format.ts";
 import {
   createTables,
@@ -61,15 +62,14 @@ export function numberIn(found: KeyValue | undefined): number {
   return Number(found?.key.slice(-16) ?? 0);
 }
 
-/** Returns the head after a batch. */
-export function headOf(seq: number, name: string): string {
-  return `${seq} ${name}`;
+/** Returns the sequence number in a head, which is empty before the first batch. */
+export function seqOf(head: string): number {
+  return Number.parseInt(head) || 0;
 }
 
-/** Returns the sequence number and the name in a head, which is empty before the first batch. */
-export function parseHead(head: string) {
-  const [seq, name = ""] = head.split(" ");
-  return { seq: Number(seq), name };
+/** Returns a value as text; nothing without one. */
+export function textOf(found: KeyValue | undefined): string {
+  return String(found?.value ?? "").trim();
 }
 
 /** Puts a value that no other server has put before; returns the one that is there. */
@@ -84,14 +84,6 @@ export async function putOnce(
   return textOf(found) || value;
 }
 
-/** Transactions that were committed together. */
-interface Batch {
-  /** The head with which it was put. */
-  readonly head: string;
-  readonly bytes: number;
-  readonly lines: readonly LogLine[];
-}
-
 /** A store as it was loaded. */
 export interface Loaded {
   readonly tables: Tables;
@@ -102,26 +94,13 @@ export interface Loaded {
   logBytes: number;
 }
 
-type LoadOptions = Pick<FolderScanOptions, "tables" | "onTransaction">;
-
-/** Reads a store. Begins anew if what it reads is deleted meanwhile. */
+/** Reads a store. */
 export async function load(
   client: EtcdClient,
-  options: LoadOptions,
-): Promise<Loaded> {
-  for (let attempt = 1;; attempt++) {
-    try {
-      return await loadOnce(client, options);
-    } catch (error) {
-      const isDamaged = error instanceof StoreError && error.code === "damaged";
-      if (!isDamaged || attempt === 5) throw error;
-    }
-  }
-}
-
-async function loadOnce(
-  client: EtcdClient,
-  { tables, onTransaction }: LoadOptions,
+  { tables, onTransaction }: Pick<
+    FolderScanOptions,
+    "tables" | "onTransaction"
+  >,
 ): Promise<Loaded> {
   const loaded: Loaded = {
     tables: createTables(tables),
@@ -130,24 +109,36 @@ async function loadOnce(
     snapshotBytes: 0,
     logBytes: 0,
   };
+  const apply = applyTo(loaded.tables, "etcd", onTransaction);
   const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
-  if (snapshot !== undefined) await loadSnapshot(client, snapshot, loaded);
-  const apply = applyTo(loaded.tables, "etcd", onTransaction);
+  if (snapshot !== undefined) {
+    const scan = await readFile(client, snapshot, apply);
+    if (!scan.isSealed) throw gapError(0);
+    const header = headerOf(snapshot.value);
+    restoreCounters(loaded.tables, header);
+    loaded.head = header.store;
+    loaded.snapshotSeq = scan.seq;
+    loaded.snapshotBytes = scan.size;
+  }
   const [head] = await client.get(["head"]);
-  for await (const batches of readLog(client, loaded.head, textOf(head))) {
-    applyBatches(loaded, batches, apply);
+  for await (const batch of readLog(client, loaded.head, textOf(head))) {
+    applyBatch(loaded, batch, apply);
   }
   return loaded;
 }
 
-/** Returns a value as text; nothing without one. */
-export function textOf(found: KeyValue | undefined): string {
-  return String(found?.value ?? "").trim();
+/** Transactions that were committed together. */
+interface Batch {
+  /** The head before it, and the one with which it was put. */
+  readonly after: string;
+  readonly head: string;
+  readonly bytes: number;
+  readonly lines: readonly LogLine[];
 }
 
 /**
- * Yields the batches from one head to another, some at a time.
+ * Yields the batches from one head to another.
  *
  * @param first the next one, if it is known
  * @throws {StoreError} damaged if the next one is deleted; unreachable if it
@@ -158,38 +149,31 @@ export async function* readLog(
   from: string,
   to: string,
   first?: KeyValue,
-): AsyncGenerator<readonly Batch[]> {
-  for (let head = from; head !== to;) {
-    const { seq } = parseHead(head);
-    if (seq >= parseHead(to).seq) throw divergedError();
-    const batches: Batch[] = [];
-    const range = rangeOf("log", seq + 1);
-    const next = first ? [first] : await client.get(range, batchesPerRead);
-    first = undefined;
+): AsyncGenerator<Batch> {
+  let next = first && [first];
+  for (let head = from; head !== to; next = undefined) {
+    const seq = seqOf(head);
+    if (seq >= seqOf(to)) throw divergedError();
+    next ??= await client.get(rangeOf("log", seq + 1), batchesPerRead);
+    if (numberIn(next[0]) !== seq + 1) throw gapError(seq);
     for (const found of next) {
-      const last = parseHead(head);
-      if (numberIn(found) !== last.seq + 1) break;
-      if (parseBeginning(found).after !== last.name) throw divergedError();
       const batch = await readBatch(client, found);
-      batches.push(batch);
+      if (batch.after !== head) throw divergedError();
+      yield batch;
       head = batch.head;
       if (head === to) break;
     }
-    if (batches.length === 0) throw gapError(seq);
-    yield batches;
   }
 }
 
-export function applyBatches(
+export function applyBatch(
   loaded: Loaded,
-  batches: readonly Batch[],
+  { lines, bytes, head }: Batch,
   apply = applyTo(loaded.tables, "etcd"),
 ): void {
-  for (const { lines, bytes, head } of batches) {
-    for (const line of lines) apply(line, line.seq ?? 0);
-    loaded.logBytes += bytes;
-    loaded.head = head;
-  }
+  for (const line of lines) apply(line, line.seq ?? 0);
+  loaded.logBytes += bytes;
+  loaded.head = head;
 }
 
 function divergedError(): StoreError {
@@ -207,115 +191,77 @@ export async function readBatch(
   found: KeyValue,
 ): Promise<Batch> {
   const lines: LogLine[] = [];
-  let bytes = 0;
-  for await (const line of readLines(client, found)) {
-    lines.push(parseLine(line));
-    bytes += line.length;
-  }
-  const last = numberIn(found) + lines.length - 1;
-  return { head: headOf(last, parseBeginning(found).name), bytes, lines };
+  const { seq, size } = await readFile(client, found, (line) => {
+    lines.push(line);
+  });
+  const { store: after, salt } = headerOf(found.value);
+  return { after, head: `${seq} ${salt}`, bytes: size, lines };
 }
 
-/** Loads a snapshot into empty tables. */
-async function loadSnapshot(
+/** Returns the header of a file, which is in its first part. */
+export function headerOf(first: Buffer): LogHeader {
+  return JSON.parse(first.toString("utf8", 0, first.indexOf("\n")));
+}
+
+/** Reads a file, whose first part was found. */
+async function readFile(
   client: EtcdClient,
-  found: KeyValue,
-  loaded: Loaded,
-): Promise<void> {
-  const { tables } = loaded;
-  const seq = loaded.snapshotSeq = numberIn(found);
-  loaded.head = headOf(seq, parseBeginning(found).after);
-  const apply = applyTo(tables, "etcd");
-  let header: LogHeader | undefined;
-  let seed = 0;
-  for await (const line of readLines(client, found)) {
-    loaded.snapshotBytes += line.length;
-    const parsed = parseLine(line, seed);
-    if (header === undefined) {
-      header = parsed as LogLine & LogHeader;
-      checkFormat("etcd", header.format);
-      seed = crc32(header.salt);
-    } else apply(parsed, seq);
-  }
-  restoreCounters(tables, header ?? {});
+  { key, value }: KeyValue,
+  apply: ApplyLine,
+): Promise<LogScan> {
+  let part = value;
+  let number = 0;
+  let start = 0;
+  const file: ReadableFile = {
+    async read(into) {
+      if (start === maxValueBytes) {
+        const [next] = await client.get([partKey(key, value, number++)]);
+        if (next === undefined) throw gapError(0);
+        part = next.value;
+        start = 0;
+      }
+      const bytesRead = part.copy(into, 0, start);
+      start += bytesRead;
+      return { bytesRead };
+    },
+  };
+  const scan = await scanLog(file, key, apply).catch((error) => {
+    throw error.cause ?? error;
+  });
+  const [fault] = scan.faults;
+  if (fault === undefined) return scan;
+  const message = `${key} in etcd is damaged: ${fault.message}`;
+  throw new StoreError("damaged", message, { fault });
 }
 
-/** A batch or snapshot to be put. */
-interface Content {
-  readonly seq: number;
-  /** The name of the batch before it; of a snapshot, the last one in it. */
-  readonly after: string;
-  readonly slices: Iterable<Buffer>;
-  /** Ends the work. */
-  readonly signal?: AbortSignal;
-}
-
-/** Names a batch or snapshot, and puts what is too long for one value in parts. */
-export async function pack(
+/** Puts all parts of a file but the first one, which it returns with the length of all. */
+export async function putParts(
   client: EtcdClient,
-  { seq, after, slices, signal }: Content,
+  key: string,
+  slices: Iterable<Buffer>,
+  signal?: AbortSignal,
 ) {
-  const name = randomBytes(8).toString("hex");
+  let first: Buffer | undefined;
+  let number = 0;
   let rest: Buffer = Buffer.alloc(0);
-  let parts = 0;
+  const put = async (part: Buffer) => {
+    signal?.throwIfAborted();
+    if (first === undefined) first = part;
+    else await client.put(partKey(key, first, number++), part);
+    return first;
+  };
   for (const slice of slices) {
     rest = Buffer.concat([rest, slice]);
-    for (; rest.length > maxValueBytes; parts++) {
-      signal?.throwIfAborted();
-      const part = rest.subarray(0, maxValueBytes);
-      await client.put(partKey(seq, name, parts), part);
-      rest = rest.subarray(maxValueBytes);
+    for (; rest.length >= maxValueBytes; rest = rest.subarray(maxValueBytes)) {
+      await put(rest.subarray(0, maxValueBytes));
     }
   }
-  const beginning = Buffer.from(`${name} ${parts} ${after}\n`);
-  const value = Buffer.concat([beginning, rest]);
-  return { name, value, bytes: parts * maxValueBytes + rest.length };
+  const value = await put(rest);
+  return { value, bytes: number * maxValueBytes + rest.length };
 }
 
-function partKey(seq: number, name: string, part: number): string {
-  return `${keyOf("parts", seq)}/${name}/${part}`;
-}
-
-/**
- * Parses the first line of a batch or snapshot.
- *
- * @throws {StoreError} format if another version has put it
- */
-export function parseBeginning({ value }: KeyValue) {
-  const end = value.indexOf("\n");
-  const line = value.toString("latin1", 0, end);
-  const [, name, parts, after = ""] = /^(\w+) (\d+) (\w*)$/.exec(line) ?? [];
-  if (name === undefined) throw new StoreError("format", otherVersion);
-  return { name, parts: Number(parts), after, rest: value.subarray(end + 1) };
-}
-
-const otherVersion =
-  "Another version has put the records into etcd: copy them to a folder with that version, and with this one to another prefix. Nothing was changed";
-
-/** Yields the lines of a batch or snapshot. */
-async function* readLines(
-  client: EtcdClient,
-  found: KeyValue,
-): AsyncGenerator<Buffer> {
-  const { name, parts, rest: end } = parseBeginning(found);
-  const seq = numberIn(found);
-  let rest: Buffer = Buffer.alloc(0);
-  for (let each = 0; each <= parts; each++) {
-    const [part] = each < parts
-      ? await client.get([partKey(seq, name, each)], 1)
-      : [{ value: end }];
-    if (part === undefined) throw gapError(seq);
-    rest = Buffer.concat([rest, part.value]);
-    let start = 0;
-    for (let at; (at = rest.indexOf("\n", start)) >= 0; start = at + 1) {
-      yield rest.subarray(start, at);
-    }
-    rest = rest.subarray(start);
-  }
-  if (rest.length > 0) yield rest;
-}
-
-function parseLine(line: Buffer, seed = 0): LogLine {
-  if (checkLine(line, seed)) return JSON.parse(line.toString());
-  throw new StoreError("damaged", "A line in etcd does not match its CRC");
+/** Returns the key of a later part of a file. */
+function partKey(key: string, first: Buffer, number: number): string {
+  const digits = key.slice(-16);
+  return `parts/${digits}/${headerOf(first).salt}/${number}`;
 }

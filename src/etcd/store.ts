@@ -27,8 +27,8 @@ import { type LogPosition, Store } from "../store/transactions.ts";
 import { toBase64 } from "./client.ts";
 import { type EtcdParts, renewMs, serverKey } from "./parts.ts";
 import { Replica } from "./replica.ts";
-import { Snapshots } from "./snapshots.ts";
-import { gapError, parseHead, putOnce, rangeOf, readBatch } from "./state.ts";
+import { retryMs, Snapshots } from "./snapshots.ts";
+import { gapError, putOnce, rangeOf, readBatch, seqOf } from "./state.ts";
 
 /** How old a state may be that is read without asking etcd. */
 const maxAgeMs = 1000;
@@ -52,27 +52,26 @@ export class EtcdStore extends Store {
 
   constructor(parts: EtcdParts) {
     const { folder, lease, loaded, serverId } = parts;
-    super(folder, parseHead(loaded.head).seq, loaded.tables);
+    super(folder, seqOf(loaded.head), loaded.tables);
     this.#parts = parts;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
     this.#replica = new Replica(parts, this.queue, (syncMs) => {
       this.notify(syncMs);
-      this.#snapshots.runIfDue();
     });
-    const { signal } = this.#parts.closing;
     const replica = this.#replica;
     this.#snapshots = new Snapshots(parts, this, replica);
     this.#running = Promise.all([
-      replica.run(signal),
+      replica.run(),
       this.#repeat(watchMs, () => this.#follow()),
       this.#repeat(pollMs, () => replica.nextRound()),
       this.#repeat(renewMs, () => lease.renew()),
+      this.#repeat(retryMs, () => this.#snapshots.runIfDue()),
     ]);
   }
 
   get isWritable(): boolean {
-    return this.notices.length === 0;
+    return this.#refusal === undefined;
   }
 
   /** Why no request can be processed now. */
@@ -81,7 +80,8 @@ export class EtcdStore extends Store {
   }
 
   get notices(): readonly string[] {
-    return this.#refusal ? [this.#refusal.message] : [];
+    const reason = this.#refusal ?? this.#replica.fullError;
+    return reason ? [reason.message] : [];
   }
 
   get position(): LogPosition {
@@ -108,8 +108,7 @@ export class EtcdStore extends Store {
   }
 
   protected accept(pending: Pending): void {
-    const refusal = this.#suspension ?? this.#replica.failure;
-    if (refusal !== undefined) throw refusal;
+    if (this.#refusal !== undefined) throw this.#refusal;
     this.queue.add(pending, this.#parts.limits.maxQueueBytes);
     this.#replica.wake();
   }
@@ -175,7 +174,6 @@ export class EtcdStore extends Store {
     this.#suspension = closedError();
     this.#parts.closing.abort();
     this.#replica.wake();
-    await this.#snapshots.idle();
     await this.#running;
     await this.#parts.release();
   }

@@ -148,7 +148,7 @@ export abstract class Store {
   /** Returns a table; throws if its name is neither declared nor in the store. */
   table(name: string): Table {
     const table = this.#tables.get(name);
-    if (table !== undefined) return table;
+    if (table) return table;
     throw new StoreError("unknown-table", `There is no table "${name}"`);
   }
 
@@ -181,7 +181,7 @@ export abstract class Store {
         if (kind === "put") puts++;
         mutations.push(mutation);
         const undone = applyMutation(this.#tables, mutation, seq);
-        if (undone !== undefined) undo.push(undone);
+        if (undone) undo.push(undone);
       });
       if (mutations.length === 0) return this.seq;
       const text = JSON.stringify(mutations);

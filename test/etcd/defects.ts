@@ -52,8 +52,8 @@ export const defects: Readonly<Record<string, Defect>> = {
   },
   "says that nothing was changed when it does not know": {
     file: "etcd/client.js",
-    from: "throw toStoreError(error, code, isRepeated);",
-    to: "throw toStoreError(error, code, false);",
+    from: "throw etcdError(error, isRepeated ? undefined : kind);",
+    to: "throw etcdError(error, kind);",
     caught: notLinearizable,
     faults: ["lose the quorum"],
   },

@@ -47,6 +47,13 @@ const add = (store: Store, name: string) =>
     return { seq: store.apply([["put", "zoos", { id, name }]], 0) };
   });
 
+/** Returns a file as a newer version would write it. */
+function ofNewerVersion(text: string): string {
+  const [header = "", ...lines] = text.split("\n");
+  const rest = header.slice(crcLength).replace('"format":3', '"format":4');
+  return [encodeLine(rest).toString().trim(), ...lines].join("\n");
+}
+
 const namesIn = (store: Store) =>
   store.table("zoos").rows().map(({ document }) => document["name"]);
 
@@ -186,13 +193,13 @@ test("an etcd that was set back to an older state is neither served nor overwrit
   assert.deepEqual(namesIn(restarted), ["Berlin", "Prague", "Warsaw"]);
 });
 
-test("what another version has put is refused", async (t) => {
+test("a batch of a newer version is refused, and nothing is changed", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
   await add(await open(t, etcd), "Berlin");
   const { head } = gateway;
-  gateway.replace("log", (text) => text.replace(" \n", "\n"));
-  const refusal = { code: "format", message: /with that version/ };
+  gateway.replace("log", ofNewerVersion);
+  const refusal = { code: "format", message: /does not know format 4/ };
   await assert.rejects(open(t, etcd), refusal);
   assert.equal(gateway.head, head);
 });
@@ -344,7 +351,7 @@ test("a store closes while another one writes", async (t) => {
   await writing;
 });
 
-test("an etcd that is full can be read, also by those who asked with a write", async (t) => {
+test("an etcd that is full says so, and can be read, also by those who asked with a write", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
   const store = await open(t, etcd);
@@ -352,6 +359,10 @@ test("an etcd that is full can be read, also by those who asked with a write", a
   const refused = assert.rejects(add(store, "Berlin"), { code: "disk-full" });
   await Promise.all([refused, store.confirm(true)]);
   assert.ok(store.isWritable);
+  assert.match(store.notices.join(), /database space exceeded/);
+  gateway.faultOf = () => undefined;
+  await add(store, "Berlin");
+  assert.deepEqual(store.notices, []);
 });
 
 test("a watch that breaks is begun again, and goes on where it was", async (t) => {
@@ -374,10 +385,6 @@ test("a snapshot of a newer version is refused", async (t) => {
   const store = await open(t, etcd);
   await add(store, "Berlin");
   await store.checkpoint();
-  gateway.replace("snapshot", (text) => {
-    const [name, header = "", ...lines] = text.split("\n");
-    const rest = header.slice(crcLength).replace('"format":3', '"format":4');
-    return [name, encodeLine(rest).toString().trim(), ...lines].join("\n");
-  });
+  gateway.replace("snapshot", ofNewerVersion);
   await assert.rejects(open(t, etcd), { code: "format" });
 });

@@ -21,14 +21,18 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { errorCode, errorText } from "../error.ts";
 
-/** An open file: what the store uses of Node's FileHandle. */
-export interface OpenFile {
-  readonly fd: number;
+/** What a log is read from. */
+export interface ReadableFile {
   /** Fills a buffer from a position on, as far as the file goes. */
   read(
     into: Uint8Array,
     position: number,
   ): Promise<{ readonly bytesRead: number }>;
+}
+
+/** An open file: what the store uses of Node's FileHandle. */
+export interface OpenFile extends ReadableFile {
+  readonly fd: number;
   write(
     bytes: Uint8Array,
     position: number,
@@ -271,7 +275,7 @@ export interface LineRange {
  * most 4,096 lines.
  */
 export async function* readLines(
-  file: OpenFile,
+  file: ReadableFile,
   { start = 0, end = Infinity, maxLineBytes = Infinity }: LineRange = {},
 ): AsyncGenerator<Line[]> {
   let position = start;
@@ -317,7 +321,7 @@ export async function* readLines(
 }
 
 async function readChunk(
-  file: OpenFile,
+  file: ReadableFile,
   position: number,
   length: number,
 ): Promise<Buffer> {

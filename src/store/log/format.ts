@@ -25,7 +25,7 @@
 import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
 import { type Fault, StoreError } from "../error.ts";
-import { type Line, type OpenFile, readLines } from "./files.ts";
+import { type Line, type ReadableFile, readLines } from "./files.ts";
 import type { Document } from "../memory/row.ts";
 
 /**
@@ -205,7 +205,7 @@ export interface LogLine {
 
 /** Reads a log, applies its good part, and checks every line of it. */
 export async function scanLog(
-  file: OpenFile,
+  file: ReadableFile,
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
