@@ -167,7 +167,7 @@ export class Connection {
   isClosing = false;
   /** True if the latest request is followed by something that is not HTTP. */
   isBroken = false;
-  /** The text behind the first word of a line that is too long, as far as it is known. */
+  /** A line that node:http cannot parse, as far as it is known; of one that is too long, the text after its first word. */
   lineRest: string | undefined;
   /** How many bytes of that line have come since it was found to be too long. */
   lineBytes = 0;

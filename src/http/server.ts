@@ -283,7 +283,7 @@ function rejectBytes(
 ): void {
   const { response, isBroken } = connection;
   if (isBroken || !error) return; // each later packet is an error too
-  if (response === undefined || response.req.complete) {
+  if (response?.req.complete !== false) {
     rejectInTurn(connection, error);
   } else {
     connection.isBroken = true;
@@ -300,7 +300,7 @@ function rejectInTurn(
   const { response, socket } = connection;
   connection.isBroken = true;
   if (response?.isLive) socket.destroy();
-  else if (response === undefined || response.writableFinished) {
+  else if (response?.writableFinished !== false) {
     sendRawError(connection, error, sentId);
   } else response.once("finish", () => sendRawError(connection, error, sentId));
 }
@@ -335,15 +335,16 @@ function toApiError(
   connection: Connection,
 ): ApiError | undefined {
   const text = Buffer.from(rawPacket).toString("latin1");
-  const line = text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1);
+  const { lineRest } = connection;
+  const line = lineRest === undefined
+    ? text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1)
+    : lineRest + text;
   switch (code) {
     case "HPE_HEADER_OVERFLOW": {
       // Of a line in many packets, only its end shows whether it has the URL;
       // one that goes on without an end is taken for a URL. A line that has not
       // begun is a field (and Bun does not tell how far it got).
-      const { lineRest } = connection;
-      const rest = (lineRest === undefined ? line || "\n" : lineRest + text)
-        .replace(/^(?:[A-Z-]+ )?\S*/, "");
+      const rest = (line || "\n").replace(/^(?:[A-Z-]+ )?\S*/, "");
       connection.lineRest = rest;
       connection.lineBytes += rawPacket.length;
       const isUrl = " HTTP/".startsWith(rest.slice(0, 6));
@@ -355,14 +356,21 @@ function toApiError(
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError(40800);
     case "HPE_INVALID_TRANSFER_ENCODING":
-      if (/^transfer-encoding:[ \t]*\r?$/im.test(text)) break; // it is empty
-      if (reason?.includes("Content-Length")) break; // both (RFC 9112 section 6.3)
+      if (
+        /^transfer-encoding:[ \t]*\r?$/im.test(text) || // it is empty
+        reason?.includes("Content-Length") // both (RFC 9112 section 6.3)
+      ) break;
       return unsupportedCoding();
     case "HPE_INVALID_METHOD": {
-      // The request line can be valid, with a method that the parser does not know.
-      const [, method] =
-        /^([!#$%&'*+.^_`|~\w-]+) \S+ HTTP\/1\.[01]\r?\n/.exec(line) ?? [];
-      if (method) return notImplemented(method);
+      // The request line can be valid, with a method that the parser does not
+      // know; or it is the beginning of one.
+      const [, method, end] =
+        /^([!#$%&'*+.^_`|~\w-]+)(?: \S+ HTTP\/1\.[01]\r?(\n)|(?: \S*(?: [HTP/.01]*\r?)?)?$)/
+          .exec(line) ?? [];
+      connection.lineRest = line;
+      if (method && line.length < maxLineBytes) {
+        return end ? notImplemented(method) : undefined;
+      }
     }
   }
   return new ApiError(

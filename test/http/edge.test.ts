@@ -53,7 +53,7 @@ function get(path: string, ...fields: readonly string[]): string {
   return [`GET ${path} HTTP/1.1`, "Host: a", ...fields, "", ""].join("\r\n");
 }
 
-/** Sends the last bytes in segments, and returns what was received. */
+/** Sends bytes in segments, of a long text only the last ones, and returns what was received. */
 async function sendInSegments(
   port: number,
   bytes: string,
@@ -68,7 +68,7 @@ async function sendInSegments(
     new Promise((resolve) =>
       socket.write(text, () => setImmediate(() => setImmediate(resolve)))
     );
-  const first = 16_300;
+  const first = bytes.length > 16_300 ? 16_300 : 1;
   await write(bytes.slice(0, first));
   for (let at = first; at < bytes.length && received === ""; at += length) {
     await write(bytes.slice(at, at + length));
@@ -193,18 +193,20 @@ describe("the header of a request", () => {
 
   const name = "a".repeat(16_500);
   const words = "ab; ".repeat(4125);
-  const long: readonly [string, string, number][] = [
+  const inSegments: readonly [string, string, number][] = [
     ["a long URL", get(`/${name}`), 41400],
     ["a long field", get("/v1", `A:${name}`), 43100],
     ["a long field name", get("/v1", `${name}: A`), 43100],
     ["many words in a field", get("/v1", `A: ${words}`), 43100],
+    ["an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 50100],
+    ["nonsense", "BREW / HTCPCP/1.0\r\n\r\n", 40000],
     [
       "a URL and a field that are too long together",
       get(`/${name.slice(8200)}`, `A: ${name.slice(8200)}`),
       43100,
     ],
   ];
-  for (const [what, bytes, code] of long) {
+  for (const [what, bytes, code] of inSegments) {
     test(`with ${what} gets ${code} in segments of any length`, async () => {
       for (const length of [1, 7, 100]) {
         assertError(await sendInSegments(app.port, bytes, length), code);

@@ -202,8 +202,7 @@ export function integer(
     & NumberOptions = {},
 ): Property<number> {
   const bounds = { ...others, maximum };
-  const { minimum = Number.MIN_SAFE_INTEGER } = others;
-  const safe = { ...bounds, minimum };
+  const safe = { minimum: Number.MIN_SAFE_INTEGER, ...bounds };
   return {
     ...number(bounds),
     expected: `an integer${describeRange(bounds)}`,

@@ -370,14 +370,17 @@ export function matches(
       return caseFold(String(value)).includes(String(operand));
     case "starts":
       return caseFold(String(value)).startsWith(String(operand));
+  }
+  const order = compareValues(value, operand);
+  switch (operator) {
     case "lt":
-      return compareValues(value, operand) < 0;
+      return order < 0;
     case "lte":
-      return compareValues(value, operand) <= 0;
+      return order <= 0;
     case "gt":
-      return compareValues(value, operand) > 0;
+      return order > 0;
     case "gte":
-      return compareValues(value, operand) >= 0;
+      return order >= 0;
   }
 }
 
