@@ -185,7 +185,7 @@ const collections: Readonly<Record<string, Rules>> = {
         type: [5],
         format: [
           ...["zoo.example", "/visit", "ftp://zoo.example/", "https://"],
-          "javascript:alert(1)",
+          ...["javascript:alert(1)", "http:///zoo.example"],
         ],
         length: [website(2_001)],
       },

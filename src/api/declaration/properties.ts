@@ -278,7 +278,7 @@ export function url(): Property<string> {
     "http(s) URL",
     "uri",
     2000,
-    (text) => /^https?:\/\/[^\s\\]+$/i.test(text) && URL.canParse(text),
+    (text) => /^https?:\/\/[^\s\\/][^\s\\]*$/i.test(text) && URL.canParse(text),
   );
 }
 
