@@ -71,12 +71,11 @@ function matches(
   offer: ReturnType<typeof parseMediaType>,
 ): boolean {
   const { type = "", parameters } = offer ?? {};
-  if (![type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type)) {
-    return false;
-  }
-  return [...range.parameters].every(([name, value]) =>
-    parameters?.get(name) === value || (name === "charset" && value === "utf-8")
-  );
+  return [type, type.replace(/\/.*/, "/*"), "*/*"].includes(range.type) &&
+    [...range.parameters].every(([name, value]) =>
+      parameters?.get(name) === value ||
+      (name === "charset" && value === "utf-8")
+    );
 }
 
 /** The most members of an Accept field that are considered, which bounds the time. */
@@ -102,8 +101,10 @@ function parseRange(member: string) {
 
 /** Returns the text of a token or of a quoted string (RFC 9110 section 5.6.4). */
 function unquote(text: string): string {
-  const quoted = /^"(.*)"$/.exec(text)?.[1];
-  return quoted === undefined ? text : quoted.replace(/\\(.)/g, "$1");
+  return text.replace(
+    /^"(.*)"$/,
+    (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"),
+  );
 }
 
 /**

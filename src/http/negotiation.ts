@@ -38,22 +38,29 @@ export function chooseFormat(
  * if there is no body, which is reported when the body is parsed.
  *
  * @throws {ApiError} 41500 with the field that lists what is supported (RFC
- * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a type
+ * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a
+ * type, and on a part of a body
  */
 export function checkContentType(
   request: IncomingRequest,
   consumes: readonly string[],
 ): string | undefined {
   const { headers, method } = request;
-  const coding = headers["content-encoding"]?.trim().toLowerCase();
-  if (coding !== undefined && coding !== "identity") {
+  const { "content-encoding": coding = "identity", "content-type": field } =
+    headers;
+  if (headers["content-range"]) { // RFC 9110 section 14.5
+    throw new ApiError(
+      40000,
+      "A Content-Range is not supported: send the complete body without it.",
+    );
+  }
+  if (coding.toLowerCase() !== "identity") {
     throw new ApiError(
       41500,
       "The body must not have a Content-Encoding other than identity.",
       { headers: ["Accept-Encoding", "identity"] },
     );
   }
-  const field = headers["content-type"];
   if (field === undefined) {
     if (method === "QUERY") { // RFC 10008 section 2
       throw new ApiError(

@@ -530,6 +530,15 @@ describe("a body", () => {
     assert.equal(await state("/v1/zoos"), before);
   });
 
+  test("is not accepted in parts (RFC 9110 section 14.5)", async () => {
+    for (const method of ["POST", "PUT", "PATCH"]) {
+      const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
+      const headers = { "content-range": "bytes 0-9/99" };
+      const answer = await refused(valid, { method, path, headers });
+      assertError(answer, 400, 40000);
+    }
+  });
+
   test("is a merge patch for PATCH only", async () => {
     const headers = { "content-type": "application/merge-patch+json" };
     assertError(await refused(valid, { headers }), 415, 41500);
