@@ -103,7 +103,8 @@ function parseClaims(payload: string): Claims | undefined {
   try {
     const text = Buffer.from(payload, "base64url").toString();
     const { sub, jti, iat, exp } = JSON.parse(text);
-    const claims = { sub: Number(sub), jti: Number(jti), iat, exp };
+    // No authorization has the id 0.
+    const claims = { sub: Number(sub), jti: Number(jti) || NaN, iat, exp };
     const isValid = Object.values(claims)
       .every((value) => Number.isSafeInteger(value) && value >= 0);
     return isValid ? claims : undefined;

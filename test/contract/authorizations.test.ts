@@ -346,6 +346,7 @@ describe("a token", () => {
     ["exp as a string", () => forge({ claims: { exp: `${now() + 60}` } })],
     ["exp true", () => forge({ claims: { exp: true } })],
     ["a jti never given", () => forge({ claims: { jti: "9007199254740991" } })],
+    ["jti 0", () => forge({ claims: { jti: "0" } })],
     ["jti abc", () => forge({ claims: { jti: "abc" } })],
     ["an empty jti", () => forge({ claims: { jti: "" } })],
     ["jti __proto__", () => forge({ claims: { jti: "__proto__" } })],
