@@ -92,7 +92,9 @@ test("a command line is parsed, and its mistakes are reported", () => {
   );
   assert.deepEqual(positionals, ["user", "add", "--ada"]);
   assert.deepEqual([...flags], [["role", "admin"]]);
-  assert.deepEqual(parseCommandLine(["-h"], []).positionals, ["help"]);
+  for (const words of [["-h"], ["serve", "--help"], ["--help", "serve"]]) {
+    assert.deepEqual(parseCommandLine(words, []).positionals, ["help"]);
+  }
   const table: readonly [string[], RegExp][] = [
     [["--nope"], /^Unknown option '--nope'$/],
     [["--prot", "1"], /^Unknown option '--prot': did you mean --port\?$/],

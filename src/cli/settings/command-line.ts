@@ -29,7 +29,7 @@ export function parseCommandLine(
   for (const [name, value] of Object.entries(values)) {
     const [text, ...more] = [value].flat();
     if (text === true && others.includes(name)) flags.set(name, "1");
-    else if (typeof text !== "string") positionals.unshift(name); // --help
+    else if (typeof text !== "string") return { positionals: [name], flags }; // --help
     else if (text !== "" && more.length === 0) flags.set(name, text);
     else throw new UsageError(`--${name} must be given once, with a value`);
   }
