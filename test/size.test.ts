@@ -32,7 +32,7 @@ const budgets: readonly [
     19_000,
     (path) => /^store\/(?!indexes\/)/.test(path),
   ],
-  ["the store in etcd", 7_500, (path) => path.startsWith("etcd/")],
+  ["the store in etcd", 7_300, (path) => path.startsWith("etcd/")],
   ["everything", 106_350, () => true],
 ];
 

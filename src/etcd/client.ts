@@ -33,15 +33,6 @@ export interface Change {
   readonly value?: Uint8Array | string;
 }
 
-/** The result of a transaction: its changes were made, or keys were read instead. */
-export interface Outcome {
-  /** True if the changes were carried out now. */
-  readonly isDone: boolean;
-  /** True if an earlier attempt may have been carried out. */
-  readonly isRepeated: boolean;
-  readonly found: readonly (KeyValue | undefined)[];
-}
-
 /** An error that etcd has reported, with its gRPC code. */
 class Refusal extends Error {
   readonly code: number;
@@ -113,12 +104,16 @@ export class EtcdClient {
     await this.call("kv/put", body);
   }
 
-  /** Makes changes together if a key has a value, or is missing if that is empty; otherwise reads the key, and another one. */
+  /**
+   * Makes changes together if a key has a value, or is missing if that is empty;
+   * otherwise reads the key, and another one. `isDone` is true if it has made
+   * them, `isRepeated` if an earlier attempt may have.
+   */
   async transact(
     [key, value]: readonly [key: string, value: string],
     changes: readonly Change[],
     other = key,
-  ): Promise<Outcome> {
+  ) {
     const compare = {
       ...this.#rangeOf([key]),
       ...value === ""
@@ -157,10 +152,7 @@ export class EtcdClient {
   }
 
   /** Calls a method until it has answered. */
-  async call(
-    path: string,
-    body: object,
-  ): Promise<EtcdAnswer & { readonly isRepeated: boolean }> {
+  async call(path: string, body: object) {
     const { timeoutMs = 5000 } = this.#options;
     const deadline = performance.now() + timeoutMs;
     const text = JSON.stringify(body);
@@ -236,6 +228,40 @@ export class EtcdClient {
       key: fromBase64(key).toString().slice(this.#options.prefix.length),
       value: fromBase64(value),
     }));
+  }
+}
+
+/** A server that is gone for so long loses what it held. */
+const leaseSeconds = 60;
+export const renewMs = 20_000;
+
+/** Returns the key that is there while a server is. */
+export function serverKey(id: string): string {
+  return `servers/${id}`;
+}
+
+/** The lease of a server: the sign for the others that it is there. */
+export class Lease {
+  id: string | undefined;
+  readonly #client: EtcdClient;
+  readonly #serverId: string;
+
+  constructor(client: EtcdClient, serverId: string) {
+    this.#client = client;
+    this.#serverId = serverId;
+  }
+
+  async renew(): Promise<void> {
+    if (this.id !== undefined) {
+      const body = { ID: this.id };
+      const { result } = await this.#client.call("lease/keepalive", body);
+      if (Number(result?.TTL) > 0) return;
+    }
+    const { ID } = await this.#client.call("lease/grant", {
+      TTL: leaseSeconds,
+    });
+    await this.#client.put(serverKey(this.#serverId), "", ID);
+    this.id = ID;
   }
 }
 

@@ -17,8 +17,7 @@ import { acquireLock } from "../store/log/lock.ts";
 import { StoreError } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
 import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
-import { EtcdClient } from "./client.ts";
-import { Lease } from "./parts.ts";
+import { EtcdClient, Lease } from "./client.ts";
 import { keyOf, load, putOnce, putParts, seqOf, textOf } from "./state.ts";
 import { EtcdStore } from "./store.ts";
 import type { Row } from "../store/memory/row.ts";
@@ -26,7 +25,7 @@ import type { Store } from "../store/transactions.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
 export async function openEtcdStore(
-  { tables: declared, log = () => {}, limits, ...place }: StoreOptions,
+  { tables, log = () => {}, limits, ...place }: StoreOptions,
   options: EtcdOptions,
 ): Promise<EtcdStore> {
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
@@ -44,8 +43,7 @@ export async function openEtcdStore(
       incarnation: await putOnce(client, "incarnation", randomName(folder)),
       client,
       lease,
-      declared,
-      loaded: await load(client, { tables: declared }),
+      loaded: await load(client, { tables }),
       folder,
       limits: allLimits,
       log,

@@ -5,28 +5,29 @@ import {
   setImmediate as nextTick,
   setTimeout as delay,
 } from "node:timers/promises";
-import {
-  closedError,
-  type DurableCallback,
-  errorCode,
-  StoreError,
-} from "../store/error.ts";
-import { randomName } from "../store/log/folder.ts";
+import { type DurableCallback, errorCode, StoreError } from "../store/error.ts";
+import { randomName, type StoreFolder } from "../store/log/folder.ts";
 import {
   encodeEntries,
   encodeHeader,
   formatTime,
 } from "../store/log/format.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
+import type { Logger, StoreLimits } from "../store/options.ts";
 import type { TransactionQueue } from "../store/queue.ts";
-import { etcdError, type KeyValue } from "./client.ts";
-import type { EtcdParts } from "./parts.ts";
+import {
+  type EtcdClient,
+  etcdError,
+  type KeyValue,
+  type Lease,
+} from "./client.ts";
 import {
   applyBatch,
   gapError,
   headerOf,
   keyOf,
   load,
+  type Loaded,
   maxValueBytes,
   putParts,
   readLog,
@@ -39,6 +40,24 @@ const rivalMs = 1000;
 /** The longest pause between two batches of a server, in favor of others. */
 const maxPauseMs = 50;
 
+/** The objects and options that all parts of an open store use. */
+export interface EtcdParts {
+  readonly client: EtcdClient;
+  readonly lease: Lease;
+  readonly loaded: Loaded;
+  readonly folder: StoreFolder;
+  readonly limits: StoreLimits;
+  readonly log: Logger;
+  /** True if reads may be answered from a state that is at most a second old. */
+  readonly hasLocalReads: boolean;
+  /** Aborted when the store closes. */
+  readonly closing: AbortController;
+  /** Releases the lock of the folder. */
+  readonly release: () => Promise<void>;
+  readonly serverId: string;
+  readonly incarnation: string;
+}
+
 /** The state in memory, and the rounds that change it. */
 export class Replica {
   readonly queue: TransactionQueue;
@@ -48,14 +67,10 @@ export class Replica {
   fullError: StoreError | undefined;
   /** When the last round began that has succeeded. */
   confirmedAt = performance.now();
-  /** The last transaction in the snapshot that is being written: no batch goes beyond it. */
-  endSeq = 0;
   conflicts = 0;
   wake = () => {};
-  /** The head of the last batch that was sent. */
+  /** The head of the last batch that was sent: what comes after it never was. */
   sentHead = "";
-  /** The last transaction in it; those after it have never been sent. */
-  #sentSeq = 0;
   /** When a batch of another server was applied last. */
   #rivalAt = -Infinity;
   /** When the next batch may be sent. */
@@ -77,9 +92,6 @@ export class Replica {
 
   /** Resolves once a round has succeeded that begins after this call. */
   nextRound(): Promise<void> {
-    if (this.#parts.closing.signal.aborted) {
-      return Promise.reject(closedError());
-    }
     return new Promise((resolve, reject) => {
       this.#checks.push((error) => error ? reject(error) : resolve());
       this.wake();
@@ -88,7 +100,7 @@ export class Replica {
 
   /** Makes rounds until the store closes. */
   async run(): Promise<void> {
-    const { signal } = this.#parts.closing;
+    const { client, closing: { signal }, log } = this.#parts;
     while (true) {
       if (this.queue.length + this.#checks.length === 0) {
         if (signal.aborted) return;
@@ -101,26 +113,17 @@ export class Replica {
       const startedAt = performance.now();
       try {
         if (this.queue.length > 0) await this.#commit();
-        else if (checks.length > 0) await this.#readHead();
-        else continue;
-        this.#succeed(startedAt);
+        else if (checks.length > 0) {
+          await this.#catchUp((await client.get(["head"]))[0]);
+        } else continue;
+        this.confirmedAt = startedAt;
+        if (this.failure) log("info", "etcd can be reached again");
+        this.failure = undefined;
         for (const check of checks) check();
       } catch (error) {
         this.#fail(error, checks);
       }
     }
-  }
-
-  #succeed(startedAt: number): void {
-    this.confirmedAt = startedAt;
-    if (this.failure === undefined) return;
-    this.failure = undefined;
-    this.#parts.log("info", "etcd can be reached again");
-  }
-
-  async #readHead(): Promise<void> {
-    const [head] = await this.#parts.client.get(["head"]);
-    await this.#catchUp(head);
   }
 
   #fail(error: unknown, checks: readonly DurableCallback[]): void {
@@ -130,7 +133,7 @@ export class Replica {
     const failure = isFull ? reason : new StoreError("unreachable", message);
     const callBack = this.queue.rollBack(
       reason,
-      (seq) => seq <= this.#sentSeq ? reason : failure,
+      (seq) => seq <= seqOf(this.sentHead) ? reason : failure,
     );
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
@@ -147,8 +150,7 @@ export class Replica {
     const { client, folder, loaded } = this.#parts;
     const { queue } = this;
     const { durableSeq: durable } = queue;
-    this.#sentSeq = durable;
-    const lastSeq = durable < this.endSeq ? this.endSeq : Infinity;
+    const lastSeq = durable < loaded.endSeq ? loaded.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
     const salt = randomName(folder);
@@ -163,7 +165,6 @@ export class Replica {
       [line, encodeEntries(batch, { durable, seed })],
     );
     const head = this.sentHead = `${last} ${salt}`;
-    this.#sentSeq = last;
     const { isDone, isRepeated, found: [foundHead, foundBatch] } = await client
       .transact(["head", loaded.head], [
         { keys: [key], value },
@@ -187,10 +188,8 @@ export class Replica {
     // the requests of the others would be refused after ten attempts: so each
     // lets the others have about two attempts. With eight writers on three
     // servers, none needed more than six.
-    if (now < this.#rivalAt + rivalMs) {
-      const pauseMs = commitMs * (4 + 2 * Math.random());
-      this.#nextCommitAt = now + Math.min(pauseMs, maxPauseMs);
-    }
+    const pauseMs = Math.min(commitMs * (4 + 2 * Math.random()), maxPauseMs);
+    if (now < this.#rivalAt + rivalMs) this.#nextCommitAt = now + pauseMs;
     this.#onAdvance(commitMs);
   }
 
@@ -227,8 +226,8 @@ export class Replica {
 
   /** Loads the store anew, after more was deleted than is applied here. */
   async #reload(rollBack: () => Promise<void>): Promise<void> {
-    const { client, declared, loaded, log } = this.#parts;
-    const { tables, ...others } = await load(client, { tables: declared });
+    const { client, loaded, log } = this.#parts;
+    const { tables, ...others } = await load(client, { tables: [] });
     await rollBack();
     for (const [name, { state }] of tables) {
       getOrCreateTable(loaded.tables, name).restore(state);

@@ -90,6 +90,8 @@ export interface Loaded {
   /** The head when the last batch that is applied was put. */
   head: string;
   snapshotSeq: number;
+  /** The last transaction in the snapshot that is being written: no batch goes beyond it. */
+  endSeq: number;
   snapshotBytes: number;
   logBytes: number;
 }
@@ -106,6 +108,7 @@ export async function load(
     tables: createTables(tables),
     head: "",
     snapshotSeq: 0,
+    endSeq: 0,
     snapshotBytes: 0,
     logBytes: 0,
   };

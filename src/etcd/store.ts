@@ -24,10 +24,9 @@ import { closedError, StoreError } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Pending } from "../store/queue.ts";
 import { type LogPosition, Store } from "../store/transactions.ts";
-import { toBase64 } from "./client.ts";
-import { type EtcdParts, renewMs, serverKey } from "./parts.ts";
-import { Replica } from "./replica.ts";
-import { retryMs, Snapshots } from "./snapshots.ts";
+import { renewMs, serverKey, toBase64 } from "./client.ts";
+import { type EtcdParts, Replica } from "./replica.ts";
+import { retryMs, writeSnapshot, writeSnapshotIfDue } from "./snapshots.ts";
 import { gapError, putOnce, rangeOf, readBatch, seqOf } from "./state.ts";
 
 /** How old a state may be that is read without asking etcd. */
@@ -45,7 +44,6 @@ export class EtcdStore extends Store {
   readonly headroom = 0;
   readonly #parts: EtcdParts;
   readonly #replica: Replica;
-  readonly #snapshots: Snapshots;
   /** Why the operator must restart this server. */
   #suspension: StoreError | undefined;
   readonly #running: Promise<unknown>;
@@ -56,17 +54,14 @@ export class EtcdStore extends Store {
     this.#parts = parts;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
-    this.#replica = new Replica(parts, this.queue, (syncMs) => {
-      this.notify(syncMs);
-    });
-    const replica = this.#replica;
-    this.#snapshots = new Snapshots(parts, this, replica);
+    const replica = new Replica(parts, this.queue, (ms) => this.notify(ms));
+    this.#replica = replica;
     this.#running = Promise.all([
       replica.run(),
       this.#repeat(watchMs, () => this.#follow()),
       this.#repeat(pollMs, () => replica.nextRound()),
       this.#repeat(renewMs, () => lease.renew()),
-      this.#repeat(retryMs, () => this.#snapshots.runIfDue()),
+      this.#repeat(retryMs, () => writeSnapshotIfDue(parts, this)),
     ]);
   }
 
@@ -76,7 +71,9 @@ export class EtcdStore extends Store {
 
   /** Why no request can be processed now. */
   get #refusal(): StoreError | undefined {
-    return this.#suspension ?? this.#replica.failure;
+    return this.#parts.closing.signal.aborted
+      ? closedError()
+      : this.#suspension ?? this.#replica.failure;
   }
 
   get notices(): readonly string[] {
@@ -167,11 +164,10 @@ export class EtcdStore extends Store {
   }
 
   checkpoint(): Promise<void> {
-    return this.#snapshots.run();
+    return writeSnapshot(this.#parts, this);
   }
 
   protected async release(): Promise<void> {
-    this.#suspension = closedError();
     this.#parts.closing.abort();
     this.#replica.wake();
     await this.#running;

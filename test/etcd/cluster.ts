@@ -23,12 +23,12 @@ export interface Patch {
 /** Limits that are lower than in production, so that they are reached often. */
 const small: readonly Patch[] = [
   {
-    file: "etcd/parts.js",
+    file: "etcd/client.js",
     from: "const leaseSeconds = 60;",
     to: "const leaseSeconds = 2;",
   },
   {
-    file: "etcd/parts.js",
+    file: "etcd/client.js",
     from: "const renewMs = 20_000;",
     to: "const renewMs = 600;",
   },
