@@ -91,7 +91,7 @@ function* documents(
       : 1 + id % 1000;
     // Some are as large as a record can be.
     const long = id <= 200 &&
-      { name: "ä".repeat(100), species: "\n".repeat(100) };
+      { name: "ä".repeat(100), species: '"'.repeat(100) };
     yield ["animals", { ...animal(id), zoo_id, ...long }];
   }
 }

@@ -31,6 +31,9 @@ interface Outcome {
   readonly fields: ReadonlyMap<string, string>;
 }
 
+/** How the names of the zoos of all models begin. */
+export const modelZooName = "Model ";
+
 /** The largest number of employees of a zoo. */
 const maxEmployees = 60;
 
@@ -61,7 +64,7 @@ export class Model {
   /** Takes one random step; throws a Violation if a response is not as predicted. */
   async step(): Promise<void> {
     const zoo = this.#zoo ??= await this.#create("/v1/zoos", {
-      name: `Model ${this.#prefix}`,
+      name: modelZooName + this.#prefix,
       city: "Prag\u{1f43b}",
       country: "CZ",
       opened_on: null,

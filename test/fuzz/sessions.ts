@@ -25,6 +25,8 @@ export class Sessions {
   readonly tokens: Tokens = { viewer: "", keeper: "", admin: "" };
   /** The token of an admin whom no request of the lanes can reach. */
   readonly root: string;
+  /** The names of those users. */
+  readonly #names = { root: "root", viewer: "", keeper: "", admin: "" };
   readonly #server: Server;
   #users = 0;
   #isRunning = true;
@@ -51,6 +53,11 @@ export class Sessions {
     return this.#users - Object.keys(this.tokens).length;
   }
 
+  /** Returns whether the user of this name sends requests now. */
+  isInUse(username: string): boolean {
+    return Object.values(this.#names).includes(username);
+  }
+
   /** Replaces users until {@linkcode stop} is called. */
   async run(): Promise<void> {
     while (this.#isRunning) {
@@ -73,8 +80,9 @@ export class Sessions {
   }
 
   /** Creates a user, and returns its token. */
-  async #add(role: string): Promise<string> {
+  async #add(role: "viewer" | "keeper" | "admin"): Promise<string> {
     const username = `fuzz-${role}-${++this.#users}`;
+    this.#names[role] = username;
     const json = { username, password, role };
     const token = this.root;
     await this.#server.request("POST", "/v1/users", { json, token });
