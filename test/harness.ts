@@ -278,7 +278,7 @@ const dieWithParent = `
     .resume().unref();`;
 
 /** Returns the URL of a module with some code. */
-function moduleOf(code: string): string {
+export function moduleOf(code: string): string {
   return `data:text/javascript,${encodeURIComponent(code)}`;
 }
 
