@@ -151,11 +151,8 @@ export async function check(
   return 0;
 }
 
-/** The tables that no declaration and no user can name. */
-const internalTables = [
-  ...reservedCollectionNames.filter((name) => name !== "users"),
-  declarationTable,
-];
+/** The names that no declared collection can have. */
+const ownNames = [...reservedCollectionNames, declarationTable];
 
 /**
  * Returns the number of records of each undeclared collection, and the number
@@ -171,7 +168,7 @@ export function findHidden(
     const { name, size } = table;
     const collection = collections.get(name);
     if (collection === undefined) {
-      if (size > 0 && !internalTables.includes(name)) found.set(name, size);
+      if (size > 0 && !ownNames.includes(name)) found.set(name, size);
       continue;
     }
     const { acceptedNames, owner } = collection;
@@ -301,7 +298,8 @@ export async function logCommand(
       const id = kind === "put" ? value.id : value;
       const record = `${of}/${id}`;
       const isChosen = [undefined, of, record].includes(target);
-      if (!isChosen || internalTables.includes(of)) continue;
+      const isInternal = ownNames.includes(of) && of !== "users";
+      if (isInternal || !isChosen) continue;
       const previous = tables.get(of)?.get(id)?.document;
       const next = kind === "put" ? value : undefined;
       const verb = next && (previous ? "changed" : "created") || "deleted";
@@ -318,10 +316,10 @@ export async function logCommand(
 
 /** Lists the new values of the properties that differ, also of those that are no longer declared, but only the name of a secret. */
 function describeValues(
-  { previous, next = { id: 0 } }: RecordChange,
+  { previous, next }: RecordChange,
   secret: string | undefined,
 ): string {
-  return Object.entries(next).map(([name, each]) => {
+  return Object.entries(next ?? {}).map(([name, each]) => {
     const value = JSON.stringify(each);
     const isSame = value === JSON.stringify(previous?.[name]);
     if (isSame || serverProperties.includes(name)) return "";

@@ -133,25 +133,25 @@ export class Salvage {
 
 /** Reads a damaged folder. The declared tables exist even if none of their records is readable. */
 export async function salvageFolder(
-  { faults, fileNames, folder, generation, marker, options }: FolderScan,
+  { faults, fileNames, folder, marker, options }: FolderScan,
 ): Promise<Salvage> {
   const salvage = new Salvage(faults, options.tables);
   const isWhole = (name: string) => !faults.some(({ file }) => file === name);
   const [base = 0] = snapshotsAmong(fileNames.filter(isWhole));
-  for (let at = base; at <= generation; at++) {
-    const names = fileNames.filter((name) => generationOf(name) === at);
-    // In this order the snapshot comes before the log.
-    for (const name of names.sort()) {
-      await withFile(
-        options.files,
-        join(folder, name),
-        (file) => salvage.readFile(file, name),
-      ).catch((error) => {
-        if (error instanceof StoreError) throw error; // of a newer version
-        // Otherwise the disk cannot read further, but the other files can still
-        // be saved.
-      });
-    }
+  const at = (name: string) => generationOf(name) ?? -1;
+  // By generation; in each, the snapshot comes before the log.
+  const names = [...fileNames].sort().sort((a, b) => at(a) - at(b));
+  for (const name of names) {
+    if (at(name) < base) continue;
+    await withFile(
+      options.files,
+      join(folder, name),
+      (file) => salvage.readFile(file, name),
+    ).catch((error) => {
+      if (error instanceof StoreError) throw error; // of a newer version
+      // Otherwise the disk cannot read further, but the other files can still
+      // be saved.
+    });
   }
   const { damagedRecords, damagedTransactions, tables } = salvage;
   salvage.storeId ||= marker?.store ?? "";

@@ -13,6 +13,7 @@ import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { encodeLine } from "../../src/store/log/format.ts";
 import { readStore } from "../../src/cli/read.ts";
+import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type StoreError } from "../../src/store/store.ts";
 import { contents, fill, folderFor, openFor, tables } from "./support.ts";
 
@@ -245,4 +246,27 @@ test("a stop is clean on a full disk too, because the marker has its space from 
   const { size } = await stat(join(folder, "mark"));
   assert.equal(size, 1024);
   await store.close();
+});
+
+test("files whose names only resemble those of logs are ignored, and a log far ahead is refused at once", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 5);
+  for (const digits of ["01", "0", "99999999999999999999"]) {
+    await writeFile(join(folder, `wal-${digits}.jsonl`), "a copy of a log");
+  }
+  assert.deepEqual((await readStore(folder)).faults, []);
+  assert.equal((await openFor(t, folder)).seq, 5);
+  const copy = await folderFor(t);
+  await fill(copy, 5);
+  await writeFile(
+    join(copy, "wal-20261231.jsonl"),
+    await readFile(join(copy, "wal-1.jsonl")),
+  );
+  assert.match(
+    (await refused(copy)).message,
+    /wal-1\.jsonl is damaged .* seal/,
+  );
+  const { salvage } = await repairStore(copy, { tables });
+  assert.equal(salvage?.tables.get("zoos")?.size, 5);
+  assert.equal((await openFor(t, copy)).seq, 5);
 });

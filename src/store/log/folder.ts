@@ -24,7 +24,7 @@ export const names = {
 
 /** Returns the generation of a log or snapshot (in format 1 a `.json`), by its file's name. */
 export function generationOf(name: string): number | undefined {
-  const match = /^(?:wal|snapshot)-(\d+)\.jsonl?$/.exec(name);
+  const match = /^(?:wal|snapshot)-([1-9]\d{0,14})\.jsonl?$/.exec(name);
   return match === null ? undefined : Number(match[1]);
 }
 

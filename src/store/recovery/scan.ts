@@ -161,11 +161,12 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.tornWrite = undefined;
   const isBase = (name: string) =>
     name.startsWith("snapshot-") && generationOf(name) === base;
-  const chain = scan.fileNames.filter(isBase);
+  for (const name of scan.fileNames.filter(isBase)) await readPart(scan, name);
   let generation = Math.max(base, 1);
-  do chain.push(names.log(generation)); while (generation++ < scan.generation);
-  let end = 0;
-  for (const name of chain) ({ end } = await readPart(scan, name));
+  let end: number;
+  do {
+    ({ end } = await readPart(scan, names.log(generation)));
+  } while (generation++ < scan.generation);
   const acknowledged = markedSeq(scan);
   if (acknowledged > scan.seq) {
     const message = `it ends at sequence ${scan.seq}, but the marker proves ` +
