@@ -57,6 +57,8 @@ const uncertainCodes = [unknown, deadlineExceeded, unavailable];
 const harmlessErrors =
   /no leader|ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN/;
 
+const minAttemptMs = 500;
+
 interface RawKeyValue {
   readonly key: string;
   readonly value?: string;
@@ -159,8 +161,10 @@ export class EtcdClient {
     let isRepeated = false;
     for (let attempt = 1;; attempt++) {
       const leftMs = deadline - performance.now();
-      // At first longer than an election of a leader usually takes.
-      const signal = AbortSignal.timeout(Math.ceil(leftMs / 2));
+      // At first longer than an election of a leader usually takes; after the
+      // process was frozen, no time may be left.
+      const attemptMs = Math.max(Math.ceil(leftMs / 2), minAttemptMs);
+      const signal = AbortSignal.timeout(attemptMs);
       try {
         const answer: EtcdAnswer = JSON.parse(
           await readText(await this.#send(path, text, signal)),

@@ -105,7 +105,7 @@ export class EtcdStore extends Store {
   }
 
   protected accept(pending: Pending): void {
-    if (this.#refusal !== undefined) throw this.#refusal;
+    if (this.#refusal) throw this.#refusal;
     this.queue.add(pending, this.#parts.limits.maxQueueBytes);
     this.#replica.wake();
   }
@@ -138,8 +138,8 @@ export class EtcdStore extends Store {
   }
 
   override async isServed(serverId: string): Promise<boolean> {
-    const [key] = await this.#parts.client.get([serverKey(serverId)]);
-    return key !== undefined;
+    const found = await this.#parts.client.get([serverKey(serverId)]);
+    return found.length > 0;
   }
 
   override shareSecret(proposed: string): Promise<string> {
