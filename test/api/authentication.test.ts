@@ -23,6 +23,7 @@ test("a signature is verified once, everything else at each request, and a thous
   };
   let now = 1_000_000;
   const state = {
+    base: { origin: "", path: "/" },
     declaration: sample,
     store,
     signer,

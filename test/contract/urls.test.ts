@@ -557,6 +557,11 @@ describe("BASE_URL", () => {
         const location = slash.headers.get("location");
         assert.equal(location, `${prefix}v1/zoos?limit=1`);
 
+        const refused = await at("v1/users");
+        assertError(refused, 401, 40100);
+        const signIn = `POST ${path}v1/authorizations`;
+        assert.ok(refused.body.error.includes(signIn), refused.text);
+
         const token = await otherToken(other, path);
         const json = { name: "New", city: "Bonn", country: "DE" };
         const made = await other.request("POST", `${path}v1/zoos`, {

@@ -5,11 +5,11 @@
  */
 
 import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
-import { type Claims, TokenError, type TokenSigner } from "../../auth/jwt.ts";
+import { type Claims, TokenError } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
-import type { Store } from "../../store/store.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
+import type { ApiOptions } from "../feature.ts";
 
 /** A signed-in user. */
 export interface Caller extends Actor {
@@ -38,12 +38,9 @@ export function unauthorized(
 }
 
 /** The dependencies of authentication. */
-export interface Authentication {
-  readonly store: Store;
-  readonly signer: TokenSigner;
-  readonly declaration: Pick<ApiDeclaration, "title" | "roles">;
-  /** Returns milliseconds since 1970. */
-  readonly now: () => number;
+export interface Authentication
+  extends
+    Pick<ApiOptions, "base" | "declaration" | "now" | "signer" | "store"> {
   /** The claims of verified tokens by Authorization field, the oldest first. */
   readonly verified: Map<string, Claims>;
 }
@@ -95,7 +92,7 @@ export function authenticate(
 
 /** Verifies the token of an Authorization field (RFC 6750 section 2.1) and caches its claims. */
 function verify(
-  { declaration, signer, verified }: Authentication,
+  { base, declaration, signer, verified }: Authentication,
   authorization: string,
 ): Claims {
   // Schemes are case-insensitive (RFC 9110 section 11.1).
@@ -107,7 +104,7 @@ function verify(
       40100,
       `The authentication scheme "${
         excerpt(scheme)
-      }" is not supported: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.`,
+      }" is not supported: send "Authorization: Bearer <token>" with a token from POST ${base.path}v1/authorizations.`,
     );
   }
   try {
@@ -130,7 +127,7 @@ function verify(
  * @throws {ApiError} 40100 without a caller, 40300 if the role is too low
  */
 export function requireAccess(
-  { declaration }: Pick<Authentication, "declaration">,
+  { base, declaration }: Pick<Authentication, "base" | "declaration">,
   caller: Caller | undefined,
   access: Access,
 ): void {
@@ -139,7 +136,7 @@ export function requireAccess(
     throw unauthorized(
       declaration,
       40100,
-      'Authentication is required: send "Authorization: Bearer <token>" with a token from POST /v1/authorizations.',
+      `Authentication is required: send "Authorization: Bearer <token>" with a token from POST ${base.path}v1/authorizations.`,
     );
   }
   throw new ApiError(
