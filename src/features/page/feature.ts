@@ -17,12 +17,11 @@ import { shrink } from "./shrink.ts";
 
 const folder = new URL("assets/", import.meta.url);
 
-/** The files that browsers get, by name; read at startup. */
+/** The files for browsers by name, read at startup so that they fit together; shrunk when the first one asks, as many servers never see a browser. */
 const assets: ReadonlyMap<string, string> = new Map(
-  readdirSync(folder).map((name) => [
-    name,
-    shrink(extensionOf(name), readFileSync(new URL(name, folder), "utf8")),
-  ]),
+  readdirSync(folder).map((name) => {
+    return [name, readFileSync(new URL(name, folder), "utf8")];
+  }),
 );
 
 /** The media types of the assets by file name extension. */
@@ -54,12 +53,13 @@ export const feature: Feature = {
   open(api) {
     const { base: { origin, path }, add } = api;
     for (const [name, text] of assets) {
-      const type = assetTypes[extensionOf(name)];
+      const extension = extensionOf(name);
+      const type = assetTypes[extension];
       if (type === undefined) continue;
       const route = textRoute({
         summary: name,
         schema: {},
-        make: () => text,
+        make: () => shrink(extension, text),
         type,
       });
       // Programs have no use for it, so no document describes it.
@@ -92,7 +92,7 @@ function createDocument({ base, declaration }: Api): string {
     title: declaration.title,
   };
   const template = assets.get("page.html") ?? "";
-  return template.replace(
+  return shrink("html", template).replace(
     /%(\w+)%/g,
     (_, name) => escapeHtml(values[name] ?? ""),
   );
