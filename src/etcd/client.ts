@@ -139,7 +139,7 @@ export class EtcdClient {
     const found = responses.map(({ response_range: range }) =>
       this.#decode(range?.kvs)[0]
     );
-    return { isDone: succeeded === true, isRepeated, found };
+    return { isDone: succeeded, isRepeated, found };
   }
 
   /** Reports what etcd sends about a key, as text, until it fails or is aborted. */
@@ -161,9 +161,10 @@ export class EtcdClient {
     let isRepeated = false;
     for (let attempt = 1;; attempt++) {
       const leftMs = deadline - performance.now();
-      // At first longer than an election of a leader usually takes; after the
-      // process was frozen, no time may be left.
-      const attemptMs = Math.max(Math.ceil(leftMs / 2), minAttemptMs);
+      // The first one is longer than an election of a leader usually takes, the
+      // next is for what takes long. Frozen meanwhile, it may have no time left.
+      const share = attempt === 1 ? 0.3 : 0.7;
+      const attemptMs = Math.max(Math.ceil(leftMs * share), minAttemptMs);
       const signal = AbortSignal.timeout(attemptMs);
       try {
         const answer: EtcdAnswer = JSON.parse(

@@ -152,7 +152,7 @@ export class Replica {
   async #commit(): Promise<void> {
     const { client, folder, loaded } = this.#parts;
     const { queue } = this;
-    const { durableSeq: durable } = queue;
+    const durable = queue.durableSeq;
     const lastSeq = durable < loaded.endSeq ? loaded.endSeq : Infinity;
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;

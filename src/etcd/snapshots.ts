@@ -63,8 +63,7 @@ async function replaceOldest(
   const key = keyOf("snapshot", seq);
   const start = { store: head, generation: 0, seq };
   const slices = encodeSnapshot(folder, { ...start, tables });
-  const { signal } = closing;
-  const { value, bytes } = await putParts(client, key, slices, signal);
+  const { value, bytes } = await putParts(client, key, slices, closing.signal);
   // Nobody needs the log before the previous snapshot any more.
   const { isDone } = await client.transact([lock, serverId], [
     { keys: [key], value },

@@ -85,15 +85,19 @@ export async function putOnce(
 }
 
 /** A store as it was loaded. */
-export interface Loaded {
+export class Loaded {
   readonly tables: Tables;
   /** The head when the last batch that is applied was put. */
-  head: string;
-  snapshotSeq: number;
+  head = "";
+  snapshotSeq = 0;
   /** The last transaction in the snapshot that is being written: no batch goes beyond it. */
-  endSeq: number;
-  snapshotBytes: number;
-  logBytes: number;
+  endSeq = 0;
+  snapshotBytes = 0;
+  logBytes = 0;
+
+  constructor(tables: Tables) {
+    this.tables = tables;
+  }
 }
 
 /** Reads a store. */
@@ -104,14 +108,7 @@ export async function load(
     "tables" | "onTransaction"
   >,
 ): Promise<Loaded> {
-  const loaded: Loaded = {
-    tables: createTables(tables),
-    head: "",
-    snapshotSeq: 0,
-    endSeq: 0,
-    snapshotBytes: 0,
-    logBytes: 0,
-  };
+  const loaded = new Loaded(createTables(tables));
   const apply = applyTo(loaded.tables, "etcd", onTransaction);
   const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
@@ -194,9 +191,11 @@ export async function readBatch(
   found: KeyValue,
 ): Promise<Batch> {
   const lines: LogLine[] = [];
-  const { seq, size } = await readFile(client, found, (line) => {
-    lines.push(line);
-  });
+  const { seq, size } = await readFile(
+    client,
+    found,
+    (line) => void lines.push(line),
+  );
   const { store: after, salt } = headerOf(found.value);
   return { after, head: `${seq} ${salt}`, bytes: size, lines };
 }

@@ -54,12 +54,11 @@ export class EtcdStore extends Store {
     this.#parts = parts;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
-    const replica = new Replica(parts, this.queue, (ms) => this.notify(ms));
-    this.#replica = replica;
+    this.#replica = new Replica(parts, this.queue, (ms) => this.notify(ms));
     this.#running = Promise.all([
-      replica.run(),
+      this.#replica.run(),
       this.#repeat(watchMs, () => this.#follow()),
-      this.#repeat(pollMs, () => replica.nextRound()),
+      this.#repeat(pollMs, () => this.#replica.nextRound()),
       this.#repeat(renewMs, () => lease.renew()),
       this.#repeat(retryMs, () => writeSnapshotIfDue(parts, this)),
     ]);
@@ -82,8 +81,8 @@ export class EtcdStore extends Store {
   }
 
   get position(): LogPosition {
-    const { durableSeq: seq } = this;
-    return { generation: 0, seed: 0, offset: this.#parts.loaded.logBytes, seq };
+    const { logBytes: offset } = this.#parts.loaded;
+    return { generation: 0, seed: 0, offset, seq: this.durableSeq };
   }
 
   override get gauges() {
@@ -130,8 +129,8 @@ export class EtcdStore extends Store {
 
   /** Learns at once what other servers commit. */
   #follow(): Promise<void> {
-    const { signal } = this.#parts.closing;
-    return this.#parts.client.watch("head", signal, (text) => {
+    const { client, closing } = this.#parts;
+    return client.watch("head", closing.signal, (text) => {
       const isOwn = text.includes(`"${toBase64(this.#replica.sentHead)}"`);
       if (!isOwn) this.#replica.nextRound().catch(() => {});
     });

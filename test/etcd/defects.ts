@@ -54,7 +54,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     file: "etcd/client.js",
     from: "throw etcdError(error, isRepeated ? undefined : kind);",
     to: "throw etcdError(error, kind);",
-    caught: notLinearizable,
+    caught: /is not linearizable|Nobody created/,
     faults: ["lose the quorum"],
   },
   "takes its own batch for another server's": {
