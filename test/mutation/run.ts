@@ -63,6 +63,8 @@ const allTests = [
   "test/contract/preconditions.test.ts",
   "test/features/metrics/metrics.test.ts",
   "test/etcd/servers.test.ts",
+  "test/features/tls/tls.test.ts",
+  "test/http/edge.test.ts",
 ];
 
 const { values } = parseArgs({
