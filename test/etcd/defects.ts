@@ -62,7 +62,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     from: "if (!isDone && !isOurs) {",
     to: "if (!isDone) {",
     caught: notLinearizable,
-    faults: ["freeze the leader", "kill the leader"],
+    faults: ["lose the quorum", "freeze the leader", "kill the leader"],
   },
   "gives the id of a deleted record again": {
     file: "api/records/records.js",
