@@ -47,7 +47,7 @@ export function readBody(
     const add = (part: Uint8Array) => {
       const start = length;
       length += part.length;
-      if (length > maxBytes) fail(tooLarge(maxBytes));
+      if (length > maxBytes) end(tooLarge(maxBytes));
       else if (start === 0) body = part; // and usually the only one
       else {
         // Not an array of parts: a part of one byte takes 300 bytes of memory.
@@ -55,20 +55,16 @@ export function readBody(
         body.set(part, start);
       }
     };
-    const fail = (error: Error) => {
-      request.onBodyPart = undefined;
-      body = Buffer.alloc(0); // frees the memory, as the rest can take a while
-      reject(error);
-    };
-    const end = () => {
-      if (!request.complete) return fail(new ClientDisconnected());
-      resolve(length === body.length ? body : body.subarray(0, length));
+    const end = (error?: Error) => {
+      // From now on the request does not hold the memory of its body.
+      request.onBodyPart = request.onBodyError = undefined;
+      if (error) reject(error);
+      else if (!request.complete) reject(new ClientDisconnected());
+      else resolve(length === body.length ? body : body.subarray(0, length));
     };
     request.bodyDeadline = performance.now() + timeoutMs;
-    request.onBodyError = fail;
+    request.onBodyError = end;
     request.onBodyPart = (part) => part === null ? end() : add(part);
-    // Without an "error" listener an aborted request emits only "close".
-    request.on("close", end);
     const { readableLength } = request;
     if (readableLength > 0) add(request.read(readableLength));
     if (request.complete || request.destroyed) end();
