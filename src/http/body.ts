@@ -55,15 +55,14 @@ export function readBody(
         body.set(part, start);
       }
     };
-    const end = (error?: Error) => {
+    const end = (error = request.bodyError) => {
       // From now on the request does not hold the memory of its body.
-      request.onBodyPart = request.onBodyError = undefined;
+      request.onBodyPart = undefined;
       if (error) reject(error);
       else if (!request.complete) reject(new ClientDisconnected());
       else resolve(length === body.length ? body : body.subarray(0, length));
     };
     request.bodyDeadline = performance.now() + timeoutMs;
-    request.onBodyError = end;
     request.onBodyPart = (part) => part === null ? end() : add(part);
     const { readableLength } = request;
     if (readableLength > 0) add(request.read(readableLength));

@@ -22,7 +22,6 @@ import { performance } from "node:perf_hooks";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { Slots } from "../admission.ts";
-import { ClientDisconnected } from "./body.ts";
 import { networkOf } from "./client-address.ts";
 import {
   Connection,
@@ -174,9 +173,12 @@ function trackConnections(
     socket.on("error", () => {});
     socket.on("close", () => {
       connections.delete(socket);
+      const request = connection.response?.req;
       // Not by the request's "close": with a listener for it, nearly all that
       // belongs to a request survived scavenges, a fifth of the time of a POST.
-      connection.response?.req.onBodyError?.(new ClientDisconnected());
+      request?.onBodyPart?.(null);
+      // node:http does so only until the response is complete: see dropBody.
+      request?.destroy();
     });
   };
   server.on("connection", (socket: Socket) => {

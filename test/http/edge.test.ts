@@ -642,6 +642,52 @@ describe("a connection", () => {
     await listener.close(0);
   });
 
+  test("counts no body that nobody reads once its client is gone", async () => {
+    const limits = { maxDroppedBytesPerSecond: 1 << 23 };
+    const closed: Promise<unknown>[] = [];
+    const listener = await serveResponse(
+      { status: 401, body: "{}" },
+      limits,
+      ({ req }) =>
+        closed.push(new Promise((resolve) => req.socket.on("close", resolve))),
+    );
+    const head =
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+    for (let client = 0; client < 100; client++) {
+      const socket = connect(listener.port, "127.0.0.1");
+      socket.write(head);
+      await once(socket, "data");
+      socket.on("error", () => {});
+      socket.resetAndDestroy();
+    }
+    await Promise.all(closed);
+    // Shared with a hundred others, it would take longer than it may.
+    const received = await exchange(
+      listener.port,
+      head + "x".repeat(1_000_000) + get("/", end),
+    );
+    assert.deepEqual(statuses(received), [401, 401]);
+    await listener.close(0);
+  });
+
+  test("begins no response that would never end, because its client is gone", async () => {
+    let begun = 0;
+    let handled = () => {};
+    const isHandled = new Promise<void>((resolve) => handled = resolve);
+    const listener = await listen(async (response) => {
+      socket.destroy();
+      await once(response.req.socket, "close");
+      const live = () => Promise.resolve(void begun++);
+      send(response, { status: 200, headers: [], live }, []);
+      handled();
+    }, { host: "127.0.0.1", port: 0 });
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write(get("/"));
+    await isHandled;
+    assert.equal(begun, 0);
+    await listener.close(0);
+  });
+
   test("delivers the 413 to a client that is still sending", async () => {
     const listener = await listen((response) => {
       readBody(response, { maxBytes: 10 }).catch((error: ApiError) =>

@@ -31,8 +31,7 @@ export async function* streamBody(
   requestBody(response);
   let wake = () => {};
   const onEvent = () => wake();
-  request.onBodyError = onEvent;
-  const events = ["readable", "end", "close"];
+  const events = ["readable", "end", "close", "failed"];
   for (const event of events) request.on(event, onEvent);
   try {
     for (let length = 0; !request.readableEnded;) {
