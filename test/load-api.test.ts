@@ -261,6 +261,8 @@ test("a seed for other collections is refused, by a message that names those tha
 test("an editor finds what is wrong in a declaration", async () => {
   const own = join(folder, "types");
   await mkdir(own);
+  // Without it, what the files are depends on the folders above.
+  await writeFile(join(own, "package.json"), '{ "type": "module" }');
   const source = join(root, "src/api/declaration");
   const { compilerOptions } = JSON.parse(
     await readFile(join(root, "tsconfig.json"), "utf8"),
