@@ -40,7 +40,6 @@ export function readBody(
     checkLength(request, maxBytes);
     // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
     if (!request.hasContent) return resolve(Buffer.alloc(0));
-    if (request.bodyError) return reject(request.bodyError);
     requestBody(response);
     let body: Uint8Array = Buffer.alloc(0);
     let length = 0;
@@ -66,7 +65,8 @@ export function readBody(
     request.onBodyPart = (part) => part === null ? end() : add(part);
     const { readableLength } = request;
     if (readableLength > 0) add(request.read(readableLength));
-    if (request.complete || request.destroyed) end();
+    const { bodyError, complete, destroyed } = request;
+    if (bodyError || complete || destroyed) end();
   });
 }
 

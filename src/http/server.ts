@@ -290,14 +290,13 @@ function rejectBytes(
   connection: Connection,
   error: ApiError | undefined,
 ): void {
-  const { response, isBroken } = connection;
+  const { response, isBroken, socket } = connection;
   if (isBroken || !error) return; // each later packet is an error too
-  if (response?.req.complete !== false) {
-    rejectInTurn(connection, error);
-  } else {
-    connection.isBroken = true;
-    response.req.failBody(error); // after its response the connection closes
-  }
+  if (response?.req.complete !== false) return rejectInTurn(connection, error);
+  connection.isBroken = true;
+  // After its response the connection closes: now, if that has been sent.
+  if (response.writableFinished) socket.end();
+  response.req.failBody(error);
 }
 
 /** Sends an error and closes the connection, once each earlier request has its response. */
