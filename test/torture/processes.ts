@@ -207,17 +207,10 @@ export async function killRounds(
     report.acknowledged += acknowledged;
     if (!early && acknowledged < 20) report.void++;
     else report.rounds++;
-    await keep(
-      options.folder,
-      history,
-      () =>
-        random.chance(0.5)
-          ? verifyFolder(folder, history).catch((error) => {
-            // A kill during creation may leave no store yet.
-            if (history.size > 0) throw error;
-          })
-          : settleFolder(folder, history),
-    );
+    const use = random.chance(0.5) ? verifyFolder : settleFolder;
+    // A kill during creation may leave no store yet.
+    if (history.size === 0) continue;
+    await keep(options.folder, history, () => use(folder, history));
   }
   return report;
 }
