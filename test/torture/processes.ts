@@ -146,6 +146,8 @@ export async function verifyFolder(
   history: History,
 ): Promise<void> {
   const reading = await readStore(folder, { tables });
+  // A kill during creation may leave no store yet.
+  if (history.size === 0 && !reading.exists) return;
   if (reading.refusal !== undefined) throw reading.refusal;
   if (reading.faults.length > 0) {
     const faults = reading.faults.map(({ file, byte, line, message }) =>
@@ -208,8 +210,6 @@ export async function killRounds(
     if (!early && acknowledged < 20) report.void++;
     else report.rounds++;
     const use = random.chance(0.5) ? verifyFolder : settleFolder;
-    // A kill during creation may leave no store yet.
-    if (history.size === 0) continue;
     await keep(options.folder, history, () => use(folder, history));
   }
   return report;
