@@ -77,7 +77,7 @@ export interface Listener {
 }
 
 /** How long requests are handled in a turn of the event loop in which a connection arrives. */
-const sliceMs = 0.5;
+const sliceMs = 0.25;
 
 /** How much more of a line that is too long is received to see what it is. */
 const maxLineBytes = 1 << 16;

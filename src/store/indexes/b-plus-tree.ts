@@ -16,7 +16,7 @@ import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
 const maxEntries = 64;
 
 /** The number of rows sorted at once, and processed in a step: less than a millisecond. */
-const runLength = 512;
+const runLength = 256;
 
 class Node {
   /**

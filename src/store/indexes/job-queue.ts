@@ -26,7 +26,7 @@ export const testsPerStep = 16;
  * time that these took in the last turn, within these limits. A response can
  * wait for two such slices.
  */
-const minSliceMs = 0.3;
+const minSliceMs = 0.1;
 const maxSliceMs = 1.5;
 
 /** How long a small job may run before it waits in the queue for the rest: rarely, as its rows must be large. */
