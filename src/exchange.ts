@@ -82,9 +82,8 @@ export class Exchange implements RequestContext {
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
     const { remoteAddress: peer = "" } = request.socket;
-    const { findClient } = shared.hooks;
-    const address = findClient ? findClient(peer, request.headers) : peer;
-    this.client = networkOf(address);
+    const address = shared.hooks.findClient?.(peer, request.headers);
+    this.client = networkOf(address ?? peer);
     this.shared = shared;
   }
 

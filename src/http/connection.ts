@@ -39,8 +39,8 @@ export const defaultLimits = {
   maxDroppedBytes: 1 << 20,
   /**
    * How much of such bodies is received per second, of all clients together:
-   * their buffers become garbage, and collecting too much of it would take all
-   * the time of a server with a million records.
+   * collecting the garbage of more would take all the time of a server with a
+   * million records.
    */
   maxDroppedBytesPerSecond: 1 << 24,
   /** How long the rest of a body may take. */
@@ -67,8 +67,8 @@ export const jsonType = "application/json; charset=utf-8";
 export class IncomingRequest extends IncomingMessage {
   /** Why the rest of its body cannot be read. */
   bodyError: Error | undefined;
-  /** Receives each part of its body, and null at its end or failure, instead of the stream, which takes 4 µs more. */
-  onBodyPart: ((part: Uint8Array | null) => void) | undefined;
+  /** Receives each part of its body, and null at its end or failure, instead of the stream, which takes 4 µs more; returns false to receive no other before `_read` is called. */
+  onBodyPart: ((part: Uint8Array | null) => unknown) | undefined;
   /** When its body fails if it is incomplete: a timer would take 2 µs. */
   bodyDeadline = Infinity;
   #smallParts = 0;
@@ -90,17 +90,18 @@ export class IncomingRequest extends IncomingMessage {
     const { onBodyPart } = this;
     const isReceived = part !== null && onBodyPart !== undefined;
     const hasRoom = isReceived || super.push(part);
-    onBodyPart?.(part);
-    const isSmall = part !== null && part.length < smallPartBytes;
-    if (!isSmall || ++this.#smallParts % maxSmallParts !== 0) return hasRoom;
+    if (onBodyPart?.(part) === false) return false;
+    if (
+      !part || part.length >= smallPartBytes ||
+      ++this.#smallParts % maxSmallParts !== 0
+    ) return hasRoom;
     this.#isTurnOver = true;
     setImmediate(() => this.#isTurnOver = false);
     if (isReceived) this._read(0);
     // Without a number, Node.js 26 would read only one part.
     const { readableFlowing, readableLength } = this;
     const joined = readableFlowing ? null : this.read(readableLength);
-    const isDropped = this.listenerCount("data") > 0; // by the call before
-    if (joined !== null && !isDropped) this.unshift(joined);
+    if (joined) this.unshift(joined);
     return false;
   }
 
@@ -148,6 +149,8 @@ export interface ServerState {
   isStopping: boolean;
   /** How many bodies that nobody reads are being received. */
   droppedBodies: number;
+  /** See {@linkcode dropBody}. */
+  garbage?: readonly unknown[];
   /** The lengths of the long responses that are being sent, the oldest first. */
   readonly longResponses: Map<OutgoingResponse, number>;
 }
@@ -253,7 +256,7 @@ export function send(
   const { server, socket } = connectionState;
   if (socket.destroyed) return; // nothing would end what began here
   connectionState.sending = response;
-  const hasNoLength = stream !== undefined || live !== undefined;
+  const hasNoLength = stream ?? live;
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.
   if (!hasNoLength && status !== 204 && status !== 304) {
@@ -297,7 +300,6 @@ function limitUnread(response: OutgoingResponse, length: number): void {
   for (const [oldest, each] of longResponses) {
     if (total <= limits.maxUnreadBytes) break;
     total -= each;
-    longResponses.delete(oldest);
     oldest.destroy();
   }
   longResponses.set(response, length);
@@ -327,6 +329,10 @@ async function* partsOf(
  * Receives and drops the rest of a body that nobody reads, within limits. Many
  * clients read the response only after they have sent everything, and one whose
  * connection is closed before that is reset and may never see the response.
+ *
+ * Its parts are garbage outside of V8's heap. After 64 MB of it V8 would collect
+ * the whole heap, which takes half a second with a million records. As much
+ * garbage in the heap makes it collect the young part of it before, and these.
  */
 function dropBody(
   request: IncomingRequest,
@@ -335,15 +341,24 @@ function dropBody(
   const { maxDroppedBytes, maxDroppedBytesPerSecond, dropTimeoutMs } =
     server.limits;
   let left = maxDroppedBytes;
+  let isWaiting = false;
   server.droppedBodies++;
-  request.on("data", ({ length }: Uint8Array) => {
-    left -= length;
-    if (request.complete) return;
-    request.pause();
-    if (left < 0) return;
-    const seconds = length * server.droppedBodies / maxDroppedBytesPerSecond;
-    setTimeout(() => request.resume(), seconds * 1000).unref();
-  });
+  request.onBodyPart = (part) => {
+    if (!part) return;
+    const bytes = Math.max(part.length, smallPartBytes);
+    server.garbage = new Array(bytes >> 3); // of 8 bytes each
+    if (!isWaiting && left > 0) {
+      isWaiting = true;
+      const seconds = bytes * server.droppedBodies / maxDroppedBytesPerSecond;
+      setTimeout(() => {
+        isWaiting = false;
+        request._read(0);
+      }, seconds * 1000).unref();
+    }
+    left -= bytes;
+    return false;
+  };
+  request.resume(); // what has come already is dropped
   const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
   const last = isClosing ? socket : request;
   last.once("close", () => {

@@ -46,8 +46,10 @@ export function checkMessage(request: IncomingRequest): void {
       headersDistinct[name.toLowerCase()]?.[1] !== undefined
     );
     if (repeated !== undefined) {
-      const message = `The field ${repeated} is repeated: send it once.`;
-      throw new ApiError(40000, message);
+      throw new ApiError(
+        40000,
+        `The field ${repeated} is repeated: send it once.`,
+      );
     }
   }
   const { host, expect, "transfer-encoding": coding } = headers;
@@ -68,7 +70,7 @@ export function checkMessage(request: IncomingRequest): void {
   if (coding === "") {
     throw new ApiError(40000, "The Transfer-Encoding field must not be empty.");
   }
-  if (coding !== undefined && coding.toLowerCase() !== "chunked") {
+  if (coding && coding.toLowerCase() !== "chunked") {
     throw unsupportedCoding();
   }
   // An Expect field of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).

@@ -201,9 +201,9 @@ function trackConnections(
   });
   server.on("clientError", (error: ParseError, socket) => {
     const connection = connections.get(socket);
-    const isLost = error.code === "ECONNRESET" || !socket.writable;
-    if (connection === undefined || isLost) socket.destroy();
-    else rejectBytes(connection, toApiError(error, connection));
+    if (connection && socket.writable && error.code !== "ECONNRESET") {
+      rejectBytes(connection, toApiError(error, connection));
+    } else socket.destroy();
   });
   server.on("connect", ({ socket, headers }) => {
     const connection = connections.get(socket);
@@ -396,8 +396,11 @@ function sendRawError(
   if (!socket.writable) return; // the previous response was the last one
   const body = errorBody(error, undefined, documentationUrl);
   const id = requestId(sentId);
-  const client = networkOf(socket.remoteAddress ?? "");
-  onRawError?.({ id, client, status: error.status });
+  onRawError?.({
+    id,
+    client: networkOf(socket.remoteAddress ?? ""),
+    status: error.status,
+  });
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );

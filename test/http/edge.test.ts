@@ -642,6 +642,56 @@ describe("a connection", () => {
     await listener.close(0);
   });
 
+  test("holds no part of a body that nobody reads", async () => {
+    const held: number[] = [];
+    const listener = await serveResponse(
+      { status: 401, body: "{}" },
+      {},
+      ({ req }) => {
+        const push = req.push.bind(req);
+        req.push = (part) => {
+          const hasRoom = push(part);
+          if (held.push(req.readableLength) === 5) socket.destroy();
+          return hasRoom;
+        };
+      },
+    );
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.on("error", () => {});
+    socket.write(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+    );
+    await once(socket, "data");
+    socket.write("x".repeat(900_000));
+    await new Promise((resolve) => socket.on("close", resolve));
+    assert.deepEqual(held.slice(0, 5), [0, 0, 0, 0, 0]);
+    await listener.close(0);
+  });
+
+  test("receives only so many small parts of a body that nobody reads", async () => {
+    let parts = 0;
+    const socket = new Socket();
+    const listener = await serveResponse(
+      { status: 401, body: "{}" },
+      { dropTimeoutMs: 500, maxDroppedBytes: 1000 },
+      ({ req }) => {
+        const push = req.push.bind(req);
+        req.push = (part) => {
+          parts++;
+          socket.write("x");
+          return push(part);
+        };
+      },
+    );
+    socket.connect(listener.port, "127.0.0.1").on("error", () => {});
+    socket.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900\r\n\r\n");
+    await once(socket, "data");
+    socket.write("x");
+    await new Promise((resolve) => socket.on("close", resolve));
+    assert.ok(parts <= 5, `${parts} parts`); // each counts as 256 bytes; the last one exceeds them
+    await listener.close(0);
+  });
+
   // If they were counted, the connections of the first would never close, and the
   // last body of the second would take longer than it may.
   const ends = {

@@ -65,12 +65,13 @@ export function authenticate(
   const authorizations = store.table("authorizations");
   const row = authorizations.get(jti);
   if (row === undefined) {
-    if (jti <= authorizations.lastId) throw unauthorized(declaration, 40104);
-    throw unauthorized(
-      declaration,
-      40102,
-      "The token is not valid: its jti was never issued.",
-    );
+    throw jti <= authorizations.lastId
+      ? unauthorized(declaration, 40104)
+      : unauthorized(
+        declaration,
+        40102,
+        "The token is not valid: its jti was never issued.",
+      );
   }
   const { user_id, created_at } = row.document;
   const role = String(store.table("users").get(id)?.document["role"]);
