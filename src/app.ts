@@ -267,8 +267,12 @@ function redirect(
   if (!findRoute(routes, shorter, base.path)) throw unknownUrl(path, base.path);
   const escaped = query.replace(/["<>\\^`{|}]/g, encodeURIComponent);
   const location = base.origin + shorter + (query && `?${escaped}`);
-  const body = JSON.stringify({ location });
-  return { status: 308, headers: ["Location", location], body, seq: 0 };
+  return {
+    status: 308,
+    headers: ["Location", location],
+    body: JSON.stringify({ location }),
+    seq: 0,
+  };
 }
 
 function unknownUrl(path: string, base: string): ApiError {
@@ -335,8 +339,11 @@ function toApiError(error: unknown): ApiError {
   const name = errorCode(error);
   const code = unavailable.get(name) ?? 50000;
   if (code !== 50302) return new ApiError(code);
-  const message = /^E[MN]FILE$/.test(name)
-    ? "Too many files are open: try again later."
-    : errorText(error);
-  return new ApiError(code, message, { headers: ["Retry-After", "1"] });
+  return new ApiError(
+    code,
+    /^E[MN]FILE$/.test(name)
+      ? "Too many files are open: try again later."
+      : errorText(error),
+    { headers: ["Retry-After", "1"] },
+  );
 }

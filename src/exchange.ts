@@ -155,12 +155,11 @@ export class Exchange implements RequestContext {
     const confirmed = !isCommitted && seq > 0 && seq <= durableSeq &&
       this.#confirm();
     if (!confirmed) return store.onDurable(seq, callback);
-    const message = "Other servers changed the state";
     confirmed.then(
       () =>
         callback(
           store.durableSeq > durableSeq
-            ? new StoreError("overtaken", message)
+            ? new StoreError("overtaken", "Other servers changed the state")
             : undefined,
         ),
       callback,

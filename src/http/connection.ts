@@ -343,25 +343,25 @@ function dropBody(
   let left = maxDroppedBytes;
   let isWaiting = false;
   server.droppedBodies++;
-  request.onBodyPart = (part) => {
-    if (!part) return;
+  const drop = (part: Uint8Array | null) => {
+    if (!part) return request.resume(); // to its end
     const bytes = Math.max(part.length, smallPartBytes);
     server.garbage = new Array(bytes >> 3); // of 8 bytes each
     if (!isWaiting && left > 0) {
       isWaiting = true;
-      const seconds = bytes * server.droppedBodies / maxDroppedBytesPerSecond;
       setTimeout(() => {
         isWaiting = false;
         request._read(0);
-      }, seconds * 1000).unref();
+      }, 1000 * bytes * server.droppedBodies / maxDroppedBytesPerSecond)
+        .unref();
     }
     left -= bytes;
     return false;
   };
-  request.resume(); // what has come already is dropped
+  request.onBodyPart = drop;
+  drop(request.read(request.readableLength));
   const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
-  const last = isClosing ? socket : request;
-  last.once("close", () => {
+  (isClosing ? socket : request).once("close", () => {
     server.droppedBodies--;
     clearTimeout(timer);
   });

@@ -207,7 +207,7 @@ function trackConnections(
   });
   server.on("connect", ({ socket, headers }) => {
     const connection = connections.get(socket);
-    if (connection === undefined) return;
+    if (!connection) return;
     // node:http has removed its listeners, although responses may be pending.
     socket.on("drain", () => connection.sending?.emit("drain"));
     socket.resume(); // to notice that the client disconnects
