@@ -23,7 +23,7 @@ const minPartLength = 1 << 16;
 /** How much of each collection is cached, in characters: 50,000 records of 400. */
 const maxCachedLength = 40_000_000;
 
-/** The memory that a record takes besides its text, also in characters: for its validators, and its row if that has been replaced. */
+/** The memory that a cached text takes besides its characters: for validators and references, also in characters. */
 const cachedRowLength = 400;
 
 /** Serializes the records of one collection. */
@@ -34,9 +34,9 @@ export class Representation {
   readonly #urlProperties: readonly UrlProperty[];
   /** Changes with the declaration, and with it every ETag. */
   readonly shapeHash: string;
-  /** The rows that have a cached text: the newer half, and the older half. */
-  #cachedRows: Row[] = [];
-  #olderRows: Row[] = [];
+  /** The rows that have a cached text: the newer half, and the older half. One that has been replaced is released with its text. */
+  #cachedRows: WeakRef<Row>[] = [];
+  #olderRows: WeakRef<Row>[] = [];
   /** The cached length of the newer half. */
   #cachedLength = 0;
   #latestTime = "";
@@ -102,10 +102,13 @@ export class Representation {
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
     row.text = this.serialize(row.document);
-    this.#cachedRows.push(row);
+    this.#cachedRows.push(new WeakRef(row));
     this.#cachedLength += row.text.length + cachedRowLength;
     if (this.#cachedLength > maxCachedLength / 2) {
-      for (const old of this.#olderRows) old.text = old.validators = undefined;
+      for (const each of this.#olderRows) {
+        const old = each.deref();
+        if (old) old.text = old.validators = undefined;
+      }
       this.#olderRows = this.#cachedRows;
       this.#cachedRows = [];
       this.#cachedLength = 0;

@@ -158,8 +158,11 @@ class FileStore extends Store {
     if (this.closing !== undefined) throw closedError();
     const { fault: cause } = this.#writer;
     if (cause !== undefined) {
-      const message = "The store is read-only after a disk fault";
-      throw new StoreError("read-only", message, { cause });
+      throw new StoreError(
+        "read-only",
+        "The store is read-only after a disk fault",
+        { cause },
+      );
     }
     if (disk.isFull) disk.admit(pending);
     this.queue.add(pending, limits.maxQueueBytes);

@@ -43,8 +43,10 @@ export class TransactionQueue {
   /** Adds a transaction; throws if too many bytes wait. One that is larger than the whole queue is accepted alone. */
   add(pending: Pending, maxBytes: number): void {
     if (this.bytes > 0 && this.bytes + pending.bytes > maxBytes) {
-      const message = "Too many writes are waiting; nothing was changed";
-      throw new StoreError("overloaded", message);
+      throw new StoreError(
+        "overloaded",
+        "Too many writes are waiting; nothing was changed",
+      );
     }
     this.#pending.push(pending);
     this.bytes += pending.bytes;

@@ -38,10 +38,11 @@ export async function append(
   await writeAll(file, padded, offset).catch(async (error) => {
     if (!isNoSpaceError(error)) throw error;
     await cutZeros(log);
-    const message = `The disk is full (${
-      errorText(error)
-    }); nothing was changed`;
-    throw new StoreError("disk-full", message, { cause: error });
+    throw new StoreError(
+      "disk-full",
+      `The disk is full (${errorText(error)}); nothing was changed`,
+      { cause: error },
+    );
   });
   const [{ size, nlink }] = await Promise.all([file.stat(), file.datasync()]);
   if (size !== expectedSize || nlink === 0) {

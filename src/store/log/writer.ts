@@ -211,7 +211,10 @@ export class LogWriter {
 }
 
 function unknownOutcome(cause: unknown): StoreError {
-  const message = `The disk failed (${errorText(cause)}); a restart will ` +
-    "show whether the write is on it";
-  return new StoreError("outcome-unknown", message, { cause });
+  return new StoreError(
+    "outcome-unknown",
+    `The disk failed (${errorText(cause)}); a restart will ` +
+      "show whether the write is on it",
+    { cause },
+  );
 }
