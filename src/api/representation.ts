@@ -5,7 +5,7 @@
  */
 
 import { crc32 } from "node:zlib";
-import type { Document, Row } from "../store/store.ts";
+import type { Document, Row, Table } from "../store/store.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -34,17 +34,26 @@ export class Representation {
   readonly #urlProperties: readonly UrlProperty[];
   /** Changes with the declaration, and with it every ETag. */
   readonly shapeHash: string;
-  /** The rows that have a cached text: the newer half, and the older half. One that has been replaced is released with its text. */
-  #cachedRows: WeakRef<Row>[] = [];
-  #olderRows: WeakRef<Row>[] = [];
+  readonly #table: Pick<Table, "get"> | undefined;
+  /** The records that have a cached text: the newer half, and the older half. Not the rows, which live only until they are replaced. */
+  #cachedIds: number[] = [];
+  #olderIds: number[] = [];
   /** The cached length of the newer half. */
   #cachedLength = 0;
   #latestTime = "";
   #latestValidators: readonly string[] = [];
 
-  /** @param prefix the beginning of every URL: `/v1/`, possibly after an origin */
-  constructor(collection: Collection, prefix: string) {
+  /**
+   * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
+   * @param table has the records whose texts are cached
+   */
+  constructor(
+    collection: Collection,
+    prefix: string,
+    table?: Pick<Table, "get">,
+  ) {
     this.#collection = collection;
+    this.#table = table;
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
     this.#urlProperties = collection.urlProperties.map((each) => ({
@@ -102,15 +111,15 @@ export class Representation {
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
     row.text = this.serialize(row.document);
-    this.#cachedRows.push(new WeakRef(row));
+    this.#cachedIds.push(row.document.id);
     this.#cachedLength += row.text.length + cachedRowLength;
     if (this.#cachedLength > maxCachedLength / 2) {
-      for (const each of this.#olderRows) {
-        const old = each.deref();
+      for (const id of this.#olderIds) {
+        const old = this.#table?.get(id);
         if (old) old.text = old.validators = undefined;
       }
-      this.#olderRows = this.#cachedRows;
-      this.#cachedRows = [];
+      this.#olderIds = this.#cachedIds;
+      this.#cachedIds = [];
       this.#cachedLength = 0;
     }
     return row.text;

@@ -113,8 +113,9 @@ export class Checkpointer {
       const { limits, log } = this.#context;
       const delay = limits.retryMs * 2 ** ++this.#failures;
       this.#retryAt = performance.now() + Math.min(delay, maxRetryMs);
-      const message = `Cannot write a snapshot: ${errorText(error)}`;
-      if (!this.#isClosed) log("error", message);
+      if (!this.#isClosed) {
+        log("error", `Cannot write a snapshot: ${errorText(error)}`);
+      }
       throw error;
     }).finally(() => {
       this.#running = undefined;
@@ -133,8 +134,10 @@ export class Checkpointer {
     const free = await folder.files.free(folder.folder);
     const needed = Math.ceil(this.expectedBytes() * 1.1) + 4096;
     if (free < needed) {
-      const message = `${free} bytes are free, ${needed} are needed`;
-      throw new StoreError("disk-full", message);
+      throw new StoreError(
+        "disk-full",
+        `${free} bytes are free, ${needed} are needed`,
+      );
     }
     // From here to the call of `rotate` nothing else can run.
     const seq = this.#writer.queue.lastSeq;

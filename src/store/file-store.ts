@@ -26,8 +26,9 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   } catch (error) {
     if (error instanceof StoreError) throw error;
     const code = isNoSpaceError(error) ? "disk-full" : "unusable";
-    const message = `Cannot open ${path}: ${errorText(error)}`;
-    throw new StoreError(code, message, { cause: error });
+    throw new StoreError(code, `Cannot open ${path}: ${errorText(error)}`, {
+      cause: error,
+    });
   }
 }
 

@@ -17,8 +17,8 @@ const collectGarbage: () => void = runInNewContext("gc");
 test("forty million characters of records are cached, and then the older half is dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const representation = new Representation(zoos, "/v1/");
   const table = new WritableTable({ name: "zoos" });
+  const representation = new Representation(zoos, "/v1/", table);
   const name = "a".repeat(100_000);
   const created_at = "2026-05-05T12:00:00.000Z";
   // With its other properties each takes a little more than 100,000 characters.
@@ -46,8 +46,8 @@ test("forty million characters of records are cached, and then the older half is
 test("a cached text does not outlive its record", async () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const representation = new Representation(zoos, "/v1/");
   const table = new WritableTable({ name: "zoos" });
+  const representation = new Representation(zoos, "/v1/", table);
   const created_at = "2026-05-05T12:00:00.000Z";
   const cache = (name: string) => {
     table.put({ id: 1, name, created_at }, 1);

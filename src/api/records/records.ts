@@ -72,7 +72,11 @@ export class Records {
     this.options = options;
     this.store = options.store;
     this.table = this.store.table(collection.name);
-    this.representation = new Representation(collection, options.prefix);
+    this.representation = new Representation(
+      collection,
+      options.prefix,
+      this.table,
+    );
     this.indexes = new IndexCache(this.table);
   }
 

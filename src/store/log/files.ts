@@ -331,7 +331,9 @@ async function readChunk(
     return buffer.subarray(0, bytesRead);
   } catch (error) {
     // Usually the first sign of a dying disk.
-    const message = `it cannot be read from byte ${position} on`;
-    throw new Error(`${message} (${errorText(error)})`, { cause: error });
+    throw new Error(
+      `it cannot be read from byte ${position} on (${errorText(error)})`,
+      { cause: error },
+    );
   }
 }

@@ -131,9 +131,11 @@ class FolderLock {
       } else if (role === "candidate") {
         living.push(name);
       } else {
-        const message = `Cannot open ${folder}: another process, such ` +
-          "as a running server, is using it: stop it first";
-        throw new StoreError("in-use", message);
+        throw new StoreError(
+          "in-use",
+          `Cannot open ${folder}: another process, such as a running ` +
+            "server, is using it: stop it first",
+        );
       }
     }
     return living;

@@ -169,9 +169,15 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   } while (generation++ < scan.generation);
   const acknowledged = markedSeq(scan);
   if (acknowledged > scan.seq) {
-    const message = `it ends at sequence ${scan.seq}, but the marker proves ` +
-      `that ${acknowledged} was acknowledged`;
-    refuse(scan, wholeFile(names.log(scan.generation), message, end));
+    refuse(
+      scan,
+      wholeFile(
+        names.log(scan.generation),
+        `it ends at sequence ${scan.seq}, but the marker proves that ` +
+          `${acknowledged} was acknowledged`,
+        end,
+      ),
+    );
   }
 }
 
@@ -187,8 +193,11 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     header.generation !== generationOf(name) ||
     !isSnapshot && header.seq !== scan.seq
   ) {
-    const message = "its header does not continue the file before it";
-    return refuse(scan, fault ?? wholeFile(name, message));
+    return refuse(
+      scan,
+      fault ??
+        wholeFile(name, "its header does not continue the file before it"),
+    );
   }
   scan.seq = log.seq;
   if (isSnapshot) scan.baseBytes = log.size;
@@ -224,8 +233,9 @@ export async function readFile(
   const isLast = name === names.log(scan.generation);
   const isEnded = log.isSealed && !log.isPadded;
   if (!isLast && !isEnded && log.faults.length === 0) {
-    const message = "it does not end with a valid seal";
-    log.faults.push(wholeFile(name, message, log.end));
+    log.faults.push(
+      wholeFile(name, "it does not end with a valid seal", log.end),
+    );
   }
   return log;
 }
