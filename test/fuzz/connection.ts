@@ -104,9 +104,11 @@ export class Connection {
     for (const response of responses) checkReceived(response);
     if (this.#failure instanceof Violation) throw this.#failure;
     // The server had ended the connection in order, as a mutation can ask it to,
-    // and with a failed write Node.js drops what was not read.
-    const isExcused = (count === 0 || quietMs !== undefined) &&
-      this.#failure?.message === "write EPIPE";
+    // and with a failed write Node.js drops what was not read. A client that
+    // asks for the end must not go on (RFC 9112 section 9.6).
+    const isExcused = this.#failure?.message === "write EPIPE" &&
+      (count === 0 || quietMs !== undefined ||
+        Buffer.concat(this.sent).includes("Connection: close"));
     if (isExcused) return responses;
     if (this.#isClosed && this.#failure && !reader.isClosing) {
       throw new Violation(`The connection failed: ${this.#failure.message}`);
