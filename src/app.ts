@@ -123,13 +123,13 @@ export class Application {
     } finally {
       if (!operation?.isUnlimited) this.hooks.checkQuota?.(exchange); // 429
     }
-    if (match === undefined) {
+    if (!match) {
       return redirect(target, this.#routes, this.#shared); // 308, 404
     }
     exchange.url = origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
-    if (operation === undefined) throw unsupported(match.route, method); // 405, 501
+    if (!operation) throw unsupported(match.route, method); // 405, 501
     exchange.operation = operation;
     const confirmed = exchange.confirmFirst();
     if (confirmed) return confirmed.then(() => this.#process(exchange)); // 503
@@ -242,7 +242,7 @@ function cacheFields(
     // A copy may be stored, but not used before the server has validated it.
     fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
   }
-  if (route !== undefined) fields.push(...route.fields);
+  if (route) fields.push(...route.fields);
   return fields;
 }
 

@@ -62,7 +62,7 @@ export function readBody(
       else resolve(length === body.length ? body : body.subarray(0, length));
     };
     request.bodyDeadline = performance.now() + timeoutMs;
-    request.onBodyPart = (part) => part === null ? end() : add(part);
+    request.onBodyPart = (part) => part ? add(part) : end();
     const { readableLength } = request;
     if (readableLength > 0) add(request.read(readableLength));
     const { bodyError, complete, destroyed } = request;

@@ -88,7 +88,7 @@ export class IncomingRequest extends IncomingMessage {
    */
   override push(part: Uint8Array | null): boolean {
     const { onBodyPart } = this;
-    const isReceived = part !== null && onBodyPart !== undefined;
+    const isReceived = !!(part && onBodyPart);
     const hasRoom = isReceived || super.push(part);
     if (onBodyPart?.(part) === false) return false;
     if (
@@ -341,25 +341,25 @@ function dropBody(
   const { maxDroppedBytes, maxDroppedBytesPerSecond, dropTimeoutMs } =
     server.limits;
   let left = maxDroppedBytes;
-  let isWaiting = false;
+  let received = 0;
+  let waiting: NodeJS.Timeout | undefined;
   server.droppedBodies++;
-  const drop = (part: Uint8Array | null) => {
-    if (!part) return request.resume(); // to its end
+  request.onBodyPart = (part) => {
+    clearTimeout(waiting);
+    if (!part) return;
     const bytes = Math.max(part.length, smallPartBytes);
     server.garbage = new Array(bytes >> 3); // of 8 bytes each
-    if (!isWaiting && left > 0) {
-      isWaiting = true;
-      setTimeout(() => {
-        isWaiting = false;
+    received += bytes; // of all parts of a packet
+    if ((left -= part.length) > 0) {
+      waiting = setTimeout(() => {
+        received = 0;
         request._read(0);
-      }, 1000 * bytes * server.droppedBodies / maxDroppedBytesPerSecond)
+      }, 1000 * received * server.droppedBodies / maxDroppedBytesPerSecond)
         .unref();
     }
-    left -= bytes;
     return false;
   };
-  request.onBodyPart = drop;
-  drop(request.read(request.readableLength));
+  request.resume();
   const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
   (isClosing ? socket : request).once("close", () => {
     server.droppedBodies--;

@@ -45,7 +45,7 @@ export function checkMessage(request: IncomingRequest): void {
     const repeated = singleFields.find((name) =>
       headersDistinct[name.toLowerCase()]?.[1] !== undefined
     );
-    if (repeated !== undefined) {
+    if (repeated) {
       throw new ApiError(
         40000,
         `The field ${repeated} is repeated: send it once.`,

@@ -67,9 +67,9 @@ export class RateLimiter {
   check(quota: Quota, problem: string): void {
     if (quota.used <= this.#limit) return;
     const seconds = this.secondsLeft(quota);
-    const message = `${problem}: try again in ${seconds} s.`;
-    const headers = ["Retry-After", String(seconds)];
-    throw new ApiError(42900, message, { headers });
+    throw new ApiError(42900, `${problem}: try again in ${seconds} s.`, {
+      headers: ["Retry-After", String(seconds)],
+    });
   }
 
   /** Returns when a quota ends. */

@@ -267,7 +267,7 @@ function handleInOrder(response: OutgoingResponse, handle: Handler): void {
     if (++connectionState.waiting > maxPipelinedRequests) socket.destroy();
     return;
   }
-  if (previous === undefined || previous.writableFinished) {
+  if (previous?.writableFinished !== false) {
     connectionState.response = response;
     handle(response);
   } else if (previous.isLive || waiting === maxPipelinedRequests) {
