@@ -40,6 +40,9 @@ const { values } = parseArgs({
   },
 });
 
+/** Within so many a defect is caught. */
+const roundsPerDefect = 20;
+
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
 
 function say(text: string): void {
@@ -103,21 +106,29 @@ async function rounds(
   }
 }
 
-/** Runs servers with each defect until it is caught. */
+/**
+ * Runs servers with each defect until it is caught. A round may fail in another
+ * way first, as when an import never ends: then others begin with new servers.
+ */
 async function catchDefects(etcd: EtcdCluster): Promise<void> {
   for (const [index, [name, defect]] of Object.entries(defects).entries()) {
     if (!name.includes(values.defect ?? "")) continue;
-    const prefix = `defect-${index}`;
-    const main = await patchBuild(folder, prefix, [defect]);
-    const { faults = [] } = defect;
+    const main = await patchBuild(folder, `defect-${index}`, [defect]);
+    const { faults = [], caught } = defect;
     const ms = faults.length > 0 ? 10_000 : 4000;
-    const options = { prefix, faults, count: 20, ms };
-    const { failures, number } = await rounds(etcd, main, options);
-    const found = failures.find((failure) => defect.caught.test(failure));
-    if (found === undefined) {
-      throw new Error(`Not caught: a server that ${name}. ${failures}`);
+    for (let begun = 0, isCaught = false; !isCaught;) {
+      if (begun >= roundsPerDefect) {
+        throw new Error(`Not caught: a server that ${name}`);
+      }
+      const { failures, number } = await rounds(etcd, main, {
+        ...{ prefix: `defect-${index}-${begun}`, faults, ms },
+        count: roundsPerDefect - begun,
+      }).catch((error) => ({ failures: [String(error)], number: 1 }));
+      begun += number;
+      isCaught = failures.some((failure) => caught.test(failure));
+      const what = isCaught ? "Caught" : `Not caught, but ${failures}`;
+      say(`${what.slice(0, 1000)} in round ${begun}: a server that ${name}`);
     }
-    say(`Caught in round ${number}: a server that ${name}`);
   }
 }
 
