@@ -61,6 +61,11 @@ const largeSignIn = withBody(
   `{"username":"x","password":"${"a".repeat(largeBytes)}"}`,
 );
 
+/** The same in chunks of 1 KiB. */
+const chunkedSignIn = `${signInHead}${host}Transfer-Encoding: chunked\r\n\r\n` +
+  `400\r\n${"a".repeat(1024)}\r\n`.repeat(largeBytes / 1024) +
+  "0\r\n\r\n";
+
 /** Bodies that are expensive to parse. */
 function bombs(): Buffer[] {
   const times = Array.from(
@@ -129,8 +134,16 @@ export const kinds: Readonly<Record<string, Kind>> = {
     }),
   },
   "large-sign-ins": {
-    description: "sign-ins with bodies of 1 MB",
-    conduct: () => ({ ...repeat(largeSignIn, 5000), reopenMs: 5000 }),
+    description: "sign-ins with bodies of 1 MB, half of them in chunks",
+    conduct: () => {
+      const send = (socket: Socket, index: number) => {
+        socket.write(index % 4 < 2 ? largeSignIn : chunkedSignIn);
+      };
+      const again = (socket: Socket, index: number) => {
+        setTimeout(() => send(socket, index), 5000);
+      };
+      return { open: send, answered: again, reopenMs: 5000 };
+    },
   },
   "slow-bodies": {
     description: "bodies that continue slowly after an error",
