@@ -344,9 +344,9 @@ function dropBody(
   let received = 0;
   let waiting: NodeJS.Timeout | undefined;
   server.droppedBodies++;
-  request.onBodyPart = (part) => {
+  const drop = (part: Uint8Array | null) => {
     clearTimeout(waiting);
-    if (!part) return;
+    if (!part) return request.resume(); // to its end
     const bytes = Math.max(part.length, smallPartBytes);
     server.garbage = new Array(bytes >> 3); // of 8 bytes each
     received += bytes; // of all parts of a packet
@@ -359,7 +359,9 @@ function dropBody(
     }
     return false;
   };
-  request.resume();
+  request.onBodyPart = drop;
+  // Resumed before it is read, it would receive two packets at once.
+  drop(request.read(request.readableLength));
   const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
   (isClosing ? socket : request).once("close", () => {
     server.droppedBodies--;
