@@ -72,7 +72,6 @@ let template: Promise<string> | undefined;
 /** Creates a data folder that holds only the admin, to be copied. */
 async function createTemplate(): Promise<string> {
   const own = await temporaryFolder();
-  process.once("exit", () => rmSync(own, { recursive: true, force: true }));
   const folder = join(own, "store");
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
   const seq = store.transact(0, (apply) => {
@@ -235,9 +234,22 @@ export interface Server {
   stop(): Promise<void>;
 }
 
+const ownFolders = new Set<string>();
+process.once("exit", () => {
+  for (const folder of ownFolders) {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+/** Removes a folder when this process ends, if nobody has before. */
+export function removeAtExit(folder: string): string {
+  ownFolders.add(folder);
+  return folder;
+}
+
 /** A new temporary folder; remove it with {@linkcode removeFolder}. */
-export function temporaryFolder(): Promise<string> {
-  return mkdtemp(join(tmpdir(), "zoo-api-test-"));
+export async function temporaryFolder(): Promise<string> {
+  return removeAtExit(await mkdtemp(join(tmpdir(), "zoo-api-test-")));
 }
 
 /** Copies what the compiler leaves out: files that are not source code. */

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import type { Server, StartOptions } from "../harness.ts";
+import { removeAtExit, type Server, type StartOptions } from "../harness.ts";
 
 const servers = 3;
 
@@ -34,7 +34,7 @@ export async function startInTurn(
     startOne({
       ...{ ...others, args: unseeded, isNew: true },
       env: { ...env, SEED: "" },
-      folder: `${folder}.${index + 2}`,
+      folder: removeAtExit(`${folder}.${index + 2}`),
     }));
   return await combine([first, ...await Promise.all(rest)], port);
 }
