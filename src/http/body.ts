@@ -11,6 +11,8 @@ import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 /** Time limit for a whole small body, and for each part of a large one. */
 export const bodyTimeoutMs = 30_000;
 
+const empty: Uint8Array = new Uint8Array();
+
 /** The client has disconnected, so nobody is waiting for a response. */
 export class ClientDisconnected extends Error {
   override readonly name = "ClientDisconnected";
@@ -39,9 +41,9 @@ export function readBody(
   return new Promise((resolve, reject) => {
     checkLength(request, maxBytes);
     // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
-    if (!request.hasContent) return resolve(Buffer.alloc(0));
+    if (!request.hasContent) return resolve(empty);
     requestBody(response);
-    let body: Uint8Array = Buffer.alloc(0);
+    let body = empty;
     let length = 0;
     const add = (part: Uint8Array) => {
       const start = length;
@@ -55,11 +57,12 @@ export function readBody(
       }
     };
     const end = (error = request.bodyError) => {
-      // From now on the request does not hold the memory of its body.
+      // From now on nothing here holds the memory of the body.
       request.onBodyPart = undefined;
       if (error) reject(error);
       else if (!request.complete) reject(new ClientDisconnected());
       else resolve(length === body.length ? body : body.subarray(0, length));
+      body = empty;
     };
     request.bodyDeadline = performance.now() + timeoutMs;
     request.onBodyPart = (part) => part ? add(part) : end();
