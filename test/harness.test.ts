@@ -3,10 +3,16 @@
 import { strict as assert } from "node:assert";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { loaderFor, runNode } from "./harness.ts";
+import {
+  loaderFor,
+  removeFolder,
+  runNode,
+  temporaryFolder,
+} from "./harness.ts";
 import { extension } from "./root.ts";
 
 function isAlive(pid: number): boolean {
@@ -32,6 +38,31 @@ test("a server dies with the test that started it, even if that one is killed", 
   assert.ok(isAlive(pid));
   parent.kill("SIGKILL");
   while (isAlive(pid)) await wait(5);
+});
+
+test("a process that removes no temporary folder leaves none behind", async (t) => {
+  const { href } = new URL(`harness${extension}`, import.meta.url);
+  const program = `const { removeAtExit, start, temporaryFolder } =
+      await import(${JSON.stringify(href)});
+    const { mkdirSync } = await import("node:fs");
+    const server = await start();
+    const folder = await temporaryFolder();
+    mkdirSync(removeAtExit(folder + ".2"));
+    await server.end();
+    console.log(server.folder, folder);
+    process.exit(3);`;
+  const top = await temporaryFolder();
+  t.after(() => removeFolder(top));
+  const { code, stdout } = await runNode(
+    [...loaderFor(href), "--input-type=module", "-e", program],
+    { env: { TMPDIR: top } },
+  );
+  assert.equal(code, 3);
+  for (const folder of stdout.trim().split(" ")) {
+    assert.ok(folder.startsWith(top), stdout);
+  }
+  const left = readdirSync(top).filter((name) => name.startsWith("zoo-api"));
+  assert.deepEqual(left, []);
 });
 
 for (

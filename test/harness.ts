@@ -234,20 +234,25 @@ export interface Server {
   stop(): Promise<void>;
 }
 
+/** What {@linkcode removeAtExit} removes. */
 const ownFolders = new Set<string>();
 process.once("exit", () => {
   for (const folder of ownFolders) {
-    rmSync(folder, { recursive: true, force: true });
+    try {
+      rmSync(folder, { recursive: true, force: true });
+    } catch {
+      // A server that is still running writes to it: no reason for a test to fail.
+    }
   }
 });
 
-/** Removes a folder when this process ends, if nobody has before. */
+/** Removes a folder when this process ends, if nobody has before; returns its path. */
 export function removeAtExit(folder: string): string {
   ownFolders.add(folder);
   return folder;
 }
 
-/** A new temporary folder; remove it with {@linkcode removeFolder}. */
+/** A new temporary folder; remove it with {@linkcode removeFolder} as soon as it is not needed. */
 export async function temporaryFolder(): Promise<string> {
   return removeAtExit(await mkdtemp(join(tmpdir(), "zoo-api-test-")));
 }
