@@ -23,7 +23,9 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test("a server dies with the test that started it, even if that one is killed", async () => {
+test("a server dies with the test that started it, even if that one is killed", async (t) => {
+  const top = await temporaryFolder(); // nobody else removes what is in it
+  t.after(() => removeFolder(top));
   const { href } = new URL(`harness${extension}`, import.meta.url);
   const program = `const { start } = await import(${JSON.stringify(href)});
     const server = await start();
@@ -31,7 +33,10 @@ test("a server dies with the test that started it, even if that one is killed", 
   const parent = spawn(
     process.execPath,
     [...loaderFor(href), "--input-type=module", "-e", program],
-    { stdio: ["ignore", "pipe", "inherit"] },
+    {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, TMPDIR: top },
+    },
   );
   const [text] = await once(parent.stdout.setEncoding("utf8"), "data");
   const pid = Number(text);
