@@ -185,7 +185,7 @@ export class Connection {
   checkTime(now: number): void {
     const request = this.response?.req;
     if (this.isStalled(now)) this.socket.destroy();
-    else if (request && !request.complete && now >= request.bodyDeadline) {
+    else if (request?.complete === false && now >= request.bodyDeadline) {
       request.failBody(new ApiError(40800));
     }
   }
@@ -260,15 +260,15 @@ export function send(
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.
   if (!hasNoLength && status !== 204 && status !== 304) {
-    const length = body === undefined ? 0 : Buffer.byteLength(body);
-    fields.push("Content-Length", String(length));
+    fields.push("Content-Length", String(Buffer.byteLength(body ?? "")));
   }
   const hasUnreadBody = !request.complete && request.hasContent;
   connectionState.isClosing ||= server.isStopping ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined ||
     // The rest of a body that nobody reads must be short, and arrive.
-    (hasUnreadBody && !(status !== 408 && headers.expect === undefined &&
+    (hasUnreadBody && !(response.shouldKeepAlive && status !== 408 &&
+      !headers.expect &&
       Number(headers["content-length"]) <= server.limits.maxDroppedBytes));
   if (connectionState.isClosing) fields.push("Connection", "close");
   else if (headers.connection === undefined && httpVersion === "1.1") {
@@ -278,7 +278,7 @@ export function send(
   fields.push(...server.fields);
   response.writeHead(status, fields);
   if (hasUnreadBody) dropBody(request, connectionState);
-  if (method === "HEAD") sendAtEndOfTurn(response, undefined);
+  if (method === "HEAD") sendAtEndOfTurn(response);
   else if (live) {
     response.isLive = true;
     connectionState.response = response; // requests after it are never handled
@@ -362,13 +362,15 @@ function dropBody(
   request.onBodyPart = drop;
   // Resumed before it is read, it would receive two packets at once.
   drop(request.read(request.readableLength));
-  const timer = setTimeout(() => socket.destroy(), dropTimeoutMs);
-  (isClosing ? socket : request).once("close", () => {
+  const destroyLater = () =>
+    setTimeout(() => socket.destroy(), dropTimeoutMs).unref();
+  const timer = destroyLater();
+  request.once("close", () => {
     server.droppedBodies--;
     clearTimeout(timer);
   });
   // node:http calls it after the last response, and would close at once.
-  if (isClosing) socket.destroySoon = () => socket.end();
+  if (isClosing) socket.destroySoon = () => socket.end(destroyLater);
 }
 
 /** Responses whose header is complete. */
@@ -381,7 +383,7 @@ let waitingResponses: OutgoingResponse[] = [];
  */
 function sendAtEndOfTurn(
   response: OutgoingResponse,
-  content: string | Uint8Array | undefined,
+  content?: string | Uint8Array,
 ): void {
   response.content = content;
   if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);

@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { connect, Socket } from "node:net";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { string } from "../../src/api/declaration/properties.ts";
 import {
   Connection,
@@ -737,7 +738,7 @@ describe("a connection", () => {
         sockets.push(await begin(body));
         await Promise.race(closed);
         // 64 KiB at once, and then in half a second half as much.
-        assert.ok(bytes <= 110_000, `${bytes} bytes`);
+        assert.ok(bytes > 0 && bytes <= 110_000, `${bytes} bytes`);
         for (const each of sockets) each.destroy();
         await listener.close(0);
       });
@@ -768,7 +769,7 @@ describe("a connection", () => {
     let incoming: Socket | undefined;
     const listener = await serveResponse(
       { status: 401, body: "{}" },
-      { dropTimeoutMs: 1000, readTimeoutMs: 1e9, keepAliveTimeoutMs: 1e9 },
+      { dropTimeoutMs: 3000, readTimeoutMs: 1e9, keepAliveTimeoutMs: 1e9 },
       ({ req }) => incoming = req.socket,
     );
     const { port } = listener;
@@ -782,6 +783,37 @@ describe("a connection", () => {
     socket.write("1\r\na\r\n0\r\n\r\n");
     await once(incoming, "close");
     socket.destroy();
+    await listener.close(0);
+  });
+
+  for (const version of ["1.0", "1.1"]) {
+    test(`is not reset while a client that asked to close it still sends: HTTP/${version}`, async () => {
+      const listener = await serveResponse({ status: 401, body: "{}" });
+      const { port } = listener;
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+      socket.write(
+        `POST / HTTP/${version}\r\nHost: a\r\n${end}\r\nContent-Length: 900000\r\n\r\n`,
+      );
+      await once(socket.resume(), "end");
+      socket.end("x".repeat(900_000));
+      await once(socket, "close"); // rejects if it is reset
+      await listener.close(0);
+    });
+  }
+
+  test("lasts as long as a response whose request has a body that nobody reads", async () => {
+    const dropTimeoutMs = 100;
+    const listener = await serveResponse({
+      async *stream() {
+        await delay(5 * dropTimeoutMs);
+        yield "late";
+      },
+    }, { dropTimeoutMs });
+    const received = await exchange(
+      listener.port,
+      get("/", "Transfer-Encoding: chunked") + "0\r\n\r\n",
+    );
+    assert.match(received, /\r\n4\r\nlate\r\n0\r\n\r\n$/);
     await listener.close(0);
   });
 
