@@ -48,7 +48,7 @@ export const defects: Readonly<Record<string, Defect>> = {
     file: replica,
     from: '.transact(["head", loaded.head]',
     to: '.transact(["head?", ""]',
-    caught: /is not linearizable|was created twice|do not agree/,
+    caught: /is not linearizable|was created twice|do not agree on/,
   },
   "says that nothing was changed when it does not know": {
     file: "etcd/client.js",

@@ -7,7 +7,12 @@ import { mkdtemp } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
-import { freePort, removeFolder, temporaryFolder } from "../harness.ts";
+import {
+  freePort,
+  removeAtExit,
+  removeFolder,
+  temporaryFolder,
+} from "../harness.ts";
 
 /** After this long something hangs. */
 export const patienceMs = 60_000;
@@ -164,7 +169,7 @@ export async function startEtcd(
 ): Promise<EtcdCluster> {
   const folder = isOnDisk
     ? await temporaryFolder()
-    : await mkdtemp(join(memory, "zoo-api-test-"));
+    : removeAtExit(await mkdtemp(join(memory, "zoo-api-test-")));
   const places: { name: string; client: string; peer: string }[] = [];
   for (let number = 1; number <= count; number++) {
     const client = `http://127.0.0.1:${await freePort()}`;

@@ -56,11 +56,14 @@ export async function runRound(options: RoundOptions): Promise<RoundReport> {
   await delay(options.staleMs); // all servers know the clients
   const nemesis = new Nemesis(etcd, servers, random);
   const signal = AbortSignal.timeout(ms);
-  await Promise.all([
+  // All have ended before anything is repaired.
+  const ends = await Promise.allSettled([
     ...clients.map((client) => client.run(signal)),
     faults.length > 0 && nemesis.run(signal, faults),
   ]);
-  const failures: string[] = [];
+  const failures = ends.flatMap((end) =>
+    end.status === "rejected" ? [`A part of the round: ${end.reason}`] : []
+  );
   let agreedMs = 0;
   try {
     await etcd.heal();

@@ -75,8 +75,10 @@ function report(number: number, round: RoundReport): void {
 async function rounds(
   etcd: EtcdCluster,
   main: string,
-  { prefix, count, ms, faults }: {
+  { prefix, begun = 0, count, ms, faults }: {
     readonly prefix: string;
+    /** How many rounds were begun before: no two have the same random numbers. */
+    readonly begun?: number;
     readonly count: number;
     readonly ms: number;
     readonly faults: readonly Fault[];
@@ -92,7 +94,7 @@ async function rounds(
     for (let number = 1; number <= count; number++) {
       const round = await runRound({
         ...{ number, etcd, servers, ms, faults },
-        random: new Random(seed + number),
+        random: new Random(seed + begun + number),
         staleMs: values.local ? 1000 : 0,
         clients: Number(values.clients),
       });
@@ -111,8 +113,10 @@ async function rounds(
  * way first, as when an import never ends: then others begin with new servers.
  */
 async function catchDefects(etcd: EtcdCluster): Promise<void> {
-  for (const [index, [name, defect]] of Object.entries(defects).entries()) {
-    if (!name.includes(values.defect ?? "")) continue;
+  const chosen = Object.entries(defects)
+    .filter(([name]) => name.includes(values.defect ?? ""));
+  if (chosen.length === 0) throw new Error(`No defect ${values.defect}`);
+  for (const [index, [name, defect]] of chosen.entries()) {
     const main = await patchBuild(folder, `defect-${index}`, [defect]);
     const { faults = [], caught } = defect;
     const ms = faults.length > 0 ? 10_000 : 4000;
@@ -121,7 +125,7 @@ async function catchDefects(etcd: EtcdCluster): Promise<void> {
         throw new Error(`Not caught: a server that ${name}`);
       }
       const { failures, number } = await rounds(etcd, main, {
-        ...{ prefix: `defect-${index}-${begun}`, faults, ms },
+        ...{ prefix: `defect-${index}-${begun}`, begun, faults, ms },
         count: roundsPerDefect - begun,
       }).catch((error) => ({ failures: [String(error)], number: 1 }));
       begun += number;
