@@ -152,13 +152,12 @@ export class Exchange implements RequestContext {
     const { store } = this.shared;
     const { durableSeq } = store;
     // A write that was refused or changes nothing may have seen an old state.
-    const confirmed = !isCommitted && seq > 0 && seq <= durableSeq &&
-      this.#confirm();
+    const confirmed = !isCommitted && seq > 0 && this.#confirm();
     if (!confirmed) return store.onDurable(seq, callback);
     confirmed.then(
       () =>
         callback(
-          store.durableSeq > durableSeq
+          Math.max(seq, store.durableSeq) > durableSeq
             ? new StoreError("overtaken", "Other servers changed the state")
             : undefined,
         ),

@@ -374,7 +374,7 @@ function dropBody(
 }
 
 /** Responses whose header is complete. */
-let waitingResponses: OutgoingResponse[] = [];
+const waitingResponses: OutgoingResponse[] = [];
 
 /**
  * Sends a response together with all others that become ready in the same turn
@@ -391,9 +391,7 @@ function sendAtEndOfTurn(
 
 /** Sends all responses whose header is complete. */
 export function sendWaiting(): void {
-  const responses = waitingResponses;
-  waitingResponses = [];
-  for (const response of responses) {
+  for (const response of waitingResponses.splice(0)) {
     response.end(response.content);
     response.content = undefined; // an idle connection must not hold its memory
   }

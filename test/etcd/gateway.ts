@@ -50,6 +50,8 @@ export type Fault =
   | "broken"
   /** It is carried out, and its answer is lost. */
   | "lost"
+  /** It is carried out, and its answer waits for {@linkcode Gateway.release}. */
+  | "late"
   /** It is not carried out, and nothing is ever answered. */
   | "silent"
   /** A proxy answers instead. */
@@ -80,6 +82,8 @@ export class Gateway {
   readonly calls: string[] = [];
   /** If it is set, calls need a token that this user gets. */
   user: { name: string; password: string } | undefined;
+  /** Sends the answer that is late; undefined until one is. */
+  release: (() => void) | undefined;
   /** True if watches bring nothing. */
   isWatchSilent = false;
   readonly #server: Server;
@@ -209,6 +213,7 @@ export class Gateway {
     if (path === "watch") return this.#watch(body, response);
     const answer = JSON.stringify(this.#answer(path, body));
     if (fault === "lost") return void request.socket.destroy();
+    if (fault === "late") await new Promise<void>((go) => this.release = go);
     response.end(answer);
   }
 

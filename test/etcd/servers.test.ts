@@ -74,6 +74,27 @@ test("of requests that exclude each other, at two servers at once, one succeeds"
   assert.deepEqual(changed.map(({ status }) => status).sort(), [201, 412]);
 });
 
+test("a refusal knows what others have answered, also while a commit of its own server is not answered", async (t) => {
+  const { gateway, one, other, token } = await startServers(t);
+  gateway.isWatchSilent = true;
+  await one.request("GET", "/v1/zoos"); // so that its commit is the next
+  gateway.faultOf = (path) => {
+    if (path !== "kv/txn") return undefined;
+    gateway.faultOf = () => undefined;
+    return "late";
+  };
+  const options = { token, json: zoo };
+  const own = one.request("POST", "/v1/zoos", options);
+  while (!gateway.release) await wait(1);
+  const made = await other.request("POST", "/v1/zoos", options);
+  const path = `/v1/zoos/${made.body["id"]}`;
+  const deleted = one.request("DELETE", path, { token });
+  await wait(50); // it is judged, and waits
+  gateway.release();
+  assert.equal((await own).status, 201);
+  assert.equal((await deleted).status, 204);
+});
+
 test("ids are given once, and all servers agree", async (t) => {
   const { servers, token } = await startServers(t, 3);
   const answers = await Promise.all(
