@@ -107,16 +107,14 @@ async function cancelTasks(server: Server, token: string): Promise<void> {
 async function besiege(
   server: Server,
   orders: Orders,
-  { seconds, settlingSeconds, megabytesBefore = 0 }: {
+  { seconds, settlingSeconds }: {
     readonly seconds: number;
     /** The time that the server has to release memory afterwards. */
     readonly settlingSeconds: number;
-    /** The memory after an earlier kind: what was released and is taken again is no growth. */
-    readonly megabytesBefore?: number;
   },
 ): Promise<Report> {
   const { pid } = server.child;
-  const before = Math.max(megabytesBefore, residentMegabytes(pid));
+  const before = residentMegabytes(pid);
   const client = new Client(server.port);
   const running = client.run();
   await delay(1000); // its connections are open before the others
@@ -196,7 +194,6 @@ let token = await addUsers(server);
 const warmUp = { kind: "floods", port: server.port, connections: 10, token };
 await besiege(server, warmUp, { seconds: 3, settlingSeconds: 3 });
 let missedLimits = 0;
-let megabytesBefore = 0;
 for (const kind of values.kinds.split(",")) {
   if (kinds[kind] === undefined) throw new Error(`No kind ${kind}`);
   const connections = Number(values.connections);
@@ -205,10 +202,8 @@ for (const kind of values.kinds.split(",")) {
   const report = await besiege(server, orders, {
     seconds,
     settlingSeconds: 20,
-    megabytesBefore,
   });
   show(kind, report);
-  megabytesBefore = report.megabytes.before;
   const isAlive = server.child.exitCode === null &&
     server.child.signalCode === null;
   const missed = findExceeded(report, isAlive);
@@ -218,7 +213,6 @@ for (const kind of values.kinds.split(",")) {
     say(server.output().slice(-1000));
     server = await startServer();
     token = await addUsers(server);
-    megabytesBefore = 0;
   }
   if (kind === "imports") await cancelTasks(server, token);
 }
