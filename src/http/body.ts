@@ -84,8 +84,9 @@ export function checkLength(
 /** Tells a client that waits for it to send the body (RFC 9110 section 10.1.1). */
 export function requestBody(response: OutgoingResponse): void {
   const { headers, httpVersion } = response.req;
-  const isExpected = headers.expect !== undefined && httpVersion === "1.1";
-  if (isExpected) response.writeContinue();
+  if (headers.expect !== undefined && httpVersion === "1.1") {
+    response.writeContinue();
+  }
 }
 
 export function tooLarge(maxBytes: number): ApiError {

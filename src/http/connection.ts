@@ -268,7 +268,7 @@ export function send(
     headers.upgrade !== undefined || request.bodyError !== undefined ||
     // The rest of a body that nobody reads must be short, and arrive.
     (hasUnreadBody && !(response.shouldKeepAlive && status !== 408 &&
-      !headers.expect &&
+      headers.expect === undefined &&
       Number(headers["content-length"]) <= server.limits.maxDroppedBytes));
   if (connectionState.isClosing) fields.push("Connection", "close");
   else if (headers.connection === undefined && httpVersion === "1.1") {
@@ -319,7 +319,7 @@ async function* partsOf(
 ): AsyncGenerator<Uint8Array> {
   const bytes = typeof body === "string" ? Buffer.from(body) : body;
   for (let at = 0; at < bytes.length; at += maxWriteBytes) {
-    lastPart = lastPart.then(() => nextTurn());
+    lastPart = lastPart.then(nextTurn);
     await lastPart;
     yield bytes.subarray(at, at + maxWriteBytes);
   }
@@ -336,7 +336,7 @@ async function* partsOf(
  */
 function dropBody(
   request: IncomingRequest,
-  { socket, isClosing, server }: Connection,
+  { socket, isClosing, sending, server }: Connection,
 ): void {
   const { maxDroppedBytes, maxDroppedBytesPerSecond, dropTimeoutMs } =
     server.limits;
@@ -344,7 +344,7 @@ function dropBody(
   let received = 0;
   let waiting: NodeJS.Timeout | undefined;
   server.droppedBodies++;
-  const drop = (part: Uint8Array | null) => {
+  request.onBodyPart = (part) => {
     clearTimeout(waiting);
     if (!part) return request.resume(); // to its end
     const bytes = Math.max(part.length, smallPartBytes);
@@ -354,23 +354,20 @@ function dropBody(
       waiting = setTimeout(() => {
         received = 0;
         request._read(0);
-      }, 1000 * received * server.droppedBodies / maxDroppedBytesPerSecond)
-        .unref();
+      }, 1000 * received * server.droppedBodies / maxDroppedBytesPerSecond);
     }
     return false;
   };
-  request.onBodyPart = drop;
   // Resumed before it is read, it would receive two packets at once.
-  drop(request.read(request.readableLength));
-  const destroyLater = () =>
-    setTimeout(() => socket.destroy(), dropTimeoutMs).unref();
-  const timer = destroyLater();
-  request.once("close", () => {
-    server.droppedBodies--;
-    clearTimeout(timer);
-  });
+  request.onBodyPart(request.read(request.readableLength));
+  const timer = setTimeout(() => {
+    if (request.complete && !sending?.writableFinished) timer.refresh();
+    else socket.destroy();
+  }, dropTimeoutMs);
+  request.once("close", () => server.droppedBodies--);
+  (isClosing ? socket : request).once("close", () => clearTimeout(timer));
   // node:http calls it after the last response, and would close at once.
-  if (isClosing) socket.destroySoon = () => socket.end(destroyLater);
+  if (isClosing) socket.destroySoon = () => socket.end();
 }
 
 /** Responses whose header is complete. */

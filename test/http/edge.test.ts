@@ -803,17 +803,25 @@ describe("a connection", () => {
 
   test("lasts as long as a response whose request has a body that nobody reads", async () => {
     const dropTimeoutMs = 100;
-    const listener = await serveResponse({
-      async *stream() {
-        await delay(5 * dropTimeoutMs);
-        yield "late";
+    let counted: number | undefined;
+    let server: Connection["server"] | undefined;
+    const listener = await serveResponse(
+      {
+        async *stream() {
+          await delay(5 * dropTimeoutMs);
+          counted = server?.droppedBodies;
+          yield "late";
+        },
       },
-    }, { dropTimeoutMs });
+      { dropTimeoutMs },
+      ({ connectionState }) => server = connectionState.server,
+    );
     const received = await exchange(
       listener.port,
       get("/", "Transfer-Encoding: chunked") + "0\r\n\r\n",
     );
     assert.match(received, /\r\n4\r\nlate\r\n0\r\n\r\n$/);
+    assert.equal(counted, 0);
     await listener.close(0);
   });
 
