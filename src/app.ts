@@ -173,9 +173,9 @@ export class Application {
 
   /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
   #runOnce(exchange: Exchange, operation: Operation): RunOnce {
-    const found = exchange.method === "POST" &&
-      this.hooks.runOnce?.(exchange, operation);
-    return found || ((_body, run) => run());
+    return exchange.method === "POST" &&
+        this.hooks.runOnce?.(exchange, operation) ||
+      ((_body, run) => run());
   }
 
   /** Sends a response as soon as everything in it is durable. */
@@ -277,10 +277,9 @@ function redirect(
 
 function unknownUrl(path: string, base: string): ApiError {
   const version = /^v\d+(?=\/|$)/.exec(path.slice(base.length))?.[0];
-  const isOtherVersion = path.startsWith(base) && version && version !== "v1";
   return new ApiError(
     40400,
-    isOtherVersion
+    path.startsWith(base) && version && version !== "v1"
       ? `There is no version ${version} of this API: use ${base}v1.`
       : `There is no such URL: GET ${base} lists them.`,
   );

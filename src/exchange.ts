@@ -82,8 +82,9 @@ export class Exchange implements RequestContext {
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
     const { remoteAddress: peer = "" } = request.socket;
-    const address = shared.hooks.findClient?.(peer, request.headers);
-    this.client = networkOf(address ?? peer);
+    this.client = networkOf(
+      shared.hooks.findClient?.(peer, request.headers) ?? peer,
+    );
     this.shared = shared;
   }
 
@@ -98,8 +99,7 @@ export class Exchange implements RequestContext {
       this.caller = authenticate(this.shared, headers.authorization);
     }
     if (!operation?.isPublicFor?.(request)) {
-      const access = operation?.access ?? "anyone";
-      requireAccess(this.shared, this.caller, access);
+      requireAccess(this.shared, this.caller, operation?.access ?? "anyone");
     }
     return this.caller;
   }
@@ -132,10 +132,12 @@ export class Exchange implements RequestContext {
    */
   confirmFirst(): Promise<void> | undefined {
     const { headers, method, operation } = this;
-    const isLater = !isReadMethod(method) && !operation?.ignoresCredentials &&
+    if (
+      !isReadMethod(method) && !operation?.ignoresCredentials &&
       // An import can be read only once; parameters may follow its type.
-      !headers["content-type"]?.toLowerCase().startsWith(ndjsonType);
-    return isLater ? undefined : this.#confirm();
+      !headers["content-type"]?.toLowerCase().startsWith(ndjsonType)
+    ) return undefined;
+    return this.#confirm();
   }
 
   #confirm(): Promise<void> | undefined {

@@ -170,12 +170,13 @@ export function route(
     run: ({ caller }) => {
       const allowed = Object.entries(methods)
         .filter(([, { access }]) => mayAccess(caller?.grants, access));
-      const writes = allowed.some(([method, { consumes }]) =>
-        consumes && method !== "QUERY"
-      );
       const body = JSON.stringify({
         methods: methodNames(allowed.map(([method]) => method)),
-        writable: writes ? writable : [],
+        writable: allowed.some(([method, { consumes }]) =>
+            consumes && method !== "QUERY"
+          )
+          ? writable
+          : [],
         schema,
       });
       return { status: 200, headers, body, seq: 0 };
@@ -251,7 +252,6 @@ export function recordMethods(
   const { records, only } = resource;
   const { collection } = records;
   const { access, children } = collection;
-  const deleteParameters = children.length > 0 ? ["cascade"] : [];
   const GET: Operation<ReturnType<typeof parseFields>> = {
     resource,
     access: access.read,
@@ -272,7 +272,10 @@ export function recordMethods(
     resource,
     access: access.delete,
     parse: (parameters) => {
-      rejectUnknownParameters(parameters, deleteParameters);
+      rejectUnknownParameters(
+        parameters,
+        children.length > 0 ? ["cascade"] : [],
+      );
       return readParameter(parameters, "cascade", cascade) === true;
     },
     run: (context, cascade) => deleteRecord(records, context, cascade),
@@ -305,8 +308,13 @@ export function textRoute({ make, summary, schema, type }: {
           const digest = hash("sha256", text, "base64url").slice(0, 16);
           // Encoded once for all, it takes no memory while a client reads it.
           const body = text.length > maxWriteBytes ? Buffer.from(text) : text;
-          const headers = ["ETag", `"${digest}"`];
-          return { status: 200, headers, body, type, seq: 0 };
+          return {
+            status: 200,
+            headers: ["ETag", `"${digest}"`],
+            body,
+            type,
+            seq: 0,
+          };
         });
         return context.afterWaiting(
           cached,

@@ -48,8 +48,11 @@ export function tablesOf(
     collectionsOf(declaration, features).values(),
     (each) => ({ name: each.name, indexes: indexesOf(each) }),
   );
-  const others = features.flatMap(({ tables = [] }) => tables);
-  return [...tables, { name: declarationTable }, ...others];
+  return [
+    ...tables,
+    { name: declarationTable },
+    ...features.flatMap(({ tables = [] }) => tables),
+  ];
 }
 
 /**
@@ -82,17 +85,11 @@ export function collectionsOf(
   features: readonly Partial<Feature>[] = [],
 ): Map<string, Collection> {
   const owned = { owner: ownerProperty.name, overseer: roles.highest };
-  const declared = collections.map((each) =>
-    each.private ? { ...each, ...owned } : each
-  );
-  const added = features.flatMap(({ collections }) =>
-    collections?.(roles) ?? []
-  );
   return deriveCollections([
-    ...declared,
+    ...collections.map((each) => each.private ? { ...each, ...owned } : each),
     users(roles),
     authorizations(roles),
-    ...added,
+    ...features.flatMap(({ collections }) => collections?.(roles) ?? []),
   ]);
 }
 
@@ -162,11 +159,14 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource);
-  const own = route({
-    GET: { ...GET, access },
-    PATCH: { ...PATCH, access },
-  }, resource.records.collection);
-  add("user", own, "current_user_url");
+  add(
+    "user",
+    route({
+      GET: { ...GET, access },
+      PATCH: { ...PATCH, access },
+    }, resource.records.collection),
+    "current_user_url",
+  );
 }
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
@@ -206,13 +206,15 @@ function addRoot(
   urls: Readonly<Record<string, string>>,
 ): void {
   const names = Object.keys(urls);
-  const url = { type: "string", format: "uri-reference" };
   const root = textRoute({
     summary: "The URLs of all resources",
     schema: {
       title: "root",
       type: "object",
-      properties: Object.fromEntries(names.map((name) => [name, url])),
+      properties: Object.fromEntries(names.map((name) => [
+        name,
+        { type: "string", format: "uri-reference" },
+      ])),
       required: names,
     },
     make: () => JSON.stringify(urls),
@@ -236,8 +238,12 @@ function healthRoute(store: Store): Route {
             status: isWritable ? "ok" : "read-only",
             ...(notices.length > 0 && { notices }),
           });
-          const headers = ["Cache-Control", "no-store"];
-          return { status: isWritable ? 200 : 503, headers, body, seq: 0 };
+          return {
+            status: isWritable ? 200 : 503,
+            headers: ["Cache-Control", "no-store"],
+            body,
+            seq: 0,
+          };
         }),
     },
   });

@@ -36,8 +36,7 @@ export class RateLimiter {
     for (const [oldest, quota] of this.#quotas) {
       const hasEnded = quota.endsAt > endsAt ||
         quota.endsAt <= endsAt - windowMs;
-      const hasRoom = isKnown || this.#quotas.size < maxKeys;
-      if (!hasEnded && hasRoom) break;
+      if (!hasEnded && (isKnown || this.#quotas.size < maxKeys)) break;
       this.#quotas.delete(oldest);
     }
     const quota = this.#quotas.get(key) ??

@@ -78,7 +78,8 @@ export const signInForm = deriveCollection({
 /**
  * Creates an authorization and its token for a user who supplies the right
  * password. In the same transaction the user's expired authorizations are
- * deleted, and the oldest if there are too many.
+ * deleted, and the oldest if there are too many. The response must not be stored
+ * (RFC 6749 section 5.1).
  *
  * @throws {ApiError} 42200; 40101 on a wrong name or password, which the client
  * cannot distinguish; 42900
@@ -101,8 +102,10 @@ export async function signIn(
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
     // An unknown username is not logged: some type their password there.
-    const fields = { username: findUser(store, values)?.["username"] };
-    context.auditEvent = { message: "failed sign-in", fields };
+    context.auditEvent = {
+      message: "failed sign-in",
+      fields: { username: findUser(store, values)?.["username"] },
+    };
     throw unauthorized(declaration, 40101);
   }
   const time = now();
@@ -118,20 +121,15 @@ export async function signIn(
   };
   const mutations = [records.putMutation(document)];
   const others = table.find("user_id", user.id); // the oldest first
-  const firstKept = others.length - (maxAuthorizations - 1);
+  const lastDropped = others.length - maxAuthorizations;
   for (const [index, { document: { id, expires_at } }] of others.entries()) {
-    if (index >= firstKept && !isPast(expires_at, time)) continue;
+    if (index > lastDropped && !isPast(expires_at, time)) continue;
     mutations.push(["del", table.name, id]);
   }
   const item = representation.asStandalone(representation.serialize(document));
   const response = {
     status: 201,
-    headers: [
-      "Location",
-      representation.url(id),
-      "Cache-Control",
-      "no-store", // RFC 6749 section 5.1
-    ],
+    headers: ["Location", representation.url(id), "Cache-Control", "no-store"],
     body: JSON.stringify({
       ...JSON.parse(item),
       token: signer.sign({ sub: user.id, jti: id, iat, exp }),
@@ -139,8 +137,12 @@ export async function signIn(
     }),
   };
   // Allowed on a full disk too, because a user must sign in to delete records.
-  const options = { by: user.id, allowWhenFull: true };
-  return records.commit(context, { mutations, response, ...options });
+  return records.commit(context, {
+    mutations,
+    response,
+    by: user.id,
+    allowWhenFull: true,
+  });
 }
 
 /** Returns the user named in a sign-in, if the password is right. */

@@ -87,8 +87,7 @@ function collectValues(
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     // A stored value has been validated against this declaration: see
     // evolution.ts.
-    const isStored = sent === undefined && previous !== undefined;
-    const failure = value !== undefined && isStored
+    const failure = value !== undefined && sent === undefined && previous
       ? undefined
       : findFailure(property, value, context);
     if (failure) errors.push(fieldError(name, failure));
@@ -166,8 +165,10 @@ export function validateStored(
   const body: Record<string, Json> = {};
   for (const property of collection.properties) {
     const value = readValue(document, property);
-    const isHash = property.kind === "secret";
-    if (value !== null && !isHash) body[property.name] = value;
+    // Of a secret, the hash is stored.
+    if (value !== null && property.kind !== "secret") {
+      body[property.name] = value;
+    }
   }
   const owner = ownerOf(collection, document);
   const context = {

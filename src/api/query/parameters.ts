@@ -372,16 +372,8 @@ export function matches(
       return caseFold(String(value)).startsWith(String(operand));
   }
   const order = compareValues(value, operand);
-  switch (operator) {
-    case "lt":
-      return order < 0;
-    case "lte":
-      return order <= 0;
-    case "gt":
-      return order > 0;
-    case "gte":
-      return order >= 0;
-  }
+  if (order === 0) return operator.endsWith("e"); // lte, gte
+  return order < 0 === operator.startsWith("l");
 }
 
 /** The longest URL in a Link field, in characters; clients have limits of their own. */
