@@ -267,7 +267,7 @@ export function send(
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined ||
     // The rest of a body that nobody reads must be short, and arrive.
-    (hasUnreadBody && !(response.shouldKeepAlive && status !== 408 &&
+    (hasUnreadBody && !(response.shouldKeepAlive &&
       headers.expect === undefined &&
       Number(headers["content-length"]) <= server.limits.maxDroppedBytes));
   if (connectionState.isClosing) fields.push("Connection", "close");
@@ -276,6 +276,8 @@ export function send(
     fields.push("Connection", "keep-alive");
   }
   fields.push(...server.fields);
+  // RFC 9112 section 6.1; a TE field would make node:http send chunks to any client.
+  response.useChunkedEncodingByDefault = httpVersion === "1.1";
   response.writeHead(status, fields);
   if (hasUnreadBody) dropBody(request, connectionState);
   if (method === "HEAD") sendAtEndOfTurn(response);
@@ -285,8 +287,18 @@ export function send(
     live(response).catch(() => response.destroy());
   } else if (stream || (body && body.length > maxWriteBytes)) {
     if (typeof body === "string") limitUnread(response, body.length);
-    // A client recognizes an incomplete response by the missing last chunk (RFC
-    // 9112 section 8).
+    if (stream && httpVersion === "1.0") {
+      // Only the end of the connection makes it complete (RFC 9112 section 6.3);
+      // in HTTP/1.1 the last chunk does, and TLS has its own end.
+      const { destroy } = socket;
+      socket.destroy = (error) => {
+        // Resetting would send what waits, and the end.
+        socket.destroy = socket.destroySoon = destroy;
+        return response.writableFinished || "encrypted" in socket
+          ? socket.destroy(error)
+          : socket.resetAndDestroy();
+      };
+    }
     pipeline(stream ?? partsOf(body ?? ""), response)
       .catch(() => response.destroy());
   } else sendAtEndOfTurn(response, body);

@@ -801,6 +801,55 @@ describe("a connection", () => {
     });
   }
 
+  const causes: Record<string, (response: OutgoingResponse) => void> = {
+    "its token is revoked": (response) => response.destroy(),
+    "its connection is needed": ({ req }) => req.socket.destroy(),
+  };
+  for (const [cause, cut] of Object.entries(causes)) {
+    for (const isRead of [true, false]) {
+      test(`is reset if a download of HTTP/1.0 ends early because ${cause}, its client ${isRead ? "reads" : "does not read"}`, async () => {
+        let handled: OutgoingResponse | undefined;
+        const listener = await serveResponse(
+          {
+            async *stream() {
+              for (let sent = 0; sent < 1000; sent++) yield "x".repeat(1 << 16);
+            },
+          },
+          {},
+          (response) => handled = response,
+        );
+        const socket = connect(listener.port, "127.0.0.1");
+        socket.write("GET / HTTP/1.0\r\n\r\n");
+        await once(socket, "data");
+        if (isRead) socket.resume();
+        else socket.pause();
+        assert.ok(handled);
+        cut(handled);
+        await assert.rejects(once(socket.resume(), "end"), {
+          code: "ECONNRESET",
+        });
+        await listener.close(0);
+      });
+    }
+  }
+
+  test("of HTTP/1.0 ends with its download, which has no chunks, whatever TE says", async () => {
+    const listener = await serveResponse({
+      async *stream() {
+        yield "a";
+        yield "b";
+      },
+    });
+    const received = await exchange(
+      listener.port,
+      "GET / HTTP/1.0\r\nTE: chunked\r\n\r\n",
+    );
+    assert.match(received, /^Connection: close\r$/m);
+    assert.doesNotMatch(received, /^Transfer-Encoding/im);
+    assert.match(received, /\r\n\r\nab$/);
+    await listener.close(0);
+  });
+
   test("lasts as long as a response whose request has a body that nobody reads", async () => {
     const dropTimeoutMs = 100;
     let counted: number | undefined;
