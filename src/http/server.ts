@@ -71,7 +71,7 @@ export interface Listener {
    * Announces with each response for `announceMs` that the connection closes,
    * so that no client sends a request in vain. Then stops accepting connections,
    * lets current requests finish within `graceMs`, and closes the remaining
-   * connections.
+   * connections, also those that node:http no longer manages (after a CONNECT).
    */
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
@@ -81,22 +81,6 @@ const sliceMs = 0.25;
 
 /** How much more of a line that is too long is received to see what it is. */
 const maxLineBytes = 1 << 16;
-
-/** Returns the options of a server of node:http. */
-function serverOptions(limits: ServerLimits) {
-  return {
-    IncomingMessage: IncomingRequest,
-    ServerResponse: OutgoingResponse,
-    maxHeaderSize: 16 * 1024,
-    headersTimeout: limits.headTimeoutMs,
-    requestTimeout: 0, // body.ts limits the time of bodies
-    keepAliveTimeout: limits.keepAliveTimeoutMs,
-    keepAliveTimeoutBuffer: 0, // it would add a second; newer Node only
-    connectionsCheckingInterval: limits.checkIntervalMs,
-    requireHostHeader: false, // the handler requires it, with a JSON error
-    optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
-  };
-}
 
 /**
  * Starts to listen for requests.
@@ -108,8 +92,8 @@ export async function listen(
   handle: Handler,
   { host, port, ...options }: ListenOptions,
 ): Promise<Listener> {
+  const { serverFields = [] } = options;
   const limits = { ...defaultLimits, ...options.limits };
-  const { createServer = createHttpServer, serverFields = [] } = options;
   const state: ServerState = {
     ...options,
     limits,
@@ -118,37 +102,44 @@ export async function listen(
     droppedBodies: 0,
     longResponses: new Map(),
   };
-  const server = createServer(serverOptions(limits));
+  const serverOptions = {
+    IncomingMessage: IncomingRequest,
+    ServerResponse: OutgoingResponse,
+    maxHeaderSize: 16 * 1024,
+    headersTimeout: limits.headTimeoutMs,
+    requestTimeout: 0, // body.ts limits the time of bodies
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    keepAliveTimeoutBuffer: 0, // it would add a second; newer Node only
+    connectionsCheckingInterval: limits.checkIntervalMs,
+    requireHostHeader: false, // the handler requires it, with a JSON error
+    optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
+  };
+  const server = (options.createServer ?? createHttpServer)(serverOptions);
   const connections = trackConnections(server, state);
   const handleInTurn = yieldToConnections(server, handle);
-  const onRequest = (_: unknown, response: OutgoingResponse) => {
-    const { socket } = response.req;
-    response.connectionState = connections.get(socket) ??
-      new Connection(socket, state);
-    handleInOrder(response, handleInTurn);
-  };
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
-    server.on(event, onRequest);
+    server.on(event, (_, response: OutgoingResponse) => {
+      const { socket } = response.req;
+      response.connectionState = connections.get(socket) ??
+        new Connection(socket, state);
+      handleInOrder(response, handleInTurn);
+    });
   }
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
-  server.on("error", () => {}); // a connection that cannot be accepted
   const checking = setInterval(() => {
     for (const each of connections.values()) each.checkTime(performance.now());
   }, limits.checkIntervalMs);
-  const address = server.address() as AddressInfo; // it is not a pipe
   return {
-    port: address.port,
+    port: (server.address() as AddressInfo).port, // it is not a pipe
     async close(graceMs, announceMs = 0) {
       state.isStopping = true;
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
       sendWaiting();
-      const closed = once(server, "close");
-      server.close();
-      // Also those that node:http no longer manages, as after a CONNECT.
+      const closed = once(server.close(), "close");
       const timer = setTimeout(() => {
-        for (const { socket } of connections.values()) socket.destroy();
+        for (const socket of connections.keys()) socket.destroy();
       }, graceMs);
       closeWhenIdle(connections);
       await closed;
@@ -164,6 +155,7 @@ function trackConnections(
   state: ServerState,
 ): Connections {
   const connections: Connections = new Map();
+  server.on("error", () => {}); // a connection that cannot be accepted
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
   const slots = new Slots(state.limits.maxConnections, "too many connections");
   const add = (socket: Socket) => {
@@ -177,8 +169,7 @@ function trackConnections(
       // Not by the request's "close": with a listener for it, nearly all that
       // belongs to a request survived scavenges, a fifth of the time of a POST.
       request?.onBodyPart?.(null);
-      // node:http does so only until the response is complete: see dropBody.
-      request?.destroy();
+      request?.destroy(); // node:http does so only until the response ends
     });
   };
   server.on("connection", (socket: Socket) => {
@@ -193,9 +184,9 @@ function trackConnections(
     // From now on it stands for the connection of its TLS handshake.
     const { remoteAddress, remotePort } = socket;
     for (const { socket: raw } of connections.values()) {
-      const isSame = raw.remotePort === remotePort &&
-        raw.remoteAddress === remoteAddress;
-      if (isSame) connections.delete(raw);
+      if (
+        raw.remotePort === remotePort && raw.remoteAddress === remoteAddress
+      ) connections.delete(raw);
     }
     add(socket);
   });
@@ -316,13 +307,19 @@ function rejectInTurn(
 /** Closes idle connections and those with live responses now, and the others after their response. */
 function closeWhenIdle(connections: Connections): void {
   for (const connection of connections.values()) {
-    const { response, socket } = connection;
-    if (response?.writableFinished === false && !response.isLive) {
-      connection.isClosing = true;
-    } else {
+    const { response, sending, socket } = connection;
+    const close = () => {
+      if (connection.response !== response) return; // its response will
+      // While the rest of a body comes, it would be reset.
+      if (response?.req.complete === false) socket.end();
+      else socket.destroySoon();
+    };
+    if (!response || response.isLive) {
       response?.end(); // sends as much of a live response as can be sent at once
       socket.destroy();
-    }
+    } else if (response.writableFinished) close();
+    // Its header said that the connection stays open.
+    else if (response === sending) response.once("finish", close);
   }
 }
 

@@ -993,4 +993,62 @@ describe("a connection", () => {
     await once(socket, "close");
     await stopped;
   });
+
+  for (const isFollowed of [false, true]) {
+    const last = isFollowed ? "that to the request after it" : "no other";
+    test(
+      `is closed after a response that had begun when the server stopped, and ${last}`,
+      {
+        timeout: 60_000,
+      },
+      async () => {
+        let finish = () => {};
+        const finished = new Promise<void>((resolve) => finish = resolve);
+        let connection: Connection | undefined;
+        const listener = await serveResponse(
+          {
+            async *stream() {
+              yield "a";
+              await finished;
+              yield "b";
+            },
+          },
+          { keepAliveTimeoutMs: 1e9, readTimeoutMs: 1e9 },
+          ({ connectionState }) => connection = connectionState,
+        );
+        const socket = connect(listener.port, "127.0.0.1");
+        socket.write(get("/"));
+        let received = "";
+        socket.on("data", (text: Buffer) => received += text);
+        await once(socket, "data");
+        assert.match(received, /^Connection: keep-alive\r$/m);
+        const stopped = listener.close(1e9);
+        if (isFollowed) socket.write(get("/"));
+        while (isFollowed && connection?.waiting === 0) await delay(1);
+        finish();
+        await once(socket, "end");
+        assert.match(received, /b\r\n0\r\n\r\n$/);
+        assert.deepEqual(statuses(received), isFollowed ? [200, 200] : [200]);
+        await stopped;
+      },
+    );
+  }
+
+  test("is not reset by a stop while a client sends a body that nobody reads", {
+    timeout: 60_000,
+  }, async () => {
+    const listener = await serveResponse({ status: 401, body: "{}" });
+    const { port } = listener;
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+    socket.write(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n",
+    );
+    const [received] = await once(socket, "data");
+    assert.match(String(received), /^Connection: keep-alive\r$/m);
+    const stopped = listener.close(1e9);
+    await once(socket, "end");
+    socket.end("x".repeat(900_000));
+    await once(socket, "close"); // rejects if it is reset
+    await stopped;
+  });
 });
