@@ -90,11 +90,11 @@ export class EtcdClient {
 
   /** Returns the keys of a range as of now (linearizable), in ascending order: all, some, or only the last one. */
   async get(keys: KeyRange, limit?: number | "last"): Promise<KeyValue[]> {
-    const page = limit === "last"
-      ? { limit: 1, sort_order: "DESCEND" }
-      : { limit };
-    const body = { ...this.#rangeOf(keys), ...page };
-    return this.#decode((await this.call("kv/range", body)).kvs);
+    const { kvs } = await this.call("kv/range", {
+      ...this.#rangeOf(keys),
+      ...limit === "last" ? { limit: 1, sort_order: "DESCEND" } : { limit },
+    });
+    return this.#decode(kvs);
   }
 
   async put(
@@ -102,8 +102,11 @@ export class EtcdClient {
     value: Uint8Array | string,
     lease?: string,
   ): Promise<void> {
-    const body = { ...this.#rangeOf([key]), value: toBase64(value), lease };
-    await this.call("kv/put", body);
+    await this.call("kv/put", {
+      ...this.#rangeOf([key]),
+      value: toBase64(value),
+      lease,
+    });
   }
 
   /**
@@ -116,25 +119,25 @@ export class EtcdClient {
     changes: readonly Change[],
     other = key,
   ) {
-    const compare = {
-      ...this.#rangeOf([key]),
-      ...value === ""
-        ? { target: "CREATE", create_revision: "0" }
-        : { target: "VALUE", value: toBase64(value) },
-    };
-    const success = changes.map(({ keys, value }) => {
-      const range = this.#rangeOf(keys);
-      return value === undefined
-        ? { request_delete_range: range }
-        : { request_put: { ...range, value: toBase64(value) } };
-    });
-    const failure = [key, other].map((each) => ({
-      request_range: this.#rangeOf([each]),
-    }));
-    const body = { compare: [compare], success, failure };
     const { succeeded, responses = [], isRepeated } = await this.call(
       "kv/txn",
-      body,
+      {
+        compare: [{
+          ...this.#rangeOf([key]),
+          ...value === ""
+            ? { target: "CREATE", create_revision: "0" }
+            : { target: "VALUE", value: toBase64(value) },
+        }],
+        success: changes.map(({ keys, value }) => {
+          const range = this.#rangeOf(keys);
+          return value === undefined
+            ? { request_delete_range: range }
+            : { request_put: { ...range, value: toBase64(value) } };
+        }),
+        failure: [key, other].map((each) => ({
+          request_range: this.#rangeOf([each]),
+        })),
+      },
     );
     const found = responses.map(({ response_range: range }) =>
       this.#decode(range?.kvs)[0]
@@ -150,7 +153,14 @@ export class EtcdClient {
   ): Promise<void> {
     const body = JSON.stringify({ create_request: this.#rangeOf([key]) });
     const stream = await this.#send("watch", body, signal);
-    for await (const bytes of stream) report(String(bytes));
+    for await (const bytes of stream) {
+      const text = String(bytes);
+      // So etcd says that it has forgotten the token, and keeps the stream open.
+      if (text.includes('"canceled":true')) {
+        return void (this.#token = undefined);
+      }
+      report(text);
+    }
   }
 
   /** Calls a method until it has answered. */
@@ -166,6 +176,7 @@ export class EtcdClient {
       const share = attempt === 1 ? 0.3 : 0.7;
       const attemptMs = Math.max(Math.ceil(leftMs * share), minAttemptMs);
       const signal = AbortSignal.timeout(attemptMs);
+      const [endpoint] = this.#endpoints;
       try {
         const answer: EtcdAnswer = JSON.parse(
           await readText(await this.#send(path, text, signal)),
@@ -173,12 +184,16 @@ export class EtcdClient {
         return { ...answer, isRepeated };
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
-        const isSignedOut = code === unauthenticated;
+        const isSignedOut = code === unauthenticated ||
+          errorText(error).includes("auth store is old");
         const isUncertain = uncertainCodes.includes(code);
         if (isSignedOut) this.#token = undefined;
         isRepeated ||= isUncertain && path !== "kv/range" &&
           !harmlessErrors.test(errorCode(error) + errorText(error));
-        this.#endpoints.push(...this.#endpoints.splice(0, 1));
+        // Unless another call that failed there has done so.
+        if (endpoint === this.#endpoints[0]) {
+          this.#endpoints.push(...this.#endpoints.splice(0, 1));
+        }
         if (leftMs < timeoutMs * 0.3 || !isUncertain && !isSignedOut) {
           const kind = code === exhausted ? "disk-full" : "unreachable";
           throw etcdError(error, isRepeated ? undefined : kind);
@@ -203,15 +218,16 @@ export class EtcdClient {
       this.#token = (JSON.parse(answer) as EtcdAnswer).token;
     }
     const url = `${this.#endpoints[0]}/v3/${path}`;
-    const headers = {
-      "content-length": Buffer.byteLength(body),
-      ...this.#token && { authorization: this.#token },
-    };
     const send = url.startsWith("https:") ? requestWithTls : request;
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
-      send(url, { method: "POST", headers, signal }, resolve)
-        .on("error", reject)
-        .end(body);
+      send(url, {
+        method: "POST",
+        headers: {
+          "content-length": Buffer.byteLength(body),
+          ...this.#token && { authorization: this.#token },
+        },
+        signal,
+      }, resolve).on("error", reject).end(body);
     });
     if (response.statusCode === 200) return response;
     const text = await readText(response);
@@ -258,8 +274,9 @@ export class Lease {
 
   async renew(): Promise<void> {
     if (this.id !== undefined) {
-      const body = { ID: this.id };
-      const { result } = await this.#client.call("lease/keepalive", body);
+      const { result } = await this.#client.call("lease/keepalive", {
+        ID: this.id,
+      });
       if (Number(result?.TTL) > 0) return;
     }
     const { ID } = await this.#client.call("lease/grant", {

@@ -73,12 +73,16 @@ export async function scanEtcd(
 ): Promise<FolderScan> {
   const client = new EtcdClient(etcd);
   const { tables, head } = await load(client, options);
-  const scan = new FolderScan("etcd", options);
   const [secret] = await client.get(["secret"]);
   const seq = seqOf(head);
-  const storeId = randomName(realFolder);
-  const found = { tables, seq, exists: seq > 0, storeId, generation: 1 };
-  return Object.assign(scan, found, { secret: secret?.value });
+  return Object.assign(new FolderScan("etcd", options), {
+    tables,
+    seq,
+    exists: seq > 0,
+    storeId: randomName(realFolder),
+    generation: 1,
+    secret: secret?.value,
+  });
 }
 
 const realFolder = storeFolder({ folder: "" });
@@ -94,16 +98,16 @@ export async function copyToEtcd(
   etcd: EtcdOptions,
 ): Promise<void> {
   const client = new EtcdClient(etcd);
-  const isEmpty = (await client.get(["head"])).length === 0;
   const head = `${seq} ${randomName(realFolder)}`;
   const key = keyOf("snapshot", seq);
-  const state = {
-    store: head,
-    generation: 0,
-    seq,
-    tables: freezeTables(tables),
-  };
-  const slices = isEmpty ? encodeSnapshot(realFolder, state) : [];
+  const slices = (await client.get(["head"])).length === 0
+    ? encodeSnapshot(realFolder, {
+      store: head,
+      generation: 0,
+      seq,
+      tables: freezeTables(tables),
+    })
+    : [];
   const { value } = await putParts(client, key, slices);
   const { isDone, found: [found] } = await client.transact(["head", ""], [
     { keys: [key], value },
@@ -112,8 +116,10 @@ export async function copyToEtcd(
   ]);
   // The answer to an earlier attempt may have been lost.
   if (isDone || textOf(found) === head) return;
-  const message = `Cannot copy: there is a store in etcd under ${etcd.prefix}`;
-  throw new StoreError("not-empty", message);
+  throw new StoreError(
+    "not-empty",
+    `Cannot copy: there is a store in etcd under ${etcd.prefix}`,
+  );
 }
 
 /** Stops serving while another server has the store follow another declaration: its records may not fit this one. */
@@ -126,8 +132,11 @@ export function suspendOnOtherDeclaration(
     JSON.stringify(row?.document["names"]);
   const names = namesOf(remembered.get(1));
   remembered.listeners.add((_before, after) => {
-    const message = "Another server has changed the declaration in force: " +
-      "restart this server with that one";
-    store.suspend(namesOf(after) === names ? undefined : message);
+    store.suspend(
+      namesOf(after) === names
+        ? undefined
+        : "Another server has changed the declaration in force: " +
+          "restart this server with that one",
+    );
   });
 }

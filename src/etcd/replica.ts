@@ -101,6 +101,7 @@ export class Replica {
   /** Makes rounds until the store closes. */
   async run(): Promise<void> {
     const { client, closing: { signal }, log } = this.#parts;
+    let mustRead = false;
     while (true) {
       if (this.queue.length + this.#checks.length === 0) {
         if (signal.aborted) return;
@@ -114,8 +115,10 @@ export class Replica {
       for (let turn = 0; turn < turns; turn++) await nextTick();
       const checks = this.#checks.splice(0);
       const startedAt = performance.now();
+      const isCommit = this.queue.length > 0 && !mustRead;
+      mustRead = false;
       try {
-        if (this.queue.length > 0) await this.#commit();
+        if (isCommit) await this.#commit();
         else if (checks.length > 0) {
           await this.#catchUp((await client.get(["head"]))[0]);
         } else continue;
@@ -124,12 +127,13 @@ export class Replica {
         this.failure = undefined;
         for (const check of checks) check();
       } catch (error) {
-        this.#fail(error, checks);
+        mustRead = this.#fail(error, checks);
       }
     }
   }
 
-  #fail(error: unknown, checks: readonly DurableCallback[]): void {
+  /** Returns whether the next round must be a read: only writes have failed. */
+  #fail(error: unknown, checks: readonly DurableCallback[]): boolean {
     const reason = error instanceof StoreError ? error : etcdError(error);
     const { code, message } = reason;
     const isFull = code === "disk-full";
@@ -147,6 +151,7 @@ export class Replica {
       for (const check of this.#checks.splice(0)) check(failure);
     }
     callBack();
+    return isFull;
   }
 
   async #commit(): Promise<void> {
@@ -157,9 +162,13 @@ export class Replica {
     const batch = queue.next(maxValueBytes, lastSeq);
     const last = durable + batch.length;
     const salt = randomName(folder);
-    const start = { store: loaded.head, generation: 0, seq: durable };
-    const at = formatTime(folder.now());
-    const { line, seed } = encodeHeader({ ...start, salt, at });
+    const { line, seed } = encodeHeader({
+      store: loaded.head,
+      generation: 0,
+      seq: durable,
+      salt,
+      at: formatTime(folder.now()),
+    });
     const key = keyOf("log", durable + 1);
     const startedAt = performance.now();
     const { value, bytes } = await putParts(
@@ -176,8 +185,7 @@ export class Replica {
     const isOurs = foundBatch && headerOf(foundBatch.value).salt === salt;
     if (!isDone && !isOurs) {
       // An earlier attempt may have been carried out, and its batch deleted.
-      const isUnknown = isRepeated && foundBatch === undefined;
-      if (isUnknown) throw etcdError(gapError(durable));
+      if (isRepeated && !foundBatch) throw etcdError(gapError(durable));
       return await this.#catchUp(foundHead, foundBatch);
     }
     loaded.head = head;

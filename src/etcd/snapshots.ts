@@ -40,9 +40,10 @@ export async function writeSnapshot(
   }
   const [found] = await client.get([lock]);
   const holder = textOf(found);
-  // It is still held after a failure.
-  const isOwn = holder === "" || holder === serverId;
-  if (!isOwn && await store.isServed(holder)) return;
+  // After a failure this server still holds it.
+  if (
+    holder !== "" && holder !== serverId && await store.isServed(holder)
+  ) return;
   const { isDone } = await client.transact([lock, holder], [
     { keys: [lock], value: serverId },
   ]);
@@ -55,14 +56,15 @@ async function replaceOldest(
   store: Store,
 ): Promise<void> {
   const previous = loaded.snapshotSeq;
-  const seq = loaded.endSeq = store.seq;
+  const state = await store.settle(() => {
+    const seq = loaded.endSeq = store.seq;
+    return { seq, generation: 0, tables: freezeTables(loaded.tables) };
+  });
+  const { seq } = state;
   if (seq === previous) return;
-  const tables = freezeTables(loaded.tables);
-  await store.durable(seq);
   const { logBytes, head } = loaded;
   const key = keyOf("snapshot", seq);
-  const start = { store: head, generation: 0, seq };
-  const slices = encodeSnapshot(folder, { ...start, tables });
+  const slices = encodeSnapshot(folder, { ...state, store: head });
   const { value, bytes } = await putParts(client, key, slices, closing.signal);
   // Nobody needs the log before the previous snapshot any more.
   const { isDone } = await client.transact([lock, serverId], [

@@ -177,9 +177,11 @@ export function applyBatch(
 }
 
 function divergedError(): StoreError {
-  const message = "etcd holds another history than this server has applied: " +
-    "it was set back to an older state. Restart this server to serve that one";
-  return new StoreError("unreachable", message);
+  return new StoreError(
+    "unreachable",
+    "etcd holds another history than this server has applied: it was set back " +
+      "to an older state. Restart this server to serve that one",
+  );
 }
 
 export function gapError(seq: number): StoreError {
@@ -232,8 +234,11 @@ async function readFile(
   });
   const [fault] = scan.faults;
   if (fault === undefined) return scan;
-  const message = `${key} in etcd is damaged: ${fault.message}`;
-  throw new StoreError("damaged", message, { fault });
+  throw new StoreError(
+    "damaged",
+    `${key} in etcd is damaged: ${fault.message}`,
+    { fault },
+  );
 }
 
 /** Puts all parts of a file but the first one, which it returns with the length of all. */
@@ -258,8 +263,10 @@ export async function putParts(
       await put(rest.subarray(0, maxValueBytes));
     }
   }
-  const value = await put(rest);
-  return { value, bytes: number * maxValueBytes + rest.length };
+  return {
+    value: await put(rest),
+    bytes: number * maxValueBytes + rest.length,
+  };
 }
 
 /** Returns the key of a later part of a file. */

@@ -27,7 +27,14 @@ import { type LogPosition, Store } from "../store/transactions.ts";
 import { renewMs, serverKey, toBase64 } from "./client.ts";
 import { type EtcdParts, Replica } from "./replica.ts";
 import { retryMs, writeSnapshot, writeSnapshotIfDue } from "./snapshots.ts";
-import { gapError, putOnce, rangeOf, readBatch, seqOf } from "./state.ts";
+import {
+  gapError,
+  maxValueBytes,
+  putOnce,
+  rangeOf,
+  readBatch,
+  seqOf,
+} from "./state.ts";
 
 /** How old a state may be that is read without asking etcd. */
 const maxAgeMs = 1000;
@@ -35,6 +42,8 @@ const maxAgeMs = 1000;
 const pollMs = 300;
 /** The time between two attempts to watch the head. */
 const watchMs = 100;
+/** A line of the log is longer than 64 bytes. */
+const maxBatchLength = maxValueBytes / 64;
 
 /** A store in etcd. */
 export class EtcdStore extends Store {
@@ -86,11 +95,10 @@ export class EtcdStore extends Store {
   }
 
   override get gauges() {
-    const contactMs = performance.now() - this.#replica.confirmedAt;
     return {
       etcd_contact_age_seconds: [
         "Time since the head was read.",
-        contactMs / 1000,
+        (performance.now() - this.#replica.confirmedAt) / 1000,
       ],
       etcd_conflicts_total: [
         "Batches that were overtaken.",
@@ -110,9 +118,10 @@ export class EtcdStore extends Store {
   }
 
   override confirm(isRead: boolean): Promise<void> | undefined {
-    const isLocal = isRead && this.#parts.hasLocalReads && !this.#suspension &&
-      performance.now() - this.#replica.confirmedAt < maxAgeMs;
-    if (isLocal) return undefined;
+    if (
+      isRead && this.#parts.hasLocalReads && !this.#suspension &&
+      performance.now() - this.#replica.confirmedAt < maxAgeMs
+    ) return undefined;
     return this.#refusal
       ? Promise.reject(this.#refusal)
       : this.#replica.nextRound();
@@ -131,8 +140,8 @@ export class EtcdStore extends Store {
   #follow(): Promise<void> {
     const { client, closing } = this.#parts;
     return client.watch("head", closing.signal, (text) => {
-      const isOwn = text.includes(`"${toBase64(this.#replica.sentHead)}"`);
-      if (!isOwn) this.#replica.nextRound().catch(() => {});
+      if (text.includes(`"${toBase64(this.#replica.sentHead)}"`)) return; // its own
+      this.#replica.nextRound().catch(() => {});
     });
   }
 
@@ -153,7 +162,8 @@ export class EtcdStore extends Store {
 
   override async transactionsAfter(seq: number): Promise<LogLine[]> {
     const { client } = this.#parts;
-    const [found] = await client.get(rangeOf("log", 0, seq + 2), "last");
+    const first = Math.max(0, seq - maxBatchLength); // etcd reads the whole range
+    const [found] = await client.get(rangeOf("log", first, seq + 2), "last");
     const lines = found ? (await readBatch(client, found)).lines : [];
     const after = lines.filter(({ seq: each = 0 }) =>
       each > seq && each <= this.durableSeq

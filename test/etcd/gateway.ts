@@ -74,6 +74,8 @@ class GrpcError extends Error {
   }
 }
 
+const invalidToken = new GrpcError(16, "etcdserver: invalid auth token");
+
 /** The data of an etcd, and a server of it. */
 export class Gateway {
   /** Decides for each call. */
@@ -93,6 +95,7 @@ export class Gateway {
   readonly #leases = new Set<string>();
   #revision = 1;
   #tokens = 0;
+  #tokenError = invalidToken;
 
   constructor() {
     this.#server = createServer((request, response) => {
@@ -129,9 +132,24 @@ export class Gateway {
     for (const { response } of this.#watches) response.destroy();
   }
 
+  /** The number of open watches. */
+  get watchCount(): number {
+    return this.#watches.size;
+  }
+
   /** Forgets the tokens, as a restart does. */
   forgetTokens(): void {
     this.#tokens++;
+    this.#tokenError = invalidToken;
+  }
+
+  /** Refuses the tokens, as after a change of users or roles. */
+  outdateTokens(): void {
+    this.#tokens++;
+    this.#tokenError = new GrpcError(
+      3,
+      "etcdserver: revision of auth store is old",
+    );
   }
 
   /** Ends all leases, and what was put under them. */
@@ -190,14 +208,16 @@ export class Gateway {
     const path = (request.url ?? "").replace("/v3/", "");
     this.calls.push(path);
     if (path === "auth/authenticate") return this.#signIn(body, response);
-    if (
-      this.user && request.headers.authorization !== `token-${this.#tokens}`
-    ) {
-      throw new GrpcError(16, "etcdserver: invalid auth token");
-    }
     const fault = this.faultOf(path, body);
     if (fault === "broken") return void request.socket.destroy();
     if (fault === "silent") return;
+    if (
+      this.user && request.headers.authorization !== `token-${this.#tokens}`
+    ) {
+      if (path !== "watch") throw this.#tokenError;
+      const result = { watch_id: "-1", created: true, canceled: true };
+      return void response.write(JSON.stringify({ result }));
+    }
     if (fault === "html") {
       response.statusCode = 502;
       return void response.end("<html>Bad gateway</html>");

@@ -1,9 +1,11 @@
 /** Stores that share their records through etcd, without the API. */
 
 import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
+import { EtcdClient } from "../../src/etcd/client.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
 import type { EtcdOptions, StoreLimits } from "../../src/store/options.ts";
 import type { Document, Store } from "../../src/store/store.ts";
@@ -253,6 +255,27 @@ test("transactions are read again from any of them on", async (t) => {
   });
 });
 
+test("to find one transaction, etcd does not read a long log", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
+  source.tables = createTables([{ name: "zoos" }]);
+  source.seq = 100_000;
+  await copyToEtcd(source, undefined, etcd);
+  const store = await open(t, etcd);
+  for (const name of ["a", "b"]) await add(store, name);
+  let first = "";
+  gateway.faultOf = (path, { key = "", limit }) => {
+    if (path === "kv/range" && limit !== undefined) {
+      first = Buffer.from(key, "base64").toString();
+    }
+    return undefined;
+  };
+  const lines = await store.transactionsAfter(100_001);
+  assert.deepEqual(lines?.map(({ seq }) => seq), [100_002]);
+  assert.match(first, /^zoo\/log\/0{11}8\d{4}$/);
+});
+
 test("a token of etcd that has expired is renewed; a wrong password is told", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
@@ -266,6 +289,46 @@ test("a token of etcd that has expired is renewed; a wrong password is told", as
     open(t, { ...etcd, user: "zoo", password: "wrong" }),
     (error) => errorCode(error) === "unreachable",
   );
+});
+
+test("a token that is older than a change of etcd's users is renewed", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  gateway.user = { name: "zoo", password: "secret" };
+  const store = await open(t, { ...etcd, user: "zoo", password: "secret" });
+  await add(store, "Berlin");
+  gateway.outdateTokens();
+  await add(store, "Vienna");
+  assert.deepEqual(namesIn(store), ["Berlin", "Vienna"]);
+});
+
+test("a watch whose token was forgotten is begun again with another", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  gateway.user = { name: "zoo", password: "secret" };
+  const store = await open(t, { ...etcd, user: "zoo", password: "secret" });
+  while (gateway.watchCount === 0) await wait(2);
+  // Only the watch has to find out.
+  gateway.faultOf = (path) => path === "watch" ? undefined : "silent";
+  gateway.forgetTokens();
+  const { length } = gateway.calls;
+  gateway.cutWatches();
+  while (!gateway.calls.includes("watch", length)) await wait(2);
+  gateway.faultOf = () => undefined;
+  while (gateway.watchCount === 0) await wait(2);
+  await add(store, "Berlin");
+});
+
+test("calls that fail together at one endpoint all go on at the next", async (t) => {
+  const dead = new Gateway();
+  dead.faultOf = () => "silent";
+  const gateway = new Gateway();
+  const [first, etcd] = [await dead.listen(t), await gateway.listen(t)];
+  const endpoints = [...first.endpoints, ...etcd.endpoints];
+  const client = new EtcdClient({ ...etcd, endpoints });
+  await Promise.all([1, 2, 3, 4].map(() => client.get(["head"])));
+  assert.equal(dead.calls.length, 4);
+  assert.equal(gateway.calls.length, 4);
 });
 
 test("the secret is the first that was proposed", async (t) => {
@@ -363,6 +426,50 @@ test("an etcd that is full says so, and can be read, also by those who asked wit
   gateway.faultOf = () => undefined;
   await add(store, "Berlin");
   assert.deepEqual(store.notices, []);
+});
+
+test("an etcd that is full can be read while one write comes after the other", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "Berlin");
+  gateway.faultOf = (path) => path === "kv/txn" ? "full" : undefined;
+  let isRead = false;
+  const writing = [1, 2, 3].map(async () => {
+    while (!isRead) {
+      await assert.rejects(add(store, "Vienna"), { code: "disk-full" });
+    }
+  });
+  for (let each = 0; each < 3; each++) await store.confirm(true);
+  isRead = true;
+  await Promise.all(writing);
+  assert.deepEqual(namesIn(store), ["Berlin"]);
+});
+
+test("a snapshot that is begun while a write waits is written, although that write is overtaken", async (t) => {
+  const gateway = new Gateway();
+  gateway.isWatchSilent = true;
+  const etcd = await gateway.listen(t);
+  const [one, other] = [await open(t, etcd), await open(t, etcd)];
+  await add(one, "Berlin");
+  const late = async <T>(begin: () => Promise<T>) => {
+    gateway.release = undefined;
+    gateway.faultOf = (path) => path === "kv/txn" ? "late" : undefined;
+    const result = begin();
+    while (!gateway.release) await wait(1);
+    gateway.faultOf = () => undefined;
+    return { result, release: gateway.release as () => void };
+  };
+  const snapshot = await late(() => one.checkpoint()); // it waits for the lock
+  await add(other, "Vienna");
+  const write = await late(() => add(one, "Prague"));
+  snapshot.release();
+  await wait(50); // it waits for the write
+  write.release();
+  await Promise.all([snapshot.result, write.result]);
+  const joined = await open(t, etcd);
+  assert.deepEqual(namesIn(joined), ["Berlin", "Vienna", "Prague"]);
+  assert.deepEqual(namesIn(one), namesIn(joined));
 });
 
 test("a watch that breaks is begun again, and goes on where it was", async (t) => {
