@@ -80,12 +80,12 @@ interface EtcdAnswer {
 export class EtcdClient {
   readonly #options: EtcdOptions;
   /** The one that answered last is the first. */
-  readonly #endpoints: string[];
+  readonly #endpoints: URL[];
   #token: string | undefined;
 
   constructor(options: EtcdOptions) {
     this.#options = options;
-    this.#endpoints = [...options.endpoints];
+    this.#endpoints = options.endpoints.map((url) => new URL(url));
   }
 
   /** Returns the keys of a range as of now (linearizable), in ascending order: all, some, or only the last one. */
@@ -217,11 +217,12 @@ export class EtcdClient {
       const answer = await readText(await this.#send(signIn, user, signal));
       this.#token = (JSON.parse(answer) as EtcdAnswer).token;
     }
-    const url = `${this.#endpoints[0]}/v3/${path}`;
-    const send = url.startsWith("https:") ? requestWithTls : request;
+    const [endpoint] = this.#endpoints;
+    const send = endpoint?.protocol === "https:" ? requestWithTls : request;
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
-      send(url, {
+      send(endpoint ?? "", {
         method: "POST",
+        path: `/v3/${path}`,
         headers: {
           "content-length": Buffer.byteLength(body),
           ...this.#token && { authorization: this.#token },
