@@ -13,6 +13,7 @@ import {
   removeFolder,
   temporaryFolder,
 } from "../harness.ts";
+import { Relay } from "./relay.ts";
 
 /** After this long something hangs. */
 export const patienceMs = 60_000;
@@ -120,16 +121,29 @@ export class EtcdNode {
 export class EtcdCluster {
   readonly nodes: readonly EtcdNode[];
   readonly #folder: string;
+  readonly #relays: readonly Relay[];
 
-  constructor(folder: string, nodes: readonly EtcdNode[]) {
+  constructor(
+    folder: string,
+    nodes: readonly EtcdNode[],
+    relays: readonly Relay[],
+  ) {
     this.#folder = folder;
     this.nodes = nodes;
+    this.#relays = relays;
   }
 
-  /** The value of `STORE` for a prefix. */
-  store(prefix: string): string {
-    const hosts = this.nodes.map(({ url }) => new URL(url).host);
+  /** The value of `STORE` for a prefix; with relays, answers can be lost. */
+  store(prefix: string, hasRelays = false): string {
+    const hosts = hasRelays
+      ? this.#relays.map(({ host }) => host)
+      : this.nodes.map(({ url }) => new URL(url).host);
     return `etcd://${hosts.join()}/${prefix}`;
+  }
+
+  /** Makes the relays lose answers, or no longer. */
+  loseAnswers(losesAnswers: boolean): void {
+    for (const relay of this.#relays) relay.losesAnswers = losesAnswers;
   }
 
   /** Returns the leader; undefined if there is none. */
@@ -144,6 +158,7 @@ export class EtcdCluster {
 
   /** Starts or resumes all nodes, and waits until each answers. */
   async heal(): Promise<void> {
+    this.loseAnswers(false);
     for (const node of this.nodes) {
       if (node.isFrozen) node.thaw();
       if (!node.isRunning) node.start();
@@ -154,6 +169,7 @@ export class EtcdCluster {
   }
 
   async stop(): Promise<void> {
+    for (const relay of this.#relays) relay.stop();
     await Promise.all(this.nodes.map((node) => node.kill()));
     await removeFolder(this.#folder);
   }
@@ -185,7 +201,8 @@ export async function startEtcd(
       ...["--initial-cluster", all, "--logger", "zap", "--log-level", "fatal"],
     ])
   );
-  const cluster = new EtcdCluster(folder, nodes);
+  const relays = nodes.map(({ url }) => Relay.start(Number(new URL(url).port)));
+  const cluster = new EtcdCluster(folder, nodes, await Promise.all(relays));
   await cluster.heal();
   return cluster;
 }

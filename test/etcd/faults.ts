@@ -5,13 +5,16 @@ import type { Random } from "../torture/random.ts";
 import type { Servers } from "./cluster.ts";
 import type { EtcdCluster, EtcdNode } from "./etcd.ts";
 
-export const allFaults = [
+export const directFaults = [
   "kill a server",
   "freeze a server",
   "kill the leader",
   "freeze the leader",
   "lose the quorum",
 ] as const;
+
+/** With servers that reach etcd through relays. */
+export const allFaults = [...directFaults, "lose answers"] as const;
 
 export type Fault = (typeof allFaults)[number];
 
@@ -31,7 +34,7 @@ export class Nemesis {
 
   async run(
     signal: AbortSignal,
-    chosen: readonly Fault[] = allFaults,
+    chosen: readonly Fault[],
   ): Promise<void> {
     const random = this.#random;
     let next = random.below(chosen.length);
@@ -48,6 +51,7 @@ export class Nemesis {
     if (fault === "kill the leader") await this.#killNode(signal);
     if (fault === "freeze the leader") await this.#freezeNode(signal);
     if (fault === "lose the quorum") await this.#loseQuorum(signal);
+    if (fault === "lose answers") await this.#loseAnswers(signal);
   }
 
   #note(text: string): void {
@@ -119,6 +123,14 @@ export class Nemesis {
     this.#note("repair both");
     for (const node of killed) node.start();
     for (const node of frozen) node.thaw();
+  }
+
+  async #loseAnswers(signal: AbortSignal): Promise<void> {
+    this.#note("lose answers");
+    this.#etcd.loseAnswers(true);
+    await pause(500 + this.#random.below(3000), signal);
+    this.#note("lose none");
+    this.#etcd.loseAnswers(false);
   }
 }
 

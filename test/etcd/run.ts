@@ -22,7 +22,7 @@ import { removeFolder, temporaryFolder } from "../harness.ts";
 import { Random } from "../torture/random.ts";
 import { buildInto, patchBuild, startServers } from "./cluster.ts";
 import { defects } from "./defects.ts";
-import { allFaults, type Fault } from "./faults.ts";
+import { allFaults, directFaults, type Fault } from "./faults.ts";
 import { type EtcdCluster, requireEtcd, startEtcd } from "./etcd.ts";
 import { type RoundReport, runRound } from "./round.ts";
 import { collections } from "./workload.ts";
@@ -84,7 +84,7 @@ async function rounds(
     readonly faults: readonly Fault[];
   },
 ): Promise<{ readonly failures: readonly string[]; readonly number: number }> {
-  const store = etcd.store(prefix);
+  const store = etcd.store(prefix, faults.includes("lose answers"));
   const env = {
     FEATURES: "idempotency,imports",
     ...values.local && { READS: "local" },
@@ -98,7 +98,7 @@ async function rounds(
         staleMs: values.local ? 1000 : 0,
         clients: Number(values.clients),
       });
-      if (prefix === "torture") report(number, round);
+      if (prefix.startsWith("torture")) report(begun + number, round);
       const { failures } = round;
       if (failures.length > 0) return { failures, number };
     }
@@ -143,13 +143,22 @@ try {
   const main = await buildInto(folder);
   if (values.defects || values.defect) await catchDefects(etcd);
   else {
-    const { failures } = await rounds(etcd, main, {
-      prefix: "torture",
-      count: Number(values.rounds),
-      ms: 1000 * Number(values.seconds),
-      faults: values.calm ? [] : allFaults,
-    });
-    if (failures.length > 0) process.exitCode = 1;
+    // A relay accepts connections also while its node is gone, so half of the
+    // rounds are without.
+    const half = Math.ceil(Number(values.rounds) / 2);
+    for (
+      const [prefix, begun, count, faults] of [
+        ["torture-direct", 0, half, directFaults],
+        ["torture-relayed", half, Number(values.rounds) - half, allFaults],
+      ] as const
+    ) {
+      const { failures } = await rounds(etcd, main, {
+        ...{ prefix, begun, count },
+        ms: 1000 * Number(values.seconds),
+        faults: values.calm ? [] : faults,
+      });
+      if (failures.length > 0) process.exitCode = 1;
+    }
   }
 } finally {
   await etcd.stop();
