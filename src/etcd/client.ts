@@ -6,7 +6,8 @@
  * All calls may be repeated without harm, so each is tried at one endpoint
  * after the other until its time is over. It rejects with a StoreError:
  * `unreachable` if etcd has not carried it out and never will, `disk-full` if
- * etcd's database has reached its quota, otherwise `outcome-unknown`.
+ * etcd's database has reached its quota (see {@linkcode EtcdClient.transact}),
+ * otherwise `outcome-unknown`.
  */
 
 import { Buffer } from "node:buffer";
@@ -112,37 +113,53 @@ export class EtcdClient {
   /**
    * Makes changes together if a key has a value, or is missing if that is empty;
    * otherwise reads the key, and another one. `isDone` is true if it has made
-   * them, `isRepeated` if an earlier attempt may have.
+   * them, `isRepeated` if an earlier attempt may have. A full etcd may have made
+   * what it refuses: rejects with `disk-full` only if the key is still the same.
    */
   async transact(
     [key, value]: readonly [key: string, value: string],
     changes: readonly Change[],
     other = key,
   ) {
-    const { succeeded, responses = [], isRepeated } = await this.call(
-      "kv/txn",
-      {
-        compare: [{
-          ...this.#rangeOf([key]),
-          ...value === ""
-            ? { target: "CREATE", create_revision: "0" }
-            : { target: "VALUE", value: toBase64(value) },
-        }],
-        success: changes.map(({ keys, value }) => {
-          const range = this.#rangeOf(keys);
-          return value === undefined
-            ? { request_delete_range: range }
-            : { request_put: { ...range, value: toBase64(value) } };
-        }),
-        failure: [key, other].map((each) => ({
-          request_range: this.#rangeOf([each]),
-        })),
-      },
-    );
-    const found = responses.map(({ response_range: range }) =>
-      this.#decode(range?.kvs)[0]
-    );
-    return { isDone: succeeded, isRepeated, found };
+    try {
+      const { succeeded, responses = [], isRepeated } = await this.call(
+        "kv/txn",
+        {
+          compare: [{
+            ...this.#rangeOf([key]),
+            ...value === ""
+              ? { target: "CREATE", create_revision: "0" }
+              : { target: "VALUE", value: toBase64(value) },
+          }],
+          success: changes.map(({ keys, value }) => {
+            const range = this.#rangeOf(keys);
+            return value === undefined
+              ? { request_delete_range: range }
+              : { request_put: { ...range, value: toBase64(value) } };
+          }),
+          failure: [key, other].map((each) => ({
+            request_range: this.#rangeOf([each]),
+          })),
+        },
+      );
+      const found = responses.map(({ response_range: range }) =>
+        this.#decode(range?.kvs)[0]
+      );
+      return { isDone: succeeded, isRepeated, found };
+    } catch (error) {
+      if (errorCode(error) !== "disk-full") throw error;
+      const found = await this.#getEach([key, other]).catch((cause) => {
+        throw etcdError(cause);
+      });
+      if (String(found[0]?.value ?? "") === value) throw error;
+      return { isDone: false, isRepeated: true, found };
+    }
+  }
+
+  async #getEach(keys: readonly string[]) {
+    const found: (KeyValue | undefined)[] = [];
+    for (const key of keys) found.push((await this.get([key]))[0]);
+    return found;
   }
 
   /** Reports what etcd sends about a key, as text, until it fails or is aborted. */

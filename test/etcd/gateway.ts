@@ -58,6 +58,8 @@ export type Fault =
   | "html"
   /** etcd's database is full. */
   | "full"
+  /** It is carried out, and fills etcd's database: then it is refused, too. */
+  | "filled"
   | "no leader";
 
 /** Returns the fault of a call, if it has one. */
@@ -74,6 +76,10 @@ class GrpcError extends Error {
   }
 }
 
+const databaseFull = new GrpcError(
+  8,
+  "etcdserver: mvcc: database space exceeded",
+);
 const invalidToken = new GrpcError(16, "etcdserver: invalid auth token");
 
 /** The data of an etcd, and a server of it. */
@@ -223,15 +229,14 @@ export class Gateway {
       return void response.end("<html>Bad gateway</html>");
     }
     if (fault === "no leader") throw new GrpcError(14, "etcdserver: no leader");
-    if (fault === "full") {
-      throw new GrpcError(8, "etcdserver: mvcc: database space exceeded");
-    }
+    if (fault === "full") throw databaseFull;
     // Base64 takes a third more than what etcd counts.
     if (bytes.length > maxRequestBytes * 4 / 3) {
       throw new GrpcError(3, "etcdserver: request is too large");
     }
     if (path === "watch") return this.#watch(body, response);
     const answer = JSON.stringify(this.#answer(path, body));
+    if (fault === "filled") throw databaseFull;
     if (fault === "lost") return void request.socket.destroy();
     if (fault === "late") await new Promise<void>((go) => this.release = go);
     response.end(answer);

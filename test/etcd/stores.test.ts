@@ -428,6 +428,63 @@ test("an etcd that is full says so, and can be read, also by those who asked wit
   assert.deepEqual(store.notices, []);
 });
 
+test("what etcd refuses because it is full may have been carried out: the store looks", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const [store, other] = [await open(t, etcd), await open(t, etcd)];
+  let count = 0;
+  gateway.faultOf = (path) =>
+    path === "kv/txn" && count++ === 0 ? "filled" : undefined;
+  await add(store, "Berlin");
+  assert.equal(count, 1);
+  await other.confirm(true);
+  assert.deepEqual(namesIn(other), ["Berlin"]);
+
+  // Another server commits after it, before the store looks.
+  let late: Promise<unknown> | undefined;
+  count = 0;
+  gateway.faultOf = (path) => {
+    if (path === "kv/txn" && count++ === 0) return "filled";
+    if (path === "kv/range" && count === 1) late ??= add(other, "Vienna");
+    return undefined;
+  };
+  await add(store, "Prague");
+  await late;
+  await Promise.all([store.confirm(true), other.confirm(true)]);
+  assert.deepEqual(namesIn(store).sort(), ["Berlin", "Prague", "Vienna"]);
+  assert.deepEqual(namesIn(other).sort(), ["Berlin", "Prague", "Vienna"]);
+});
+
+test("a full etcd that cannot be read then leaves the outcome unknown", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, { ...etcd, timeoutMs: 1000 });
+  gateway.faultOf = (path) =>
+    path === "kv/txn"
+      ? "filled"
+      : path === "kv/range"
+      ? "no leader"
+      : undefined;
+  await assert.rejects(add(store, "Berlin"), { code: "outcome-unknown" });
+  gateway.faultOf = () => undefined;
+  while (!store.isWritable) await wait(2);
+  await store.confirm(true);
+  assert.deepEqual(namesIn(store), ["Berlin"]);
+});
+
+test("a copy that fills etcd is complete", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  gateway.faultOf = (path) => path === "kv/txn" ? "filled" : undefined;
+  const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
+  source.tables = createTables([{ name: "zoos" }]);
+  getOrCreateTable(source.tables, "zoos").load({ id: 1, name: "Berlin" }, 1);
+  source.seq = 1;
+  await copyToEtcd(source, undefined, etcd);
+  gateway.faultOf = () => undefined;
+  assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin"]);
+});
+
 test("an etcd that is full can be read while one write comes after the other", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
