@@ -19,6 +19,7 @@
  */
 
 import { performance } from "node:perf_hooks";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { errorText, StoreError } from "../error.ts";
 import { append, cutZeros } from "./append.ts";
 import {
@@ -147,11 +148,13 @@ export class LogWriter {
       if (leftMs <= 0) return;
       // Timers are too coarse for a fast disk; on a slow disk, turns of the
       // event loop would waste CPU time.
-      await new Promise<void>((resolve) => {
-        this.#wakeUp = () => setImmediate(resolve);
-        if (leftMs < 2) this.#wakeUp();
-        else setTimeout(resolve, leftMs);
-      });
+      if (leftMs < 2) await nextTurn();
+      else {
+        await new Promise<void>((resolve) => {
+          this.#wakeUp = () => setImmediate(resolve);
+          setTimeout(resolve, leftMs);
+        });
+      }
     }
   }
 
