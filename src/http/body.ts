@@ -58,18 +58,17 @@ export function readBody(
     };
     const end = (error = request.bodyError) => {
       // From now on nothing here holds the memory of the body.
-      request.onBodyPart = undefined;
+      request.bodyReader = undefined;
       if (error) reject(error);
       else if (!request.complete) reject(new ClientDisconnected());
       else resolve(length === body.length ? body : body.subarray(0, length));
       body = empty;
     };
     request.bodyDeadline = performance.now() + timeoutMs;
-    request.onBodyPart = (part) => part ? add(part) : end();
+    request.bodyReader = { receive: (part) => part ? add(part) : end() };
     const { readableLength } = request;
     if (readableLength > 0) add(request.read(readableLength));
-    const { bodyError, complete, destroyed } = request;
-    if (bodyError || complete || destroyed) end();
+    if (request.bodyError || request.complete || request.destroyed) end();
   });
 }
 

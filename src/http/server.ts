@@ -157,18 +157,18 @@ function trackConnections(
   const connections: Connections = new Map();
   server.on("error", () => {}); // a connection that cannot be accepted
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  // A stop would take connections for idle that are still sending a response.
+  server.closeIdleConnections = () => {};
   const slots = new Slots(state.limits.maxConnections, "too many connections");
   const add = (socket: Socket) => {
     const connection = new Connection(socket, state);
     connections.set(socket, connection);
-    // An error closes the socket; without a listener it would end the process.
-    socket.on("error", () => {});
+    socket.on("error", () => {}); // or it would end the process
     socket.on("close", () => {
       connections.delete(socket);
       const request = connection.response?.req;
-      // Not by the request's "close": with a listener for it, nearly all that
-      // belongs to a request survived scavenges, a fifth of the time of a POST.
-      request?.onBodyPart?.(null);
+      // Not by the request's "close": a listener would outlive scavenges.
+      request?.bodyReader?.receive(null);
       request?.destroy(); // node:http does so only until the response ends
     });
   };
@@ -310,6 +310,7 @@ function closeWhenIdle(connections: Connections): void {
     const { response, sending, socket } = connection;
     const close = () => {
       if (connection.response !== response) return; // its response will
+      connection.isClosing = true;
       // While the rest of a body comes, it would be reset.
       if (response?.req.complete === false) socket.end();
       else socket.destroySoon();

@@ -119,10 +119,12 @@ async function countParts(isCollected: boolean): Promise<void> {
     const { req: request } = response;
     if (isCollected) {
       const body = readBody(response, { maxBytes: 60_000 });
-      const { onBodyPart } = request;
-      request.onBodyPart = (part) => {
-        partsOfTurn++;
-        onBodyPart?.(part);
+      const { bodyReader } = request;
+      request.bodyReader = {
+        receive(part) {
+          partsOfTurn++;
+          bodyReader?.receive(part);
+        },
       };
       await body;
     } else {

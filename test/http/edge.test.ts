@@ -850,6 +850,26 @@ describe("a connection", () => {
     await listener.close(0);
   });
 
+  test("of HTTP/1.0 ends with a response without a length: no later request is handled", async () => {
+    const withoutLength: Partial<Response>[] = [{ status: 204 }, {
+      status: 304,
+    }, {
+      async *stream() {
+        yield "a";
+      },
+    }];
+    for (const response of withoutLength) {
+      let handled = 0;
+      const listener = await serveResponse(response, {}, () => handled++);
+      const request = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+      const received = await exchange(listener.port, request + request);
+      assert.equal(statuses(received).length, 1);
+      assert.match(received, /^Connection: close\r$/m);
+      assert.equal(handled, 1);
+      await listener.close(0);
+    }
+  });
+
   test("lasts as long as a response whose request has a body that nobody reads", async () => {
     const dropTimeoutMs = 100;
     let counted: number | undefined;
@@ -1033,6 +1053,60 @@ describe("a connection", () => {
       },
     );
   }
+
+  test(
+    "is not closed by a stop while its client still has to read a response",
+    {
+      timeout: 60_000,
+    },
+    async () => {
+      const body = "x".repeat(60_000);
+      let last: OutgoingResponse | undefined;
+      let count = 0;
+      const listener = await serveResponse({ body }, {}, (response) => {
+        last = response;
+        count++;
+      });
+      const socket = connect(listener.port, "127.0.0.1").pause();
+      while (!last?.socket?.writableLength) {
+        const before = count;
+        socket.write(get("/"));
+        while (count === before) await delay(1);
+        await delay(5);
+      }
+      const stopped = listener.close(1e9);
+      let received = 0;
+      socket.on("data", ({ length }: Buffer) => received += length).resume();
+      await once(socket, "close");
+      assert.ok(
+        received > count * body.length,
+        `${received} of ${count} bodies`,
+      );
+      await stopped;
+    },
+  );
+
+  test("handles no request that follows the rest of a body after a stop", {
+    timeout: 60_000,
+  }, async () => {
+    let handled = 0;
+    const listener = await serveResponse(
+      { status: 401, body: "{}" },
+      {},
+      () => handled++,
+    );
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write(
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n",
+    );
+    const [first] = await once(socket, "data");
+    assert.match(String(first), /^Connection: keep-alive\r$/m);
+    const stopped = listener.close(1e9);
+    socket.write("x".repeat(100_000) + get("/"));
+    await once(socket.resume(), "close");
+    await stopped;
+    assert.equal(handled, 1);
+  });
 
   test("is not reset by a stop while a client sends a body that nobody reads", {
     timeout: 60_000,
