@@ -148,18 +148,18 @@ export class EtcdClient {
       return { isDone: succeeded, isRepeated, found };
     } catch (error) {
       if (errorCode(error) !== "disk-full") throw error;
-      const found = await this.#getEach([key, other]).catch((cause) => {
-        throw etcdError(cause);
-      });
-      if (String(found[0]?.value ?? "") === value) throw error;
-      return { isDone: false, isRepeated: true, found };
+      const found = await this.#look(key);
+      if (String(found?.value ?? "") === value) throw error;
+      const others = [found, await this.#look(other)];
+      return { isDone: false, isRepeated: true, found: others };
     }
   }
 
-  async #getEach(keys: readonly string[]) {
-    const found: (KeyValue | undefined)[] = [];
-    for (const key of keys) found.push((await this.get([key]))[0]);
-    return found;
+  /** Reads a key that was perhaps changed. */
+  #look(key: string): Promise<KeyValue | undefined> {
+    return this.get([key]).then(([found]) => found, ({ cause }) => {
+      throw etcdError(cause);
+    });
   }
 
   /** Reports what etcd sends about a key, as text, until it fails or is aborted. */

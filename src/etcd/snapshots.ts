@@ -44,10 +44,10 @@ export async function writeSnapshot(
   if (
     holder !== "" && holder !== serverId && await store.isServed(holder)
   ) return;
-  const { isDone } = await client.transact([lock, holder], [
+  const { isDone, found: [taken] } = await client.transact([lock, holder], [
     { keys: [lock], value: serverId },
   ]);
-  if (isDone) await replaceOldest(parts, store);
+  if (isDone || textOf(taken) === serverId) await replaceOldest(parts, store);
 }
 
 /** Writes a snapshot, and deletes what is before the previous one. */
@@ -67,14 +67,14 @@ async function replaceOldest(
   const slices = encodeSnapshot(folder, { ...state, store: head });
   const { value, bytes } = await putParts(client, key, slices, closing.signal);
   // Nobody needs the log before the previous snapshot any more.
-  const { isDone } = await client.transact([lock, serverId], [
+  const { isDone, found: [taken] } = await client.transact([lock, serverId], [
     { keys: [key], value },
     { keys: rangeOf("log", 0, previous + 1) },
     { keys: rangeOf("snapshot", 0, previous) },
     { keys: rangeOf("parts", 0, previous) },
     { keys: [lock] },
   ]);
-  if (!isDone) throw new Error("another server has taken the lock");
+  if (!isDone && taken) throw new Error("another server has taken the lock");
   log("info", "Wrote a snapshot", { seq, bytes });
   Object.assign(loaded, { snapshotSeq: seq, snapshotBytes: bytes });
   loaded.logBytes -= logBytes;

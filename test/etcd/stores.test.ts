@@ -465,11 +465,29 @@ test("a full etcd that cannot be read then leaves the outcome unknown", async (t
       : path === "kv/range"
       ? "no leader"
       : undefined;
-  await assert.rejects(add(store, "Berlin"), { code: "outcome-unknown" });
+  await assert.rejects(add(store, "Berlin"), {
+    code: "outcome-unknown",
+    message: "etcd: etcdserver: no leader; the write may have been carried out",
+  });
   gateway.faultOf = () => undefined;
   while (!store.isWritable) await wait(2);
   await store.confirm(true);
   assert.deepEqual(namesIn(store), ["Berlin"]);
+});
+
+test("a snapshot that fills etcd is written, and its lock released", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, etcd);
+  await add(store, "Berlin");
+  gateway.faultOf = (path) => path === "kv/txn" ? "filled" : undefined;
+  await store.checkpoint();
+  gateway.faultOf = () => undefined;
+  assert.ok(gateway.keys.some((key) => key.startsWith("snapshot/")));
+  assert.ok(!gateway.keys.includes("snapshot-lock"));
+  await add(store, "Vienna");
+  await store.checkpoint();
+  assert.deepEqual(namesIn(await open(t, etcd)), ["Berlin", "Vienna"]);
 });
 
 test("a copy that fills etcd is complete", async (t) => {
