@@ -148,14 +148,14 @@ export class EtcdClient {
       return { isDone: succeeded, isRepeated, found };
     } catch (error) {
       if (errorCode(error) !== "disk-full") throw error;
-      const found = await this.#look(key);
-      if (String(found?.value ?? "") === value) throw error;
-      const others = [found, await this.#look(other)];
-      return { isDone: false, isRepeated: true, found: others };
+      const current = await this.#look(key);
+      if (String(current?.value ?? "") === value) throw error;
+      const found = [current, await this.#look(other)];
+      return { isDone: false, isRepeated: true, found };
     }
   }
 
-  /** Reads a key that was perhaps changed. */
+  /** Reads a key after a call that may have changed it; if that fails, the outcome is unknown. */
   #look(key: string): Promise<KeyValue | undefined> {
     return this.get([key]).then(([found]) => found, ({ cause }) => {
       throw etcdError(cause);

@@ -167,7 +167,7 @@ function trackConnections(
     socket.on("close", () => {
       connections.delete(socket);
       const request = connection.response?.req;
-      // Not by the request's "close": a listener would outlive scavenges.
+      // Not by the request's "close": with a listener it outlives scavenges.
       request?.bodyReader?.receive(null);
       request?.destroy(); // node:http does so only until the response ends
     });

@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server } from "node:net";
 import { pipeline } from "node:stream/promises";
 
-/** How many of the packets from etcd are lost, while they are. */
+/** The share of packets from etcd that is lost while answers are. */
 const lossRate = 0.3;
 
 /** Passes connections on to a node. */
