@@ -1,15 +1,15 @@
 /**
- * Admission: decides who may start long work, such as hashing a password,
- * building an index or sending an export, and who waits. One rule holds for all
- * of it: the client that has asked for the least is served first, and the one
- * that has asked for the most is refused first. So nobody is shut out, however
- * much others ask for, and neither queues nor slots grow without bound.
+ * Waiting for work that takes long: a search, an index, a password hash, an
+ * export, an import. One rule holds for all of it: a request waits for its
+ * turn, and the clients take turns by address, the one whose last turn was the
+ * longest ago first. So a client that asks for much waits behind its own
+ * requests. The number of connections bounds how many wait; nobody is displaced,
+ * and only a request that has waited for 30 s is refused.
  */
 
-import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 
-/** Too many are waiting already; nothing was done. */
+/** The request waited too long, or there is no room for it; nothing was done. */
 export class OverloadedError extends Error {
   override readonly name = "OverloadedError";
   readonly code = "overloaded";
@@ -19,141 +19,135 @@ export class OverloadedError extends Error {
 export interface Requester {
   /** Its network address. */
   readonly client: string;
-  /** Throws if it has disconnected. */
-  throwIfAborted(): void;
+  /** Aborted when its response has ended or its connection has: nobody works for it any more. */
+  readonly signal: AbortSignal;
 }
 
-/** The time after which a request counts only half. */
-const halfLifeMs = 60_000;
+/** How long a request waits before it is refused. */
+const maxWaitMs = 30_000;
 
-/** The most clients whose requests are counted; the longest idle one is forgotten first. */
-const maxClients = 10_000;
+/** The most clients whose last turn is remembered, unless more of them wait. */
+const maxClients = 1000;
 
-interface Waiter {
-  readonly requester: Requester;
-  /** The number of the client's recent requests. */
-  readonly load: number;
-  readonly start: () => void;
-  readonly refuse: (error: unknown) => void;
+interface Client {
+  /** The number of its last turn. */
+  lastTurn: number;
+  running: number;
+  /** The functions that begin the turns of its waiting requests, in order. */
+  readonly waiting: Set<() => void>;
 }
 
-export interface AdmissionLimits {
-  readonly maxRunning: number;
-  readonly maxWaiting: number;
-  /** The message of the error with which a request is refused. */
-  readonly message: string;
-}
-
-/** The queue for one kind of work. */
-export class Admission {
-  readonly #limits: AdmissionLimits;
-  /** The same error for every refusal: creating one takes a sixth of the time of a refused request. */
-  readonly #refusal: OverloadedError;
+/** The turns of one kind of work. */
+export class Turns {
+  readonly #maxRunning: number;
+  readonly #maxPerClient: number;
+  readonly #clients = new Map<string, Client>();
+  readonly #holders = new WeakSet<AbortSignal>();
   #running = 0;
-  /** The next one first. */
-  readonly #waiting: Waiter[] = [];
-  /** The number of recent requests of each client, as of a time; the longest idle client first. */
-  readonly #loads = new Map<
-    string,
-    { readonly load: number; readonly at: number }
-  >();
+  #lastTurn = 0;
 
-  constructor(limits: AdmissionLimits) {
-    this.#limits = limits;
-    this.#refusal = new OverloadedError(limits.message);
-  }
-
-  get isFull(): boolean {
-    return this.#waiting.length >= this.#limits.maxWaiting;
+  /** @param maxPerClient how many turns at a time one client has: fewer than there are, if a client decides how long one lasts */
+  constructor(maxRunning: number, maxPerClient = maxRunning) {
+    this.#maxRunning = maxRunning;
+    this.#maxPerClient = maxPerClient;
   }
 
   /**
-   * Throws if a request would be refused now. Called before the body of a
-   * request is read, so that a refused one costs little.
+   * Runs work in its turn.
    *
-   * @throws {OverloadedError}
+   * @throws {OverloadedError}; the reason of the signal if the client leaves
+   * before its turn
    */
-  check({ client }: Requester): void {
-    if (!this.isFull || this.#findDisplaced(this.#loadOf(client))) return;
-    this.#countRequest(client); // otherwise asking again and again would help
-    throw this.#refusal;
-  }
-
-  /**
-   * Runs work as soon as a slot is free.
-   *
-   * @throws {OverloadedError}
-   */
-  async run<T>(
-    requester: Requester,
-    work: () => T | Promise<T>,
-  ): Promise<T> {
-    const load = this.#countRequest(requester.client);
-    if (this.#running < this.#limits.maxRunning) this.#running++;
-    else await this.#wait(requester, load);
+  async run<T>(requester: Requester, work: () => T | Promise<T>): Promise<T> {
+    const client = await this.#begin(requester);
     try {
-      requester.throwIfAborted();
       return await work();
     } finally {
-      // The slot passes to the next waiter without being free in between.
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#running--;
-      else next.start();
+      this.#end(client);
     }
   }
 
-  #wait(requester: Requester, load: number): Promise<void> {
-    const waiting = this.#waiting;
-    if (this.isFull) {
-      const displaced = this.#findDisplaced(load);
-      if (displaced === undefined) throw this.#refusal;
-      waiting.splice(waiting.indexOf(displaced), 1);
-      displaced.refuse(this.#refusal);
+  /** Waits for a turn that lasts until the signal is aborted; throws like {@linkcode run}. */
+  async hold(requester: Requester): Promise<void> {
+    const { signal } = requester;
+    if (this.#holders.has(signal)) return signal.throwIfAborted(); // processed again
+    const client = await this.#begin(requester);
+    this.#holders.add(signal);
+    signal.addEventListener("abort", () => this.#end(client));
+    if (signal.aborted) this.#end(client);
+    signal.throwIfAborted();
+  }
+
+  async #begin({ client: name, signal }: Requester): Promise<Client> {
+    signal.throwIfAborted();
+    const client = this.#find(name);
+    if (this.#isNext(client)) this.#count(client);
+    else {
+      await new Promise<void>((resolve, reject) => {
+        const leave = (settle: () => void) => {
+          client.waiting.delete(start);
+          clearTimeout(timer);
+          signal.removeEventListener("abort", onAbort);
+          settle();
+        };
+        const start = () => leave(resolve);
+        const onAbort = () => leave(() => reject(signal.reason));
+        const onTimeout = () => leave(() => reject(tooLong()));
+        const timer = setTimeout(onTimeout, maxWaitMs);
+        signal.addEventListener("abort", onAbort);
+        client.waiting.add(start);
+      });
     }
-    return new Promise((start, refuse) => {
-      const next = waiting.findIndex((each) => each.load > load);
-      const at = next < 0 ? waiting.length : next;
-      waiting.splice(at, 0, { requester, load, start, refuse });
-    });
+    return client;
   }
 
-  /** Returns the waiter that must give way to a client with this load, if there is one. */
-  #findDisplaced(load: number): Waiter | undefined {
-    return this.#waiting.find(isAborted) ??
-      this.#waiting.findLast((each) => each.load > load);
+  /** Returns a client. Of two that had no turn yet the later goes first, so that a crowd of them does not delay those who come after it. */
+  #find(name: string): Client {
+    const client = this.#clients.get(name) ??
+      { lastTurn: -this.#clients.size, running: 0, waiting: new Set() };
+    this.#clients.set(name, client);
+    if (this.#clients.size > maxClients) {
+      for (const [each, { running, waiting }] of this.#clients) {
+        if (running + waiting.size > 0 || each === name) continue;
+        this.#clients.delete(each);
+        break;
+      }
+    }
+    return client;
   }
 
-  /**
-   * Returns the load of a client: at least that of its waiting requests, so
-   * that none of these gives way to a later one.
-   */
-  #loadOf(client: string): number {
-    const { load, at } = this.#loads.get(client) ?? { load: 0, at: 0 };
-    const halfLives = (performance.now() - at) / halfLifeMs;
-    const last = this.#waiting.findLast(({ requester }) =>
-      requester.client === client
-    );
-    return Math.max(last?.load ?? 0, Math.round(load * 0.5 ** halfLives));
+  #isNext({ running }: Client): boolean {
+    return this.#running < this.#maxRunning && running < this.#maxPerClient;
   }
 
-  /** Counts a request of a client; returns the client's load without it. */
-  #countRequest(client: string): number {
-    const load = this.#loadOf(client);
-    this.#loads.delete(client);
-    const [longestIdle = ""] = this.#loads.keys();
-    if (this.#loads.size >= maxClients) this.#loads.delete(longestIdle);
-    this.#loads.set(client, { load: load + 1, at: performance.now() });
-    return load;
+  #count(client: Client): void {
+    this.#running++;
+    client.running++;
+    client.lastTurn = ++this.#lastTurn;
+  }
+
+  /** Ends a turn, and begins the next one in the same moment. */
+  #end(client: Client): void {
+    this.#running--;
+    client.running--;
+    let next: Client | undefined;
+    for (const each of this.#clients.values()) {
+      if (each.waiting.size === 0 || !this.#isNext(each)) continue;
+      if (!next || each.lastTurn < next.lastTurn) next = each;
+    }
+    if (next === undefined) return;
+    const [start] = next.waiting;
+    this.#count(next);
+    start?.();
   }
 }
 
-function isAborted({ requester }: Waiter): boolean {
-  try {
-    requester.throwIfAborted();
-    return false;
-  } catch {
-    return true;
-  }
+function tooLong(): OverloadedError {
+  return new OverloadedError(
+    `The server is busy: the request has waited for ${
+      maxWaitMs / 1000
+    } s, and nothing was done.`,
+  );
 }
 
 /** Slots for work that does not wait in a queue: a connection or a response holds one until it closes. */

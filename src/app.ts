@@ -147,12 +147,15 @@ export class Application {
     if (type === ndjsonType && operation.importNdjson) {
       return operation.importNdjson(exchange, exchange.response, runOnce);
     }
-    operation.admission?.check(exchange); // 503
     const maxBytes = operation.maxBodyBytes ?? defaultMaxBodyBytes;
     const body = Promise.resolve(
       exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
     );
-    return exchange.afterWaiting(body, (bytes) => { // 401, 403
+    const run = (bytes: Uint8Array): Outcome => {
+      const room = method === "QUERY"
+        ? undefined
+        : this.#shared.store.whenRoom();
+      if (room) return exchange.afterWaiting(room, () => run(bytes));
       exchange.body = bytes;
       if (method === "QUERY") {
         const parameters = parse(parseFormParameters(bytes, sent));
@@ -163,7 +166,8 @@ export class Application {
         exchange.storeResponse = storeResponse;
         return operation.run(exchange, parameters, json); // 404 to 503
       });
-    });
+    };
+    return exchange.afterWaiting(body, run); // 401, 403
   }
 
   /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */

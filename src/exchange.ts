@@ -4,7 +4,6 @@
  */
 
 import { performance } from "node:perf_hooks";
-import type { Slots } from "./admission.ts";
 import {
   authenticate,
   type Authentication,
@@ -57,7 +56,7 @@ export class Exchange implements RequestContext {
   /** A `performance.now()` value: meaningful only as a difference. */
   readonly start = performance.now();
   readonly shared: Shared;
-  #holdsSlot = false;
+  #closed: AbortController | undefined;
   #isConfirmed = false;
   /** How often another server changed the state before this request could. */
   #overtaken = 0;
@@ -120,9 +119,15 @@ export class Exchange implements RequestContext {
     });
   }
 
-  /** Throws if the client has disconnected. */
-  throwIfAborted(): void {
-    if (this.request.socket.destroyed) throw new ClientDisconnected();
+  /** Aborted when the response closes, complete or not. */
+  get signal(): AbortSignal {
+    if (this.#closed === undefined) {
+      const closed = this.#closed = new AbortController();
+      const abort = () => closed.abort(new ClientDisconnected());
+      if (this.request.socket.destroyed) abort();
+      else this.response.once("close", abort);
+    }
+    return this.#closed.signal;
   }
 
   /**
@@ -172,13 +177,5 @@ export class Exchange implements RequestContext {
     if (code === "overtaken") return this.#overtaken++ < maxOvertaken;
     return isReadMethod(this.method) &&
       (code === "disk-full" || code === "outcome-unknown");
-  }
-
-  /** Takes a slot, before the first wait; it is released when the response closes, for whatever reason. */
-  acquireSlot(slots: Slots): void {
-    if (this.#holdsSlot) return; // the request is processed again
-    this.throwIfAborted();
-    slots.take(this.client, this.response);
-    this.#holdsSlot = true;
   }
 }

@@ -1,184 +1,157 @@
-/** Admission when many ask at once: the order in which they are served, and those refused. */
+/** Waiting when many ask at once: the order in which they are served, and who is not. */
 
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { Admission, OverloadedError, Slots } from "../src/admission.ts";
+import { OverloadedError, Slots, Turns } from "../src/admission.ts";
+import { background, visitor } from "./requester.ts";
 
 /** Work that runs until it is told to end. */
-function controlled() {
+function controlled(turns: Turns) {
   const started: string[] = [];
   const ends: (() => void)[] = [];
   return {
     started,
-    work: (name: string) => () =>
-      new Promise<string>((resolve) => {
-        started.push(name);
-        ends.push(() => resolve(name));
-      }),
+    /** Asks for work; the first letter of its name is that of its client. */
+    ask: (name: string, requester = visitor(name.charAt(0))) =>
+      turns.run(requester, () =>
+        new Promise<string>((resolve) => {
+          started.push(name);
+          ends.push(() => resolve(name));
+        })),
     /** Ends the work that started first, and lets the next one start. */
     endOne: async () => {
+      await new Promise((resolve) => setImmediate(resolve));
       ends.shift()?.();
       await new Promise((resolve) => setImmediate(resolve));
     },
   };
 }
 
-function requester(client: string) {
-  const result = {
-    client,
-    isGone: false,
-    throwIfAborted() {
-      if (result.isGone) throw new Error(`${client} is gone`);
-    },
-  };
-  return result;
-}
-
-const limits = { maxRunning: 1, maxWaiting: 3, message: "Too many." };
-
-test("those of one client are served in the order in which they asked", async () => {
-  const admission = new Admission(limits);
-  const { started, work, endOne } = controlled();
-  const names = ["1", "2", "3", "4"];
-  const all = names.map((name) => admission.run(requester("a"), work(name)));
-  assert.ok(admission.isFull);
+test("all of one client are served, however many, in the order in which they asked", async () => {
+  const { started, ask, endOne } = controlled(new Turns(1));
+  const names = Array.from({ length: 500 }, (_, at) => `a${at}`);
+  const all = names.map((name) => ask(name));
   for (const _ of names) await endOne();
   assert.deepEqual(await Promise.all(all), names);
   assert.deepEqual(started, names);
 });
 
-test("a client that asks for little does not wait for one that asks for much", async () => {
-  const admission = new Admission({ ...limits, maxWaiting: 10 });
-  const { started, work, endOne } = controlled();
-  const all = ["a1", "a2", "a3", "a4", "b1", "b2", "c1"].map((name) =>
-    admission.run(requester(name.charAt(0)), work(name))
-  );
+test("clients take turns, whatever each of them asks for", async () => {
+  const { started, ask, endOne } = controlled(new Turns(1));
+  const names = ["a1", "a2", "a3", "a4", "b1", "b2", "c1"];
+  const all = names.map((name) => ask(name));
   for (const _ of all) await endOne();
   await Promise.all(all);
-  assert.deepEqual(started, ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]);
+  assert.deepEqual(started, ["a1", "c1", "b1", "a2", "b2", "a3", "a4"]);
 });
 
-test("in a full queue the client with the most requests is refused", async () => {
-  const admission = new Admission(limits);
-  const { started, work, endOne } = controlled();
-  const run = (name: string) =>
-    admission.run(requester(name.charAt(0)), work(name));
-  const served = [run("a1"), run("a2"), run("a3")];
-  const displaced = run("a4");
-  await assert.rejects(run("a5"), new OverloadedError("Too many."));
-  assert.throws(() => admission.check(requester("a")), OverloadedError);
-  admission.check(requester("b"));
-  served.push(run("b1"));
-  await assert.rejects(displaced, new OverloadedError("Too many."));
-  for (const _ of served) await endOne();
-  await Promise.all(served);
-  assert.deepEqual(started, ["a1", "b1", "a2", "a3"]);
-});
-
-test("a client's later request never comes before its earlier ones, however long they wait", async (t) => {
-  let now = 0;
-  t.mock.method(performance, "now", () => now);
-  const admission = new Admission(limits);
-  const { started, work, endOne } = controlled();
-  const run = (name: string) => admission.run(requester("a"), work(name));
-  const served = ["1", "2", "3", "4"].map(run);
-  now = 600_000;
-  await assert.rejects(run("5"), OverloadedError);
+test("a client that comes after a crowd does not wait for all of it", async () => {
+  const { started, ask, endOne } = controlled(new Turns(1));
+  const crowd = Array.from("abcdefghij", (client) => ask(`${client}1`));
+  const late = ask("z1");
   await endOne();
-  served.push(run("6"));
-  for (const _ of served) await endOne();
-  await Promise.all(served);
-  assert.deepEqual(started, ["1", "2", "3", "4", "6"]);
-});
-
-test("a refused request counts too, so that asking again and again does not help", async () => {
-  const admission = new Admission(limits);
-  const { started, work, endOne } = controlled();
-  const run = (client: string) =>
-    admission.run(requester(client), work(client));
-  const served = ["a", "b", "c", "d"].map(run);
-  for (let times = 0; times < 3; times++) {
-    assert.throws(() => admission.check(requester("e")), OverloadedError);
-  }
   await endOne();
-  const refused = assert.rejects(run("e"), OverloadedError);
-  served.push(run("f"));
-  await refused;
-  for (const _ of served) await endOne();
-  await Promise.all(served);
-  assert.deepEqual(started, ["a", "b", "c", "d", "f"]);
+  assert.equal(await late, "z1");
+  assert.deepEqual(started.slice(0, 2), ["a1", "z1"]);
+  for (const _ of crowd) await endOne();
+  await Promise.all(crowd);
 });
 
-test("an aborted request makes room, and is not started", async () => {
-  const admission = new Admission(limits);
-  const { started, work, endOne } = controlled();
-  const leaver = requester("b");
-  const first = admission.run(requester("a"), work("a1"));
-  const leaving = admission.run(leaver, work("b1"));
-  const others = ["a2", "a3"].map((name) =>
-    admission.run(requester("a"), work(name))
-  );
-  leaver.isGone = true;
-  const last = admission.run(requester("a"), work("a4"));
-  await assert.rejects(leaving, OverloadedError);
-  const lateLeaver = requester("c");
-  const late = admission.run(lateLeaver, work("c1"));
-  lateLeaver.isGone = true;
-  const refused = assert.rejects(last, OverloadedError);
-  const gone = assert.rejects(late, /c is gone/);
-  for (let each = 0; each < 4; each++) await endOne();
-  await Promise.all([first, ...others, refused, gone]);
-  assert.deepEqual(started, ["a1", "a2", "a3"]);
+test("a client cannot have more than its share of long turns", async () => {
+  const turns = new Turns(3, 2);
+  const { started, ask, endOne } = controlled(turns);
+  const all = ["a1", "a2", "a3"].map((name) => ask(name));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(started, ["a1", "a2"]);
+  all.push(ask("b1"));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(started, ["a1", "a2", "b1"]);
+  for (const _ of all) await endOne();
+  await Promise.all(all);
 });
 
-test("a slot is free again when its work fails", async () => {
-  const admission = new Admission({ ...limits, maxWaiting: 0 });
+test("one whose client leaves while it waits is never begun", async () => {
+  const { started, ask, endOne } = controlled(new Turns(1));
+  const leaver = visitor("b");
+  const first = ask("a1");
+  const left = ask("b1", leaver);
+  const second = ask("a2");
+  leaver.leave();
+  await assert.rejects(left, /b has left/);
+  await assert.rejects(ask("b2", leaver), /b has left/, "nor is a later one");
+  await endOne();
+  await endOne();
+  await Promise.all([first, second]);
+  assert.deepEqual(started, ["a1", "a2"]);
+});
+
+test("only one that has waited for 30 s is refused", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { started, ask } = controlled(new Turns(1));
+  ask("a1");
+  const early = ask("a2");
+  t.mock.timers.tick(29_999);
+  const late = ask("a3");
+  late.catch(() => {});
+  let isRefused = false;
+  early.catch(() => isRefused = true);
+  await Promise.resolve();
+  assert.equal(isRefused, false);
+  t.mock.timers.tick(1);
+  await assert.rejects(early, (error) => {
+    assert.ok(error instanceof OverloadedError);
+    return /30 s/.test(error.message);
+  });
+  t.mock.timers.tick(29_998);
+  await Promise.resolve();
+  t.mock.timers.tick(1);
+  await assert.rejects(late, OverloadedError);
+  assert.deepEqual(started, ["a1"]);
+});
+
+test("a turn ends when its work fails", async () => {
+  const turns = new Turns(1);
   const fail = () => Promise.reject(new Error("failed"));
   for (let times = 0; times < 3; times++) {
-    await assert.rejects(admission.run(requester("a"), fail), /failed/);
+    await assert.rejects(turns.run(background, fail), /failed/);
   }
-  assert.equal(await admission.run(requester("a"), () => "done"), "done");
+  assert.equal(await turns.run(background, () => "done"), "done");
 });
 
-test("a request of a minute ago counts half", async (t) => {
-  let now = 0;
-  t.mock.method(performance, "now", () => now);
-  const admission = new Admission({ ...limits, maxWaiting: 1 });
-  const { started, work, endOne } = controlled();
-  const run = (client: string, work: () => unknown) =>
-    admission.run(requester(client), work);
-  for (const client of ["a", "a"]) await run(client, () => {});
-  now = 60_000;
-  await run("b", () => {});
-  const served = [run("c", work("c")), run("a", work("a"))];
-  await assert.rejects(run("b", work("b")), OverloadedError); // both have one
-  for (const _ of served) await endOne();
-  await Promise.all(served);
-  assert.deepEqual(started, ["c", "a"]);
+test("a turn that is held ends when its client leaves, and is held only once", async () => {
+  const turns = new Turns(1);
+  const holder = visitor("a");
+  await turns.hold(holder);
+  await turns.hold(holder); // the same request again
+  const next = visitor("b");
+  let hasTurn = false;
+  const waiting = turns.hold(next).then(() => hasTurn = true);
+  await Promise.resolve();
+  assert.equal(hasTurn, false);
+  holder.leave();
+  await waiting;
+  next.leave();
+  assert.equal(await turns.run(background, () => "free"), "free");
+  await assert.rejects(turns.hold(next), /b has left/);
 });
 
-test("of 10,000 clients the longest idle one is forgotten for another", async () => {
-  const admission = new Admission({ ...limits, maxWaiting: 1 });
-  const ask = (client: string) => admission.run(requester(client), () => {});
-  for (const client of ["a", "a", "b", "b", "waiting"]) await ask(client);
-  for (let index = 0; index < 9996; index++) await ask(`${index}`);
-  /** Checks clients while the queue is full with a client that has asked before. */
-  const whileFull = async (check: () => void) => {
-    const { work, endOne } = controlled();
-    const all = ["running", "waiting"].map((client) =>
-      admission.run(requester(client), work(client))
-    );
-    check();
+test("the last turns of a thousand clients are remembered", async () => {
+  const turns = new Turns(1);
+  const { started, ask, endOne } = controlled(turns);
+  const visit = (client: string) => turns.run(visitor(client), () => {});
+  await visit("a");
+  for (let index = 0; index < 998; index++) await visit(`${index}`);
+  await visit("b");
+  const order = async () => {
+    started.length = 0;
+    const all = ["x", "b", "a"].map((name) => ask(name));
     for (const _ of all) await endOne();
     await Promise.all(all);
+    return started.join("");
   };
-  await whileFull(() =>
-    assert.throws(() => admission.check(requester("a")), OverloadedError)
-  );
-  await ask("another");
-  await whileFull(() => admission.check(requester("b")));
+  assert.equal(await order(), "xab", "the turn of a was longer ago");
 });
 
 test("the client with the most slots loses one to a client that holds fewer", () => {

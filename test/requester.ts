@@ -3,4 +3,17 @@
 import type { Requester } from "../src/admission.ts";
 
 /** The requester of work that no client waits for. */
-export const background: Requester = { client: "", throwIfAborted() {} };
+export const background: Requester = {
+  client: "",
+  signal: new AbortController().signal,
+};
+
+/** Returns a client that can leave. */
+export function visitor(client = "") {
+  const controller = new AbortController();
+  return {
+    client,
+    signal: controller.signal,
+    leave: () => controller.abort(new Error(`${client} has left`)),
+  };
+}

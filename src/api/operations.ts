@@ -5,7 +5,6 @@
 
 import { Buffer } from "node:buffer";
 import { hash } from "node:crypto";
-import type { Admission } from "../admission.ts";
 import { type Access, mayAccess } from "../auth/access.ts";
 import {
   type IncomingRequest,
@@ -70,8 +69,6 @@ export interface Operation<P = unknown> {
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;
-  /** The queue in which the operation will wait: if it is full, the request is refused before its body is read. */
-  readonly admission?: Admission;
   /** Receives an NDJSON body of any length itself. */
   readonly importNdjson?: (
     context: RequestContext,

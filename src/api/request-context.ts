@@ -3,7 +3,6 @@
  * gets, and the result that it returns.
  */
 
-import type { Slots } from "../admission.ts";
 import type { Actor } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Mutation } from "../store/store.ts";
@@ -69,13 +68,8 @@ export interface RequestContext {
     promise: Promise<T>,
     resume: (value: T) => R | Promise<R>,
   ): Promise<R>;
-  /** Throws if the client has disconnected. */
-  throwIfAborted(): void;
-  /**
-   * Takes a slot until the response is sent or the client disconnects; throws
-   * an OverloadedError if none is free.
-   */
-  acquireSlot(slots: Slots): void;
+  /** Aborted when the response closes: it has been sent, or the client has disconnected. */
+  readonly signal: AbortSignal;
 }
 
 /** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */

@@ -4,7 +4,6 @@
  * are in their own folders.
  */
 
-import { hashing } from "../auth/passwords.ts";
 import type {
   Document,
   Json,
@@ -188,7 +187,6 @@ function addAuthorizations(api: Api): void {
     POST: {
       access: "anyone",
       ignoresCredentials: true,
-      admission: hashing,
       consumes: ["application/json"],
       maxBodyBytes: 8 * 1024,
       isUnlimited: true, // it has a limit of its own

@@ -1,8 +1,7 @@
 /**
  * Hashes passwords with scrypt (RFC 7914). The parameters are stored with each hash,
  * so that they can be raised later without asking anyone for a new password. Hashing
- * is slow and uses much memory on purpose: at most two hashes are computed at a time,
- * a few more wait, and any further one is refused.
+ * is slow and uses much memory on purpose: at most two hashes are computed at a time.
  */
 
 import { Buffer } from "node:buffer";
@@ -12,7 +11,7 @@ import {
   type ScryptOptions,
   timingSafeEqual,
 } from "node:crypto";
-import { Admission, type Requester } from "../admission.ts";
+import { type Requester, Turns } from "../admission.ts";
 
 /** Cost, block size and parallelization: 16 MiB of memory per hash, as OWASP recommends for small machines. */
 export const hashParameters = { N: 16384, r: 8, p: 5 };
@@ -22,15 +21,7 @@ const saltBytes = 16;
 /** Two of Node's four worker threads stay free for the file system. */
 const maxConcurrentHashes = 2;
 
-/** Limits how long a sign-in can wait to a few seconds. */
-const maxWaitingHashes = 16;
-
-/** The queue of the hashes. */
-export const hashing = new Admission({
-  maxRunning: maxConcurrentHashes,
-  maxWaiting: maxWaitingHashes,
-  message: "Too many passwords are waiting to be checked.",
-});
+const hashing = new Turns(maxConcurrentHashes);
 
 /**
  * Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts.
@@ -54,7 +45,7 @@ export async function hashPassword(
  * takes as long and returns false, so that the time does not reveal which usernames
  * exist.
  *
- * @param beforeHash called just before the hash is computed; may throw
+ * @param beforeHash called, and awaited, just before the hash is computed; may reject
  * @throws {Error} if the stored hash is malformed
  * @throws {OverloadedError}
  */
@@ -62,17 +53,17 @@ export async function verifyPassword(
   password: string,
   stored: string | undefined,
   requester: Requester,
-  beforeHash = () => {},
+  beforeHash: () => Promise<void> | void = () => {},
 ): Promise<boolean> {
   const [kind, N, r, p, ...rest] = (stored ?? dummyHash).split("$");
   const [salt, hash] = rest.map((text) => Buffer.from(text, "base64url"));
   if (kind !== "scrypt" || salt === undefined || hash?.length !== keyBytes) {
     throw new Error("Cannot verify a password: its stored hash is malformed");
   }
-  const key = await hashing.run(requester, () => {
-    beforeHash();
+  const key = await hashing.run(requester, async () => {
+    await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
-    return deriveKey(password, salt, parameters);
+    return await deriveKey(password, salt, parameters);
   });
   return timingSafeEqual(key, hash) && stored !== undefined;
 }

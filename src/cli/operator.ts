@@ -37,8 +37,7 @@ export const operator: RequestContext = {
   scope: () => undefined,
   authenticate: () => localOperator,
   afterWaiting: async (promise, resume) => await resume(await promise),
-  throwIfAborted: () => {},
-  acquireSlot: () => {},
+  signal: new AbortController().signal,
 };
 
 /**

@@ -59,7 +59,11 @@ export class EtcdStore extends Store {
 
   constructor(parts: EtcdParts) {
     const { folder, lease, loaded, serverId } = parts;
-    super(folder, seqOf(loaded.head), loaded.tables);
+    super(folder, {
+      seq: seqOf(loaded.head),
+      tables: loaded.tables,
+      maxQueueBytes: parts.limits.maxQueueBytes,
+    });
     this.#parts = parts;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
@@ -113,7 +117,7 @@ export class EtcdStore extends Store {
 
   protected accept(pending: Pending): void {
     if (this.#refusal) throw this.#refusal;
-    this.queue.add(pending, this.#parts.limits.maxQueueBytes);
+    this.queue.add(pending);
     this.#replica.wake();
   }
 

@@ -29,27 +29,16 @@ export class RateLimiter {
     this.#now = now;
   }
 
-  /** Counts one more for a key; drops quotas that have ended and, if there are too many, the one that ends next. */
+  /** Counts one more for a key; returns its quota. */
   count(key: string): Quota {
-    const endsAt = this.#now() + windowMs;
-    const isKnown = this.#quotas.has(key);
-    for (const [oldest, quota] of this.#quotas) {
-      const hasEnded = quota.endsAt > endsAt ||
-        quota.endsAt <= endsAt - windowMs;
-      if (!hasEnded && (isKnown || this.#quotas.size < maxKeys)) break;
-      this.#quotas.delete(oldest);
+    const quota = this.#find(key);
+    const [next = ""] = this.#quotas.keys();
+    if (quota.used === 0 && this.#quotas.size >= maxKeys) {
+      this.#quotas.delete(next); // the one that ends next
     }
-    const quota = this.#quotas.get(key) ??
-      { used: 0, endsAt };
     quota.used++;
     this.#quotas.set(key, quota);
     return quota;
-  }
-
-  /** Undoes a count. A key for which nothing is counted takes no memory. */
-  uncount(key: string, quota: Quota): void {
-    quota.used--;
-    if (quota.used === 0 && this.#quotas.get(key) === quota) this.forget(key);
   }
 
   /** Resets the count of a key. */
@@ -58,13 +47,14 @@ export class RateLimiter {
   }
 
   /**
-   * Checks that a quota is not exceeded.
+   * Returns how many more may be counted for a key.
    *
    * @param problem the beginning of the message
-   * @throws {ApiError} 42900
+   * @throws {ApiError} 42900 if none
    */
-  check(quota: Quota, problem: string): void {
-    if (quota.used <= this.#limit) return;
+  check(key: string, problem: string): number {
+    const quota = this.#find(key);
+    if (quota.used < this.#limit) return this.#limit - quota.used;
     const seconds = this.secondsLeft(quota);
     throw new ApiError(42900, `${problem}: try again in ${seconds} s.`, {
       headers: ["Retry-After", String(seconds)],
@@ -74,5 +64,17 @@ export class RateLimiter {
   /** Returns when a quota ends. */
   secondsLeft({ endsAt }: Quota): number {
     return Math.max(1, Math.ceil((endsAt - this.#now()) / 1000));
+  }
+
+  /** Returns the quota of a key, perhaps a new one that is not stored yet; drops those that have ended. */
+  #find(key: string): Quota {
+    const endsAt = this.#now() + windowMs;
+    for (const [oldest, quota] of this.#quotas) {
+      const hasEnded = quota.endsAt > endsAt ||
+        quota.endsAt <= endsAt - windowMs;
+      if (!hasEnded) break;
+      this.#quotas.delete(oldest);
+    }
+    return this.#quotas.get(key) ?? { used: 0, endsAt };
   }
 }

@@ -106,7 +106,8 @@ class FileStore extends Store {
 
   constructor(parts: StoreParts) {
     const { folder, limits, log, scan, disk } = parts;
-    super(folder, scan.seq, scan.tables);
+    const { maxQueueBytes } = limits;
+    super(folder, { ...scan, maxQueueBytes });
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);
@@ -155,7 +156,7 @@ class FileStore extends Store {
   }
 
   protected accept(pending: Pending): void {
-    const { disk, limits } = this.#parts;
+    const { disk } = this.#parts;
     if (this.closing !== undefined) throw closedError();
     const { fault: cause } = this.#writer;
     if (cause !== undefined) {
@@ -166,7 +167,7 @@ class FileStore extends Store {
       );
     }
     if (disk.isFull) disk.admit(pending);
-    this.queue.add(pending, limits.maxQueueBytes);
+    this.queue.add(pending);
     this.#checkpoints.count(pending);
     this.#writer.wake();
   }

@@ -27,8 +27,17 @@ export class TransactionQueue {
   /** Why transactions were rolled back last. */
   #reason: StoreError | undefined;
 
-  constructor(durableSeq: number) {
+  /** The most bytes that may wait. */
+  readonly #maxBytes: number;
+
+  constructor(durableSeq: number, maxBytes: number) {
     this.durableSeq = durableSeq;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** True if requests should wait before they add more. */
+  get isHalfFull(): boolean {
+    return this.bytes > this.#maxBytes / 2;
   }
 
   get length(): number {
@@ -41,8 +50,8 @@ export class TransactionQueue {
   }
 
   /** Adds a transaction; throws if too many bytes wait. One that is larger than the whole queue is accepted alone. */
-  add(pending: Pending, maxBytes: number): void {
-    if (this.bytes > 0 && this.bytes + pending.bytes > maxBytes) {
+  add(pending: Pending): void {
+    if (this.bytes > 0 && this.bytes + pending.bytes > this.#maxBytes) {
       throw new StoreError(
         "overloaded",
         "Too many writes are waiting; nothing was changed",

@@ -61,9 +61,16 @@ export abstract class Store {
   /** Settles once the store is closed; undefined while it is open. */
   protected closing: Promise<void> | undefined;
 
-  constructor(folder: StoreFolder, seq: number, tables: Tables) {
+  constructor(
+    folder: StoreFolder,
+    { seq, tables, maxQueueBytes }: {
+      readonly seq: number;
+      readonly tables: Tables;
+      readonly maxQueueBytes: number;
+    },
+  ) {
     this.folder = folder;
-    this.queue = new TransactionQueue(seq);
+    this.queue = new TransactionQueue(seq, maxQueueBytes);
     this.#tables = tables;
   }
 
@@ -83,6 +90,13 @@ export abstract class Store {
   /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
   onDurable(seq: number, callback: DurableCallback): void {
     this.queue.onDurable(seq, callback);
+  }
+
+  /** Resolves once there is room for the transaction of a request; undefined if there is. */
+  whenRoom(): Promise<void> | undefined {
+    if (!this.queue.isHalfFull) return undefined;
+    // If the disk fails, the transaction itself will be refused.
+    return this.durable(this.durableSeq + 1)?.catch(() => {});
   }
 
   /** Resolves once the state in memory is no older than any that somebody was shown before; undefined if it is already. */

@@ -10,16 +10,16 @@ import {
 const start = Date.parse("2026-05-05T12:00:00Z");
 
 /** Compares a password: calls `beforeHash` first. */
-type Check = (beforeHash: () => void) => Promise<string | undefined>;
+type Check = (beforeHash: () => Promise<void>) => Promise<string | undefined>;
 
 const wrong: Check = async (beforeHash) => {
   await Promise.resolve();
-  beforeHash();
+  await beforeHash();
   return undefined;
 };
 const right: Check = async (beforeHash) => {
   await Promise.resolve();
-  beforeHash();
+  await beforeHash();
   return "user";
 };
 
@@ -109,7 +109,7 @@ test("simultaneous failures cannot exceed the limit together", async () => {
       () =>
         limit("10.0.0.1", "ada", async (beforeHash) => {
           await Promise.resolve();
-          beforeHash();
+          await beforeHash();
           checks++;
           return undefined;
         }),
@@ -130,7 +130,7 @@ test("simultaneous right passwords are all admitted", async () => {
     let end = () => {};
     last = new Promise<void>((resolve) => end = resolve);
     await previous;
-    beforeHash();
+    await beforeHash();
     await Promise.resolve();
     end();
     return "user";

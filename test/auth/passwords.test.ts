@@ -3,14 +3,9 @@ import { Buffer } from "node:buffer";
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import { test, type TestContext } from "node:test";
-import { OverloadedError } from "../../src/admission.ts";
-import {
-  hashing,
-  hashPassword,
-  verifyPassword,
-} from "../../src/auth/passwords.ts";
+import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
 import { isPasswordHash } from "../../src/cli/operator.ts";
-import { background } from "../requester.ts";
+import { background, visitor } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {
   const [one, two] = await Promise.all([
@@ -102,12 +97,13 @@ test("a password is hashed only after a last check, which may refuse it", async 
 });
 
 /** Lowers the cost of each hash, which some tests do not need, and counts those that run. */
-function cheapHashes(t: TestContext): { most: number } {
+function cheapHashes(t: TestContext): { most: number; total: number } {
   const { scrypt } = crypto;
-  const count = { running: 0, most: 0 };
+  const count = { running: 0, most: 0, total: 0 };
   const hash = (...args: Parameters<typeof scrypt>) => {
     const [password, salt, length, , done] = args;
     count.running++;
+    count.total++;
     count.most = Math.max(count.most, count.running);
     const cost = { N: 16, r: 1, p: 1 };
     scrypt(password, salt, length, cost, (error, key) => {
@@ -134,35 +130,16 @@ test("at most two hashes are computed at a time, so files need not wait", async 
   assert.equal(count.most, 2);
 });
 
-test("at most sixteen wait, and one whose client has disconnected makes room", async (t) => {
-  cheapHashes(t);
-  let hasLeft = false;
-  const leaver = {
-    client: "",
-    throwIfAborted: () => {
-      if (hasLeft) throw new Error("gone");
-    },
-  };
-  const running = [
-    hashPassword("x", background),
-    hashPassword("x", background),
-  ];
-  const waiting = Array.from(
-    { length: 15 },
+test("any number of hashes wait, but none whose client has disconnected", async (t) => {
+  const count = cheapHashes(t);
+  const leaver = visitor();
+  const hashes = Array.from(
+    { length: 60 },
     () => hashPassword("x", background),
   );
-  const leaving = verifyPassword("x", undefined, leaver);
-  await assert.rejects(hashPassword("x", background), OverloadedError);
-  await assert.rejects(
-    verifyPassword("x", undefined, background),
-    OverloadedError,
-  );
-  assert.throws(() => hashing.check(leaver), OverloadedError);
-  hasLeft = true;
-  hashing.check(leaver);
-  const last = hashPassword("x", background); // takes the place of the one that left
-  await assert.rejects(leaving, OverloadedError);
-  await assert.rejects(hashPassword("x", leaver), /gone|waiting/);
-  const hashes = await Promise.all([...running, ...waiting, last]);
-  assert.equal(new Set(hashes).size, 18);
+  const left = verifyPassword("x", undefined, leaver);
+  leaver.leave();
+  await assert.rejects(left, /has left/);
+  assert.equal(new Set(await Promise.all(hashes)).size, 60);
+  assert.equal(count.total, 60);
 });

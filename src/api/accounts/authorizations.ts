@@ -150,7 +150,7 @@ async function checkPassword(
   store: Store,
   values: Values,
   context: RequestContext,
-  beforeHash: () => void,
+  beforeHash: () => Promise<void>,
 ): Promise<Document | undefined> {
   const stored = findUser(store, values)?.["password"];
   const isRight = await verifyPassword(

@@ -108,7 +108,10 @@ export function select<T>(
     const index = indexes.cached(columns) ??
       indexes.getBuildOrScan(columns, source.count, requester);
     if (index instanceof Promise) {
-      return index.then(() => select(indexes, query, options));
+      return index.then(() => {
+        requester.signal.throwIfAborted();
+        return select(indexes, query, options);
+      });
     }
     if (index && exact) return use(pageOf(index, exact, query));
     const range = index && rangeOf(index, plan);

@@ -1,6 +1,6 @@
 /** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
 
-import { Slots } from "../../admission.ts";
+import { Turns } from "../../admission.ts";
 import { ApiError } from "../../http/errors.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
@@ -14,16 +14,10 @@ import {
 } from "./records.ts";
 
 /**
- * The most exports in progress: each keeps the old versions of changed records
- * in memory until its client has received them.
+ * The exports in progress, at most half of them for one client: each keeps the
+ * old versions of changed records in memory until its client has received them.
  */
-const maxExports = 16;
-
-/** The slots for exports of all collections. */
-const exportSlots = new Slots(
-  maxExports,
-  `${maxExports} exports are in progress already.`,
-);
+const exports = new Turns(16, 8);
 
 /**
  * Returns a page of a collection, or all of it as NDJSON; a promise if the
@@ -46,8 +40,6 @@ export function listRecords(
   if (isNotModified(context, validators)) {
     return { status: 304, headers: validators(), seq: currentSeq() };
   }
-  // The slot is taken before any wait. The response to HEAD has no records.
-  if (asNdjson && context.method !== "HEAD") context.acquireSlot(exportSlots);
   const paged = asNdjson ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
@@ -69,7 +61,10 @@ export function listRecords(
     };
     return { ...result, type: ndjsonType, stream };
   };
-  const result = select(indexes, paged, { scope, use, requester: context });
+  const find = () => select(indexes, paged, { scope, use, requester: context });
+  const result = asNdjson && context.method !== "HEAD" // which has no records
+    ? exports.hold(context).then(find)
+    : find();
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       recheckAccess();

@@ -3,7 +3,7 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
-import { Slots } from "../../admission.ts";
+import { Turns } from "../../admission.ts";
 import { countRenamings } from "../../api/declaration/evolution.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
@@ -21,17 +21,13 @@ import {
   findTask,
   type ImportContext,
   removeBody,
+  roomForTask,
   type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
 
-/** The most bodies that are received at a time, each into a file. */
-const maxUploads = 16;
-
-const uploadSlots = new Slots(
-  maxUploads,
-  `${maxUploads} imports are being received already.`,
-);
+/** The bodies that are received at a time, each into a file; at most half of them are of one client. */
+const uploads = new Turns(16, 8);
 
 /** A request to import records. */
 export interface ImportRequest {
@@ -43,17 +39,26 @@ export interface ImportRequest {
 }
 
 /**
- * Stores a body and its task. Responds once both survive power loss.
+ * Stores a body and its task, in turn. Responds once both survive power loss.
  *
- * @throws {ApiError} 40401, 41200; errors of the body
+ * @throws {ApiError} 40401, 41200; {OverloadedError}; errors of the body
  */
 export async function receiveImport(
   worker: ImportWorker,
   { call, body, target, runOnce }: ImportRequest,
 ): Promise<Result> {
-  const { context } = worker;
-  call.acquireSlot(uploadSlots);
   prepareCreate(target, call); // refuses the request before the body is received
+  return await uploads.run(call, async () => {
+    await roomForTask(worker.context, call.signal);
+    return await storeImport(worker, { call, body, target, runOnce });
+  });
+}
+
+async function storeImport(
+  worker: ImportWorker,
+  { call, body, target, runOnce }: ImportRequest,
+): Promise<Result> {
+  const { context } = worker;
   const { name: spool, hash } = await writeSpool(context.store, body);
   let isNeeded = false;
   try {

@@ -4,6 +4,7 @@
  * must make room because there are {@linkcode maxTasks}.
  */
 
+import { setTimeout } from "node:timers/promises";
 import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
@@ -125,6 +126,17 @@ export function evictOldestFinished(context: ImportContext): Mutation[] {
   const task = all.find((task) => !isUnfinished(task));
   if (task) return [["del", tasks.name, task.id]];
   throw new StoreError("overloaded", `${maxTasks} imports are waiting already`);
+}
+
+/** Waits, at most 30 s, until another task can be stored: at most {@linkcode maxTasks} may be unfinished. */
+export async function roomForTask(
+  context: ImportContext,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let wait = 0; wait < 300; wait++) {
+    if (unfinishedTasks(context).length < maxTasks) return;
+    await setTimeout(100, undefined, { signal });
+  }
 }
 
 /** Removes the body of a task. If that fails, the next start does it. */

@@ -14,9 +14,11 @@ export const feature: Feature = {
     const quotas = new WeakMap<object, Quota>();
     return {
       checkQuota(request) {
-        const quota = quotas.get(request) ?? limiter.count(request.client);
+        const { client } = request;
+        const quota = quotas.get(request) ?? limiter.count(client);
         quotas.set(request, quota);
-        limiter.check(quota, "There are too many requests");
+        const problem = "There are too many requests";
+        if (quota.used > limit) limiter.check(client, problem);
       },
       onResponse(request, { fields }) {
         const quota = quotas.get(request);

@@ -1,6 +1,7 @@
 /**
- * The sorted indexes of one table: built on demand, evicted when least
- * frequently used. The constants below say what is built when.
+ * The sorted indexes of one table: built on demand, the least recently used one
+ * evicted. The constants below say what is built when. A build belongs to the
+ * table: once begun it is finished, although its requester leaves.
  *
  * A write only notes which row has changed, in a map per index; the changes
  * are applied the next time the index is used. So writes do not wait for
@@ -11,7 +12,7 @@
  * (which may have read any of their versions), and then applied like others.
  */
 
-import type { Requester } from "../../admission.ts";
+import { OverloadedError, type Requester } from "../../admission.ts";
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import { JobQueue, rowsPerStep, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
@@ -49,15 +50,18 @@ const maxScannedRows = 10_000;
 const buildShare = 1 / 4;
 
 /**
- * The time after which a use of an index counts half. Long, so that indexes
- * requested once each do not evict one that is in use, however many they are.
+ * Searches get a quarter of the time while others want it; so does bringing an
+ * index up to date. An index that is being built gets half of it, so that no
+ * load keeps it from being finished.
+ *
+ * This bounds the work that strangers can cause: one search, one catch-up and
+ * one build run at a time, in turns by address. A stranger who asks for one
+ * index after the other takes half of the time at most; each is built only
+ * after rows of that number have been scanned for want of one, or while its
+ * requester waits.
  */
-const useHalfLifeMs = 600_000;
-
-// Separate queues, so that shorter jobs do not wait for longer ones.
-const searches = new JobQueue();
-const catchUps = new JobQueue();
-const builds = new JobQueue();
+const searches = new JobQueue(1 / 3);
+const builds = new JobQueue(1);
 
 /** The candidate rows of a search. */
 export interface RowSource {
@@ -69,8 +73,6 @@ export interface RowSource {
 /** A B+tree and the changes of the table that it lacks. */
 class MaintainedIndex {
   readonly tree: BPlusTree;
-  /** How often it was used recently. */
-  uses = 1;
   readonly #table: Table;
   readonly #onOutdated: () => void;
   /** The version of each changed row that the tree may hold, by id. */
@@ -127,18 +129,11 @@ class MaintainedIndex {
 
 export class IndexCache {
   readonly table: Table;
-  /** By name. */
+  /** By name, the least recently used first. */
   readonly #cached = new Map<string, MaintainedIndex>();
-  /**
-   * The indexes that are being built or brought up to date, by name and client:
-   * later requests of a client wait together with its first.
-   */
+  /** The indexes that are being built or brought up to date, or wait for that, by name. */
   readonly #building = new Map<string, Promise<SortedIndex>>();
-  #evictedAt = performance.now();
-  /**
-   * The number of rows scanned for want of an index since the last one was
-   * requested.
-   */
+  /** The number of rows scanned for want of an index since one was last built for that. */
   #scannedRows = 0;
 
   constructor(table: Table) {
@@ -158,12 +153,14 @@ export class IndexCache {
    */
   cached(columns: readonly Column[]): SortedIndex | undefined {
     if (columns.length === 0) return this.table.byId;
-    const index = this.#cached.get(nameOf(columns));
+    const name = nameOf(columns);
+    const index = this.#cached.get(name);
     if (index === undefined || index.pendingCost > maxImmediateCost) {
       return undefined;
     }
     for (const _ of index.catchUp()); // without a pause
-    index.uses++;
+    this.#cached.delete(name);
+    this.#cached.set(name, index);
     return index.tree;
   }
 
@@ -172,10 +169,7 @@ export class IndexCache {
    * necessary. If that takes a while it returns a promise; call it again once
    * the promise is fulfilled, since more may have changed by then.
    *
-   * If the client disconnects the work ends, and begins again for others who
-   * wait for this index.
-   *
-   * @throws {OverloadedError}
+   * @throws {OverloadedError}; the reason of the requester's signal
    */
   getOrBuild(
     columns: readonly Column[],
@@ -183,45 +177,31 @@ export class IndexCache {
   ): SortedIndex | Promise<SortedIndex> {
     const cached = this.cached(columns);
     if (cached !== undefined) return cached;
-    const name = nameOf(columns);
-    const key = `${requester.client} ${name}`;
-    const building = this.#building.get(key);
-    if (building !== undefined) {
-      return building.catch(() => this.getOrBuild(columns, requester));
-    }
-    const outdated = this.#cached.get(name);
-    const index = outdated ?? new MaintainedIndex(
-      this.table,
-      new BPlusTree(columns),
-      () => this.#drop(name),
-    );
-    const result = outdated === undefined
-      ? builds.run(requester, this.table.size, () => this.#build(name, index))
-      : catchUps.run(requester, index.pendingCost, () => index.catchUp());
-    if (!(result instanceof Promise)) return result;
-    const promise = result.finally(() => this.#building.delete(key));
-    this.#building.set(key, promise);
-    return promise;
+    return this.#build(columns, requester);
   }
 
   /**
-   * Does the same as `getOrBuild` if the index pays off; returns undefined if
-   * scanning `count` candidates is cheaper. The rows of all such scans are
-   * added up, and once they exceed `buildShare` the index of the current query
-   * is built, which is likely to be that of a frequent one.
+   * Does the same as `getOrBuild` if the rows to scan without the index are too
+   * many; otherwise returns undefined. The rows of all such scans are added up,
+   * and once they exceed `buildShare` the index of the current query, which is
+   * likely to be that of a frequent one, is built in the background.
    *
-   * @throws {OverloadedError}
+   * @throws {OverloadedError}; the reason of the requester's signal
    */
   getBuildOrScan(
     columns: readonly Column[],
     count: number,
     requester: Requester,
   ): SortedIndex | Promise<SortedIndex> | undefined {
+    if (count > maxScannedRows) return this.getOrBuild(columns, requester);
     this.#scannedRows += count;
     const isDue = this.#scannedRows > this.table.size * buildShare;
-    if (count <= maxScannedRows && !isDue) return undefined;
-    this.#scannedRows = 0;
-    return this.getOrBuild(columns, requester);
+    if (isDue && this.#building.size === 0) {
+      this.#scannedRows = 0;
+      const { signal } = new AbortController(); // whoever leaves
+      this.#build(columns, { ...requester, signal }).catch(() => {});
+    }
+    return undefined;
   }
 
   /**
@@ -242,31 +222,58 @@ export class IndexCache {
   ): T | Promise<T> {
     const tree = new BPlusTree(columns, where);
     const index = new MaintainedIndex(this.table, tree);
-    return searches.run(requester, count, function* () {
-      return use(yield* index.build(rows));
+    return searches.run(requester, {
+      cost: count,
+      start: function* () {
+        return use(yield* index.build(rows));
+      },
     });
   }
 
-  *#build(name: string, index: MaintainedIndex): Steps<SortedIndex> {
-    // A request of another client may have built it in the meantime.
-    if (!this.#cached.has(name)) yield* index.build(this.all().rows);
-    const cached = this.#cached.get(name);
-    if (cached !== undefined) return cached.tree;
-    if (this.#cached.size >= maxCachedIndexes) this.#evictOne();
-    this.#cached.set(name, index);
-    this.table.listeners.add(index.onChange);
-    return index.tree;
+  /** Builds an index, or brings it up to date, unless that has begun. */
+  #build(
+    columns: readonly Column[],
+    requester: Requester,
+  ): Promise<SortedIndex> {
+    const name = nameOf(columns);
+    const begun = this.#building.get(name);
+    if (begun !== undefined) {
+      return begun.catch((error) => {
+        if (error instanceof OverloadedError) throw error;
+        return this.#build(columns, requester); // its requester left before its turn
+      });
+    }
+    const outdated = this.#cached.get(name);
+    const result = outdated
+      ? searches.run(requester, {
+        cost: Infinity,
+        isShared: true,
+        start: () => outdated.catchUp(),
+      })
+      : builds.run(requester, {
+        cost: Infinity,
+        isShared: true,
+        start: () => this.#buildNew(name, columns),
+      });
+    const building = Promise.resolve<SortedIndex>(result)
+      .finally(() => this.#building.delete(name));
+    this.#building.set(name, building);
+    return building;
   }
 
-  /** Drops the least frequently used index. */
-  #evictOne(): void {
-    const now = performance.now();
-    const factor = 0.5 ** ((now - this.#evictedAt) / useHalfLifeMs);
-    this.#evictedAt = now;
-    for (const index of this.#cached.values()) index.uses *= factor;
-    const [least] = Array.from(this.#cached)
-      .sort(([, one], [, other]) => one.uses - other.uses);
-    if (least !== undefined) this.#drop(least[0]);
+  *#buildNew(name: string, columns: readonly Column[]): Steps<SortedIndex> {
+    const tree = new BPlusTree(columns);
+    const index = new MaintainedIndex(
+      this.table,
+      tree,
+      () => this.#drop(name),
+    );
+    yield* index.build(this.all().rows);
+    const [leastRecent = ""] = this.#cached.keys();
+    if (this.#cached.size >= maxCachedIndexes) this.#drop(leastRecent);
+    this.#cached.set(name, index);
+    this.table.listeners.add(index.onChange);
+    return tree;
   }
 
   #drop(name: string): void {

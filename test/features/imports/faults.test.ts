@@ -41,6 +41,7 @@ import { folderFor } from "../../store/support.ts";
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
+import { background } from "../../requester.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -251,9 +252,8 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       promise: Promise<T>,
       resume: (value: T) => R | Promise<R>,
     ) => await resume(await promise),
-    throwIfAborted: () => {},
+    signal: background.signal,
     scope: () => undefined,
-    acquireSlot: () => {},
   };
   const open = (disk: Disk) =>
     openStore({
