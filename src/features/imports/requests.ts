@@ -20,14 +20,15 @@ import {
   evictOldestFinished,
   findTask,
   type ImportContext,
+  maxUploads,
   removeBody,
   roomForTask,
   type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
 
-/** The bodies that are received at a time, each into a file; at most half of them are of one client. */
-const uploads = new Turns(16, 8);
+/** The bodies that are received; at most half of them are of one client. */
+const uploads = new Turns(maxUploads, maxUploads / 2);
 
 /** A request to import records. */
 export interface ImportRequest {

@@ -93,6 +93,9 @@ export interface ImportContext
 /** The most tasks that are stored. */
 const maxTasks = 250;
 
+/** The most bodies that are received at a time, each into a file. */
+export const maxUploads = 16;
+
 /** Returns a task, unless it was deleted. */
 export function findTask(
   { records }: ImportContext,
@@ -128,13 +131,13 @@ export function evictOldestFinished(context: ImportContext): Mutation[] {
   throw new StoreError("overloaded", `${maxTasks} imports are waiting already`);
 }
 
-/** Waits, at most 30 s, until another task can be stored: at most {@linkcode maxTasks} may be unfinished. */
+/** Waits, at most 30 s, until there is room for the tasks of all bodies that are being received. */
 export async function roomForTask(
   context: ImportContext,
   signal: AbortSignal,
 ): Promise<void> {
   for (let wait = 0; wait < 300; wait++) {
-    if (unfinishedTasks(context).length < maxTasks) return;
+    if (unfinishedTasks(context).length <= maxTasks - maxUploads) return;
     await setTimeout(100, undefined, { signal });
   }
 }
