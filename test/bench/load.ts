@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { headersOf, type Message, textOf } from "./message.ts";
 
 /** Returns whether a program is on the machine. */
 export function has(tool: string): boolean {
@@ -24,14 +25,6 @@ export function has(tool: string): boolean {
 export const withWrk = has("wrk");
 /** True if processes can be bound to a core. */
 export const withTaskset = has("taskset");
-
-/** One kind of request. */
-export interface Message {
-  readonly method: string;
-  readonly path: string;
-  readonly token?: string;
-  readonly body?: string;
-}
 
 /** The requests that are sent repeatedly. */
 export interface Load {
@@ -55,17 +48,6 @@ export async function measure(load: Load, setting: Setting): Promise<number> {
     : await byOurselves(load, setting);
 }
 
-function textOf({ method, path, token, body = "" }: Message): string {
-  return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n` +
-    (token ? `Authorization: Bearer ${token}\r\n` : "") +
-    (body
-      ? `Content-Type: application/json\r\nContent-Length: ${
-        Buffer.byteLength(body)
-      }\r\n`
-      : "") +
-    `\r\n${body}`;
-}
-
 /**
  * Returns the Lua script that tells wrk what to send. A single message is
  * created once, without a call for each request.
@@ -73,13 +55,13 @@ function textOf({ method, path, token, body = "" }: Message): string {
 function scriptOf(messages: readonly Message[]): string {
   const [first] = messages;
   if (messages.length === 1 && first !== undefined) {
-    const { method, path, token, body = "" } = first;
+    const { method, path, body } = first;
+    const fields = Object.entries(headersOf(first)).map(([name, value]) =>
+      `wrk.headers[${JSON.stringify(name)}] = ${JSON.stringify(value)}\n`
+    );
     return `wrk.method, wrk.path = "${method}", ${JSON.stringify(path)}\n` +
-      (token ? `wrk.headers["Authorization"] = "Bearer ${token}"\n` : "") +
-      (body
-        ? `wrk.headers["Content-Type"] = "application/json"
-wrk.body = ${JSON.stringify(body)}\n`
-        : "");
+      fields.join("") +
+      (body ? `wrk.body = ${JSON.stringify(body)}\n` : "");
   }
   const texts = messages.map((message) => JSON.stringify(textOf(message)));
   return `local texts = {${texts.join(",")}}

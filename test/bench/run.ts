@@ -21,15 +21,11 @@ import {
   spawnSync,
 } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, readFile, stat } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs, promisify } from "node:util";
-import { createUser } from "../../src/cli/operator.ts";
-import { openDataFolder } from "../../src/data-folder.ts";
-import type { Document } from "../../src/store/store.ts";
 import {
-  adminPassword,
   command,
   removeFolder,
   request,
@@ -38,8 +34,7 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
-import { animal, zoos } from "./data.ts";
-import { sample } from "../collections.ts";
+import { fill } from "./fill.ts";
 import { type Load, measure, pin, withTaskset, withWrk } from "./load.ts";
 
 const { values } = parseArgs({
@@ -144,29 +139,6 @@ async function startOther(
   child.stdin.end(input);
   const [line] = await once(child.stdout.setEncoding("utf8"), "data");
   return { child, origin: /http:\S+/.exec(String(line))?.[0] ?? "" };
-}
-
-/** A data folder with this many animals. */
-async function fill(folder: string, size: number): Promise<void> {
-  const store = await openDataFolder(folder, sample);
-  const put = async (name: string, documents: readonly Document[]) => {
-    await store.commit(
-      documents.map((document) => ["put", name, document]),
-      0,
-    );
-  };
-  await createUser(store, sample, {
-    username: "admin",
-    role: "admin",
-    password: adminPassword,
-  });
-  await put("zoos", zoos(size));
-  for (let id = 1; id <= size; id += 10_000) {
-    const length = Math.min(10_000, size + 1 - id);
-    await put("animals", Array.from({ length }, (_, at) => animal(id + at)));
-  }
-  await store.checkpoint();
-  await store.close();
 }
 
 function mebibytes(bytes: number): number {
@@ -363,7 +335,6 @@ for (const size of sizes) {
   const folder = await temporaryFolder();
   try {
     const data = join(folder, "data");
-    await mkdir(data, { mode: 0o700 });
     await fill(data, size);
     const begin = performance.now();
     const server = await start({ folder: data });
