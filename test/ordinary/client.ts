@@ -20,6 +20,8 @@ export class Tally {
   readonly durations: number[] = [];
   /** How often each failure happened, and what the server said the first time. */
   readonly failures = new Map<string, { count: number; example: string }>();
+  /** The number of successes and failures. */
+  count = 0;
 
   fail(error: unknown): void {
     const failure = Failure.of(error);
@@ -151,6 +153,7 @@ export class Client {
   ): Promise<void> {
     do {
       try {
+        this.#tally.count++;
         await action(this);
       } catch (error) {
         this.#tally.fail(error);
