@@ -25,7 +25,7 @@ import { mkdir, readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs, promisify } from "node:util";
-import { createUser } from "../../src/cli/operator.ts";
+import { createUser } from "../../src/api/operator.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import type { Document } from "../../src/store/store.ts";
 import {
