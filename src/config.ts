@@ -5,23 +5,11 @@
  */
 
 import { Buffer } from "node:buffer";
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { etcdSettings } from "./cli/settings/etcd.ts";
+import { etcdSettings } from "./etcd/settings.ts";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
-import { errorCode } from "./store/error.ts";
 import { logLevels } from "./log.ts";
-
-/** An invalid command line or setting; exit code 2. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
-}
-
-/** A command that failed for a reason the operator can act on; exit code 1. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-}
 
 /** A setting; its name is that of its environment variable. */
 export interface Setting {
@@ -231,18 +219,4 @@ function isNetwork(text: string): boolean {
 
 function isOrigin(url: string): boolean {
   return URL.canParse(url) && new URL(url).origin === url;
-}
-
-/** Reads the file that a setting names, without a newline at its end. */
-export function readText(name: string, file: string): string {
-  try {
-    return readFileSync(file, "utf8").replace(/\r?\n$/, "");
-  } catch (error) {
-    const path = JSON.stringify(file);
-    throw new UsageError(
-      `${name}: cannot read ${path} (${
-        errorCode(error)
-      }): it must be a readable file`,
-    );
-  }
 }

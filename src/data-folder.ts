@@ -6,11 +6,12 @@ import {
   declarationTable,
   findMisfits,
   followDeclaration,
+  type Misfit,
 } from "./api/declaration/evolution.ts";
+import { reservedCollectionNames } from "./api/declaration/reserved-names.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
-import { removeChangedPassword } from "./cli/first-start.ts";
-import { explainMisfits, explainOtherDeclaration } from "./cli/output.ts";
-import { CommandError } from "./config.ts";
+import { CommandError } from "./usage.ts";
+import { removeChangedPassword } from "./first-start.ts";
 import { readFolderMode } from "./store/log/files.ts";
 import {
   type Mutation,
@@ -81,4 +82,43 @@ async function refuseSharedFolder(folder: string): Promise<void> {
     `other users may access the folder ${folder} (mode ${mode.toString(8)}): ` +
       `run "chmod 700 '${folder}'", or choose a folder for the data alone`,
   );
+}
+
+/** Describes records that do not fit, in one line. */
+export function describeMisfit({ name, ids, message }: Misfit): string {
+  const count = ids.size === 1 ? "1 record does" : `${ids.size} records do`;
+  const first = [...ids].slice(0, 20).join(", ");
+  const more = ids.size > 20 ? ", …" : "";
+  return `${name}: ${count} not fit (id ${first}${more}): ${message}`;
+}
+
+/** Explains why a store cannot be opened with a declaration, and what to do. */
+function explainMisfits(misfits: readonly Misfit[]): string {
+  const lines = misfits.map((misfit) => {
+    const { code, name } = misfit;
+    const isBuiltIn = reservedCollectionNames.includes(
+      name.split(".")[0] ?? "",
+    );
+    const advice = code === "required"
+      ? 'make it optional, give it a default, or give its former name with renamed: "…"'
+      : "correct them with the previous declaration" +
+        (code === "rule" || isBuiltIn
+          ? ""
+          : ", or remove it from the declaration, start, and delete its values with " +
+            `"zoo-api prune ${name}"`);
+    return `\n${describeMisfit(misfit)} You can ${advice}`;
+  });
+  return "cannot open the store, because its records do not fit the declaration; " +
+    `nothing was changed:${lines.join("")}`;
+}
+
+/** Explains why a command refuses a declaration that no server has used, and what to do. */
+function explainOtherDeclaration(
+  differences: readonly string[],
+): string {
+  const names = new Set(differences.map((text) => text.split(/[. ]/, 1)[0]));
+  return `the declaration of ${
+    [...names].join(", ")
+  } is not the one with which the data folder was last served: ` +
+    "start the server with it once, or name the other file with --collections";
 }

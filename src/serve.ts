@@ -9,16 +9,20 @@ import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { createFirstAdmin, loadSecrets } from "./cli/first-start.ts";
-import { describeServer, explainListenError } from "./cli/output.ts";
-import { seedEmptyStore } from "./cli/seed.ts";
-import { CommandError, type Config } from "./config.ts";
+import { CommandError } from "./usage.ts";
+import type { Config } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import { etcdOf } from "./cli/settings/etcd.ts";
+import { etcdOf } from "./etcd/settings.ts";
 import { loadFeatures } from "./features.ts";
+import {
+  createFirstAdmin,
+  explainInvalid,
+  loadSecrets,
+} from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
+import { errorCode, errorText } from "./store/error.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -49,7 +53,12 @@ export async function serve(
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    if (seed !== undefined) await seedEmptyStore(store, declaration, seed);
+    if (seed !== undefined) {
+      const { seedEmptyStore } = await import("./api/seed.ts");
+      await explainInvalid(
+        store.settle(() => seedEmptyStore(store, declaration, seed)),
+      );
+    }
     const secrets = await loadSecrets(config, store);
     const application = new Application({
       declaration,
@@ -102,4 +111,31 @@ function stopSignal(): Promise<string> {
     process.on("SIGTERM", resolve);
     process.on("SIGINT", resolve);
   });
+}
+
+/** Describes where the server listens, its process and its Node.js. */
+function describeServer(
+  { HOST, TLS_CERT }: Config,
+  port: number,
+): string {
+  const { pid, version } = process;
+  const scheme = TLS_CERT === undefined ? "http" : "https";
+  const name = HOST.includes(":") ? `[${HOST}]` : HOST;
+  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
+}
+
+/** Explains why the server cannot listen, and what to do. */
+function explainListenError(
+  { HOST, PORT }: Config,
+  error: unknown,
+): string {
+  const code = errorCode(error);
+  const reason = code === "EADDRINUSE"
+    ? "the port is in use: choose another one with --port"
+    : code === "EACCES"
+    ? "only root may open it: choose a --port from 1024 on"
+    : /^(?:EADDRNOTAVAIL|EAI_AGAIN|ENOTFOUND)$/.test(code)
+    ? "HOST or --host must name an address of this machine, such as 127.0.0.1"
+    : errorText(error);
+  return `cannot listen on ${HOST} port ${PORT}: ${reason}`;
 }

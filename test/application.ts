@@ -10,7 +10,7 @@ import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
-import { readConfig } from "../src/cli/settings/command-line.ts";
+import { readConfig } from "../src/cli/command-line.ts";
 import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";

@@ -2,43 +2,35 @@
 
 import { strict as assert } from "node:assert";
 import { readdir, readFile } from "node:fs/promises";
-import { dirname, join, posix } from "node:path";
+import { join, posix } from "node:path";
 import { test } from "node:test";
-import { root } from "./harness.ts";
+import { imports, kernel } from "./imports.ts";
+import { root } from "./root.ts";
 
-const files = (await readdir(join(root, "src"), { recursive: true }))
-  .filter((file) => file.endsWith(".ts"));
-
-/** The imports of each file: modules of Node by name, our own as paths below `src`. */
-const imports = new Map(
-  await Promise.all(files.map(async (file): Promise<[string, string[]]> => {
-    const text = await readFile(join(root, "src", file), "utf8");
-    const found = text.matchAll(/^(?:import|export)\b[^;]*? from "([^"]+)";/gm);
-    const bare = text.matchAll(/^import "([^"]+)";|\bimport\("([^"]+)"\)/gm);
-    const modules = [...found, ...bare].map(([, one, other]) => one ?? other);
-    return [
-      file,
-      modules.map((module = "") =>
-        module.startsWith(".") ? posix.join(dirname(file), module) : module
-      ),
-    ];
-  })),
-);
+const files = [...imports.keys()];
 
 function importing(module: string): string[] {
-  return [...imports].filter(([, modules]) => modules.includes(module))
-    .map(([file]) => file).sort();
+  return files.filter((file) =>
+    imports.get(file)?.some((each) => each.module === module)
+  ).sort();
 }
+
+/** Every import of a file in `src` by another. */
+const edges = files.flatMap((file) =>
+  (imports.get(file) ?? []).filter(({ module }) => imports.has(module))
+    .map((each) => ({ file, ...each }))
+);
 
 /** The part of the tree that a file or module belongs to. */
 function partOf(path: string): string {
-  if (path === "admission.ts") return path;
+  if (path === "admission.ts" || path === "main.ts") return path;
   const [part = "", rest] = path.split("/");
   return rest === undefined ? "root" : part;
 }
 
 /** The other parts that each part may import; `root` are the files in `src` itself. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
+  "main.ts": ["cli"],
   "admission.ts": [],
   http: ["admission.ts"],
   auth: ["admission.ts"],
@@ -47,115 +39,94 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   api: ["http", "auth", "store", "admission.ts"],
   features: ["api", "http", "auth", "store", "root", "cli", "admission.ts"],
   cli: ["api", "http", "auth", "store", "etcd", "root"],
-  root: [
-    "api",
-    "http",
-    "auth",
-    "store",
-    "etcd",
-    "features",
-    "cli",
-    "admission.ts",
-  ],
+  root: ["api", "http", "auth", "store", "etcd", "features", "admission.ts"],
 };
 
 test("each part imports only those below it", () => {
-  for (const [file, modules] of imports) {
-    const part = partOf(file);
-    for (const module of modules.filter((each) => imports.has(each))) {
-      const other = partOf(module);
-      assert.ok(
-        other === part || allowed[part]?.includes(other),
-        `${file} imports ${module}`,
-      );
-    }
+  for (const { file, module } of edges) {
+    const [part, other] = [partOf(file), partOf(module)];
+    assert.ok(
+      other === part || allowed[part]?.includes(other),
+      `${file} imports ${module}`,
+    );
   }
 });
 
-test("only features.ts names features, only cli/commands.ts commands, and no feature another", () => {
-  for (const [file, modules] of imports) {
-    for (const module of modules) {
-      if (module.startsWith("features/") && file !== "features.ts") {
-        const folder = posix.dirname(module);
-        assert.equal(posix.dirname(file), folder, `${file} imports ${module}`);
-      }
-      const isCommand = module.startsWith("cli/") &&
-        module !== "cli/seed.ts" &&
-        module !== "cli/commands.ts" &&
-        module !== "cli/output.ts" &&
-        module !== "cli/operator.ts" &&
-        module !== "cli/first-start.ts" &&
-        module !== "cli/settings/etcd.ts" &&
-        !(/^cli\/(?:(?:read|backup|salvage)\.ts$|(?:declaration|settings)\/)/
-          .test(module) &&
-          file.startsWith("cli/"));
-      if (isCommand && file !== "cli/commands.ts") {
-        assert.fail(`${file} imports ${module}`);
-      }
+test("only features.ts names features, and no feature another", () => {
+  for (const { file, module } of edges) {
+    if (!module.startsWith("features/") || file === "features.ts") continue;
+    const folder = posix.dirname(module);
+    assert.equal(posix.dirname(file), folder, `${file} imports ${module}`);
+  }
+});
+
+test("a server loads no command but serve, and features only by import()", () => {
+  const commands = [...kernel].filter((file) => file.startsWith("cli/"));
+  assert.deepEqual(
+    commands.filter((file) => !file.startsWith("cli/declaration/")).sort(),
+    ["cli/command-line.ts", "cli/commands.ts"],
+  );
+  assert.ok(kernel.has("serve.ts") && kernel.has("store/store.ts"));
+  for (const file of [...kernel, "features/imports/feature.ts"]) {
+    for (const { module, kind } of imports.get(file) ?? []) {
+      const isLate = module.startsWith("features/") &&
+          file === "features.ts" ||
+        module === "api/seed.ts" ||
+        module.endsWith("command.ts");
+      assert.equal(isLate && kind !== "late", false, `${file}: ${module}`);
     }
   }
 });
 
 test("features know only these files that join the parts", () => {
-  const joining = new Set(
-    [...imports].flatMap(([file, modules]) =>
-      file.startsWith("features/")
-        ? modules.filter((each) =>
-          imports.has(each) && /^(?:root|cli)$/.test(partOf(each))
-        )
-        : []
-    ),
-  );
-  for (const file of joining) {
+  for (const { file, module } of edges) {
+    if (!file.startsWith("features/")) continue;
+    if (!/^(?:root|cli)$/.test(partOf(module))) continue;
     assert.match(
-      file,
-      /^(?:collections|config|data-folder|cli\/(?:operator|output))\.ts$/,
+      module,
+      /^(?:collections|data-folder|usage|cli\/output)\.ts$/,
     );
   }
 });
 
-test("the store in etcd is loaded only where it is used", async () => {
-  const importing = [...imports].filter(([file, modules]) =>
-    partOf(file) !== "etcd" &&
-    modules.some((module) => partOf(module) === "etcd")
-  ).map(([file]) => file);
-  assert.deepEqual(importing.sort(), [
+test("the store in etcd is loaded only where it is used", () => {
+  const outside = edges.filter(({ file, module }) =>
+    partOf(file) !== "etcd" && partOf(module) === "etcd" &&
+    module !== "etcd/settings.ts"
+  );
+  for (const { file, kind } of outside) assert.equal(kind, "late", file);
+  assert.deepEqual([...new Set(outside.map(({ file }) => file))].sort(), [
     "cli/backup.ts",
     "cli/read.ts",
     "data-folder.ts",
   ]);
-  for (const file of importing) {
-    const text = await readFile(join(root, "src", file), "utf8");
-    assert.doesNotMatch(text, /^import [^;]*\/etcd\//m, file);
-  }
 });
 
 test("the declarations know nothing but how to declare", () => {
-  for (const module of imports.get("collections.ts") ?? []) {
+  for (const { module } of imports.get("collections.ts") ?? []) {
     assert.match(module, /^api\/declaration\//);
   }
 });
 
 test("nothing but Node's own modules is imported", () => {
-  for (const [file, modules] of imports) {
-    for (const module of modules) {
+  for (const [file, all] of imports) {
+    for (const { module } of all) {
       assert.ok(module.startsWith("node:") || imports.has(module), file);
     }
   }
 });
 
-test("no imports form a cycle, except those of features, which are imported later", () => {
+test("no imports form a cycle, not even those that are made later", () => {
   const done = new Set<string>();
   const visit = (file: string, path: readonly string[]) => {
     assert.ok(!path.includes(file), [...path, file].join(" → "));
     if (done.has(file)) return;
-    for (const module of imports.get(file) ?? []) {
-      const isLate = file === "features.ts" && module.startsWith("features/");
-      if (imports.has(module) && !isLate) visit(module, [...path, file]);
+    for (const { module } of imports.get(file) ?? []) {
+      if (imports.has(module)) visit(module, [...path, file]);
     }
     done.add(file);
   };
-  for (const file of imports.keys()) visit(file, []);
+  for (const file of files) visit(file, []);
 });
 
 test("nothing sends a request to another server, or starts a process", async () => {
@@ -191,10 +162,11 @@ test("few files import node:http and node:fs", () => {
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "cli/commands.ts",
-    "config.ts",
+    "cli/help.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",
     "store/log/files.ts",
+    "usage.ts",
   ]);
 });
 

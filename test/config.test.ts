@@ -1,10 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  parseCommandLine,
-  readConfig,
-} from "../src/cli/settings/command-line.ts";
-import { etcdOf } from "../src/cli/settings/etcd.ts";
+import { parseCommandLine, readConfig } from "../src/cli/command-line.ts";
+import { etcdOf } from "../src/etcd/settings.ts";
 
 const none = new Map<string, string>();
 

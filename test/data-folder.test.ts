@@ -13,8 +13,8 @@ import {
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
-import { createFirstAdmin } from "../src/cli/first-start.ts";
-import { createUser } from "../src/cli/operator.ts";
+import { createFirstAdmin } from "../src/first-start.ts";
+import { createUser } from "../src/api/operator.ts";
 import { openDataFolder } from "../src/data-folder.ts";
 import { openStore } from "../src/store/store.ts";
 import { sample } from "./collections.ts";

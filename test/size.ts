@@ -23,10 +23,10 @@ export interface SourceFile {
 
 const src = join(root, "src");
 
-/** All source files. */
-export function sourceFiles(): SourceFile[] {
+/** The source files of the server or, with another pattern, also others. */
+export function sourceFiles(pattern = /\.ts$/): SourceFile[] {
   return readdirSync(src, { recursive: true, encoding: "utf8" })
-    .filter((path) => path.endsWith(".ts"))
+    .filter((path) => pattern.test(path))
     .map((path) => {
       const text = readFileSync(join(src, path), "utf8");
       const found = text.match(token) ?? [];

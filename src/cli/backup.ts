@@ -10,9 +10,9 @@ import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/evolution.ts";
 import type { CommandSettings } from "../api/feature.ts";
-import { UsageError } from "../config.ts";
-import { etcdOf } from "./settings/etcd.ts";
-import { type Flags, readConfig } from "./settings/command-line.ts";
+import { UsageError } from "../usage.ts";
+import { etcdOf } from "../etcd/settings.ts";
+import { type Flags, readConfig } from "./command-line.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {

@@ -4,56 +4,11 @@ import { readFileSync } from "node:fs";
 import process from "node:process";
 import { loadApi } from "./declaration/load-api.ts";
 import type { Command, CommandSettings } from "../api/feature.ts";
-import { backupCommand, copyCommand } from "./backup.ts";
-import {
-  describeSettings,
-  parseCommandLine,
-  readConfig,
-} from "./settings/command-line.ts";
-import { print } from "./output.ts";
-import { check, exportCommand, logCommand } from "./read.ts";
-import { pruneCommand } from "./prune.ts";
-import { repairCommand } from "./repair.ts";
-import { userCommand } from "./user.ts";
-import { CommandError, UsageError } from "../config.ts";
-import { etcdOf } from "./settings/etcd.ts";
+import { CommandError, UsageError } from "../usage.ts";
+import { etcdOf } from "../etcd/settings.ts";
 import { loadFeatures } from "../features.ts";
-import { serve } from "../serve.ts";
+import { parseCommandLine, readConfig } from "./command-line.ts";
 import { errorCode, errorText } from "../store/error.ts";
-
-const help = `zoo-api: a REST API on a durable store
-
-Usage: zoo-api [COMMAND] [FLAGS]
-
-Commands:
-  serve [--sample]            serve the API until SIGTERM or SIGINT (the default);
-                              --sample: the sample API with its sample records,
-                              unless COLLECTIONS or SEED is set
-  check                       read the whole data folder and report every fault;
-                              exit code 0: none, 1: an incomplete last write, 2: damage
-  repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
-                              report the losses; with --dry-run only report them:
-                              exit code 0: nothing to repair, 2: damage
-  copy --from STORE --to STORE
-                              copy a store between a folder and etcd, everything in it
-  backup DIR                  copy the store into an empty folder, even while it is served
-  user add NAME [--role ROLE] create a user; reads the password from standard input
-  user password NAME          change a password, read from standard input
-  user list                   print id, name, role and time of creation
-  export COLLECTION           print all records as NDJSON: one JSON object per line
-  export users --with-hashes  print all users with their password hashes; redirect the
-                              output only to a private file, after umask 077
-  log [COLLECTION[/ID]] [--user NAME]
-                              print who changed what and when, as far back as the
-                              folder holds logs
-  import COLLECTION FILE      create records from NDJSON (- is standard input);
-                              exit code 0: all were created, 1: some were rejected;
-                              for users: the output of export users --with-hashes
-  prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
-  help, version               print this, or the version
-
-Settings (a flag overrides its environment variable):
-${describeSettings()}`;
 
 /** The flags that are not settings, and the command of each. */
 const commandFlags = {
@@ -69,19 +24,28 @@ const commandFlags = {
 const { env } = process;
 let isServing = false;
 
-/** The commands that no feature adds. */
+/** The commands that no feature adds, each imported when it is called. */
 const coreCommands: Readonly<Record<string, Command>> = {
   serve: [0, serveCommand],
-  check: [0, check],
-  repair: [0, repairCommand],
-  backup: [1, backupCommand],
-  copy: [0, copyCommand],
-  user: [2, userCommand],
-  prune: [1, pruneCommand],
-  export: [1, exportCommand],
-  log: [1, logCommand],
-  help: [0, () => print(help)],
-  version: [0, () => print(`${readVersion()}\n`)],
+  check: [0, async (of) => (await import("./read.ts")).check(of)],
+  repair: [
+    0,
+    async (of) => (await import("./repair.ts")).repairCommand(of),
+  ],
+  backup: [
+    1,
+    async (...of) => (await import("./backup.ts")).backupCommand(...of),
+  ],
+  copy: [0, async (of) => (await import("./backup.ts")).copyCommand(of)],
+  user: [2, async (...of) => (await import("./user.ts")).userCommand(...of)],
+  prune: [1, async (...of) => (await import("./prune.ts")).pruneCommand(...of)],
+  export: [
+    1,
+    async (...of) => (await import("./read.ts")).exportCommand(...of),
+  ],
+  log: [1, async (...of) => (await import("./read.ts")).logCommand(...of)],
+  help: [0, async () => (await import("./help.ts")).help()],
+  version: [0, async () => (await import("./help.ts")).version()],
 };
 
 async function serveCommand({ flags, loadApi }: CommandSettings) {
@@ -91,6 +55,7 @@ async function serveCommand({ flags, loadApi }: CommandSettings) {
   const seed = flags.has("sample") && !isOther
     ? readFileSync(new URL("../../data/seed.json", import.meta.url), "utf8")
     : config.SEED;
+  const { serve } = await import("../serve.ts");
   await serve({ ...config, SEED: seed }, await loadApi());
   // A signal that comes while Node.js itself shuts down would kill the process.
   process.exit(0);
@@ -143,11 +108,6 @@ async function run(words: readonly string[]): Promise<number> {
     );
   }
   return await execute(commandSettings, args) ?? 0;
-}
-
-function readVersion(): string {
-  const file = new URL("../../package.json", import.meta.url);
-  return JSON.parse(readFileSync(file, "utf8")).version;
 }
 
 // Files and the lock's socket are for their owner only.

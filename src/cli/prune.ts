@@ -1,7 +1,7 @@
 /** The command `prune`: permanently deletes data that is no longer declared. */
 
 import type { CommandSettings } from "../api/feature.ts";
-import { UsageError } from "../config.ts";
+import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
 import { print } from "./output.ts";

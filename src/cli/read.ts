@@ -18,8 +18,11 @@ import {
   followDeclaration,
   RenameError,
 } from "../api/declaration/evolution.ts";
+import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
+import { usersWithHashes } from "../api/records/imported.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
+import { describeMisfit } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -40,13 +43,10 @@ import {
 import { realFiles, type Table } from "../store/store.ts";
 import {
   describeFault,
-  describeMisfit,
   print,
   showProgress,
   unknownCollection,
 } from "./output.ts";
-import { usersWithHashes } from "./operator.ts";
-import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 
 /** Where a command reads a store. */
 export interface Place {

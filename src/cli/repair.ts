@@ -12,7 +12,7 @@ import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { CommandSettings } from "../api/feature.ts";
 import { tablesOf } from "../api/routes.ts";
-import { UsageError } from "../config.ts";
+import { UsageError } from "../usage.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
 import { acquireLock } from "../store/log/lock.ts";
 import {

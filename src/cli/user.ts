@@ -4,15 +4,16 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { CommandSettings } from "../api/feature.ts";
-import { changeRecord } from "../api/records/writing.ts";
-import { CommandError, UsageError } from "../config.ts";
-import { openDataFolder } from "../data-folder.ts";
 import {
-  commitOrExplain,
   createUser,
-  operator,
+  localOperator,
   recordsOf,
-} from "./operator.ts";
+  writeAsOperator,
+} from "../api/operator.ts";
+import { planChange } from "../api/records/writing.ts";
+import { CommandError, UsageError } from "../usage.ts";
+import { openDataFolder } from "../data-folder.ts";
+import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
 import { readUndamagedStore } from "./read.ts";
 
@@ -45,18 +46,20 @@ export async function userCommand(
     const password = await readPassword();
     if (action === "add") {
       const user = { username: name, password, role: flags.get("role") };
-      await createUser(store, declaration, user);
+      await explainInvalid(createUser(store, declaration, user));
       await print(`created user ${name}\n`);
     } else {
       const users = recordsOf(store, declaration, "users");
-      const [row] = users.table.find("username", name);
-      if (row === undefined) {
-        throw new CommandError(`there is no user ${JSON.stringify(name)}`);
-      }
-      const call = { ...operator, method: "PATCH", ids: [row.document.id] };
-      await commitOrExplain(
-        store,
-        () => changeRecord(users, call, { password }),
+      const caller = localOperator;
+      await explainInvalid(
+        writeAsOperator(users, { password }, (hashes) => {
+          const [row] = users.table.find("username", name);
+          if (row === undefined) {
+            throw new CommandError(`there is no user ${JSON.stringify(name)}`);
+          }
+          const options = { caller, hashes, partial: true };
+          return planChange(users, row, { password }, options);
+        }),
       );
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }

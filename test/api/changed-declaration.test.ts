@@ -17,7 +17,8 @@ import {
   string,
 } from "../../src/api/declaration/properties.ts";
 import { createRecord } from "../../src/api/records/writing.ts";
-import { operator, recordsOf } from "../../src/cli/operator.ts";
+import { operator } from "../operator.ts";
+import { recordsOf } from "../../src/api/operator.ts";
 import { loadApi } from "../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { featureNames } from "../../src/features.ts";

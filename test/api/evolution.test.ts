@@ -30,8 +30,9 @@ import {
 } from "../../src/api/declaration/properties.ts";
 import { deleteRecord } from "../../src/api/records/deleting.ts";
 import { changeRecord, createRecord } from "../../src/api/records/writing.ts";
-import { operator, recordsOf } from "../../src/cli/operator.ts";
-import { CommandError } from "../../src/config.ts";
+import { operator } from "../operator.ts";
+import { recordsOf } from "../../src/api/operator.ts";
+import { CommandError } from "../../src/usage.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import type { Store } from "../../src/store/store.ts";

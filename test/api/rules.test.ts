@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { declareApi } from "../../src/cli/declaration/load-api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
-import { loadSeed } from "../../src/cli/seed.ts";
+import { loadSeed } from "../../src/api/seed.ts";
 import { library, startLibrary } from "../library.ts";
 import { lacks } from "../harness.ts";
 import { importLines } from "../lines.ts";

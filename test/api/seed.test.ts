@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
-import { loadSeed } from "../../src/cli/seed.ts";
+import { loadSeed } from "../../src/api/seed.ts";
 import { sample } from "../collections.ts";
-import { recordsOf } from "../../src/cli/operator.ts";
+import { recordsOf } from "../../src/api/operator.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
 

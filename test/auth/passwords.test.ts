@@ -4,7 +4,7 @@ import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import { test, type TestContext } from "node:test";
 import { hashPassword, verifyPassword } from "../../src/auth/passwords.ts";
-import { isPasswordHash } from "../../src/cli/operator.ts";
+import { isPasswordHash } from "../../src/api/records/imported.ts";
 import { background, visitor } from "../requester.ts";
 
 test("a hash contains its parameters but not the password, and matches no other", async () => {

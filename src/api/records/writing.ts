@@ -3,8 +3,10 @@
  * committed in one transaction with all its consequences.
  */
 
+import type { Requester } from "../../admission.ts";
+import type { Actor } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import type { Document, Row } from "../../store/store.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
 import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
 import {
@@ -22,12 +24,95 @@ import {
 } from "./records.ts";
 
 /** A change to one record. */
-interface PlannedWrite {
+export interface PlannedWrite {
   /** Undefined for a new record. */
   readonly row: Row | undefined;
   /** The same document as before if nothing changes. */
   readonly next: Document;
-  readonly scope: Scope | undefined;
+}
+
+/** Who makes a change, and the values that are not in the body. */
+interface PlanOptions {
+  readonly caller: Actor | undefined;
+  readonly valuesFromUrl?: Values | undefined;
+  readonly hashes: Values;
+}
+
+/**
+ * Plans a new record.
+ *
+ * @throws {ApiError} 42200
+ */
+export function planCreate(
+  records: Records,
+  body: Body,
+  options: PlanOptions,
+): PlannedWrite {
+  return { row: undefined, next: records.buildRecord(body, options) };
+}
+
+/**
+ * Plans a change of a record.
+ *
+ * @param options with `partial`, properties that the body lacks stay as they are
+ * @throws {ApiError} 42200
+ */
+export function planChange(
+  records: Records,
+  row: Row,
+  body: Body,
+  { hashes, ...options }: PlanOptions & {
+    readonly partial: boolean;
+    /** The only properties that the caller may change. */
+    readonly only?: readonly string[] | undefined;
+  },
+): PlannedWrite {
+  const { collection, table, store } = records;
+  const previous = row.document;
+  const owner = ownerOf(collection, previous);
+  const context = { ...options, store, table, owner, previous };
+  const values = { ...validate(collection, body, context), ...hashes };
+  const isChanged = Object.keys(values).some((name) =>
+    values[name] !== previous[name]
+  );
+  if (!isChanged) return { row, next: previous };
+  const { id, created_at = null, updated_at, ...others } = previous;
+  const next: Document = {
+    id,
+    ...values, // in the declared order, which representation.ts relies on
+    ...others, // undeclared properties stay stored
+    ...values,
+    created_at,
+    updated_at: records.timestamp(updated_at),
+  };
+  enforceRules(collection, next);
+  return { row, next };
+}
+
+/** Returns the mutations of a planned change, with all its consequences. */
+export function mutationsOf(
+  records: Records,
+  { row, next }: PlannedWrite,
+): readonly Mutation[] {
+  const { collection, store } = records;
+  const change = { previous: row?.document, next };
+  return [
+    records.putMutation(next),
+    ...collection.sideEffects?.(change, store) ?? [],
+  ];
+}
+
+/** Hashes the password in a body; returns undefined if there is none. */
+export function hashSecret(
+  { collection: { secretName } }: Records,
+  body: Body,
+  requester: Requester,
+): Promise<Values> | undefined {
+  if (secretName === undefined || !Object.hasOwn(body, secretName)) {
+    return undefined;
+  }
+  return hashPassword(String(body[secretName]), requester)
+    .then((hash) => ({ [secretName]: hash }));
 }
 
 /**
@@ -41,13 +126,11 @@ export function createRecord(
   body: Body,
 ): Outcome {
   return write(records, context, body, (hashes) => {
+    const { caller } = context;
     const scope = prepareCreate(records, context);
-    const next = records.buildRecord(body, {
-      caller: context.caller,
-      valuesFromUrl: scope?.conditions,
-      hashes,
-    });
-    return { row: undefined, next, scope };
+    const valuesFromUrl = scope?.conditions;
+    const options = { caller, valuesFromUrl, hashes };
+    return { ...planCreate(records, body, options), scope };
   });
 }
 
@@ -77,40 +160,20 @@ export function changeRecord(
   body: Body,
   only?: readonly string[],
 ): Outcome {
-  const { collection, table, store } = records;
   return write(records, context, body, (hashes) => {
+    const { caller, method } = context;
     const scope = context.scope();
     const row = findForChange(records, context, scope);
-    const previous = row.document;
-    const values = {
-      ...validate(collection, body, {
-        store,
-        table,
-        caller: context.caller,
-        owner: ownerOf(collection, previous),
-        previous,
-        partial: context.method === "PATCH",
-        only,
-        valuesFromUrl: scope?.conditions,
-      }),
-      ...hashes,
-    };
-    const isChanged = Object.keys(values).some((name) =>
-      values[name] !== previous[name]
-    );
-    if (!isChanged) return { row, next: previous, scope };
-    const { id, created_at = null, updated_at, ...others } = previous;
-    const next: Document = {
-      id,
-      ...values, // in the declared order, which representation.ts relies on
-      ...others, // undeclared properties stay stored
-      ...values,
-      created_at,
-      updated_at: records.timestamp(updated_at),
-    };
-    enforceRules(collection, next);
-    return { row, next, scope };
+    const partial = method === "PATCH";
+    const valuesFromUrl = scope?.conditions;
+    const options = { caller, valuesFromUrl, hashes, partial, only };
+    return { ...planChange(records, row, body, options), scope };
   });
+}
+
+/** A change that a request makes, with the scope of its URL. */
+interface ScopedWrite extends PlannedWrite {
+  readonly scope: Scope | undefined;
 }
 
 /**
@@ -124,25 +187,24 @@ function write(
   records: Records,
   context: RequestContext,
   body: Body,
-  plan: (hashes: Values) => PlannedWrite,
+  plan: (hashes: Values) => ScopedWrite,
 ): Outcome {
   const planned = plan({});
-  const { secretName } = records.collection;
-  if (secretName === undefined || !Object.hasOwn(body, secretName)) {
-    return commitWrite(records, context, planned);
-  }
+  const hashing = hashSecret(records, body, context);
+  if (hashing === undefined) return commitWrite(records, context, planned);
   return context.afterWaiting(
-    hashPassword(String(body[secretName]), context),
-    (hash) => commitWrite(records, context, plan({ [secretName]: hash })),
+    hashing,
+    (hashes) => commitWrite(records, context, plan(hashes)),
   );
 }
 
 function commitWrite(
   records: Records,
   context: RequestContext,
-  { row, next, scope }: PlannedWrite,
+  planned: ScopedWrite,
 ): Result {
-  const { collection, representation, store } = records;
+  const { row, next, scope } = planned;
+  const { representation } = records;
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
@@ -161,9 +223,6 @@ function commitWrite(
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };
-  const mutations = [
-    records.putMutation(next),
-    ...collection.sideEffects?.(change, store) ?? [],
-  ];
+  const mutations = mutationsOf(records, planned);
   return records.commit(context, { mutations, response, change });
 }

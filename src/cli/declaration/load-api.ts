@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { ApiDeclaration, ApiFile } from "../../api/declaration/api.ts";
 import { createRoles } from "../../auth/access.ts";
-import { UsageError } from "../../config.ts";
+import { UsageError } from "../../usage.ts";
 import { errorCode, errorText } from "../../store/error.ts";
 import { vocabulary } from "./checked-vocabulary.ts";
 import { defaultRoles, findMistakes } from "./mistakes.ts";

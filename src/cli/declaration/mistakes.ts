@@ -26,7 +26,7 @@ import {
   word,
   wordBut,
 } from "./shape.ts";
-import { reservedCollectionNames } from "./reserved-names.ts";
+import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
 
 /** The roles of an API that declares none. */
 export const defaultRoles = ["viewer", "keeper", "admin"];

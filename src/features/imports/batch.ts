@@ -6,7 +6,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
-import { ownerOfImported } from "../../cli/operator.ts";
+import { ownerOfImported } from "../../api/records/imported.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation } from "../../store/store.ts";

@@ -3,11 +3,13 @@
 import { createReadStream } from "node:fs";
 import process from "node:process";
 import type { CommandSettings } from "../../api/feature.ts";
+import { localOperator, recordsOf } from "../../api/operator.ts";
+import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { tablesOf } from "../../api/routes.ts";
-import { CommandError, UsageError } from "../../config.ts";
+import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
-import { operator, recordsOf, usersWithHashes } from "../../cli/operator.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { receiveImport } from "./requests.ts";
@@ -66,6 +68,21 @@ export async function importCommand(
   }
 }
 
+/** The request that an import receives its body with. */
+const call: RequestContext = {
+  client: "",
+  ids: [],
+  caller: localOperator,
+  url: "",
+  method: "",
+  asNdjson: false,
+  headers: {},
+  scope: () => undefined,
+  authenticate: () => localOperator,
+  afterWaiting: async (promise, resume) => await resume(await promise),
+  signal: new AbortController().signal,
+};
+
 function log(level: string, message: string): void {
   if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
 }
@@ -79,7 +96,7 @@ async function importFile(
   const worker = createWorker(context);
   let bytes = 0;
   await receiveImport(worker, {
-    call: operator,
+    call,
     body: readInput(file, (count) => bytes += count),
     target,
     runOnce: (_hash, execute) => execute(),

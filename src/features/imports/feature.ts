@@ -12,7 +12,6 @@ import {
 } from "../../api/operations.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
 import { streamBody } from "./body.ts";
-import { importCommand } from "./command.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
 import { listedTasks, tasks } from "./task.ts";
 import { createWorker } from "./worker.ts";
@@ -23,7 +22,13 @@ const maxNdjsonBytes = 1 << 30;
 /** Imports of NDJSON, and the tasks that show their progress. */
 export const feature: Feature = {
   collections: (roles) => [tasks(roles)],
-  commands: { import: [2, importCommand] },
+  commands: {
+    import: [
+      2,
+      async (...of) =>
+        await (await import("./command.ts")).importCommand(...of),
+    ],
+  },
   open(api) {
     const { add, declaration: { roles, collections } } = api;
     const declared = new Set(collections.map(({ name }) => name));

@@ -13,7 +13,7 @@ import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import { countRenamings } from "../../api/declaration/evolution.ts";
 import { type Actor, mayAccess } from "../../auth/access.ts";
-import { localOperator } from "../../cli/operator.ts";
+import { localOperator } from "../../api/operator.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";

@@ -7,7 +7,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createServer } from "node:https";
 import process from "node:process";
 import type { Feature, FeatureSettings } from "../../api/feature.ts";
-import { readText, UsageError } from "../../config.ts";
+import { readText, UsageError } from "../../usage.ts";
 import type { CreateServer } from "../../http/server.ts";
 import { errorText } from "../../store/error.ts";
 import type { Logger } from "../../store/store.ts";

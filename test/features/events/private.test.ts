@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { declareApi } from "../../../src/cli/declaration/load-api.ts";
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
-import { operator } from "../../../src/cli/operator.ts";
+import { operator } from "../../operator.ts";
 import { feature } from "../../../src/features/events/feature.ts";
 import { jwtSecret } from "../../harness.ts";
 import { notes, startNotes } from "../../library.ts";

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { localOperator } from "../../../src/cli/operator.ts";
+import { localOperator } from "../../../src/api/operator.ts";
 import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
 import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";

@@ -13,7 +13,8 @@ import {
   string,
 } from "../../../src/api/declaration/properties.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
-import { operator, recordsOf } from "../../../src/cli/operator.ts";
+import { operator } from "../../operator.ts";
+import { recordsOf } from "../../../src/api/operator.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { feature } from "../../../src/features/imports/feature.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";

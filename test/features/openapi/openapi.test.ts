@@ -11,7 +11,7 @@ import {
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
 import { collections, sample } from "../../collections.ts";
-import { operator } from "../../../src/cli/operator.ts";
+import { operator } from "../../operator.ts";
 import { feature } from "../../../src/features/openapi/feature.ts";
 import { type Running, startApplication } from "../../application.ts";
 import { type Body, jwtSecret, type Server, start } from "../../harness.ts";

@@ -7,7 +7,7 @@ import {
   toBlockList,
 } from "../../../src/features/trust-proxy/feature.ts";
 import { networkOf } from "../../../src/http/client-address.ts";
-import { readConfig } from "../../../src/cli/settings/command-line.ts";
+import { readConfig } from "../../../src/cli/command-line.ts";
 import { startApplication } from "../../application.ts";
 
 type Headers = Parameters<typeof clientOf>[1];

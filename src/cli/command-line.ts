@@ -1,14 +1,9 @@
 /** The command line: its parser, the settings that it and the environment give, and its part of `help`. */
 
 import { parseArgs } from "node:util";
-import {
-  type Config,
-  readText,
-  type Setting,
-  settings,
-  UsageError,
-} from "../../config.ts";
-import { featureSettings } from "../../features.ts";
+import { type Config, type Setting, settings } from "../config.ts";
+import { featureSettings } from "../features.ts";
+import { readText, UsageError } from "../usage.ts";
 
 /**
  * Parses a command line into the command with its arguments, and the flags.

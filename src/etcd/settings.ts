@@ -1,6 +1,6 @@
 /** The settings of the store in etcd, which config.ts lists among all others. */
 
-import type { EtcdOptions } from "../../store/options.ts";
+import type { EtcdOptions } from "../store/options.ts";
 
 const text = {
   expected: "text",

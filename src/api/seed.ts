@@ -5,44 +5,36 @@
  */
 
 import { Buffer } from "node:buffer";
-import type { ApiDeclaration } from "../api/declaration/api.ts";
-import { CommandError } from "../config.ts";
 import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
-import type { Records } from "../api/records/records.ts";
-import {
-  commitOrExplain,
-  localOperator,
-  ownerOfImported,
-  recordsOf,
-} from "./operator.ts";
+import type { ApiDeclaration } from "./declaration/api.ts";
+import { localOperator, recordsOf } from "./operator.ts";
+import { ownerOfImported } from "./records/imported.ts";
+import type { Records } from "./records/records.ts";
 
 /**
  * Loads a seed, unless the store has or had records.
  *
- * @throws {CommandError} with nothing changed
+ * @returns the sequence number that must be durable
+ * @throws {ApiError} with nothing changed
  */
-export async function seedEmptyStore(
+export function seedEmptyStore(
   store: Store,
   declaration: ApiDeclaration,
   text: string,
-): Promise<void> {
+): { readonly seq: number } {
   const { collections } = declaration;
-  const isUsed = () =>
-    collections.some(({ name }) => store.table(name).lastId > 0);
-  await commitOrExplain(
-    store,
-    () => isUsed() ? { seq: store.seq } : loadSeed(store, declaration, text),
-  );
+  return collections.some(({ name }) => store.table(name).lastId > 0)
+    ? { seq: store.seq }
+    : loadSeed(store, declaration, text);
 }
 
 /**
  * Loads `{"zoos":[…],"animals":[…],…}`.
  *
  * @returns the sequence number of the transaction
- * @throws {ApiError} if it is not a JSON object; {CommandError} that names the
- * record and the property; with nothing changed
+ * @throws {ApiError} that names the record and the property, with nothing changed
  */
 export function loadSeed(
   store: Store,
@@ -57,7 +49,8 @@ export function loadSeed(
   for (const name in seed) {
     if (all.has(name)) continue;
     const allowed = [...all.keys()].join(", ");
-    throw new CommandError(
+    throw new ApiError(
+      42200,
       `the seed has "${name}", which is not a collection; allowed: ${allowed}`,
     );
   }
@@ -66,7 +59,7 @@ export function loadSeed(
       const { name } = records.collection;
       const bodies = seed[name] ?? [];
       if (!Array.isArray(bodies)) {
-        throw new CommandError(`"${name}" in the seed is not an array`);
+        throw new ApiError(42200, `"${name}" in the seed is not an array`);
       }
       for (const [index, body] of bodies.entries()) {
         try {
@@ -75,7 +68,10 @@ export function loadSeed(
           if (!(error instanceof ApiError)) throw error;
           const { errors = [error] } = error;
           const reasons = errors.map(({ message }) => message).join(" ");
-          throw new CommandError(`${name}[${index}] in the seed: ${reasons}`);
+          throw new ApiError(
+            42200,
+            `${name}[${index}] in the seed: ${reasons}`,
+          );
         }
       }
     }

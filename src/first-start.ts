@@ -9,15 +9,12 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import process from "node:process";
 import type { WriteStream } from "node:tty";
-import type { ApiDeclaration } from "../api/declaration/api.ts";
-import { CommandError, type Config } from "../config.ts";
-import {
-  readSmallFile,
-  realFiles,
-  writeSmallFile,
-} from "../store/log/files.ts";
-import type { Json, Logger, Store } from "../store/store.ts";
-import { createUser } from "./operator.ts";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
+import { createUser } from "./api/operator.ts";
+import { CommandError } from "./usage.ts";
+import { ApiError } from "./http/errors.ts";
+import { readSmallFile, realFiles, writeSmallFile } from "./store/log/files.ts";
+import type { Json, Logger, Store } from "./store/store.ts";
 
 /** The file with the random password of the first admin, which exists until that password is changed. */
 const passwordFile = "admin-password";
@@ -31,7 +28,10 @@ const passwordFile = "admin-password";
  * file system
  */
 export async function loadSecrets(
-  { JWT_SECRET, DATA_DIR: folder }: Config,
+  { JWT_SECRET, DATA_DIR: folder }: {
+    readonly JWT_SECRET: readonly string[] | undefined;
+    readonly DATA_DIR: string;
+  },
   store: Store,
 ): Promise<readonly string[]> {
   if (JWT_SECRET !== undefined) return JWT_SECRET;
@@ -57,9 +57,11 @@ export async function loadSecrets(
  */
 export async function createFirstAdmin(
   store: Store,
-  { declaration, DATA_DIR, ADMIN_PASSWORD }:
-    & Pick<Config, "DATA_DIR" | "ADMIN_PASSWORD">
-    & { readonly declaration: ApiDeclaration },
+  { declaration, DATA_DIR, ADMIN_PASSWORD }: {
+    readonly declaration: ApiDeclaration;
+    readonly DATA_DIR: string;
+    readonly ADMIN_PASSWORD: string | undefined;
+  },
   { log, print, terminal = process.stdout }: {
     readonly log: Logger;
     readonly print: Logger;
@@ -77,7 +79,8 @@ export async function createFirstAdmin(
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
-    await createUser(store, declaration, { username: "admin", role, password });
+    const admin = { username: "admin", role, password };
+    await explainInvalid(createUser(store, declaration, admin));
   } catch (error) {
     if (!exists()) throw error;
     // Another server was first.
@@ -108,4 +111,15 @@ export function removeChangedPassword(store: Store, folder: string): void {
       })
     );
   });
+}
+
+/** Waits for a change by the operator, and reports failed validation in one line. */
+export async function explainInvalid(change: Promise<unknown>): Promise<void> {
+  try {
+    await change;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const messages = error.errors?.map(({ message }) => message);
+    throw new CommandError(messages?.join(" ") ?? error.message);
+  }
 }

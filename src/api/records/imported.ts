@@ -1,0 +1,67 @@
+/**
+ * The rules for records that come from an import or a seed, beyond those of a
+ * POST: they may name their owner and, at the command line, users may have hashes
+ * instead of passwords.
+ */
+
+import type { Actor, Roles } from "../../auth/access.ts";
+import { hashParameters } from "../../auth/passwords.ts";
+import { users as usersOf } from "../accounts/users.ts";
+import { type Declaration, seesAll } from "../declaration/declaration.ts";
+import { anyString, type Property } from "../declaration/properties.ts";
+import { type Body, validationError } from "../declaration/validation.ts";
+import type { Records } from "./records.ts";
+
+/**
+ * Returns the owner of a new private record that is imported: the user that its
+ * body names, if the caller sees the records of all users, or else the caller;
+ * null for none.
+ *
+ * @throws {ApiError} 42200
+ */
+export function ownerOfImported(
+  { collection, store }: Records,
+  { owner_id: named }: Body,
+  caller: Actor | undefined,
+): number | null {
+  if (named === undefined || !seesAll(collection, caller)) {
+    return caller?.id || null; // the operator is not a user
+  }
+  if (named === null) return null;
+  if (typeof named === "number" && store.table("users").get(named)) {
+    return named;
+  }
+  throw validationError([{
+    field: "owner_id",
+    code: "reference",
+    message: '"owner_id" must be null or the id of a user.',
+  }]);
+}
+
+/** Users with the hashes of their passwords instead of the passwords: only the command line exports and imports these. */
+export function usersWithHashes(roles: Roles): Declaration {
+  const { properties, ...others } = usersOf(roles);
+  const hash: Property = {
+    ...anyString(),
+    expected: "a hash as printed by export users --with-hashes",
+    check: (value) =>
+      typeof value === "string" && isPasswordHash(value)
+        ? undefined
+        : { code: "format", reason: "is not the hash of a password" },
+  };
+  return { ...others, properties: { ...properties, password: hash } };
+}
+
+/**
+ * Returns whether a text has the form of a hash, and costs no more to verify than
+ * a hash of this server. It may cost less: then the time of a failed sign-in can
+ * reveal that the user exists.
+ */
+export function isPasswordHash(text: string): boolean {
+  const [, N = 0, r = 0, p = 0] =
+    /^scrypt\$(\d+)\$(\d+)\$(\d+)\$[\w-]{22}\$[\w-]{43}$/.exec(text)
+      ?.map(Number) ?? [];
+  const isPowerOfTwo = N > 1 && Number.isInteger(Math.log2(N));
+  return isPowerOfTwo && r > 0 && p > 0 &&
+    N <= hashParameters.N && r <= hashParameters.r && p <= hashParameters.p;
+}

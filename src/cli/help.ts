@@ -1,0 +1,49 @@
+/** The commands `help` and `version`. */
+
+import { readFileSync } from "node:fs";
+import { describeSettings } from "./command-line.ts";
+import { print } from "./output.ts";
+
+const text = `zoo-api: a REST API on a durable store
+
+Usage: zoo-api [COMMAND] [FLAGS]
+
+Commands:
+  serve [--sample]            serve the API until SIGTERM or SIGINT (the default);
+                              --sample: the sample API with its sample records,
+                              unless COLLECTIONS or SEED is set
+  check                       read the whole data folder and report every fault;
+                              exit code 0: none, 1: an incomplete last write, 2: damage
+  repair [--dry-run]          make a damaged data folder usable, keeping a copy, and
+                              report the losses; with --dry-run only report them:
+                              exit code 0: nothing to repair, 2: damage
+  copy --from STORE --to STORE
+                              copy a store between a folder and etcd, everything in it
+  backup DIR                  copy the store into an empty folder, even while it is served
+  user add NAME [--role ROLE] create a user; reads the password from standard input
+  user password NAME          change a password, read from standard input
+  user list                   print id, name, role and time of creation
+  export COLLECTION           print all records as NDJSON: one JSON object per line
+  export users --with-hashes  print all users with their password hashes; redirect the
+                              output only to a private file, after umask 077
+  log [COLLECTION[/ID]] [--user NAME]
+                              print who changed what and when, as far back as the
+                              folder holds logs
+  import COLLECTION FILE      create records from NDJSON (- is standard input);
+                              exit code 0: all were created, 1: some were rejected;
+                              for users: the output of export users --with-hashes
+  prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
+  help, version               print this, or the version
+
+Settings (a flag overrides its environment variable):
+${describeSettings()}`;
+
+export async function help(): Promise<void> {
+  await print(text);
+}
+
+export async function version(): Promise<void> {
+  const file = new URL("../../package.json", import.meta.url);
+  const { version } = JSON.parse(readFileSync(file, "utf8"));
+  await print(`${version}\n`);
+}

@@ -1,0 +1,28 @@
+/** What the operator may get wrong: errors that end a command with one line each, and the files that settings name. */
+
+import { readFileSync } from "node:fs";
+import { errorCode } from "./store/error.ts";
+
+/** An invalid command line or setting; exit code 2. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** A command that failed for a reason the operator can act on; exit code 1. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+}
+
+/** Reads the file that a setting names, without a newline at its end. */
+export function readText(name: string, file: string): string {
+  try {
+    return readFileSync(file, "utf8").replace(/\r?\n$/, "");
+  } catch (error) {
+    const path = JSON.stringify(file);
+    throw new UsageError(
+      `${name}: cannot read ${path} (${
+        errorCode(error)
+      }): it must be a readable file`,
+    );
+  }
+}
