@@ -19,13 +19,18 @@ export interface Result extends Response {
 /** A result; a promise of it if the operation must wait. */
 export type Outcome = Result | Promise<Result>;
 
-/** Returns the mutations that store a response in the transaction it describes. */
-export type StoreResponse = (response: Response) => readonly Mutation[];
+/** How a request with an idempotency key is executed: with `storeKey` the first time, with `createdId` when it is repeated. */
+export interface Once {
+  /** Returns the mutations that store the key, to be committed together with the new record. */
+  readonly storeKey?: (createdId: number) => readonly Mutation[];
+  /** The record that the first request created: nothing is written, and the response is the same again. */
+  readonly createdId?: number;
+}
 
 /** Executes a request at most once for its idempotency key, if it has one. */
 export type RunOnce = (
   body: Uint8Array,
-  execute: (storeResponse?: StoreResponse) => Outcome,
+  execute: (once?: Once) => Outcome,
 ) => Outcome;
 
 /** An action of a request that the log reports at the level `info`. */
@@ -49,8 +54,8 @@ export interface RequestContext {
   readonly asNdjson: boolean;
   /** The header fields, for preconditions, which are evaluated once the record has been found. */
   readonly headers: IncomingRequest["headers"];
-  /** Set if the response must be stored with the changes it reports. */
-  storeResponse?: StoreResponse | undefined;
+  /** Set if it creates a record and has an idempotency key. */
+  once?: Once | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /**

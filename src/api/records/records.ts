@@ -102,12 +102,14 @@ export class Records {
     const { store, options: { prefix } } = this;
     const { ids: [id = 0], caller } = context;
     const row = store.table(target.name).get(id);
-    if (row === undefined || !isVisible(target, row.document, caller)) {
+    const isFound = row && isVisible(target, row.document, caller);
+    // A retry must be recognized whatever happened since the first request.
+    if (!isFound && context.once?.createdId === undefined) {
       throw this.#notFound(context, target, id);
     }
     return {
       conditions: { [property]: id },
-      seq: row.seq,
+      seq: row?.seq ?? 0,
       name: ` in the ${target.singular} ${id}`,
       url: `${prefix}${target.name}/${id}/${segment}`,
     };
@@ -206,8 +208,8 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction; if the response that reports them
-   * must be stored, the mutations that store it are added.
+   * Commits mutations in one transaction, together with the idempotency key of
+   * a request that creates a record.
    *
    * @throws {StoreError} if the store accepts no writes
    */
@@ -218,13 +220,14 @@ export class Records {
       & {
         readonly mutations: readonly Mutation[];
         readonly response: Response;
-        /** The change, if the log may have to report it. */
+        /** The change, for the log and the idempotency key. */
         readonly change?: RecordChange;
         /** The id of the user, 0 for the server itself. */
         readonly by?: number;
       },
   ): Result {
-    const all = [...mutations, ...context.storeResponse?.(response) ?? []];
+    const id = change?.next?.id ?? 0;
+    const all = [...mutations, ...context.once?.storeKey?.(id) ?? []];
     const seq = this.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
     return { ...response, seq, isCommitted: true };
@@ -244,9 +247,13 @@ export class Records {
     const { lastId } = this.store.table(of.name);
     const isHidden = of.private && !seesAll(of, caller);
     return isReadMethod(method) && id <= lastId && !isHidden
-      ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
+      ? deletedForGood(of, id)
       : noSuchRecord(of, id, where);
   }
+}
+
+export function deletedForGood({ singular }: Collection, id: number): ApiError {
+  return new ApiError(41000, `The ${singular} ${id} was deleted for good.`);
 }
 
 /** @param where describes the scope that was searched */
