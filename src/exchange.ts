@@ -16,9 +16,9 @@ import type { Operation, Route } from "./api/operations.ts";
 import type { Scope } from "./api/query/planner.ts";
 import type {
   AuditEvent,
-  Once,
   RequestContext,
   Result,
+  StoreKey,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
 import { isReadMethod } from "./http/conditional.ts";
@@ -69,7 +69,7 @@ export class Exchange implements RequestContext {
   caller: Caller | undefined;
   asNdjson = false;
   body: Uint8Array | undefined;
-  once: Once | undefined;
+  storeKey: StoreKey | undefined;
   auditEvent: AuditEvent | undefined;
   /** Turns the response into what is sent. */
   toPage: ((response: Response) => Response) | undefined;

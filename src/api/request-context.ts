@@ -19,18 +19,19 @@ export interface Result extends Response {
 /** A result; a promise of it if the operation must wait. */
 export type Outcome = Result | Promise<Result>;
 
-/** How a request with an idempotency key is executed: with `storeKey` the first time, with `createdId` when it is repeated. */
-export interface Once {
-  /** Returns the mutations that store the key, to be committed together with the new record. */
-  readonly storeKey?: (createdId: number) => readonly Mutation[];
-  /** The record that the first request created: nothing is written, and the response is the same again. */
-  readonly createdId?: number;
-}
+/** Returns the mutations that store an idempotency key in the transaction that creates its record. */
+export type StoreKey = (createdId: number) => readonly Mutation[];
 
-/** Executes a request at most once for its idempotency key, if it has one. */
+/**
+ * Executes a request at most once for its idempotency key, if it has one.
+ *
+ * @param repeat returns the first response again, if the request creates
+ * something else than a record of its URL
+ */
 export type RunOnce = (
   body: Uint8Array,
-  execute: (once?: Once) => Outcome,
+  execute: (storeKey?: StoreKey) => Outcome,
+  repeat?: (createdId: number) => Result,
 ) => Outcome;
 
 /** An action of a request that the log reports at the level `info`. */
@@ -55,7 +56,7 @@ export interface RequestContext {
   /** The header fields, for preconditions, which are evaluated once the record has been found. */
   readonly headers: IncomingRequest["headers"];
   /** Set if it creates a record and has an idempotency key. */
-  once?: Once | undefined;
+  storeKey?: StoreKey | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /**

@@ -95,37 +95,14 @@ function collectValues(
 }
 
 /** Returns the value of a property in a body; undefined if it is omitted. */
-function readSent({ name, kind, parse }: NamedProperty, body: Body): unknown {
+export function readSent(
+  { name, kind, parse }: NamedProperty,
+  body: Body,
+): unknown {
   const sent = Object.hasOwn(body, name) ? body[name] : undefined;
   return kind === "timestamp" && typeof sent === "string"
     ? parse(sent) ?? sent // in the form that filters and sorting compare
     : sent;
-}
-
-/**
- * Returns the values, except secrets, that a body gave a new record when it was
- * first sent, whatever has happened to other records since; undefined if it does
- * not fit the declaration any more.
- */
-export function readInitialValues(
-  collection: Collection,
-  body: Body,
-  valuesFromUrl: Values | undefined,
-): Values | undefined {
-  if (unknownProperties(collection, body).length > 0) return undefined;
-  const values: Record<string, Json> = {};
-  for (const property of collection.properties) {
-    const { name, kind, nullable, readOnly, check } = property;
-    if (readOnly || kind === "secret") continue;
-    const sent = readSent(property, body);
-    const value = sent === undefined
-      ? valueOfOmitted(property, { valuesFromUrl })
-      : sent;
-    const isValid = value === null ? nullable : check(value) === undefined;
-    if (!isValid) return undefined;
-    values[name] = value as Json; // it has passed its checks
-  }
-  return values;
 }
 
 function fieldError(field: string, { code, reason }: Failure): FieldError {
@@ -229,7 +206,7 @@ export function validationError(errors: readonly FieldError[]): ApiError {
   );
 }
 
-function unknownProperties(
+export function unknownProperties(
   { acceptedNames, urlProperties, properties, singular }: Collection,
   body: Body,
 ): FieldError[] {
@@ -247,7 +224,7 @@ function unknownProperties(
 }
 
 /** Returns the value of a property that the body omits; undefined if it is required. */
-function valueOfOmitted(
+export function valueOfOmitted(
   { name, kind, required, default: defaultValue }: NamedProperty,
   { previous, partial, valuesFromUrl }: Omit<
     ValidationContext,

@@ -102,14 +102,12 @@ export class Records {
     const { store, options: { prefix } } = this;
     const { ids: [id = 0], caller } = context;
     const row = store.table(target.name).get(id);
-    const isFound = row && isVisible(target, row.document, caller);
-    // A retry must be recognized whatever happened since the first request.
-    if (!isFound && context.once?.createdId === undefined) {
+    if (row === undefined || !isVisible(target, row.document, caller)) {
       throw this.#notFound(context, target, id);
     }
     return {
       conditions: { [property]: id },
-      seq: row?.seq ?? 0,
+      seq: row.seq,
       name: ` in the ${target.singular} ${id}`,
       url: `${prefix}${target.name}/${id}/${segment}`,
     };
@@ -227,7 +225,7 @@ export class Records {
       },
   ): Result {
     const id = change?.next?.id ?? 0;
-    const all = [...mutations, ...context.once?.storeKey?.(id) ?? []];
+    const all = [...mutations, ...context.storeKey?.(id) ?? []];
     const seq = this.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
     return { ...response, seq, isCommitted: true };

@@ -3,24 +3,19 @@
  * committed in one transaction with all its consequences.
  */
 
-import { mayAccess } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import type { Response } from "../../http/connection.ts";
-import { ApiError } from "../../http/errors.ts";
 import type { Document, Row } from "../../store/store.ts";
 import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
 import {
   type Body,
   enforceRules,
-  readInitialValues,
   validate,
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/planner.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
 import {
   collectionValidators,
-  deletedForGood,
   findForChange,
   isNotModified,
   type Records,
@@ -45,10 +40,6 @@ export function createRecord(
   context: RequestContext,
   body: Body,
 ): Outcome {
-  const { createdId } = context.once ?? {};
-  if (createdId !== undefined) {
-    return repeatCreate(records, context, body, createdId);
-  }
   return write(records, context, body, (hashes) => {
     const scope = prepareCreate(records, context);
     const next = records.buildRecord(body, {
@@ -58,58 +49,6 @@ export function createRecord(
     });
     return { row: undefined, next, scope };
   });
-}
-
-/**
- * Returns the response to the request that created a record once more. As the
- * body is the same, it is built from that and not stored; so it has the URLs and
- * properties of the present declaration. If the body does not fit that, the
- * record is returned as it is.
- *
- * @throws {ApiError} 41000 if the record was deleted
- */
-function repeatCreate(
-  records: Records,
-  context: RequestContext,
-  body: Body,
-  id: number,
-): Result {
-  const { collection, table } = records;
-  const row = table.get(id);
-  if (row === undefined) throw deletedForGood(collection, id);
-  const scope = context.scope();
-  const values = readInitialValues(collection, body, scope?.conditions);
-  if (!values && !mayAccess(context.caller?.grants, collection.access.read)) {
-    throw new ApiError(40300);
-  }
-  const { owner_id = null, created_at = null } = row.document;
-  const document = values
-    ? {
-      id,
-      ...values,
-      ...(collection.private && { owner_id }),
-      created_at,
-      updated_at: created_at,
-    }
-    : row.document;
-  return { ...createdResponse(records, document, scope), seq: row.seq };
-}
-
-function createdResponse(
-  { representation }: Records,
-  document: Document,
-  scope: Scope | undefined,
-): Response {
-  const location = ["Location", representation.url(document.id)];
-  return {
-    status: 201,
-    headers: [...location, ...representation.validatorsOf(document)],
-    // The text is not cached: it would take memory though it may never be read.
-    body: representation.asStandalone(
-      representation.serialize(document),
-      scope?.url,
-    ),
-  };
 }
 
 /**
@@ -204,13 +143,21 @@ function commitWrite(
   { row, next, scope }: PlannedWrite,
 ): Result {
   const { collection, representation, store } = records;
-  const created = createdResponse(records, next, scope);
+  const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
   const headers = context.method === "PUT"
-    ? ["Content-Location", representation.url(next.id)]
+    ? ["Content-Location", url]
     : representation.validatorsOf(next);
-  const response = row ? { ...created, headers } : created;
+  const response = {
+    status: 201,
+    headers: row ? headers : ["Location", url, ...headers],
+    // The text is not cached: it would take memory though it may never be read.
+    body: representation.asStandalone(
+      representation.serialize(next),
+      scope?.url,
+    ),
+  };
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };

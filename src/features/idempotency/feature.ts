@@ -6,8 +6,8 @@
  * Of a request, only the hashes of its key and body and the id of the record
  * that it created are stored, in the transaction that creates the record, so
  * neither can exist without the other. The response is not stored: a retry has
- * the same body, from which the operation builds the same response, whatever has
- * been changed since (see `Once` in request-context.ts). Once the record is deleted, nothing
+ * the same body, from which the same response is built, whatever has been changed
+ * since (see repeat.ts). Once the record is deleted, nothing
  * of it is left here, and the retry is 410.
  *
  * A row of the table holds up to four requests, because a row takes four times
@@ -21,11 +21,13 @@ import type { Api, Feature } from "../../api/feature.ts";
 import type {
   Outcome,
   RequestContext,
+  Result,
   RunOnce,
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row, Table } from "../../store/store.ts";
+import { repeatCreate } from "./repeat.ts";
 
 const lifetimeMs = 24 * 3_600_000;
 
@@ -35,9 +37,12 @@ const maxRowLength = 4;
 /** A row is deleted a day after its last request, so its first one must not be much older. */
 const maxRowMs = 600_000;
 
-/** The most bytes that all rows take, and those of one user. The oldest are deleted. */
-const maxBytes = Math.min(32 << 20, getHeapStatistics().heap_size_limit / 64);
-const maxBytesPerUser = maxBytes / 8;
+/** The most bytes of memory that all rows take, and those of one user, in a heap of 2 GiB or more. The oldest are deleted. */
+const maxBytes = 32 << 20;
+const maxBytesPerUser = 4 << 20;
+
+/** The share of that in this heap. */
+const share = Math.min(1, getHeapStatistics().heap_size_limit / 2 ** 31);
 
 /** The memory that a row takes besides its text. */
 const rowBytes = 250;
@@ -176,7 +181,7 @@ class StoredKeys {
   }
 
   #oldest(rows: readonly Row[], of: number, max: number): readonly Row[] {
-    let excess = (this.#bytes.get(of) ?? 0) - max;
+    let excess = (this.#bytes.get(of) ?? 0) - max * share;
     return rows.filter((row) => {
       const isSurplus = excess > 0 || this.#isOlder(row, lifetimeMs);
       excess -= bytesOf(row);
@@ -198,6 +203,7 @@ class StoredKeys {
 function runOnce(
   request: KeyedRequest,
   execute: Parameters<RunOnce>[1],
+  repeat: (createdId: number) => Result,
 ): Outcome {
   const { key, body, secret, context, keys, running } = request;
   const stored = keys.find(request);
@@ -208,9 +214,11 @@ function runOnce(
       : Promise.resolve(digest(body, bodyLength) === hash);
     return context.afterWaiting(isSame, (isSame) => {
       // A full disk can have rolled the request back in the meantime.
-      if (keys.find(request) !== stored) return runOnce(request, execute);
+      if (keys.find(request) !== stored) {
+        return runOnce(request, execute, repeat);
+      }
       if (!isSame) throw new ApiError(42201);
-      return execute({ createdId: Number(id) });
+      return repeat(Number(id));
     });
   }
   if (running.has(key)) throw new ApiError(40902);
@@ -219,7 +227,7 @@ function runOnce(
     : Promise.resolve(digest(body, bodyLength));
   const result = context.afterWaiting(
     hash,
-    (hash) => execute({ storeKey: (id) => keys.add(request, hash, id) }),
+    (hash) => execute((id) => keys.add(request, hash, id)),
   );
   running.add(key);
   return result.finally(() => running.delete(key));
@@ -271,13 +279,16 @@ export const feature: Feature = {
         const sent = parseIdempotencyKey(context.headers["idempotency-key"]);
         // Keys belong to users, so an anonymous request has none.
         const by = context.caller?.id;
-        if (sent === undefined || by === undefined) return undefined;
+        const { resource } = operation;
+        if (sent === undefined || !by || !resource) return undefined;
         const path = context.url.slice(api.base.origin.length);
         const key = digest(`${by} ${path} ${sent}`, keyLength);
-        const { records } = operation.resource ?? {};
-        const secret = records?.collection.secretName !== undefined;
+        const secret = resource.records.collection.secretName !== undefined;
         const request = { key, by, secret, context, keys, running };
-        return (body, execute) => runOnce({ ...request, body }, execute);
+        const repeatBy = (body: Uint8Array) => (id: number) =>
+          repeatCreate(resource, context, { body, id });
+        return (body, execute, repeat = repeatBy(body)) =>
+          runOnce({ ...request, body }, execute, repeat);
       },
     };
   },

@@ -61,18 +61,15 @@ export async function receiveImport(
     const result = await context.store.settle(() => {
       isNeeded = false;
       call.authenticate();
-      return runOnce(hash, (once = {}) => {
-        call.once = once;
-        const collection = target.collection.name;
-        if (once.createdId !== undefined) {
-          return repeatQueued(context, collection, once.createdId);
-        }
+      const collection = target.collection.name;
+      return runOnce(hash, (storeKey) => {
+        call.storeKey = storeKey;
         const given = prepareCreate(target, call)?.conditions ?? {};
         const task = { collection, given, spool };
         const queued = queueTask(context, call, task);
         isNeeded = true;
         return queued;
-      });
+      }, (createdId) => repeatQueued(context, collection, createdId));
     });
     worker.wake();
     return result;
