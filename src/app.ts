@@ -162,8 +162,8 @@ export class Application {
         return operation.run(exchange, parameters, {});
       }
       const json = parseJsonObject(bytes); // 400
-      return runOnce(bytes, (storeResponse) => {
-        exchange.storeResponse = storeResponse;
+      return runOnce(bytes, (storeKey) => {
+        exchange.storeKey = storeKey;
         return operation.run(exchange, parameters, json); // 404 to 503
       });
     };

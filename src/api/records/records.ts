@@ -206,8 +206,8 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction; if the response that reports them
-   * must be stored, the mutations that store it are added.
+   * Commits mutations in one transaction, together with the idempotency key of
+   * a request that creates a record.
    *
    * @throws {StoreError} if the store accepts no writes
    */
@@ -218,13 +218,14 @@ export class Records {
       & {
         readonly mutations: readonly Mutation[];
         readonly response: Response;
-        /** The change, if the log may have to report it. */
+        /** The change, for the log and the idempotency key. */
         readonly change?: RecordChange;
         /** The id of the user, 0 for the server itself. */
         readonly by?: number;
       },
   ): Result {
-    const all = [...mutations, ...context.storeResponse?.(response) ?? []];
+    const id = change?.next?.id ?? 0;
+    const all = [...mutations, ...context.storeKey?.(id) ?? []];
     const seq = this.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
     return { ...response, seq, isCommitted: true };
@@ -244,9 +245,13 @@ export class Records {
     const { lastId } = this.store.table(of.name);
     const isHidden = of.private && !seesAll(of, caller);
     return isReadMethod(method) && id <= lastId && !isHidden
-      ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
+      ? deletedForGood(of, id)
       : noSuchRecord(of, id, where);
   }
+}
+
+export function deletedForGood({ singular }: Collection, id: number): ApiError {
+  return new ApiError(41000, `The ${singular} ${id} was deleted for good.`);
 }
 
 /** @param where describes the scope that was searched */
