@@ -126,13 +126,18 @@ export class Records {
     if (row === undefined || scope?.where?.(row.document) === false) {
       throw this.#notFound(context, collection, id, scope?.name);
     }
+    if (this.isInScope(row, scope)) return row;
+    throw noSuchRecord(collection, id, scope?.name);
+  }
+
+  /** Returns whether a record is one of those that a URL stands for, and that its caller may see. */
+  isInScope({ document }: Row, scope: Scope | undefined): boolean {
+    const { visibleProperties } = this.collection;
     for (const name in scope?.conditions) {
-      const value = row.document[name] ??
-        collection.visibleProperties.get(name)?.default;
-      if (value === scope.conditions[name]) continue;
-      throw noSuchRecord(collection, id, scope.name);
+      const value = document[name] ?? visibleProperties.get(name)?.default;
+      if (value !== scope.conditions[name]) return false;
     }
-    return row;
+    return true;
   }
 
   /**
