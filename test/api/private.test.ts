@@ -279,6 +279,7 @@ describe("private records", () => {
     const all = parseQuery(records.collection, new Map());
     const read = async (roleNow: string) => {
       const context = contextOf(true);
+      context.authenticate = () => actor("admin");
       const { stream } = await listRecords(records, context, all);
       context.authenticate = () => actor(roleNow);
       let text = "";
