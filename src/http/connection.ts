@@ -361,8 +361,10 @@ export function send(
     (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined;
-  if (isLast) fields.push("Connection", "close");
-  if (isLast || live) connection.closeAfter(1);
+  if (isLast) {
+    connection.closeAfter(1);
+    fields.push("Connection", "close");
+  }
   fields.push(...server.fields);
   // RFC 9112 section 6.1; a TE field would make node:http send chunks to any client.
   response.useChunkedEncodingByDefault = httpVersion === "1.1";
@@ -371,6 +373,7 @@ export function send(
   if (method === "HEAD") sendAtEndOfTurn(response);
   else if (live) {
     response.isLive = true;
+    connection.closeAfter(1); // requests after it are never handled
     live(response).catch(() => response.destroy());
   } else if (stream || (body && body.length > maxWriteBytes)) {
     if (stream && httpVersion === "1.0") resetIfIncomplete(socket, response);

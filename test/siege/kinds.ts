@@ -168,6 +168,18 @@ export const kinds: Readonly<Record<string, Kind>> = {
       isUnread: true,
     }),
   },
+  pipelines: {
+    description:
+      "thousands of pipelined requests whose responses are never read",
+    conduct: () => ({
+      open: (socket) => {
+        socket.write(
+          `GET /v1/openapi.json HTTP/1.1\r\n${host}\r\n`.repeat(5000),
+        );
+      },
+      isUnread: true,
+    }),
+  },
   indexes: {
     description: "sorted pages that each need an index of their own",
     conduct: () => {

@@ -40,9 +40,9 @@ const { values } = parseArgs({
 });
 
 /** The limits of a run. */
-const maxGetMs = 200;
-const maxSignInMs = 2000;
-const maxMemoryFactor = 1.2;
+const maxGetMs = 1000;
+const maxSignInMs = 5000;
+const maxMemoryFactor = 1.25;
 
 /** The result of one kind of attack. */
 interface Report {
@@ -127,7 +127,8 @@ function findExceeded(
   const missed = [
     get.quantile(0.99) <= maxGetMs || `GET p99 over ${maxGetMs} ms`,
     page.quantile(0.99) <= maxGetMs || `sorted page p99 over ${maxGetMs} ms`,
-    signIn.quantile(1) <= maxSignInMs || `sign-in over ${maxSignInMs} ms`,
+    signIn.quantile(0.99) <= maxSignInMs ||
+    `sign-in p99 over ${maxSignInMs} ms`,
     failed === 0 || `${failed} requests of the well-behaved client failed`,
     megabytes.after <= megabytes.before * maxMemoryFactor ||
     `memory grew by over ${Math.round((maxMemoryFactor - 1) * 100)} %`,
