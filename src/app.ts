@@ -152,9 +152,7 @@ export class Application {
       exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
     );
     const run = (bytes: Uint8Array): Outcome => {
-      const room = method === "QUERY"
-        ? undefined
-        : this.#shared.store.whenRoom();
+      const room = method !== "QUERY" && this.#shared.store.whenRoom();
       if (room) return exchange.afterWaiting(room, () => run(bytes));
       exchange.body = bytes;
       if (method === "QUERY") {
