@@ -23,6 +23,7 @@ import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
+import type { Store } from "./store/store.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -53,12 +54,7 @@ export async function serve(
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    if (seed !== undefined) {
-      const { seedEmptyStore } = await import("./api/seed.ts");
-      await explainInvalid(
-        store.settle(() => seedEmptyStore(store, declaration, seed)),
-      );
-    }
+    if (seed !== undefined) await loadSeed(store, declaration, seed);
     const secrets = await loadSecrets(config, store);
     const application = new Application({
       declaration,
@@ -98,6 +94,17 @@ export async function serve(
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+/** Loads the seed into an empty store. Few starts have one, so it is imported late. */
+async function loadSeed(
+  store: Store,
+  declaration: ApiDeclaration,
+  seed: string,
+): Promise<void> {
+  const { seedEmptyStore } = await import("./api/seed.ts");
+  const load = () => seedEmptyStore(store, declaration, seed);
+  await explainInvalid(store.settle(load));
 }
 
 /**

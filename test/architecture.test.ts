@@ -64,7 +64,7 @@ test("a server loads no command but serve, and features only by import()", () =>
   const commands = [...kernel].filter((file) => file.startsWith("cli/"));
   assert.deepEqual(
     commands.filter((file) => !file.startsWith("cli/declaration/")).sort(),
-    ["cli/command-line.ts", "cli/commands.ts"],
+    ["cli/command-line.ts", "cli/commands.ts", "cli/serve.ts"],
   );
   assert.ok(kernel.has("serve.ts") && kernel.has("store/store.ts"));
   for (const file of [...kernel, "features/imports/feature.ts"]) {
@@ -161,8 +161,8 @@ test("few files import node:http and node:fs", () => {
   ]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
-    "cli/commands.ts",
     "cli/help.ts",
+    "cli/serve.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",
     "store/log/files.ts",

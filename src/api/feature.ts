@@ -36,6 +36,9 @@ export type Command = readonly [
   ) => Promise<number | void>,
 ];
 
+/** Commands by name. */
+export type Commands = Readonly<Record<string, Command>>;
+
 /** The parts that the API is built from. */
 export interface ApiOptions {
   readonly declaration: ApiDeclaration;
@@ -79,7 +82,7 @@ export interface Feature {
   readonly collections?: (roles: Roles) => readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
   /** Commands that it adds to the command line, by name. */
-  readonly commands?: Readonly<Record<string, Command>>;
+  readonly commands?: Commands;
   /** Throws a UsageError if its settings cannot be used; called before anything is opened. */
   readonly checkSettings?: (settings: FeatureSettings) => void;
   /** Adds the URLs of the feature, and returns its hooks. */

@@ -4,21 +4,15 @@
  */
 
 import type { Actor } from "../auth/access.ts";
-import type { Store } from "../store/store.ts";
+import type { Row, Store } from "../store/store.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import {
   type Declaration,
   deriveCollection,
 } from "./declaration/declaration.ts";
-import type { Values } from "./declaration/properties.ts";
 import type { Body } from "./declaration/validation.ts";
 import { Records } from "./records/records.ts";
-import {
-  hashSecret,
-  mutationsOf,
-  planCreate,
-  type PlannedWrite,
-} from "./records/writing.ts";
+import { hashSecret, mutationsOf, planWrite } from "./records/writing.ts";
 import { collectionsOf } from "./routes.ts";
 
 /** The operator, who is not a user and has all rights; the log of changes has user id 0. */
@@ -54,28 +48,28 @@ export async function createUser(
   declaration: ApiDeclaration,
   user: Body,
 ): Promise<void> {
-  const users = recordsOf(store, declaration, "users");
-  await writeAsOperator(
-    users,
-    user,
-    (hashes) => planCreate(users, user, { caller: localOperator, hashes }),
-  );
+  await writeAsOperator(recordsOf(store, declaration, "users"), user);
 }
 
 /**
- * Plans a change and makes it durable. The plan is made again with the hash of a
- * password, since the records may have changed meanwhile.
+ * Creates a record or, if its row is found, changes the properties in the body;
+ * durably. The change is planned again after a password is hashed, since the
+ * records may have changed meanwhile.
  *
  * @throws {ApiError} 42200; {StoreError}
  */
 export async function writeAsOperator(
   records: Records,
   body: Body,
-  plan: (hashes: Values) => PlannedWrite,
+  find: () => Row | undefined = () => undefined,
 ): Promise<void> {
   const { store } = records;
-  plan({}); // refuses an invalid body before it costs a hash
-  const hashes = await hashSecret(records, body, requester) ?? {};
+  const plan = (hashes = {}) => {
+    const options = { caller: localOperator, hashes, partial: true };
+    return planWrite(records, find(), body, options);
+  };
+  plan(); // refuses an invalid body before it costs a hash
+  const hashes = await hashSecret(records, body, requester);
   await store.settle(() => ({
     seq: store.apply(mutationsOf(records, plan(hashes)), localOperator.id),
   }));

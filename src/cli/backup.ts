@@ -9,7 +9,7 @@
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/evolution.ts";
-import type { CommandSettings } from "../api/feature.ts";
+import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { etcdOf } from "../etcd/settings.ts";
 import { type Flags, readConfig } from "./command-line.ts";
@@ -31,6 +31,11 @@ import { freezeTables, saveSnapshot } from "../store/log/snapshot.ts";
 import { countRecords, type Tables } from "../store/memory/table.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import { type Place, readUndamagedStore } from "./read.ts";
+
+export const commands: Commands = {
+  backup: [1, backupCommand],
+  copy: [0, copyCommand],
+};
 
 /**
  * Copies the store of a folder into another, empty one, and reads the copy
@@ -108,7 +113,7 @@ async function copyStore(from: Place, to: Place): Promise<void> {
  *
  * @throws {StoreError} not-empty, damaged; {UsageError} without a folder
  */
-export async function backupCommand(
+async function backupCommand(
   settings: CommandSettings,
   [to]: readonly string[],
 ): Promise<void> {
@@ -124,7 +129,7 @@ export async function backupCommand(
  *
  * @throws {StoreError} not-empty, damaged; {UsageError}
  */
-export async function copyCommand({ flags }: CommandSettings): Promise<void> {
+async function copyCommand({ flags }: CommandSettings): Promise<void> {
   await copyStore(placeOf("from", flags), placeOf("to", flags));
 }
 

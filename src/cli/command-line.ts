@@ -1,43 +1,57 @@
-/** The command line: its parser, the settings that it and the environment give, and its part of `help`. */
+/** The command line: its parser, and the settings that it and the environment give. */
 
 import { parseArgs } from "node:util";
 import { type Config, type Setting, settings } from "../config.ts";
 import { featureSettings } from "../features.ts";
 import { readText, UsageError } from "../usage.ts";
 
+/** The flags that are not settings, and the command of each. */
+const commandOf = new Map(Object.entries({
+  role: "user add",
+  user: "log",
+  "dry-run": "repair",
+  "with-hashes": "export users",
+  sample: "serve",
+  from: "copy",
+  to: "copy",
+}));
+
 /**
- * Parses a command line into the command with its arguments, and the flags.
+ * Parses a command line into the command with its arguments, and the flags; one
+ * without a value has the value 1.
  *
- * @param others flags that are not settings
- * @throws {UsageError} on a flag that is unknown, repeated or lacks its value
+ * @throws {UsageError} on a flag that is unknown, repeated, lacks its value or
+ * belongs to another command
  */
 export function parseCommandLine(
   args: readonly string[],
-  others: readonly string[],
 ): { readonly positionals: readonly string[]; readonly flags: Flags } {
-  const names = [
-    ...Object.entries(settings).map((each) => flagOf(...each)),
-    ...others,
-  ];
-  const { values, positionals } = parse(args, names);
+  const { values, positionals } = parse([...args]);
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
-    const [text, ...more] = [value].flat();
-    if (text === true && others.includes(name)) flags.set(name, "1");
-    else if (typeof text !== "string") return { positionals: [name], flags }; // --help
-    else if (text !== "" && more.length === 0) flags.set(name, text);
-    else throw new UsageError(`--${name} must be given once, with a value`);
+    const command = commandOf.get(name);
+    if (value === true && !command) return { positionals: [name], flags }; // --help
+    const [text, ...more] = value === true ? ["1"] : [value].flat();
+    if (typeof text !== "string" || text === "" || more.length > 0) {
+      throw new UsageError(`--${name} must be given once, with a value`);
+    }
+    if (command && !`${positionals.join(" ")} `.startsWith(`${command} `)) {
+      throw new UsageError(`--${name} is only allowed with ${command}`);
+    }
+    flags.set(name, text);
   }
   return { positionals, flags };
 }
 
-function parse(args: readonly string[], names: readonly string[]) {
-  const option = { type: "string", multiple: true } as const;
+function parse(args: string[]) {
+  const settingFlags = Object.entries(settings).map((each) => flagOf(...each));
+  const names = [...settingFlags, ...commandOf.keys()];
+  const text = { type: "string", multiple: true } as const;
   try {
     return parseArgs({
-      args: [...args],
+      args,
       options: {
-        ...Object.fromEntries(names.map((name) => [name, option])),
+        ...Object.fromEntries(names.map((name) => [name, text])),
         "dry-run": { type: "boolean" },
         "with-hashes": { type: "boolean" },
         sample: { type: "boolean" },
@@ -113,18 +127,4 @@ export function readConfig(flags: Flags, environment: Environment): Config {
     { enumerable: true, get: () => readSetting(each, flags, environment) },
   ]);
   return Object.create(null, Object.fromEntries(getters));
-}
-
-/** Returns all settings as lines of `help`. */
-export function describeSettings(): string {
-  return Object.entries<Setting>(settings).map(([variable, setting]) => {
-    const { file, description, default: value } = setting;
-    const { defaultText = value ?? "none" } = setting;
-    const flag = `--${flagOf(variable, setting)} ${
-      file === "flag" ? "FILE" : "VALUE"
-    }`;
-    return `  ${flag.padEnd(28)}${description}\n${
-      "".padEnd(30)
-    }variable ${variable}, default: ${defaultText}\n`;
-  }).join("");
 }

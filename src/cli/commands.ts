@@ -1,102 +1,56 @@
 /** The command line: finds the command, runs it, and ends with its exit code. */
 
-import { readFileSync } from "node:fs";
 import process from "node:process";
 import { loadApi } from "./declaration/load-api.ts";
-import type { Command, CommandSettings } from "../api/feature.ts";
+import type { Feature } from "../api/feature.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { etcdOf } from "../etcd/settings.ts";
 import { loadFeatures } from "../features.ts";
 import { parseCommandLine, readConfig } from "./command-line.ts";
 import { errorCode, errorText } from "../store/error.ts";
 
-/** The flags that are not settings, and the command of each. */
-const commandFlags = {
-  role: "user add",
-  user: "log",
-  "dry-run": "repair",
-  "with-hashes": "export users",
-  sample: "serve",
-  from: "copy",
-  to: "copy",
-};
+const read = () => import("./read.ts");
+const copy = () => import("./backup.ts");
+const help = () => import("./help.ts");
 
-const { env } = process;
+/** Imports the module of each command that no feature adds. */
+const modules = new Map(
+  Object.entries<() => Promise<Pick<Feature, "commands">>>({
+    serve: () => import("./serve.ts"),
+    check: read,
+    repair: () => import("./repair.ts"),
+    backup: copy,
+    copy,
+    user: () => import("./user.ts"),
+    prune: () => import("./prune.ts"),
+    export: read,
+    log: read,
+    help,
+    version: help,
+  }),
+);
+
+const { argv, env } = process;
 let isServing = false;
-
-/** The commands that no feature adds, each imported when it is called. */
-const coreCommands: Readonly<Record<string, Command>> = {
-  serve: [0, serveCommand],
-  check: [0, async (of) => (await import("./read.ts")).check(of)],
-  repair: [
-    0,
-    async (of) => (await import("./repair.ts")).repairCommand(of),
-  ],
-  backup: [
-    1,
-    async (...of) => (await import("./backup.ts")).backupCommand(...of),
-  ],
-  copy: [0, async (of) => (await import("./backup.ts")).copyCommand(of)],
-  user: [2, async (...of) => (await import("./user.ts")).userCommand(...of)],
-  prune: [1, async (...of) => (await import("./prune.ts")).pruneCommand(...of)],
-  export: [
-    1,
-    async (...of) => (await import("./read.ts")).exportCommand(...of),
-  ],
-  log: [1, async (...of) => (await import("./read.ts")).logCommand(...of)],
-  help: [0, async () => (await import("./help.ts")).help()],
-  version: [0, async () => (await import("./help.ts")).version()],
-};
-
-async function serveCommand({ flags, loadApi }: CommandSettings) {
-  isServing = true;
-  const config = { ...readConfig(flags, env) };
-  const isOther = config.COLLECTIONS !== undefined || config.SEED !== undefined;
-  const seed = flags.has("sample") && !isOther
-    ? readFileSync(new URL("../../data/seed.json", import.meta.url), "utf8")
-    : config.SEED;
-  const { serve } = await import("../serve.ts");
-  await serve({ ...config, SEED: seed }, await loadApi());
-  // A signal that comes while Node.js itself shuts down would kill the process.
-  process.exit(0);
-}
 
 /** Runs a command line and returns the exit code. */
 async function run(words: readonly string[]): Promise<number> {
-  const { positionals, flags } = parseCommandLine(
-    words,
-    Object.keys(commandFlags),
-  );
+  const { positionals, flags } = parseCommandLine(words);
   const [name = "serve", ...args] = positionals;
+  isServing = name === "serve";
   const config = readConfig(flags, env);
   const { DATA_DIR: dataDir, COLLECTIONS } = config;
-  const commandSettings = {
-    dataDir,
-    etcd: etcdOf(config),
-    flags,
-    loadApi: () => loadApi(COLLECTIONS),
-  };
-  const commands: Record<string, Command> = Object.assign(
-    Object.create(null), // without the names that every object inherits
-    coreCommands,
-  );
-  if (commands[name] === undefined) {
-    const features = await loadFeatures(config.FEATURES);
-    Object.assign(commands, ...features.map((each) => each.commands));
-  }
-  const command = commands[name];
+  const load = modules.get(name);
+  const sources = load ? [await load()] : await loadFeatures(config.FEATURES);
+  const [, command] = sources
+    .flatMap(({ commands = {} }) => Object.entries(commands))
+    .find(([each]) => each === name) ?? [];
   if (command === undefined) {
     throw new UsageError(
       `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
     );
   }
   const [maxArguments, execute] = command;
-  for (const [flag, allowed] of Object.entries(commandFlags)) {
-    const isAllowed = `${positionals.join(" ")} `.startsWith(`${allowed} `);
-    if (flags.has(flag) && !isAllowed) {
-      throw new UsageError(`--${flag} is only allowed with ${allowed}`);
-    }
-  }
   if (args.length > maxArguments) {
     // npm consumes the flag of `npm start --port 4000`, and passes on only
     // 4000.
@@ -107,6 +61,12 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
+  const commandSettings = {
+    dataDir,
+    etcd: etcdOf(config),
+    flags,
+    loadApi: () => loadApi(COLLECTIONS),
+  };
   return await execute(commandSettings, args) ?? 0;
 }
 
@@ -122,7 +82,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 });
 
 try {
-  process.exitCode = await run(process.argv.slice(2));
+  process.exitCode = await run(argv.slice(2));
 } catch (error) {
   // A StoreError and the errors of the operating system have a code.
   const isExpected = error instanceof UsageError ||

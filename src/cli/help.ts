@@ -1,8 +1,15 @@
 /** The commands `help` and `version`. */
 
 import { readFileSync } from "node:fs";
-import { describeSettings } from "./command-line.ts";
+import { type Setting, settings } from "../config.ts";
+import { flagOf } from "./command-line.ts";
+import type { Commands } from "../api/feature.ts";
 import { print } from "./output.ts";
+
+export const commands: Commands = {
+  help: [0, () => print(text)],
+  version: [0, printVersion],
+};
 
 const text = `zoo-api: a REST API on a durable store
 
@@ -39,12 +46,22 @@ Commands:
 Settings (a flag overrides its environment variable):
 ${describeSettings()}`;
 
-export async function help(): Promise<void> {
-  await print(text);
-}
-
-export async function version(): Promise<void> {
+async function printVersion(): Promise<void> {
   const file = new URL("../../package.json", import.meta.url);
   const { version } = JSON.parse(readFileSync(file, "utf8"));
   await print(`${version}\n`);
+}
+
+/** Returns all settings as lines of `help`. */
+function describeSettings(): string {
+  return Object.entries<Setting>(settings).map(([variable, setting]) => {
+    const { file, description, default: value } = setting;
+    const { defaultText = value ?? "none" } = setting;
+    const flag = `--${flagOf(variable, setting)} ${
+      file === "flag" ? "FILE" : "VALUE"
+    }`;
+    return `  ${flag.padEnd(28)}${description}\n${
+      "".padEnd(30)
+    }variable ${variable}, default: ${defaultText}\n`;
+  }).join("");
 }

@@ -1,11 +1,15 @@
 /** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
-import type { CommandSettings } from "../api/feature.ts";
+import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
 import { print } from "./output.ts";
 import { describeHidden, findHidden } from "./read.ts";
+
+export const commands: Commands = {
+  prune: [1, pruneCommand],
+};
 
 /** The table of the idempotency keys. */
 const keysTable = "answers";
@@ -18,7 +22,7 @@ const batchLength = 1000;
  *
  * @throws {UsageError} if the name is declared, or nothing is stored under it
  */
-export async function pruneCommand(
+async function pruneCommand(
   { dataDir, etcd, loadApi }: CommandSettings,
   [target = ""]: readonly string[],
 ): Promise<void> {

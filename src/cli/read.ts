@@ -6,7 +6,7 @@
 
 import process from "node:process";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
-import type { CommandSettings } from "../api/feature.ts";
+import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
   deriveCollection,
   type RecordChange,
@@ -47,6 +47,12 @@ import {
   showProgress,
   unknownCollection,
 } from "./output.ts";
+
+export const commands: Commands = {
+  check: [0, check],
+  export: [1, exportCommand],
+  log: [1, logCommand],
+};
 
 /** Where a command reads a store. */
 export interface Place {
@@ -118,7 +124,7 @@ export async function readUndamagedStore(
  * @returns the exit code: 0 if all is well, 1 if only the last write is torn
  * (the next start repairs that), 2 if there is damage, or a record does not fit
  */
-export async function check(
+async function check(
   settings: CommandSettings,
 ): Promise<number> {
   const api = await settings.loadApi();
@@ -224,7 +230,7 @@ function follow(declaration: ApiDeclaration, tables: Tables) {
  *
  * @throws {UsageError} on an unknown collection
  */
-export async function exportCommand(
+async function exportCommand(
   settings: CommandSettings,
   [name]: readonly string[],
 ): Promise<void> {
@@ -264,7 +270,7 @@ export async function exportCommand(
  * @throws {UsageError} on an unknown collection; {StoreError} on damage, after
  * all changes before it are printed
  */
-export async function logCommand(
+async function logCommand(
   settings: CommandSettings,
   [target]: readonly string[],
 ): Promise<void> {

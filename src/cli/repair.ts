@@ -10,7 +10,7 @@ import { writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
 import { type Salvage, salvageFolder } from "./salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
-import type { CommandSettings } from "../api/feature.ts";
+import type { Commands, CommandSettings } from "../api/feature.ts";
 import { tablesOf } from "../api/routes.ts";
 import { UsageError } from "../usage.ts";
 import { type FileSystem, realFiles } from "../store/log/files.ts";
@@ -26,6 +26,10 @@ import {
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
+
+export const commands: Commands = {
+  repair: [0, repairCommand],
+};
 
 /**
  * Repairs the store in a folder.
@@ -96,7 +100,7 @@ async function replaceFiles(
  * @returns the exit code: 2 if a dry run finds something to repair, otherwise 0
  * @throws {StoreError} in-use, format
  */
-export async function repairCommand(
+async function repairCommand(
   { dataDir, etcd, flags, loadApi }: CommandSettings,
 ): Promise<number> {
   if (etcd) {

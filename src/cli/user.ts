@@ -3,22 +3,20 @@
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
-import type { CommandSettings } from "../api/feature.ts";
-import {
-  createUser,
-  localOperator,
-  recordsOf,
-  writeAsOperator,
-} from "../api/operator.ts";
-import { planChange } from "../api/records/writing.ts";
+import type { Commands, CommandSettings } from "../api/feature.ts";
+import { createUser, recordsOf, writeAsOperator } from "../api/operator.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
 import { readUndamagedStore } from "./read.ts";
 
+export const commands: Commands = {
+  user: [2, userCommand],
+};
+
 /** Runs `user add NAME`, `user password NAME` or `user list`. */
-export async function userCommand(
+async function userCommand(
   { dataDir, etcd, flags, loadApi }: CommandSettings,
   [action, name]: readonly string[],
 ): Promise<void> {
@@ -50,17 +48,12 @@ export async function userCommand(
       await print(`created user ${name}\n`);
     } else {
       const users = recordsOf(store, declaration, "users");
-      const caller = localOperator;
-      await explainInvalid(
-        writeAsOperator(users, { password }, (hashes) => {
-          const [row] = users.table.find("username", name);
-          if (row === undefined) {
-            throw new CommandError(`there is no user ${JSON.stringify(name)}`);
-          }
-          const options = { caller, hashes, partial: true };
-          return planChange(users, row, { password }, options);
-        }),
-      );
+      const find = () => {
+        const [row] = users.table.find("username", name);
+        if (row !== undefined) return row;
+        throw new CommandError(`there is no user ${JSON.stringify(name)}`);
+      };
+      await explainInvalid(writeAsOperator(users, { password }, find));
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {

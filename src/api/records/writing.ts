@@ -24,49 +24,35 @@ import {
 } from "./records.ts";
 
 /** A change to one record. */
-export interface PlannedWrite {
+interface PlannedWrite {
   /** Undefined for a new record. */
   readonly row: Row | undefined;
   /** The same document as before if nothing changes. */
   readonly next: Document;
 }
 
-/** Who makes a change, and the values that are not in the body. */
-interface PlanOptions {
-  readonly caller: Actor | undefined;
-  readonly valuesFromUrl?: Values | undefined;
-  readonly hashes: Values;
-}
-
 /**
- * Plans a new record.
+ * Plans a new record or, given its row, the change of one.
  *
  * @throws {ApiError} 42200
  */
-export function planCreate(
+export function planWrite(
   records: Records,
+  row: Row | undefined,
   body: Body,
-  options: PlanOptions,
-): PlannedWrite {
-  return { row: undefined, next: records.buildRecord(body, options) };
-}
-
-/**
- * Plans a change of a record.
- *
- * @param options with `partial`, properties that the body lacks stay as they are
- * @throws {ApiError} 42200
- */
-export function planChange(
-  records: Records,
-  row: Row,
-  body: Body,
-  { hashes, ...options }: PlanOptions & {
-    readonly partial: boolean;
+  { hashes, ...options }: {
+    readonly caller: Actor | undefined;
+    readonly hashes: Values;
+    readonly valuesFromUrl?: Values | undefined;
+    /** True if properties that the body lacks stay as they are. */
+    readonly partial?: boolean;
     /** The only properties that the caller may change. */
     readonly only?: readonly string[] | undefined;
   },
 ): PlannedWrite {
+  if (row === undefined) {
+    return { row, next: records.buildRecord(body, { ...options, hashes }) };
+  }
   const { collection, table, store } = records;
   const previous = row.document;
   const owner = ownerOf(collection, previous);
@@ -125,13 +111,11 @@ export function createRecord(
   context: RequestContext,
   body: Body,
 ): Outcome {
-  return write(records, context, body, (hashes) => {
-    const { caller } = context;
-    const scope = prepareCreate(records, context);
-    const valuesFromUrl = scope?.conditions;
-    const options = { caller, valuesFromUrl, hashes };
-    return { ...planCreate(records, body, options), scope };
+  const find = () => ({
+    scope: prepareCreate(records, context),
+    row: undefined,
   });
+  return write(records, context, body, find);
 }
 
 /**
@@ -160,20 +144,17 @@ export function changeRecord(
   body: Body,
   only?: readonly string[],
 ): Outcome {
-  return write(records, context, body, (hashes) => {
-    const { caller, method } = context;
+  return write(records, context, body, () => {
     const scope = context.scope();
-    const row = findForChange(records, context, scope);
-    const partial = method === "PATCH";
-    const valuesFromUrl = scope?.conditions;
-    const options = { caller, valuesFromUrl, hashes, partial, only };
-    return { ...planChange(records, row, body, options), scope };
+    return { scope, row: findForChange(records, context, scope), only };
   });
 }
 
-/** A change that a request makes, with the scope of its URL. */
-interface ScopedWrite extends PlannedWrite {
+/** The record to write, the scope of the URL, and what may be changed. */
+interface Target {
   readonly scope: Scope | undefined;
+  readonly row: Row | undefined;
+  readonly only?: readonly string[] | undefined;
 }
 
 /**
@@ -187,8 +168,19 @@ function write(
   records: Records,
   context: RequestContext,
   body: Body,
-  plan: (hashes: Values) => ScopedWrite,
+  find: () => Target,
 ): Outcome {
+  const plan = (hashes: Values) => {
+    const { scope, row, only } = find();
+    const options = {
+      caller: context.caller,
+      hashes,
+      valuesFromUrl: scope?.conditions,
+      partial: context.method === "PATCH",
+      only,
+    };
+    return { ...planWrite(records, row, body, options), scope };
+  };
   const planned = plan({});
   const hashing = hashSecret(records, body, context);
   if (hashing === undefined) return commitWrite(records, context, planned);
@@ -201,7 +193,7 @@ function write(
 function commitWrite(
   records: Records,
   context: RequestContext,
-  planned: ScopedWrite,
+  planned: PlannedWrite & Pick<Target, "scope">,
 ): Result {
   const { row, next, scope } = planned;
   const { representation } = records;
