@@ -138,11 +138,12 @@ function show(
   const p50 = quantile(tally.durations, 0.5) / 1000;
   const p99 = quantile(tally.durations, 0.99) / 1000;
   const ratio = (p99 / fairMs).toFixed(2);
-  say(
-    `${label}: ${rate.toFixed(rate < 100 ? 1 : 0).padStart(7)}/s, ` +
-      `p50 ${p50.toFixed(2)}, p99 ${p99.toFixed(2)} ms = ${ratio} × ` +
-      `${fairMs.toFixed(2)} (service time × clients)`,
-  );
+  if (tally.durations.length === 0) say(`${label}: no success`);
+  else {say(
+      `${label}: ${rate.toFixed(rate < 100 ? 1 : 0).padStart(7)}/s, ` +
+        `p50 ${p50.toFixed(2)}, p99 ${p99.toFixed(2)} ms = ${ratio} × ` +
+        `${fairMs.toFixed(2)} (service time × clients)`,
+    );}
   for (const [failure, { count, example }] of tally.failures) {
     say(`  FAILED: ${count} × ${failure} ${example.slice(0, 200)}`);
   }
