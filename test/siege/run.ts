@@ -164,6 +164,7 @@ await fill(store, Number(values.records));
 const heap = values.heap;
 const startServer = () =>
   start({
+    hashesFully: true,
     folder: store,
     env: { LOG: "error" },
     nodeArgs: heap === undefined ? [] : [`--max-old-space-size=${heap}`],
