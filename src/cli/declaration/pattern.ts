@@ -67,7 +67,7 @@ class GraphBuilder implements Graph {
   }
 
   build(node: Node): void {
-    this.#connect([0], this.#add(node).first);
+    this.#join([0], this.#add(node).first);
   }
 
   #add(node: Node): Part {
@@ -106,7 +106,7 @@ class GraphBuilder implements Graph {
   #addSequence(nodes: readonly Node[]): Part {
     return nodes.reduce<Part>((before, node) => {
       const after = this.#add(node);
-      this.#connect(before.last, after.first);
+      this.#join(before.last, after.first);
       return {
         first: before.isNullable
           ? [...before.first, ...after.first]
@@ -132,7 +132,7 @@ class GraphBuilder implements Graph {
         "repeats a part that can be empty: leave the inner repetition away, (a*)* is a*, or let the part begin with a character that it must have";
     }
     if (length === 0 || length * max > this.#unrolledLength) {
-      this.#connect(part.last, part.first);
+      this.#join(part.last, part.first);
       return { ...part, isNullable: min === 0 };
     }
     // As a sequence: (a(a(a)?)?)? for {0,3}.
@@ -140,14 +140,14 @@ class GraphBuilder implements Graph {
     let end = part.last;
     for (let count = 2; count <= max; count++) {
       const copy = this.#add(node);
-      this.#connect(end, copy.first);
+      this.#join(end, copy.first);
       end = copy.last;
       if (count >= min) last.push(...end);
     }
     return { first: part.first, last, isNullable: min === 0 };
   }
 
-  #connect(from: readonly number[], to: readonly number[]): void {
+  #join(from: readonly number[], to: readonly number[]): void {
     for (const each of from) this.next[each]?.push(...to);
   }
 }
