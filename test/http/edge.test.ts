@@ -483,7 +483,7 @@ describe("a connection", () => {
     const reader = await open("127.0.0.1");
     let isOver = false;
     closed[0]?.then(() => isOver = true);
-    const reading = setInterval(() => reader.read(), 10);
+    const reading = setInterval(() => reader.read(), 30);
     const other = process.platform === "linux" ? "127.0.0.2" : "127.0.0.1";
     const idle = [await open(other), await open(other), await open(other)];
     await Promise.all(closed.slice(1));
