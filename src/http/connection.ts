@@ -65,6 +65,9 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
+/** How much of bodies that nobody reads is received per second, of all clients together. */
+const maxDroppedBytesPerSecond = 1 << 24;
+
 /** The memory that a request takes while it waits. */
 const heldRequestBytes = 2048;
 
@@ -127,6 +130,8 @@ export interface ServerState {
   isStopping: boolean;
   /** How many requests wait for their responses. */
   heldRequests: number;
+  /** How many bodies that nobody reads are being received. */
+  droppedBodies: number;
 }
 
 /** The state of an open connection. */
@@ -192,6 +197,7 @@ export class Connection {
   /** Handles the next request after a response has been sent. */
   #finish(): void {
     const { pending, server, socket } = this;
+    if (socket.destroyed) return; // a write that failed ends a response too
     this.sendingBytes = 0;
     pending.shift();
     server.heldRequests--;
@@ -205,11 +211,11 @@ export class Connection {
   }
 
   /** Closes the connection before a request with a body that is still waiting in the next turn of the event loop: the body would fill memory. */
-  #refuse({ req }: OutgoingResponse): void {
-    const at = this.pending.findIndex((each) => each.req === req);
+  #refuse(response: OutgoingResponse): void {
+    const at = this.pending.indexOf(response);
     if (at < 1) return;
     this.closeAfter(at);
-    req.resume();
+    response.req.resume();
   }
 
   /** Closes the connection after so many responses; later requests are not handled. */
@@ -407,12 +413,22 @@ function resetIfIncomplete(socket: Socket, response: OutgoingResponse): void {
   };
 }
 
-/** Receives and drops the rest of a body that nobody reads, within limits, before the connection closes. */
+/**
+ * Receives and drops the rest of a body that nobody reads, within limits, before
+ * the connection closes. If a thousand clients send large ones at a time,
+ * receiving them as fast as they come would let the others wait for seconds.
+ */
 function dropBody(request: IncomingRequest, connection: Connection): void {
-  let left = connection.server.limits.maxDroppedBytes;
+  const { socket, server } = connection;
+  let left = server.limits.maxDroppedBytes;
+  server.droppedBodies++;
+  socket.once("close", () => server.droppedBodies--);
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    if (left < 0) connection.pause();
+    request.pause();
+    const ms = 1000 * length * server.droppedBodies / maxDroppedBytesPerSecond;
+    if (left > 0) setTimeout(() => request.resume(), ms);
+    else connection.pause();
   });
 }
 
