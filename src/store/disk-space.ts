@@ -6,6 +6,7 @@
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
+import { setTimeout as delay } from "node:timers/promises";
 import { closedError, errorText, StoreError } from "./error.ts";
 import {
   type FileSystem,
@@ -53,8 +54,8 @@ export class Checkpointer {
   #writtenBytes: number;
   #writtenCount: number;
   #running: Promise<void> | undefined;
-  /** The length of the logs between the snapshot and the current log. */
-  #earlierLogBytes = 0;
+  /** The last sequence number in the last snapshot of this process. */
+  #seq = -1;
   #failures = 0;
   #retryAt = 0;
   #isClosed = false;
@@ -65,11 +66,6 @@ export class Checkpointer {
     this.#writer = writer;
     this.#writtenBytes = scan.baseBytes + writer.log.offset;
     this.#writtenCount = countRecords(scan.tables);
-  }
-
-  /** The length of all logs since the snapshot: several, if the last ones could not be written. */
-  get #logBytes(): number {
-    return this.#earlierLogBytes + this.#writer.log.offset;
   }
 
   /** Counts the documents of a transaction. */
@@ -84,35 +80,31 @@ export class Checkpointer {
     return Math.round(average * countRecords(this.#context.scan.tables));
   }
 
-  /** Returns whether a checkpoint is possible at all. */
-  canRun(): boolean {
-    return !this.#isClosed && this.#writer.fault === undefined;
+  /** Returns whether a checkpoint may free space: something was written since the last one. */
+  mayFreeSpace(): boolean {
+    const { fault, queue } = this.#writer;
+    return fault === undefined && queue.lastSeq > this.#seq &&
+      performance.now() >= this.#retryAt;
   }
 
-  /** Returns whether a checkpoint would free space, and may be tried now. */
-  isWorthwhile(hasDeleted: boolean): boolean {
-    const isHalf = this.expectedBytes() * 2 < this.#logBytes;
-    return (hasDeleted || isHalf) && performance.now() >= this.#retryAt;
-  }
-
-  /** Begins a checkpoint if one is due. */
+  /** Begins a checkpoint if one is due, or the last one has failed. */
   runIfDue(): void {
     const minBytes = Math.max(
       this.#context.limits.minLogBytes,
       this.#context.scan.baseBytes,
       this.expectedBytes(),
     );
-    const isDue = this.#logBytes > minBytes &&
-      performance.now() >= this.#retryAt;
-    if (isDue) this.run().catch(() => {}); // it is logged, and tried again later
+    const isDue = this.#failures > 0 || this.#writer.log.offset > minBytes;
+    if (!isDue || performance.now() < this.#retryAt) return;
+    this.run().catch(() => {}); // it is logged, and tried again later
   }
 
   /** Writes a checkpoint now, or joins the one that is being written. */
   run(): Promise<void> {
     return this.#running ??= this.#write().catch((error) => {
       const { limits, log } = this.#context;
-      const delay = limits.retryMs * 2 ** ++this.#failures;
-      this.#retryAt = performance.now() + Math.min(delay, maxRetryMs);
+      const delayMs = limits.retryMs * 2 ** ++this.#failures;
+      this.#retryAt = performance.now() + Math.min(delayMs, maxRetryMs);
       if (!this.#isClosed) {
         log("error", `Cannot write a snapshot: ${errorText(error)}`);
       }
@@ -145,16 +137,14 @@ export class Checkpointer {
     const count = countRecords(scan.tables);
     const generation = this.#writer.log.generation + 1;
     const start = { store: scan.storeId, generation, seq };
-    const logBytes = this.#logBytes;
     await this.#writer.rotate(start);
-    this.#earlierLogBytes = logBytes;
     const isStopped = () => this.#isClosed;
     const bytes = await saveSnapshot(folder, { ...start, tables, isStopped });
-    this.#earlierLogBytes = 0;
     const previous = scan.baseGeneration;
     scan.baseGeneration = generation;
     scan.baseBytes = this.#writtenBytes = bytes;
     this.#writtenCount = count;
+    this.#seq = seq;
     log("info", "Wrote a snapshot", { generation, seq, bytes });
     await removeBefore(folder, previous);
     this.#failures = 0;
@@ -166,14 +156,14 @@ export class Checkpointer {
  * its space again, these rules hold:
  *
  * - Transactions that only delete are accepted, and so are those marked
- *   `allowWhenFull` (a sign-in, without which nobody could delete) up to a
- *   quarter of the reserve. All others are refused; nothing is changed.
+ *   `allowWhenFull`, such as a sign-in, without which nobody could delete. All
+ *   others are refused; nothing is changed.
  * - Their space comes from the reserve file, which is removed before they are
  *   written. Startup frees it too if it finds no space for the log.
  * - Every `retryMs` the store tries to recover: it allocates the reserve again,
- *   if that leaves space for a batch. If it cannot, and records were deleted or
- *   replaced, it frees the reserve and the earlier generation and writes a
- *   snapshot, which frees the space of those records.
+ *   if that leaves space for a batch. If it cannot, and anything was written
+ *   since the last snapshot, it frees the reserve and the earlier generation
+ *   and writes a snapshot, which frees the space of deleted records.
  *
  * The write that found no space is undone by the log's writer.
  */
@@ -184,11 +174,8 @@ export class FullDisk {
   readonly #path: string;
   #reserveBytes = 0;
   #lastOperation: Promise<unknown> = Promise.resolve();
+  readonly #closing = new AbortController();
   #checkpoints: Checkpointer | undefined;
-  #hasDeletedSinceFull = false;
-  /** The size of the transactions accepted as `allowWhenFull`. */
-  #exemptBytes = 0;
-  #timer: NodeJS.Timeout | undefined;
   #recovery: Promise<void> | undefined;
 
   constructor(context: StoreContext) {
@@ -241,18 +228,9 @@ export class FullDisk {
   }
 
   /** Throws `disk-full` unless a transaction is accepted on a full disk. */
-  admit({ bytes, puts, allowWhenFull }: Pending): void {
-    if (puts === 0) {
-      this.#hasDeletedSinceFull = true;
-      return;
-    }
-    const exemptBytes = this.#exemptBytes + bytes;
-    // The rest of the reserve is left to deletes.
-    const maxExemptBytes = this.#reserveBytes / 4;
-    if (!allowWhenFull || exemptBytes > maxExemptBytes) {
-      throw new StoreError("disk-full", "The disk is full");
-    }
-    this.#exemptBytes = exemptBytes;
+  admit({ puts, allowWhenFull }: Pending): void {
+    if (puts === 0 || allowWhenFull) return;
+    throw new StoreError("disk-full", "The disk is full");
   }
 
   /** Frees the reserve for a write; the write itself fails if there is still no space. */
@@ -263,39 +241,34 @@ export class FullDisk {
   /** Marks the disk as full until a recovery succeeds. */
   enterFullMode(): void {
     this.isFull = true;
-    const checkpoints = this.#checkpoints;
-    if (!checkpoints?.canRun()) return;
-    this.#timer ??= setTimeout(async () => {
-      this.#recovery = this.#recover(checkpoints);
-      await this.#recovery;
-      this.#timer = undefined;
-      if (this.isFull) this.enterFullMode();
-    }, this.#context.limits.retryMs).unref();
+    this.#recovery ??= this.#recover();
   }
 
   /** Ends the attempts to recover, once the checkpoints are closed. */
   async close(): Promise<void> {
-    clearTimeout(this.#timer);
+    this.#closing.abort();
     await this.#recovery;
   }
 
-  async #recover(checkpoints: Checkpointer): Promise<void> {
-    const { folder, log, scan } = this.#context;
-    try {
-      await this.#allocate();
-      if (!this.isFull) {
-        this.#hasDeletedSinceFull = false;
-        this.#exemptBytes = 0;
-        log("info", "There is space on the disk again");
-      } else if (checkpoints.isWorthwhile(this.#hasDeletedSinceFull)) {
-        await this.#freeSpace();
-        await checkpoints.run();
-        await removeBefore(folder, scan.baseGeneration);
-        this.#hasDeletedSinceFull = false;
+  async #recover(): Promise<void> {
+    const { folder, limits, log, scan } = this.#context;
+    const { signal } = this.#closing;
+    while (this.isFull && !signal.aborted) {
+      try {
+        await delay(limits.retryMs, undefined, { ref: false, signal });
+        await this.#allocate();
+        if (!this.isFull) log("info", "There is space on the disk again");
+        else if (this.#checkpoints?.mayFreeSpace()) {
+          await this.#freeSpace();
+          await this.#checkpoints.run();
+          await removeBefore(folder, scan.baseGeneration);
+        }
+      } catch (error) {
+        if (signal.aborted) break;
+        log("error", `Cannot free disk space: ${errorText(error)}`);
       }
-    } catch (error) {
-      log("error", `Cannot free disk space: ${errorText(error)}`);
     }
+    this.#recovery = undefined;
   }
 
   /**

@@ -86,11 +86,9 @@ export class TransactionQueue {
 
   /** Calls those who wait for what is durable now. */
   callBack(): void {
-    const { durableSeq } = this;
     const waiters = this.#waiters;
-    const isDurable = ({ seq }: Waiter) => seq <= durableSeq;
-    this.#waiters = waiters.filter((each) => !isDurable(each));
-    for (const each of waiters) if (isDurable(each)) each.callback();
+    this.#waiters = [];
+    for (const { seq, callback } of waiters) this.onDurable(seq, callback);
   }
 
   /** Rolls back all that is not durable; returns the function that calls those who wait for it, with the reason for each sequence number. */

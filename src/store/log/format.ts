@@ -82,36 +82,23 @@ export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
 
-let formatted = { time: NaN, text: "" };
-
-/** Formats a time in milliseconds as RFC 3339, in UTC. Cached, because many writes share a millisecond. */
+/** Formats a time in milliseconds as RFC 3339, in UTC. */
 export function formatTime(time: number): string {
-  if (time !== formatted.time) {
-    formatted = { time, text: new Date(time).toISOString() };
-  }
-  return formatted.text;
+  return new Date(time).toISOString();
 }
 
-/** Formats a CRC as the files hold it. */
-function formatCrc(crc: number): string {
-  return crc.toString(16).padStart(8, "0");
-}
-
-/** Writes a line into a buffer and returns where it ends. */
-function writeLine(into: Buffer, at: number, rest: string, seed: number) {
-  const begin = at + crcLength;
-  const end = begin + into.write(rest, begin);
-  const crc = formatCrc(crc32(into.subarray(begin, end), seed));
-  into.write(`{"crc":"${crc}",`, at, "latin1");
-  into[end] = 0x0a;
-  return end + 1;
+/** Returns the beginning of a line with the CRC of the bytes after it. */
+function crcOf(rest: Uint8Array, seed: number): string {
+  return `{"crc":"${crc32(rest, seed).toString(16).padStart(8, "0")}",`;
 }
 
 /** Encodes one line; `rest` is its JSON after the CRC. */
 export function encodeLine(rest: string, seed = 0): Buffer {
-  const into = Buffer.alloc(crcLength + Buffer.byteLength(rest) + 1);
-  writeLine(into, 0, rest, seed);
-  return into;
+  const line = Buffer.allocUnsafe(crcLength + Buffer.byteLength(rest) + 1);
+  line.write(rest, crcLength);
+  line.write(crcOf(line.subarray(crcLength, -1), seed), "latin1");
+  line[line.length - 1] = 0x0a;
+  return line;
 }
 
 /** Encodes the header, and derives the seed of the CRC of all other lines. */
@@ -130,21 +117,18 @@ export function encodeEntries(
   entries: readonly Entry[],
   log: { readonly durable: number; readonly seed: number },
 ): Buffer {
-  const into = Buffer.allocUnsafe(bytesOf(entries));
-  let end = 0;
-  for (const { seq, at, by, text } of entries) {
-    const rest =
-      `"seq":${seq},"durable":${log.durable},"at":"${at}","by":${by},"tx":${text}}`;
-    end = writeLine(into, end, rest, log.seed);
-  }
-  return into.subarray(0, end);
+  return Buffer.concat(entries.map(({ seq, at, by, text }) =>
+    encodeLine(
+      `"seq":${seq},"durable":${log.durable},"at":"${at}","by":${by},"tx":${text}}`,
+      log.seed,
+    )
+  ));
 }
 
 /** Returns whether a line (without its newline) matches its CRC. */
 export function checkLine(line: Buffer, seed = 0): boolean {
-  if (line.length <= crcLength) return false;
-  const crc = formatCrc(crc32(line.subarray(crcLength), seed));
-  return line.toString("latin1", 0, crcLength) === `{"crc":"${crc}",`;
+  return line.toString("latin1", 0, crcLength) ===
+    crcOf(line.subarray(crcLength), seed);
 }
 
 /** The content of a log or a snapshot, read from its first byte to its last. */
