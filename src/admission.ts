@@ -45,6 +45,8 @@ export class Turns {
   readonly #holders = new WeakSet<AbortSignal>();
   #running = 0;
   #lastTurn = 0;
+  /** Where the newest client is in the order of turns: before all others. */
+  #newest = 0;
 
   /** @param maxPerClient how many turns at a time one client has: fewer than there are, if a client decides how long one lasts */
   constructor(maxRunning: number, maxPerClient = maxRunning) {
@@ -104,7 +106,7 @@ export class Turns {
   /** Returns a client. Of two that had no turn yet the later goes first, so that a crowd of them does not delay those who come after it. */
   #find(name: string): Client {
     const client = this.#clients.get(name) ??
-      { lastTurn: -this.#clients.size, running: 0, waiting: new Set() };
+      { lastTurn: --this.#newest, running: 0, waiting: new Set() };
     this.#clients.set(name, client);
     if (this.#clients.size > maxClients) {
       for (const [each, { running, waiting }] of this.#clients) {

@@ -152,9 +152,7 @@ export class Application {
       exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
     );
     const run = (bytes: Uint8Array): Outcome => {
-      const room = method === "QUERY"
-        ? undefined
-        : this.#shared.store.whenRoom();
+      const room = method !== "QUERY" && this.#shared.store.whenRoom();
       if (room) return exchange.afterWaiting(room, () => run(bytes));
       exchange.body = bytes;
       if (method === "QUERY") {
@@ -162,8 +160,8 @@ export class Application {
         return operation.run(exchange, parameters, {});
       }
       const json = parseJsonObject(bytes); // 400
-      return runOnce(bytes, (storeResponse) => {
-        exchange.storeResponse = storeResponse;
+      return runOnce(bytes, (storeKey) => {
+        exchange.storeKey = storeKey;
         return operation.run(exchange, parameters, json); // 404 to 503
       });
     };

@@ -17,7 +17,7 @@ import type {
   AuditEvent,
   RequestContext,
   Result,
-  StoreResponse,
+  StoreKey,
 } from "./api/request-context.ts";
 import { ClientDisconnected } from "./http/body.ts";
 import { isReadMethod } from "./http/conditional.ts";
@@ -68,7 +68,7 @@ export class Exchange implements RequestContext {
   caller: Caller | undefined;
   asNdjson = false;
   body: Uint8Array | undefined;
-  storeResponse: StoreResponse | undefined;
+  storeKey: StoreKey | undefined;
   auditEvent: AuditEvent | undefined;
   /** Turns the response into what is sent. */
   toPage: ((response: Response) => Response) | undefined;

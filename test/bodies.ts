@@ -32,7 +32,7 @@ export async function exchangeBody(
   }, {
     host: "127.0.0.1",
     port: 0,
-    limits: { dropTimeoutMs: 50, checkIntervalMs: 10 },
+    limits: { lingerTimeoutMs: 50, checkIntervalMs: 10 },
   });
   const socket = connect(listener.port, "127.0.0.1", () => {
     socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${body}`);

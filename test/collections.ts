@@ -5,7 +5,7 @@
 
 import { fileURLToPath } from "node:url";
 import type { ApiDeclaration, ApiFile } from "../src/api/declaration/api.ts";
-import { declareApi } from "../src/cli/declaration/load-api.ts";
+import { declareApi } from "../src/api/declaration/api.ts";
 import { type Declaration } from "../src/api/declaration/declaration.ts";
 import type { Vocabulary } from "../src/api/declaration/vocabulary.ts";
 import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";

@@ -13,12 +13,12 @@ import {
   readdir,
   readFile,
   stat,
+  truncate,
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
-import { gunzipSync } from "node:zlib";
 import {
   copyAssets,
   lacks,
@@ -30,6 +30,7 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
+import { openStore } from "../src/store/store.ts";
 
 const major = Number(process.versions.node.split(".")[0]);
 const { scripts } = JSON.parse(
@@ -279,38 +280,27 @@ describe("under Node's permission model", { skip: notInNode }, () => {
   test("a snapshot and a new log are written", {
     skip: isWithoutFsync,
   }, async (t) => {
-    const dataDir = join(folder, "upgraded");
-    await mkdir(dataDir, { mode: 0o700 });
-    // Its upgrade begins with both.
-    const old = join(root, "test/store/format-1/first-log");
-    for (const name of await readdir(old)) {
-      const bytes = gunzipSync(await readFile(join(old, name)));
-      await writeFile(join(dataDir, name.replace(/\.gz$/, "")), bytes);
-    }
-    const file = join(folder, "of-format-1.mjs");
-    await writeFile(file, upgradedApi);
-    const server = await startLocked(dataDir, [], { COLLECTIONS: file });
+    const dataDir = join(folder, "with a damaged snapshot");
+    const first = await startLocked(dataDir);
+    t.after(() => first.stop());
+    assert.equal(await first.end(), 0);
+    const store = await openStore({ folder: dataDir, tables: [] });
+    await store.checkpoint();
+    await store.close();
+    // It is replaced from the log before it.
+    await truncate(join(dataDir, "snapshot-2.jsonl"), 300);
+    const server = await startLocked(dataDir);
     t.after(() => server.stop());
+    while (!server.output().includes("Wrote a snapshot")) {
+      assert.ok(server.child.stdout);
+      await once(server.child.stdout, "data");
+    }
     assert.equal(await server.end(), 0);
     const names = await readdir(dataDir);
-    assert.ok(names.includes("wal-2.jsonl"), names.join(" "));
-    assert.ok(names.includes("snapshot-2.jsonl"), names.join(" "));
+    assert.ok(names.includes("wal-3.jsonl"), names.join(" "));
+    assert.ok(names.includes("snapshot-3.jsonl"), names.join(" "));
   });
 });
-
-/** Declares the properties of the records of format 1. */
-const upgradedApi = `export default ({ collection, string, reference }) => ({
-  collections: ["zoos", "animals"].map((name) => collection({
-    name,
-    singular: name.slice(0, -1),
-    access: { read: "anyone", write: "keeper", delete: "keeper" },
-    properties: {
-      name: string({ maxLength: 100 }),
-      ...(name === "animals" && { zoo_id: reference("zoos") }),
-    },
-  })),
-});
-`;
 
 describe("a data folder that other users may access", {
   skip: process.platform === "win32"

@@ -1,7 +1,7 @@
 /** A library, for tests of what the sample API lacks: references of every kind, rules, and private records. */
 
 import type { ApiDeclaration } from "../src/api/declaration/api.ts";
-import { declareApi } from "../src/cli/declaration/load-api.ts";
+import { declareApi } from "../src/api/declaration/api.ts";
 import { vocabulary } from "../src/cli/declaration/checked-vocabulary.ts";
 import { type Running, startApplication } from "./application.ts";
 import { type Answer, storedAdmin } from "./harness.ts";

@@ -18,13 +18,19 @@ export interface Result extends Response {
 /** A result; a promise of it if the operation must wait. */
 export type Outcome = Result | Promise<Result>;
 
-/** Returns the mutations that store a response in the transaction it describes. */
-export type StoreResponse = (response: Response) => readonly Mutation[];
+/** Returns the mutations that store an idempotency key in the transaction that creates its record. */
+export type StoreKey = (createdId: number) => readonly Mutation[];
 
-/** Executes a request at most once for its idempotency key, if it has one. */
+/**
+ * Executes a request at most once for its idempotency key, if it has one.
+ *
+ * @param repeat returns the first response again, if the request creates
+ * something else than a record of its URL
+ */
 export type RunOnce = (
   body: Uint8Array,
-  execute: (storeResponse?: StoreResponse) => Outcome,
+  execute: (storeKey?: StoreKey) => Outcome,
+  repeat?: (createdId: number) => Result,
 ) => Outcome;
 
 /** An action of a request that the log reports at the level `info`. */
@@ -48,8 +54,8 @@ export interface RequestContext {
   readonly asNdjson: boolean;
   /** The header fields, for preconditions, which are evaluated once the record has been found. */
   readonly headers: IncomingRequest["headers"];
-  /** Set if the response must be stored with the changes it reports. */
-  storeResponse?: StoreResponse | undefined;
+  /** Set if it creates a record and has an idempotency key. */
+  storeKey?: StoreKey | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /**

@@ -40,6 +40,7 @@ Commands:
                               exit code 0: all were created, 1: some were rejected;
                               for users: the output of export users --with-hashes
   prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
+  prune answers               forget all idempotency keys
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):

@@ -1,4 +1,4 @@
-/** The command `prune`: permanently deletes data that is no longer declared. */
+/** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
@@ -11,11 +11,14 @@ export const commands: Commands = {
   prune: [1, pruneCommand],
 };
 
+/** The table of the idempotency keys. */
+const keysTable = "answers";
+
 /** The number of records that one transaction changes. */
 const batchLength = 1000;
 
 /**
- * Runs `prune COLLECTION` or `prune COLLECTION.PROPERTY`.
+ * Runs `prune COLLECTION`, `prune COLLECTION.PROPERTY` or `prune answers`.
  *
  * @throws {UsageError} if the name is declared, or nothing is stored under it
  */
@@ -30,6 +33,7 @@ async function pruneCommand(
   });
   try {
     const hidden = findHidden(declaration, store.tables);
+    if (target === keysTable) hidden.set(target, countKeys(store));
     const count = hidden.get(target);
     if (count === undefined) {
       const all = describeHidden(hidden).join(", ") || "nothing";
@@ -47,10 +51,21 @@ async function pruneCommand(
   }
 }
 
+/** Returns the number of idempotency keys, of which a row holds several. */
+function countKeys({ tables }: Store): number {
+  const rows = tables.get(keysTable)?.rows() ?? [];
+  return rows.reduce(
+    (sum, { document }) =>
+      sum + (String(document["keys"]).split(":").length - 1 || 1),
+    0,
+  );
+}
+
 /** Deletes in several transactions, while other servers may write. After an interruption it can be run again. */
 async function prune(store: Store, target: string): Promise<void> {
   const [name = "", property = "id"] = target.split(".");
-  const table = store.table(name);
+  const table = store.tables.get(name);
+  if (table === undefined) return;
   const hasProperty = ({ document }: Row) => Object.hasOwn(document, property);
   const hidden = table.rows().filter(hasProperty);
   while (hidden.length > 0) {

@@ -23,7 +23,6 @@ import {
   type StoreFolder,
   storeFolder,
 } from "../store/log/folder.ts";
-import { defaultLimits } from "../store/options.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
 import type { TableDeclaration } from "../store/store.ts";
@@ -50,7 +49,7 @@ export async function repairStore(
   } = {},
 ): Promise<{ readonly salvage?: Salvage; readonly backupFolder?: string }> {
   const place = storeFolder({ folder, files });
-  const release = await acquireLock(place, defaultLimits.lockTimeoutMs);
+  const release = await acquireLock(place);
   try {
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return {};

@@ -32,7 +32,6 @@ import {
   type TableDeclaration,
   type Tables,
 } from "../store/memory/table.ts";
-import { scanFormat1Snapshot } from "../store/recovery/format-1.ts";
 import { applyTo, type FolderScan } from "../store/recovery/scan.ts";
 
 /** Everything that is readable in a damaged folder. */
@@ -62,12 +61,6 @@ export class Salvage {
 
   /** Reads a log or snapshot. */
   async readFile(file: OpenFile, name: string): Promise<void> {
-    if (name.endsWith(".json")) {
-      const apply = (line: LogLine) => this.#addLine(line, name);
-      const { header } = await scanFormat1Snapshot(file, name, apply);
-      if (header !== undefined) this.#addHeader(header, name);
-      return;
-    }
     let seed: number | undefined = 0;
     for await (const lines of readLines(file)) {
       for (const { bytes, line } of lines.map(trimZeros)) {

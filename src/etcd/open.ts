@@ -31,7 +31,7 @@ export async function openEtcdStore(
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
   const allLimits = { ...defaultLimits, ...limits };
   await makeFolder(folder.files, folder.folder);
-  const release = await acquireLock(folder, allLimits.lockTimeoutMs);
+  const release = await acquireLock(folder);
   try {
     const serverId = await loadServerId(folder);
     const client = new EtcdClient(options);

@@ -4,7 +4,6 @@
  */
 
 import { Buffer } from "node:buffer";
-import { performance } from "node:perf_hooks";
 import { ApiError } from "./errors.ts";
 import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 
@@ -48,7 +47,7 @@ export function readBody(
     const add = (part: Uint8Array) => {
       const start = length;
       length += part.length;
-      if (length > maxBytes) end(tooLarge(maxBytes));
+      if (length > maxBytes) settle(tooLarge(maxBytes));
       else if (start === 0) body = part; // and usually the only one
       else {
         // Not an array of parts: a part of one byte takes 300 bytes of memory.
@@ -56,19 +55,20 @@ export function readBody(
         body.set(part, start);
       }
     };
-    const end = (error = request.bodyError) => {
-      // From now on nothing here holds the memory of the body.
-      request.bodyReader = undefined;
+    const settle = (error = request.bodyError) => {
+      clearTimeout(timer);
+      request.off("data", add);
       if (error) reject(error);
-      else if (!request.complete) reject(new ClientDisconnected());
-      else resolve(length === body.length ? body : body.subarray(0, length));
-      body = empty;
+      else if (!request.readableEnded) reject(new ClientDisconnected());
+      else resolve(body.subarray(0, length));
+      body = empty; // the request may be kept longer
     };
-    request.bodyDeadline = performance.now() + timeoutMs;
-    request.bodyReader = { receive: (part) => part ? add(part) : end() };
-    const { readableLength } = request;
-    if (readableLength > 0) add(request.read(readableLength));
-    if (request.bodyError || request.complete || request.destroyed) end();
+    const timer = setTimeout(() => settle(new ApiError(40800)), timeoutMs);
+    request.on("data", add);
+    for (const event of ["end", "close", "failed"]) {
+      request.once(event, () => settle());
+    }
+    if (request.bodyError || request.destroyed) settle();
   });
 }
 

@@ -38,51 +38,33 @@ export function equalsWeakly(a: string, b: string): boolean {
   return a.replace(/^W\//, "") === b.replace(/^W\//, "");
 }
 
-const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
-const weekday = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)";
-const longWeekday = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day";
-const month = `(?<month>${months.join("|")})`;
-const time = String
-  .raw`(?<hour>[01]\d|2[0-3]):(?<minute>[0-5]\d):(?<second>[0-5]\d|60)`;
+const time = String.raw`(?<time>\d\d:\d\d:\d\d)`;
+const month = "(?<month>[A-Z][a-z]{2})";
 const dateFormats = [
-  String.raw`${weekday}, (?<day>\d\d) ${month} (?<year>\d{4}) ${time} GMT`,
-  String.raw`${longWeekday}, (?<day>\d\d)-${month}-(?<year>\d\d) ${time} GMT`,
-  String.raw`${weekday} ${month} (?<day>\d\d| \d) ${time} (?<year>\d{4})`,
+  String.raw`[A-Z][a-z]{2}, (?<day>\d\d) ${month} (?<year>\d{4}) ${time} GMT`,
+  String.raw`[A-Z][a-z]+day, (?<day>\d\d)-${month}-(?<year>\d\d) ${time} GMT`,
+  String.raw`[A-Z][a-z]{2} ${month} (?<day>[ \d]\d) ${time} (?<year>\d{4})`,
 ].map((format) => new RegExp(`^${format}$`));
 
 /**
  * Parses a date in any of the three formats of HTTP (RFC 9110 section 5.6.7):
  * IMF-fixdate, RFC 850 and asctime. A wrong day of the week is accepted, as the
- * section asks for robustness.
+ * section asks for robustness. A year of two digits is one of 1970 to 2069, and
+ * a leap second is not a date: this server sends neither.
  *
- * @param now resolves a year of two digits, to the latest such year that is at most
- * 50 years after it
  * @returns milliseconds since 1970; undefined if the text is not a date
  */
-export function parseHttpDate(
-  text: string,
-  now = Date.now(),
-): number | undefined {
+export function parseHttpDate(text: string): number | undefined {
   for (const format of dateFormats) {
-    const groups = format.exec(text)?.groups;
-    if (groups === undefined) continue;
-    const { year = "", month = "", hour, minute, second } = groups;
-    const day = Number(groups["day"]);
-    const seconds = (Number(hour) * 60 + Number(minute)) * 60 + Number(second);
-    const inYear = (year: number) =>
-      new Date(0).setUTCFullYear(year, months.indexOf(month), day) +
-      seconds * 1000;
-    let full = Number(year);
-    if (year.length === 2) {
-      const today = new Date(now);
-      const thisYear = today.getUTCFullYear();
-      const latest = today.setUTCFullYear(thisYear + 50);
-      full += Math.floor(thisYear / 100) * 100 + 100;
-      while (inYear(full) > latest) full -= 100;
-    }
-    // A day that the month does not have, like 31 April, overflows into the next.
-    const exists = new Date(inYear(full) - seconds * 1000).getUTCDate() === day;
-    return exists ? inYear(full) : undefined;
+    const { day = "", month, year = "", time } = format.exec(text)?.groups ??
+      {};
+    const century = year.length === 4 ? "" : year < "70" ? "20" : "19";
+    const rest = `, ${
+      day.replace(" ", "0")
+    } ${month} ${century}${year} ${time} GMT`;
+    const date = new Date(`Thu${rest}`);
+    // A day that the month does not have, like 31 April, would become another.
+    if (date.toUTCString().endsWith(rest)) return date.getTime();
   }
   return undefined;
 }

@@ -6,16 +6,29 @@
  * written through its own object. Nothing here reads or writes that framing. So
  * {@linkcode sendAtEndOfTurn}, which delays when a response is sent, cannot join
  * parts of two requests, or give one request the response to another.
+ *
+ * Three methods of Node's objects are replaced, all in this folder and no others.
+ * Without each of them the named test of `test/http/edge.test.ts` fails:
+ *
+ * - `socket.destroySoon`, which node:http calls after the last response, would
+ *   close at once, and reset a client that still sends ("is not reset while a
+ *   client that asked to close it still sends").
+ * - `socket.destroy` of a download by HTTP/1.0, whose length only the end of the
+ *   connection tells ("is reset if a download of HTTP/1.0 ends early").
+ * - `server.closeIdleConnections`, which `close` calls, would cut off responses
+ *   that have ended but are still being sent ("is not closed by a stop while its
+ *   client still has to read a response").
  */
 
 import { Buffer } from "node:buffer";
 import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { networkOf } from "./client-address.ts";
 import {
-  ApiError,
+  type ApiError,
   errorBody,
   prefersProblemJson,
   problemType,
@@ -25,26 +38,24 @@ import {
 export const defaultLimits = {
   /** A client beyond this limit is disconnected. */
   maxConnections: 1000,
-  /** How many requests of a connection may wait for the response to an earlier one. */
+  /** While more requests of a connection wait for their responses, no others are received. */
   maxPipelinedRequests: 16,
+  /** If more wait in all, a connection with more than those is closed: what one packet brings is parsed before the receiving stops. */
+  maxHeldRequests: 20_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
   /** How long a connection may be idle after a response. */
   keepAliveTimeoutMs: 5000,
   /** How long a client may read nothing of a response. */
   readTimeoutMs: 30_000,
-  /** The most bytes of long responses in all that wait for their clients to read them. */
+  /** The most bytes in all that wait for their clients to read them. */
   maxUnreadBytes: 1 << 26,
+  /** How long a client may read nothing if there are more. */
+  unreadTimeoutMs: 3000,
   /** How much of a body that nobody reads is received and dropped. */
   maxDroppedBytes: 1 << 20,
-  /**
-   * How much of such bodies is received per second, of all clients together:
-   * collecting the garbage of more would take all the time of a server with a
-   * million records.
-   */
-  maxDroppedBytesPerSecond: 1 << 24,
-  /** How long the rest of a body may take. */
-  dropTimeoutMs: 5000,
+  /** How long a client may take to close the connection after its last response. */
+  lingerTimeoutMs: 5000,
   /** How often these times are checked. */
   checkIntervalMs: 1000,
 };
@@ -54,11 +65,8 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
-/** A part of a body that is shorter takes more memory than its bytes. */
-const smallPartBytes = 256;
-
-/** How many such parts of a body that waits to be read are kept apart. */
-const maxSmallParts = 256;
+/** The memory that a request takes while it waits. */
+const heldRequestBytes = 2048;
 
 /** The media type of a response by default. */
 export const jsonType = "application/json; charset=utf-8";
@@ -67,17 +75,6 @@ export const jsonType = "application/json; charset=utf-8";
 export class IncomingRequest extends IncomingMessage {
   /** Why the rest of its body cannot be read. */
   bodyError: Error | undefined;
-  /**
-   * Receives each part of its body, and null at its end or failure, instead of
-   * the stream, which takes 4 µs more; returns false to receive no other before
-   * `_read` is called. In an object, because all that belongs to a request
-   * outlives scavenges if a function is one of its own properties.
-   */
-  bodyReader: { receive(part: Uint8Array | null): unknown } | undefined;
-  /** When its body fails if it is incomplete: a timer would take 2 µs. */
-  bodyDeadline = Infinity;
-  #smallParts = 0;
-  #isTurnOver = false;
 
   /** True if it has content, possibly of unknown length (RFC 9112 section 6.3). */
   get hasContent(): boolean {
@@ -86,39 +83,9 @@ export class IncomingRequest extends IncomingMessage {
       Number(headers["content-length"]) > 0;
   }
 
-  /**
-   * Adds a part of its body. As each takes 250 bytes of memory and a microsecond,
-   * many small ones are joined until they are read, and the bytes that follow
-   * are received in the next turn of the event loop.
-   */
-  override push(part: Uint8Array | null): boolean {
-    const { bodyReader } = this;
-    const isReceived = !!(part && bodyReader);
-    const hasRoom = isReceived || super.push(part);
-    if (bodyReader?.receive(part) === false) return false;
-    if (
-      !part || part.length >= smallPartBytes ||
-      ++this.#smallParts % maxSmallParts !== 0
-    ) return hasRoom;
-    this.#isTurnOver = true;
-    setImmediate(() => this.#isTurnOver = false);
-    if (isReceived) this._read(0);
-    // Without a number, Node.js 26 would read only one part.
-    const { readableFlowing, readableLength } = this;
-    const joined = readableFlowing ? null : this.read(readableLength);
-    if (joined) this.unshift(joined);
-    return false;
-  }
-
-  override _read(size: number): void {
-    if (this.#isTurnOver) setImmediate(() => this._read(size));
-    else super._read(size);
-  }
-
   /** Ends the reading of its body with an error, even if it has not begun; emits "failed". */
   failBody(error: Error): void {
     this.bodyError = error;
-    this.bodyReader?.receive(null);
     this.emit("failed");
   }
 }
@@ -133,6 +100,9 @@ export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   isLive = false;
 }
 
+/** A function that sends a response to the request that is its `req`. */
+export type Handler = (response: OutgoingResponse) => void;
+
 /** An error that was sent without a request, because what came is none. */
 export type RawError = {
   /** The X-Request-Id of the response. */
@@ -144,71 +114,191 @@ export type RawError = {
 /** The state that the connections of a server share. */
 export interface ServerState {
   readonly limits: ServerLimits;
+  readonly handle: Handler;
   /** Header fields of every response: name, value, name, value, … */
   readonly fields: readonly string[];
   /** Where errors are documented, if anywhere. */
   readonly documentationUrl?: string | undefined;
   /** Called for each error that is sent without calling the handler. */
   readonly onRawError?: ((error: RawError) => void) | undefined;
+  /** All open connections. */
+  readonly connections: Map<Writable, Connection>;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
-  /** How many bodies that nobody reads are being received. */
-  droppedBodies: number;
-  /** See {@linkcode dropBody}. */
-  garbage?: readonly unknown[];
-  /** The lengths of the long responses that are being sent, the oldest first. */
-  readonly longResponses: Map<OutgoingResponse, number>;
+  /** How many requests wait for their responses. */
+  heldRequests: number;
 }
 
 /** The state of an open connection. */
 export class Connection {
   readonly socket: Socket;
   readonly server: ServerState;
-  /** The response to the latest request. */
-  response: OutgoingResponse | undefined;
-  /** The response that was sent last, perhaps only in part. */
-  sending: OutgoingResponse | undefined;
-  /** How many requests wait for the response to an earlier one. */
-  waiting = 0;
-  /** True if the connection closes after the response that is sent next. */
+  /** The responses that are to be sent, in order: to the request that is being handled, and to those that wait for it. */
+  readonly pending: OutgoingResponse[] = [];
+  /** True if no further request is handled, and the connection closes after the pending responses. */
   isClosing = false;
-  /** True if the latest request is followed by something that is not HTTP. */
-  isBroken = false;
-  /** A line that node:http cannot parse, as far as it is known; of one that is too long, the text after its first word. */
-  lineRest: string | undefined;
-  /** How many bytes of that line have come since it was found to be too long. */
-  lineBytes = 0;
+  /** True while nothing is received. */
+  isPaused = false;
+  /** The length of a long response that is being sent. */
+  sendingBytes = 0;
+  /** How many requests node:http holds, with those that are never handled. */
+  #held = 0;
   #readBytes = -1;
-  #readDeadline = Infinity;
+  #readAt = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
     this.server = server;
+    socket.destroySoon = () => this.#linger();
+    socket.on("error", () => {}); // or it would end the process
+    // node:http resumes it after each request, and once a response is read.
+    socket.on("resume", () => {
+      if (this.isPaused) socket.pause();
+    });
+    socket.on("close", () => {
+      server.connections.delete(socket);
+      server.heldRequests -= this.#held;
+      this.pending.length = 0;
+    });
   }
 
-  /** Ends what takes too long; must be called regularly. */
-  checkTime(now: number): void {
-    const request = this.response?.req;
-    if (this.isStalled(now)) this.socket.destroy();
-    else if (request?.complete === false && now >= request.bodyDeadline) {
-      request.failBody(new ApiError(40800));
+  /**
+   * Handles a request once every earlier one on its connection has its response.
+   * For example, a GET sent right after a PATCH, without waiting for the
+   * response, sees the change (RFC 9112 section 9.3.2). While many wait, no more
+   * are received, so that a client that sends without reading fills no memory.
+   */
+  accept(response: OutgoingResponse): void {
+    const { pending, server, socket } = this;
+    const { maxPipelinedRequests, maxHeldRequests } = server.limits;
+    const { req: request } = response;
+    if (socket.destroyed) return; // the rest of its last packet
+    server.heldRequests++;
+    if (++this.#held > maxPipelinedRequests) {
+      this.pause();
+      if (server.heldRequests > maxHeldRequests) socket.destroy();
+    }
+    if (this.isClosing) return void request.resume();
+    pending.push(response);
+    if (pending.length === 1) this.#handle(response);
+    else if (request.hasContent) setImmediate(() => this.#refuse(response));
+  }
+
+  #handle(response: OutgoingResponse): void {
+    response.once("finish", () => this.#finish());
+    this.server.handle(response);
+  }
+
+  /** Handles the next request after a response has been sent. */
+  #finish(): void {
+    const { pending, server, socket } = this;
+    this.sendingBytes = 0;
+    pending.shift();
+    server.heldRequests--;
+    if (--this.#held === server.limits.maxPipelinedRequests) {
+      this.isPaused = false;
+      socket.resume();
+    }
+    const [next] = pending;
+    if (next) this.#handle(next);
+    else if (this.isClosing || server.isStopping) socket.destroySoon();
+  }
+
+  /** Closes the connection before a request with a body that is still waiting in the next turn of the event loop: the body would fill memory. */
+  #refuse({ req }: OutgoingResponse): void {
+    const at = this.pending.findIndex((each) => each.req === req);
+    if (at < 1) return;
+    this.closeAfter(at);
+    req.resume();
+  }
+
+  /** Closes the connection after so many responses; later requests are not handled. */
+  closeAfter(count: number): void {
+    this.isClosing = true;
+    this.pending.splice(count);
+  }
+
+  /** Receives nothing more. */
+  pause(): void {
+    this.isPaused = true;
+    this.socket.pause();
+  }
+
+  /** Closes the connection when the server stops: after the response in progress, or now. */
+  end(): void {
+    const { pending: [response], socket } = this;
+    if (!response) socket.destroySoon();
+    else if (response.isLive) {
+      response.end(); // sends as much of it as can be sent at once
+      socket.destroy();
     }
   }
 
   /**
-   * Returns whether the client has read nothing for too long, of a response or
-   * after it: empty lines would keep it from being idle for node:http. Notes
-   * its progress, so it must be called regularly.
+   * Ends what is sent, but lets the client send for a while: many read a response
+   * only after they have sent everything, and one whose connection is closed
+   * before that is reset and may never see it (RFC 9112 section 9.6).
    */
-  isStalled(now: number): boolean {
+  #linger(): void {
+    const { socket, server } = this;
+    socket.end();
+    const timer = setTimeout(
+      () => socket.destroy(),
+      server.limits.lingerTimeoutMs,
+    );
+    socket.once("close", () => clearTimeout(timer));
+  }
+
+  /** How many bytes of memory wait for the client to read. */
+  get unreadBytes(): number {
+    return this.socket.writableLength + this.sendingBytes +
+      this.#held * heldRequestBytes;
+  }
+
+  /**
+   * Returns how long the client has read nothing, of a response or after it.
+   * Notes its progress, so it must be called regularly. A time-out of the socket
+   * would not do: it counts what the client sends, such as empty lines.
+   */
+  idleMs(now: number): number {
     const { bytesWritten, writableLength } = this.socket;
     const readBytes = bytesWritten - writableLength;
-    const isWaiting = writableLength === 0 && !this.response?.writableFinished;
+    const isWaiting = writableLength === 0 && this.pending.length > 0;
     if (isWaiting || readBytes !== this.#readBytes) {
       this.#readBytes = readBytes;
-      this.#readDeadline = now + this.server.limits.readTimeoutMs;
+      this.#readAt = now;
     }
-    return now >= this.#readDeadline;
+    return now - this.#readAt;
+  }
+}
+
+/**
+ * Disconnects the clients that read nothing for too long. If too much waits to
+ * be read in all, a few seconds are too long, first for the address that holds
+ * most of it; a client that reads is never disconnected.
+ */
+export function checkReaders({ connections, limits }: ServerState): void {
+  const now = performance.now();
+  const byClient = new Map<string, { bytes: number; sockets: Socket[] }>();
+  let total = 0;
+  for (const connection of connections.values()) {
+    const { socket, unreadBytes } = connection;
+    const idleMs = connection.idleMs(now);
+    total += unreadBytes;
+    if (idleMs >= limits.readTimeoutMs) socket.destroy();
+    else if (idleMs >= limits.unreadTimeoutMs) {
+      const client = networkOf(socket.remoteAddress ?? "");
+      const held = byClient.get(client) ?? { bytes: 0, sockets: [] };
+      byClient.set(client, held);
+      held.bytes += unreadBytes;
+      held.sockets.push(socket);
+    }
+  }
+  const largestFirst = [...byClient.values()].sort((a, b) => b.bytes - a.bytes);
+  for (const { bytes, sockets } of largestFirst) {
+    if (total <= limits.maxUnreadBytes) break;
+    total -= bytes;
+    for (const socket of sockets) socket.destroy();
   }
 }
 
@@ -256,139 +346,74 @@ export function send(
   { status, body, stream, live, type = jsonType }: Response,
   fields: string[],
 ): void {
-  const { req: request, connectionState } = response;
+  const { req: request, connectionState: connection } = response;
   const { method, httpVersion, headers } = request;
-  const { server, socket } = connectionState;
+  const { server, socket, pending } = connection;
   if (socket.destroyed) return; // nothing would end what began here
-  connectionState.sending = response;
   const hasNoLength = stream ?? live;
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.
-  const hasLength = !hasNoLength && status !== 204 && status !== 304;
-  if (hasLength) {
+  if (!hasNoLength && status !== 204 && status !== 304) {
     fields.push("Content-Length", String(Buffer.byteLength(body ?? "")));
   }
   const hasUnreadBody = !request.complete && request.hasContent;
-  connectionState.isClosing ||= server.isStopping ||
+  const isLast = server.isStopping || hasUnreadBody || httpVersion === "1.0" ||
+    (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
-    headers.upgrade !== undefined || request.bodyError !== undefined ||
-    // node:http closes it, but would have the next request handled.
-    (httpVersion === "1.0" && !hasLength) ||
-    // The rest of a body that nobody reads must be short, and arrive.
-    (hasUnreadBody && !(response.shouldKeepAlive &&
-      headers.expect === undefined &&
-      Number(headers["content-length"]) <= server.limits.maxDroppedBytes));
-  if (connectionState.isClosing) fields.push("Connection", "close");
-  else if (headers.connection === undefined && httpVersion === "1.1") {
-    // As node:http does by itself, but without the Keep-Alive field.
-    fields.push("Connection", "keep-alive");
+    headers.upgrade !== undefined || request.bodyError !== undefined;
+  if (isLast) {
+    connection.closeAfter(1);
+    fields.push("Connection", "close");
   }
   fields.push(...server.fields);
   // RFC 9112 section 6.1; a TE field would make node:http send chunks to any client.
   response.useChunkedEncodingByDefault = httpVersion === "1.1";
   response.writeHead(status, fields);
-  if (hasUnreadBody) dropBody(request, connectionState);
+  if (hasUnreadBody) dropBody(request, connection);
   if (method === "HEAD") sendAtEndOfTurn(response);
   else if (live) {
     response.isLive = true;
-    connectionState.response = response; // requests after it are never handled
+    connection.closeAfter(1); // requests after it are never handled
     live(response).catch(() => response.destroy());
   } else if (stream || (body && body.length > maxWriteBytes)) {
-    if (typeof body === "string") limitUnread(response, body.length);
-    if (stream && httpVersion === "1.0") {
-      // Only the end of the connection makes it complete (RFC 9112 section 6.3);
-      // in HTTP/1.1 the last chunk does, and TLS has its own end.
-      const { destroy } = socket;
-      socket.destroy = (error) => {
-        // Resetting would send what waits, and the end.
-        socket.destroy = socket.destroySoon = destroy;
-        return response.writableFinished || "encrypted" in socket
-          ? socket.destroy(error)
-          : socket.resetAndDestroy();
-      };
-    }
+    if (stream && httpVersion === "1.0") resetIfIncomplete(socket, response);
+    if (typeof body === "string") connection.sendingBytes = body.length;
     pipeline(stream ?? partsOf(body ?? ""), response)
       .catch(() => response.destroy());
   } else sendAtEndOfTurn(response, body);
 }
 
-/** Counts a long response until it is sent; cuts off the oldest ones if there are too many bytes of them in all. */
-function limitUnread(response: OutgoingResponse, length: number): void {
-  const { longResponses, limits } = response.connectionState.server;
-  let total = length;
-  for (const each of longResponses.values()) total += each;
-  for (const [oldest, each] of longResponses) {
-    if (total <= limits.maxUnreadBytes) break;
-    total -= each;
-    oldest.destroy();
-  }
-  longResponses.set(response, length);
-  response.once("close", () => longResponses.delete(response));
-}
-
-/** Settles when each part that waits to be written has been. */
-let lastPart: Promise<unknown> = Promise.resolve();
-
-/**
- * Yields the parts of a long response. All such responses together write one
- * part per turn of the event loop: the operating system takes 0.2 ms for each,
- * and many of them must not delay the short ones.
- */
-async function* partsOf(
-  body: string | Uint8Array,
-): AsyncGenerator<Uint8Array> {
+/** Yields the parts of a long response. */
+function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
   const bytes = typeof body === "string" ? Buffer.from(body) : body;
   for (let at = 0; at < bytes.length; at += maxWriteBytes) {
-    lastPart = lastPart.then(nextTurn);
-    await lastPart;
     yield bytes.subarray(at, at + maxWriteBytes);
   }
 }
 
 /**
- * Receives and drops the rest of a body that nobody reads, within limits. Many
- * clients read the response only after they have sent everything, and one whose
- * connection is closed before that is reset and may never see the response.
- *
- * Its parts are garbage outside of V8's heap. After 64 MB of it V8 would collect
- * the whole heap, which takes half a second with a million records. As much
- * garbage in the heap makes it collect the young part of it before, and these.
+ * Makes the failure of a response distinguishable from its end: without chunks
+ * only the end of the connection makes it complete (RFC 9112 section 6.3). TLS
+ * has its own end.
  */
-function dropBody(
-  request: IncomingRequest,
-  { socket, isClosing, sending, server }: Connection,
-): void {
-  const { maxDroppedBytes, maxDroppedBytesPerSecond, dropTimeoutMs } =
-    server.limits;
-  let left = maxDroppedBytes;
-  let received = 0;
-  let waiting: NodeJS.Timeout | undefined;
-  server.droppedBodies++;
-  const receive = (part: Uint8Array | null) => {
-    clearTimeout(waiting);
-    if (!part) return request.resume(); // to its end
-    const bytes = Math.max(part.length, smallPartBytes);
-    server.garbage = new Array(bytes >> 3); // of 8 bytes each
-    received += bytes; // of all parts of a packet
-    if ((left -= part.length) > 0) {
-      waiting = setTimeout(() => {
-        received = 0;
-        request._read(0);
-      }, 1000 * received * server.droppedBodies / maxDroppedBytesPerSecond);
-    }
-    return false;
+function resetIfIncomplete(socket: Socket, response: OutgoingResponse): void {
+  const { destroy } = socket;
+  socket.destroy = (error) => {
+    // Resetting would send what waits, and the end.
+    socket.destroy = socket.destroySoon = destroy;
+    return response.writableFinished || "encrypted" in socket
+      ? socket.destroy(error)
+      : socket.resetAndDestroy();
   };
-  request.bodyReader = { receive };
-  // Resumed before it is read, it would receive two packets at once.
-  receive(request.read(request.readableLength));
-  const timer = setTimeout(() => {
-    if (request.complete && !sending?.writableFinished) timer.refresh();
-    else socket.destroy();
-  }, dropTimeoutMs);
-  request.once("close", () => server.droppedBodies--);
-  (isClosing ? socket : request).once("close", () => clearTimeout(timer));
-  // node:http calls it after the last response, and would close at once.
-  if (isClosing) socket.destroySoon = () => socket.end();
+}
+
+/** Receives and drops the rest of a body that nobody reads, within limits, before the connection closes. */
+function dropBody(request: IncomingRequest, connection: Connection): void {
+  let left = connection.server.limits.maxDroppedBytes;
+  request.on("data", ({ length }: Uint8Array) => {
+    left -= length;
+    if (left < 0) connection.pause();
+  });
 }
 
 /** Responses whose header is complete. */

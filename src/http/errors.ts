@@ -125,14 +125,6 @@ export function notImplemented(method: string): ApiError {
   );
 }
 
-/** Creates the 501 error for a body in a coding that this server cannot decode (RFC 9112 section 6.1). */
-export function unsupportedCoding(): ApiError {
-  return new ApiError(
-    50100,
-    "The only supported Transfer-Encoding is chunked.",
-  );
-}
-
 /** The media type of errors in the format of RFC 9457. */
 export const problemType = "application/problem+json";
 

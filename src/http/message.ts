@@ -4,7 +4,7 @@
  */
 
 import type { IncomingRequest } from "./connection.ts";
-import { ApiError, unsupportedCoding } from "./errors.ts";
+import { ApiError } from "./errors.ts";
 import { isAuthority } from "./router.ts";
 
 /** The longest request target. */
@@ -63,15 +63,16 @@ export function checkMessage(request: IncomingRequest): void {
     );
   }
   if (coding !== undefined && httpVersion === "1.0") { // RFC 9112 section 6.1
-    const error = new ApiError(40000, "HTTP/1.0 has no Transfer-Encoding.");
-    request.failBody(error); // closes the connection
-    throw error;
+    throw new ApiError(40000, "HTTP/1.0 has no Transfer-Encoding.");
   }
   if (coding === "") {
     throw new ApiError(40000, "The Transfer-Encoding field must not be empty.");
   }
-  if (coding && coding.toLowerCase() !== "chunked") {
-    throw unsupportedCoding();
+  if (coding && coding.toLowerCase() !== "chunked") { // RFC 9112 section 6.1
+    throw new ApiError(
+      50100,
+      "The only supported Transfer-Encoding is chunked.",
+    );
   }
   // An Expect field of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).
   const isExpected = expect === undefined || httpVersion === "1.0" ||

@@ -3,14 +3,14 @@
  * without cutting off responses.
  *
  * Only this file and connection.ts use node:http. Its parser alone decides
- * where a request begins and ends; {@linkcode handleInOrder} delays only when a
+ * where a request begins and ends; {@linkcode Connection} delays only when a
  * request is handled. Where node:http provides no response object, {@linkcode
  * sendRawError} sends an error before the connection closes.
  */
 
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import { type EventEmitter, once } from "node:events";
+import { once } from "node:events";
 import {
   createServer as createHttpServer,
   type Server,
@@ -18,14 +18,14 @@ import {
   STATUS_CODES,
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { performance } from "node:perf_hooks";
-import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { Slots } from "../admission.ts";
 import { networkOf } from "./client-address.ts";
 import {
+  checkReaders,
   Connection,
   defaultLimits,
+  type Handler,
   IncomingRequest,
   jsonType,
   OutgoingResponse,
@@ -33,17 +33,9 @@ import {
   type ServerLimits,
   type ServerState,
 } from "./connection.ts";
-import {
-  ApiError,
-  errorBody,
-  notImplemented,
-  unsupportedCoding,
-} from "./errors.ts";
+import { ApiError, errorBody } from "./errors.ts";
 
-type Connections = Map<Duplex, Connection>;
-
-/** A function that sends a response to the request that is its `req`. */
-export type Handler = (response: OutgoingResponse) => void;
+export type { Handler };
 
 type HttpServer = Server<typeof IncomingRequest, typeof OutgoingResponse>;
 
@@ -71,16 +63,10 @@ export interface Listener {
    * Announces with each response for `announceMs` that the connection closes,
    * so that no client sends a request in vain. Then stops accepting connections,
    * lets current requests finish within `graceMs`, and closes the remaining
-   * connections, also those that node:http no longer manages (after a CONNECT).
+   * connections.
    */
   close(graceMs: number, announceMs?: number): Promise<void>;
 }
-
-/** How long requests are handled in a turn of the event loop in which a connection arrives. */
-const sliceMs = 0.25;
-
-/** How much more of a line that is too long is received to see what it is. */
-const maxLineBytes = 1 << 16;
 
 /**
  * Starts to listen for requests.
@@ -94,13 +80,15 @@ export async function listen(
 ): Promise<Listener> {
   const { serverFields = [] } = options;
   const limits = { ...defaultLimits, ...options.limits };
+  const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
     ...options,
     limits,
+    handle,
+    connections,
     fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
-    droppedBodies: 0,
-    longResponses: new Map(),
+    heldRequests: 0,
   };
   const serverOptions = {
     IncomingMessage: IncomingRequest,
@@ -115,22 +103,19 @@ export async function listen(
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
   const server = (options.createServer ?? createHttpServer)(serverOptions);
-  const connections = trackConnections(server, state);
-  const handleInTurn = yieldToConnections(server, handle);
+  trackConnections(server, state);
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
     server.on(event, (_, response: OutgoingResponse) => {
       const { socket } = response.req;
       response.connectionState = connections.get(socket) ??
         new Connection(socket, state);
-      handleInOrder(response, handleInTurn);
+      response.connectionState.accept(response);
     });
   }
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
-  const checking = setInterval(() => {
-    for (const each of connections.values()) each.checkTime(performance.now());
-  }, limits.checkIntervalMs);
+  const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
   return {
     port: (server.address() as AddressInfo).port, // it is not a pipe
     async close(graceMs, announceMs = 0) {
@@ -141,7 +126,7 @@ export async function listen(
       const timer = setTimeout(() => {
         for (const socket of connections.keys()) socket.destroy();
       }, graceMs);
-      closeWhenIdle(connections);
+      for (const connection of connections.values()) connection.end();
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
@@ -150,32 +135,17 @@ export async function listen(
 }
 
 /** Keeps the state of each connection, limits their number, and rejects what is not a request. */
-function trackConnections(
-  server: HttpServer,
-  state: ServerState,
-): Connections {
-  const connections: Connections = new Map();
+function trackConnections(server: HttpServer, state: ServerState): void {
+  const { connections, limits } = state;
   server.on("error", () => {}); // a connection that cannot be accepted
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
   // A stop would take connections for idle that are still sending a response.
   server.closeIdleConnections = () => {};
-  const slots = new Slots(state.limits.maxConnections, "too many connections");
-  const add = (socket: Socket) => {
-    const connection = new Connection(socket, state);
-    connections.set(socket, connection);
-    socket.on("error", () => {}); // or it would end the process
-    socket.on("close", () => {
-      connections.delete(socket);
-      const request = connection.response?.req;
-      // Not by the request's "close": with a listener it outlives scavenges.
-      request?.bodyReader?.receive(null);
-      request?.destroy(); // node:http does so only until the response ends
-    });
-  };
+  const slots = new Slots(limits.maxConnections, "too many connections");
   server.on("connection", (socket: Socket) => {
     try {
       slots.take(networkOf(socket.remoteAddress ?? ""), socket);
-      add(socket);
+      connections.set(socket, new Connection(socket, state));
     } catch {
       socket.destroy();
     }
@@ -188,197 +158,38 @@ function trackConnections(
         raw.remotePort === remotePort && raw.remoteAddress === remoteAddress
       ) connections.delete(raw);
     }
-    add(socket);
+    connections.set(socket, new Connection(socket, state));
   });
   server.on("clientError", (error: ParseError, socket) => {
     const connection = connections.get(socket);
-    if (connection && socket.writable && error.code !== "ECONNRESET") {
-      rejectBytes(connection, toApiError(error, connection));
-    } else socket.destroy();
+    if (!connection || error.code === "ECONNRESET") socket.destroy();
+    else rejectBytes(connection, toApiError(error));
   });
-  server.on("connect", ({ socket, headers }) => {
-    const connection = connections.get(socket);
-    if (!connection) return;
-    // node:http has removed its listeners, although responses may be pending.
-    socket.on("drain", () => connection.sending?.emit("drain"));
-    socket.resume(); // to notice that the client disconnects
-    rejectInTurn(
-      connection,
-      notImplemented("CONNECT"),
-      headers["x-request-id"],
-    );
-  });
-  return connections;
 }
 
 /**
- * Returns a handler that makes way for new connections. Node.js accepts one
- * connection per turn of the event loop. If a thousand busy clients each send a
- * request per turn, a turn takes 50 ms, and those who connect behind them would
- * wait for many seconds. So a turn in which a connection arrives handles
- * requests without a body, the oldest first, for `sliceMs` only.
+ * Rejects what is not a request, or does not arrive. If it belongs to the body of
+ * the latest request, the response to that is the error. If responses are
+ * pending, the connection closes after them, as after each error.
  */
-function yieldToConnections(server: EventEmitter, handle: Handler): Handler {
-  const waiting: OutgoingResponse[] = [];
-  let isYielding = false;
-  let hasNew = false;
-  const endTurn = () => {
-    isYielding = hasNew;
-    hasNew = false;
-    if (isYielding) setImmediate(endTurn);
-    const end = performance.now() + (isYielding ? sliceMs : Infinity);
-    let next: OutgoingResponse | undefined;
-    while (performance.now() < end && (next = waiting.shift())) handle(next);
-  };
-  server.on("connection", () => {
-    hasNew = true;
-    if (!isYielding) setImmediate(endTurn);
-    isYielding = true;
-  });
-  return (response) => {
-    // A body would fill memory while it waits.
-    if (isYielding && !response.req.hasContent) waiting.push(response);
-    else handle(response);
-  };
-}
-
-/**
- * Handles a request once every earlier one on its connection has its response.
- * For example, a GET sent right after a PATCH, without waiting for the
- * response, sees the change (RFC 9112 section 9.3.2). A client that keeps
- * sending without reading responses would fill our memory, because node:http
- * keeps reading while no output is pending: it is disconnected.
- */
-function handleInOrder(response: OutgoingResponse, handle: Handler): void {
-  const { connectionState } = response;
-  const { response: previous, waiting, server, socket } = connectionState;
-  const { maxPipelinedRequests } = server.limits;
-  if (connectionState.isClosing || connectionState.isBroken) {
-    // Never handled, but node:http holds it in memory.
-    if (++connectionState.waiting > maxPipelinedRequests) socket.destroy();
-    return;
-  }
-  if (previous?.writableFinished !== false) {
-    connectionState.response = response;
-    handle(response);
-  } else if (previous.isLive || waiting === maxPipelinedRequests) {
-    socket.destroy(); // after a live response none can follow
-  } else {
-    connectionState.response = response;
-    connectionState.waiting++;
-    previous.once("finish", () => {
-      connectionState.waiting--;
-      if (!connectionState.isClosing) handle(response);
-    });
-  }
-}
-
-/**
- * Rejects bytes that are not HTTP, after the response in progress. If they
- * belong to the body of its request, the response is the error.
- */
-function rejectBytes(
-  connection: Connection,
-  error: ApiError | undefined,
-): void {
-  const { response, isBroken, socket } = connection;
-  if (isBroken || !error) return; // each later packet is an error too
-  if (response?.req.complete !== false) return rejectInTurn(connection, error);
-  connection.isBroken = true;
-  // After its response the connection closes: now, if that has been sent.
-  if (response.writableFinished) socket.end();
-  response.req.failBody(error);
-}
-
-/** Sends an error and closes the connection, once each earlier request has its response. */
-function rejectInTurn(
-  connection: Connection,
-  error: ApiError,
-  sentId?: string | string[],
-): void {
-  const { response, socket } = connection;
-  connection.isBroken = true;
-  if (response?.isLive) socket.destroy();
-  else if (response?.writableFinished !== false) {
-    sendRawError(connection, error, sentId);
-  } else response.once("finish", () => sendRawError(connection, error, sentId));
-}
-
-/** Closes idle connections and those with live responses now, and the others after their response. */
-function closeWhenIdle(connections: Connections): void {
-  for (const connection of connections.values()) {
-    const { response, sending, socket } = connection;
-    const close = () => {
-      if (connection.response !== response) return; // its response will
-      connection.isClosing = true;
-      // While the rest of a body comes, it would be reset.
-      if (response?.req.complete === false) socket.end();
-      else socket.destroySoon();
-    };
-    if (!response || response.isLive) {
-      response?.end(); // sends as much of a live response as can be sent at once
-      socket.destroy();
-    } else if (response.writableFinished) close();
-    // Its header said that the connection stays open.
-    else if (response === sending) response.once("finish", close);
-  }
+function rejectBytes(connection: Connection, error: ApiError): void {
+  const { pending, isClosing, isPaused } = connection;
+  if (isClosing) return; // each later packet is an error too
+  if (isPaused && error.code === 40800) return; // it cannot arrive
+  connection.isClosing = true;
+  const request = pending.at(-1)?.req;
+  if (!request) sendRawError(connection, error);
+  else if (!request.complete) request.failBody(error);
 }
 
 interface ParseError extends Error {
   readonly code?: string;
-  readonly reason?: string;
-  readonly rawPacket?: Uint8Array;
-  /** The offset of the error in `rawPacket`. */
-  readonly bytesParsed?: number;
 }
 
-/**
- * Returns the error to respond with to bytes that node:http could not parse;
- * undefined if that depends on later packets.
- */
-function toApiError(
-  { code, reason, rawPacket = new Uint8Array(), bytesParsed = 0 }: ParseError,
-  connection: Connection,
-): ApiError | undefined {
-  const text = Buffer.from(rawPacket).toString("latin1");
-  const { lineRest } = connection;
-  const line = lineRest === undefined
-    ? text.slice(text.lastIndexOf("\n", bytesParsed - 1) + 1)
-    : lineRest + text;
-  switch (code) {
-    case "HPE_HEADER_OVERFLOW": {
-      // Of a line in many packets, only its end shows whether it has the URL;
-      // one that goes on without an end is taken for a URL. A line that has not
-      // begun is a field (and Bun does not tell how far it got).
-      const rest = (line || "\n").replace(/^(?:[A-Z-]+ )?\S*/, "");
-      connection.lineRest = rest;
-      connection.lineBytes += rawPacket.length;
-      const isUrl = " HTTP/".startsWith(rest.slice(0, 6));
-      if (isUrl && rest.length < 6 && connection.lineBytes < maxLineBytes) {
-        return undefined;
-      }
-      return new ApiError(isUrl ? 41400 : 43100);
-    }
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return new ApiError(40800);
-    case "HPE_INVALID_TRANSFER_ENCODING":
-      if (
-        /^transfer-encoding:[ \t]*\r?$/im.test(text) || // it is empty
-        reason?.includes("Content-Length") // both (RFC 9112 section 6.3)
-      ) break;
-      return unsupportedCoding();
-    case "HPE_INVALID_METHOD": {
-      // The request line can be valid, with a method that the parser does not
-      // know; or it is the beginning of one.
-      const [, method, end] =
-        /^([!#$%&'*+.^_`|~\w-]+)(?: \S+ HTTP\/1\.[01]\r?(\n)|(?: \S*(?: [HTP/.01]*\r?)?)?$)/
-          .exec(line) ?? [];
-      connection.lineRest = line;
-      if (method && line.length < maxLineBytes) {
-        return end ? notImplemented(method) : undefined;
-      }
-    }
-  }
+/** Returns the error to respond with to bytes that node:http could not parse. */
+function toApiError({ code }: ParseError): ApiError {
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return new ApiError(40800);
+  if (code === "HPE_HEADER_OVERFLOW") return new ApiError(43100);
   return new ApiError(
     40000,
     "The request is not well-formed HTTP/1.1 (RFC 9112).",
@@ -389,11 +200,10 @@ function toApiError(
 function sendRawError(
   { socket, server: { fields, documentationUrl, onRawError } }: Connection,
   error: ApiError,
-  sentId: string | string[] | undefined,
 ): void {
   if (!socket.writable) return; // the previous response was the last one
   const body = errorBody(error, undefined, documentationUrl);
-  const id = requestId(sentId);
+  const id = requestId(undefined);
   onRawError?.({
     id,
     client: networkOf(socket.remoteAddress ?? ""),
@@ -402,9 +212,7 @@ function sendRawError(
   const common = fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );
-  socket.resume(); // closed with unread bytes, it would be reset
-  setTimeout(() => socket.destroy(), 1000).unref();
-  socket.end(
+  socket.write(
     `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n` +
       `Date: ${new Date().toUTCString()}\r\n` +
       `Content-Type: ${jsonType}\r\n` +
@@ -412,6 +220,7 @@ function sendRawError(
       `X-Request-Id: ${id}\r\n` +
       `${common.join("")}Connection: close\r\n\r\n${body}`,
   );
+  socket.destroySoon();
 }
 
 // Each process has its own prefix. It need not be secret.

@@ -41,7 +41,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     log("error", "UV_USE_IO_URING=1 makes every write many times slower");
   }
   await makeFolder(files, path);
-  const release = await acquireLock(folder, limits.lockTimeoutMs);
+  const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
   try {
     let scan = await scanFolder(path, { files, tables });

@@ -13,8 +13,6 @@ export const defaultLimits = {
   maxBatchBytes: 1 << 20,
   /** The space that is reserved for a full disk. */
   reserveBytes: 16 << 20,
-  /** How long another process may take to respond about the lock. */
-  lockTimeoutMs: 5000,
   /** How long after the last write the marker is updated; at most four times that under load. */
   markerDelayMs: 1250,
   /** The delay before an operation that the disk refused is retried. */

@@ -24,6 +24,7 @@ import { openDataFolder } from "../../src/data-folder.ts";
 import { featureNames } from "../../src/features.ts";
 import { apiOf } from "../collections.ts";
 import {
+  lacks,
   removeFolder,
   run,
   type Server,
@@ -525,4 +526,57 @@ test("prune permanently deletes hidden data, and nothing that is declared", asyn
   assert.equal(checked.code, 2);
   assert.match(checked.stdout, /^books\.price: 3 records do not fit/m);
   assert.match(checked.stdout, /^loans: 0 records, highest id 1$/m);
+});
+
+test("prune forgets all idempotency keys, and says how many there were", {
+  skip: lacks("idempotency"),
+}, async (t) => {
+  const { serve, command } = await library(t);
+  const server = await serve(books(first.title));
+  const token = await server.signIn();
+  const send = (to: Server, key: string) =>
+    to.request("POST", "/v1/books", {
+      token,
+      json: { title: "Emma" },
+      headers: { "idempotency-key": key },
+    });
+  for (const key of ["a", "b", "c"]) await send(server, key);
+  await server.end();
+  const pruned = await command("prune", "answers");
+  assert.equal(pruned.stdout, "deleted answers (3 records) for good\n");
+  const again = await command("prune", "answers");
+  assert.equal(again.stdout, "deleted answers (0 records) for good\n");
+  const { body } = await send(await serve(books(first.title)), "a");
+  assert.equal(body.id, 4);
+});
+
+test("a key is recognized after the declaration has changed", {
+  skip: lacks("idempotency"),
+}, async (t) => {
+  const { serve } = await library(t);
+  let server = await serve(books(all));
+  const token = await server.signIn();
+  const send = () =>
+    server.request("POST", "/v1/books", {
+      token,
+      json: { title: "Emma", genre: "novel" },
+      headers: { "idempotency-key": "a" },
+    });
+  const { body } = await send();
+  await server.end();
+  const more = "shelf: optional(string({ maxLength: 20 })),";
+  server = await serve(books(all + more));
+  await server.request("PATCH", body.url, { token, json: { shelf: "B" } });
+  const { link, ...rest } = (await send()).body;
+  assert.deepEqual({ ...rest, link }, { ...body, shelf: null });
+  await server.end();
+  // The body does not fit any more, so the record is sent as it is.
+  const renamed = 'name: string({ maxLength: 20, renamed: "title" }),';
+  server = await serve(books(all.replace(first.title, renamed) + more));
+  const now = await send();
+  assert.equal(now.status, 201, now.text);
+  assert.equal(now.body["name"], "Emma");
+  assert.equal(now.body["shelf"], "B");
+  const get = await server.request("GET", body.url);
+  assert.equal(now.text, get.text);
 });

@@ -17,7 +17,7 @@ import {
   url,
   writeOnly,
 } from "../../src/api/declaration/properties.ts";
-import { declareApi } from "../../src/cli/declaration/load-api.ts";
+import { declareApi } from "../../src/api/declaration/api.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { startLibrary } from "../library.ts";
 

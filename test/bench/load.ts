@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { headersOf, type Message, textOf } from "./message.ts";
 
 /** Returns whether a program is on the machine. */
 export function has(tool: string): boolean {
@@ -25,14 +26,6 @@ export const withWrk = has("wrk");
 /** True if processes can be bound to a core. */
 export const withTaskset = has("taskset");
 
-/** One kind of request. */
-export interface Message {
-  readonly method: string;
-  readonly path: string;
-  readonly token?: string;
-  readonly body?: string;
-}
-
 /** The requests that are sent repeatedly. */
 export interface Load {
   /** In turn. */
@@ -48,22 +41,19 @@ export interface Setting {
   readonly folder: string;
 }
 
-/** Requests a second. */
-export async function measure(load: Load, setting: Setting): Promise<number> {
+/** What came of a load. */
+export interface Outcome {
+  /** Requests a second. */
+  readonly rate: number;
+  /** Responses that were no success, and errors of connections. */
+  readonly failures: number;
+}
+
+/** Generates a load for some seconds. */
+export async function measure(load: Load, setting: Setting): Promise<Outcome> {
   return withWrk
     ? await byWrk(load, setting)
     : await byOurselves(load, setting);
-}
-
-function textOf({ method, path, token, body = "" }: Message): string {
-  return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n` +
-    (token ? `Authorization: Bearer ${token}\r\n` : "") +
-    (body
-      ? `Content-Type: application/json\r\nContent-Length: ${
-        Buffer.byteLength(body)
-      }\r\n`
-      : "") +
-    `\r\n${body}`;
 }
 
 /**
@@ -73,13 +63,13 @@ function textOf({ method, path, token, body = "" }: Message): string {
 function scriptOf(messages: readonly Message[]): string {
   const [first] = messages;
   if (messages.length === 1 && first !== undefined) {
-    const { method, path, token, body = "" } = first;
+    const { method, path, body } = first;
+    const fields = Object.entries(headersOf(first)).map(([name, value]) =>
+      `wrk.headers[${JSON.stringify(name)}] = ${JSON.stringify(value)}\n`
+    );
     return `wrk.method, wrk.path = "${method}", ${JSON.stringify(path)}\n` +
-      (token ? `wrk.headers["Authorization"] = "Bearer ${token}"\n` : "") +
-      (body
-        ? `wrk.headers["Content-Type"] = "application/json"
-wrk.body = ${JSON.stringify(body)}\n`
-        : "");
+      fields.join("") +
+      (body ? `wrk.body = ${JSON.stringify(body)}\n` : "");
   }
   const texts = messages.map((message) => JSON.stringify(textOf(message)));
   return `local texts = {${texts.join(",")}}
@@ -94,7 +84,7 @@ end
 async function byWrk(
   { messages, connections }: Load,
   { origin, seconds, folder }: Setting,
-): Promise<number> {
+): Promise<Outcome> {
   const script = join(folder, "load.lua");
   await writeFile(script, scriptOf(messages));
   const [tool = "", ...args] = [
@@ -113,20 +103,26 @@ async function byWrk(
   let output = "";
   wrk.stdout.setEncoding("utf8").on("data", (text) => output += text);
   await once(wrk, "close");
-  const found = /Requests\/sec:\s+([\d.]+)/.exec(output);
-  if (!found || /Non-2xx|Socket errors/.test(output)) throw new Error(output);
-  return Number(found[1]);
+  const rate = /Requests\/sec:\s+([\d.]+)/.exec(output)?.[1];
+  if (rate === undefined) throw new Error(output);
+  const [lines = ""] = /(?:Non-2xx|Socket errors)[^]*/.exec(output) ?? [];
+  const counts = lines.match(
+    /(?<=(?:responses:|connect|read|write|timeout) )\d+/g,
+  );
+  const failures = (counts ?? []).reduce((sum, text) => sum + Number(text), 0);
+  return { rate: Number(rate), failures };
 }
 
 /** Each connection sends its next request once the response has arrived. */
 async function byOurselves(
   { messages, connections }: Load,
   { origin, seconds }: Setting,
-): Promise<number> {
+): Promise<Outcome> {
   const { hostname, port } = new URL(origin);
   const texts = messages.map(textOf);
   let sent = 0;
   let answers = 0;
+  let failures = 0;
   const sockets = Array.from({ length: connections }, () => {
     const socket = connect(Number(port), hostname);
     const next = () => socket.write(texts[sent++ % texts.length] ?? "");
@@ -135,6 +131,7 @@ async function byOurselves(
       missing -= chunk.length;
       if (missing < 0) {
         const head = chunk.toString("latin1");
+        if (!head.startsWith("HTTP/1.1 2")) failures++;
         const length = /content-length: (\d+)/i.exec(head)?.[1];
         missing = head.indexOf("\r\n\r\n") + 4 + Number(length) - chunk.length;
       }
@@ -150,7 +147,7 @@ async function byOurselves(
   await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   const rate = answers / ((performance.now() - begin) / 1000);
   for (const socket of sockets) socket.destroy();
-  return rate;
+  return { rate, failures };
 }
 
 /** Binds a process to one core, so that the load has the other. */

@@ -2,9 +2,10 @@
  * Speed as ratios: requests per second of this server, divided by those of a
  * bare node:http server that sends the same bytes (or appends what it receives,
  * with one fdatasync for all that waits), of one on node:sqlite, if this
- * Node.js has it, and of one on Bun and bun:sqlite, if npx can get it. Their
- * writes share transactions, too. All run on one core, in rounds that take
- * turns; the figures are medians.
+ * Node.js has it, and of one on Bun and bun:sqlite, if npx can get it; those do
+ * the same work (see `sqlite.ts`). All run on one core, in rounds that take
+ * turns; the figures are medians. Failures are responses other than 2xx and
+ * errors of connections, in all rounds.
  *
  *     npm run bench [-- --rounds 5 --seconds 3 --sizes 1000,100000,1000000
  *                       --loads "GET one,POST on 16"]
@@ -21,15 +22,11 @@ import {
   spawnSync,
 } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, readFile, stat } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs, promisify } from "node:util";
-import { createUser } from "../../src/api/operator.ts";
-import { openDataFolder } from "../../src/data-folder.ts";
-import type { Document } from "../../src/store/store.ts";
 import {
-  adminPassword,
   command,
   removeFolder,
   request,
@@ -38,9 +35,16 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
-import { animal, zoos } from "./data.ts";
-import { sample } from "../collections.ts";
-import { type Load, measure, pin, withTaskset, withWrk } from "./load.ts";
+import { fill } from "./fill.ts";
+import {
+  type Load,
+  measure,
+  type Outcome,
+  pin,
+  withTaskset,
+  withWrk,
+} from "./load.ts";
+import type { Message } from "./message.ts";
 
 const { values } = parseArgs({
   options: {
@@ -65,6 +69,14 @@ function findBun(): string | undefined {
   return status === 0 ? stdout.trim() : undefined;
 }
 
+/** Returns so many messages, which are sent in turn. */
+function several(
+  count: number,
+  message: (place: number) => Message,
+): Message[] {
+  return Array.from({ length: count }, (_, place) => message(place));
+}
+
 function loadsFor(size: number, token: string): Map<string, Load> {
   const get = (path: string) => ({ method: "GET", path: `/v1/${path}` });
   const json = (method: string, path: string, body: unknown) => ({
@@ -73,40 +85,46 @@ function loadsFor(size: number, token: string): Map<string, Load> {
     token,
     body: JSON.stringify(body),
   });
-  const post = json("POST", "animals", {
-    zoo_id: 7,
-    animal_type_id: 1,
-    name: "Zora",
-    species: "Equus quagga",
-    sex: "female",
-    born_on: "2020-02-29",
-    weight_kg: 250,
-  });
+  // As if at random.
+  const idOf = (place: number) => 1 + (place * 7919) % size;
+  const zooOf = (place: number) => 1 + place % Math.min(size, 193);
+  const one = (place: number) => get(`animals/${idOf(place)}`);
+  const list = get("animals?limit=20");
+  const zoo = (place: number) =>
+    get(`animals?zoo_id=${zooOf(place)}&sortby=name&limit=20`);
+  const post = (place: number) =>
+    json("POST", "animals", {
+      zoo_id: zooOf(place),
+      animal_type_id: 1,
+      name: `Zora ${place}`,
+      species: "Equus quagga",
+      sex: "female",
+      born_on: "2020-02-29",
+      weight_kg: 250,
+    });
   // Two names for each, because a PATCH that changes nothing writes nothing.
-  const patches = Array.from(
-    { length: 1000 },
-    (_, place) =>
-      json("PATCH", `animals/${place % 500 + 1}`, {
-        name: `Zora ${place} ${Math.random()}`,
-      }),
-  );
-  const one = get(`animals/${size / 2}`);
+  const patch = (place: number) =>
+    json("PATCH", `animals/${place % 500 + 1}`, {
+      name: `Zora ${place} ${Math.random()}`,
+    });
+  const nineToOne = (place: number) =>
+    [list, zoo(place), post(place)][place % 10] ?? one(place);
   const last = Math.floor(size * 0.9);
   const all: [string, Load["messages"], number?][] = [
-    ["GET one", [one]],
-    ["list of 20", [get("animals?limit=20")]],
-    ["zoo by name", [get("zoos/7/animals?sortby=name&limit=20")]],
+    ["GET one", several(1000, one)],
+    ["list of 20", [list]],
+    ["zoo by name", several(193, zoo)],
     ["last by name", [
       get(`animals?sortby=name&order=desc&offset=${last}&limit=20`),
     ]],
     ["weight range", [
       get("animals?weight_kg:gte=100&sortby=weight_kg&limit=20"),
     ]],
-    ["POST", [post]],
-    ["POST on 16", [post], 16],
-    ["POST on 1", [post], 1],
-    ["PATCH", patches],
-    ["nine GETs per POST", [...Array(9).fill(one), post]],
+    ["POST", several(1000, post)],
+    ["POST on 16", several(1000, post), 16],
+    ["POST on 1", several(1000, post), 1],
+    ["PATCH", several(1000, patch)],
+    ["nine reads per POST", several(1000, nineToOne)],
   ];
   const chosen = values.loads === "" ? undefined : values.loads.split(",");
   return new Map(
@@ -144,29 +162,6 @@ async function startOther(
   child.stdin.end(input);
   const [line] = await once(child.stdout.setEncoding("utf8"), "data");
   return { child, origin: /http:\S+/.exec(String(line))?.[0] ?? "" };
-}
-
-/** A data folder with this many animals. */
-async function fill(folder: string, size: number): Promise<void> {
-  const store = await openDataFolder(folder, sample);
-  const put = async (name: string, documents: readonly Document[]) => {
-    await store.commit(
-      documents.map((document) => ["put", name, document]),
-      0,
-    );
-  };
-  await createUser(store, sample, {
-    username: "admin",
-    role: "admin",
-    password: adminPassword,
-  });
-  await put("zoos", zoos(size));
-  for (let id = 1; id <= size; id += 10_000) {
-    const length = Math.min(10_000, size + 1 - id);
-    await put("animals", Array.from({ length }, (_, at) => animal(id + at)));
-  }
-  await store.checkpoint();
-  await store.close();
 }
 
 function mebibytes(bytes: number): number {
@@ -239,9 +234,7 @@ async function parseTime(folder: string): Promise<number> {
 }
 
 /** The result of one server under a load. */
-interface Measured {
-  /** Requests a second. */
-  readonly rate: number;
+interface Measured extends Outcome {
   /** The time of the processor that a request took, in µs: it depends less than the rate on what else runs on the machine. */
   readonly processorUs: number;
 }
@@ -293,19 +286,22 @@ async function compare(
       pin(bare.child.pid);
       const servers = [["ours", server], ["bare", bare], ...peers] as const;
       const rounds = new Map<string, Measured[]>();
+      const failures = new Map<string, number>();
       try {
         for (let round = -1; round < roundCount; round++) {
           for (const [who, { origin, child }] of servers) {
             const before = await processorTime(child);
-            const found = await measure(load, { origin, seconds, folder });
-            const rate = Math.max(found, 1 / seconds);
+            const setting = { origin, seconds, folder };
+            const outcome = await measure(load, setting);
+            const rate = Math.max(outcome.rate, 1 / seconds);
             const took = await processorTime(child) - before;
             // A server that is still busy with earlier requests would take time
             // from the next one.
             await (await fetch(`${origin}/v1/animals/1`)).text();
             const processorUs = took / (rate * seconds);
+            failures.set(who, outcome.failures + (failures.get(who) ?? 0));
             if (round < 0) rounds.set(who, []); // to warm up, not counted
-            else rounds.get(who)?.push({ rate, processorUs });
+            else rounds.get(who)?.push({ ...outcome, rate, processorUs });
           }
         }
       } finally {
@@ -316,6 +312,7 @@ async function compare(
         {
           rate: median(each.map(({ rate }) => rate)),
           processorUs: median(each.map(({ processorUs }) => processorUs)),
+          failures: failures.get(who) ?? 0,
         },
       ]);
       results.set(name, new Map(medians));
@@ -329,7 +326,7 @@ async function compare(
 /** Compares a figure of this server with that of the others. */
 function ratios(
   measured: ReadonlyMap<string, Measured>,
-  figure: keyof Measured,
+  figure: "rate" | "processorUs",
 ): string[] {
   const ours = measured.get("ours")?.[figure] ?? NaN;
   return [...measured].filter(([who]) => who !== "ours")
@@ -363,7 +360,6 @@ for (const size of sizes) {
   const folder = await temporaryFolder();
   try {
     const data = join(folder, "data");
-    await mkdir(data, { mode: 0o700 });
     await fill(data, size);
     const begin = performance.now();
     const server = await start({ folder: data });
@@ -390,7 +386,10 @@ for (const size of sizes) {
           `${name.padEnd(20)} ${requests}/s  ` +
             `${ratios(measured, "rate").join("  ")}${growth ?? ""}\n` +
             `${"".padEnd(20)} ${time} µs of the processor  ` +
-            ratios(measured, "processorUs").join("  "),
+            `${ratios(measured, "processorUs").join("  ")}\n` +
+            `${"".padEnd(20)} failures: ` +
+            [...measured].map(([who, { failures }]) => `${failures} ${who}`)
+              .join("  "),
         );
       }
       first ??= results;

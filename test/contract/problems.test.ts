@@ -267,8 +267,8 @@ describe("X-Request-Id", () => {
         ["GET /v1 HTTP/1.1\r\n\r\n", 400],
         ["GET /v1 HTTP/1.1\r\nHost: a\r\nBad Name: 1\r\n\r\n", 400],
         ["GET /v1#a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 400],
-        ["BREW /v1 HTTP/1.1\r\nHost: a\r\n\r\n", 501],
-        ["CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501],
+        ["BREW /v1 HTTP/1.1\r\nHost: a\r\n\r\n", 400],
+        ["TRACE /v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 501],
         [
           `GET /v1 HTTP/1.1\r\nHost: a\r\nX: ${"a".repeat(20_000)}\r\n\r\n`,
           431,

@@ -71,7 +71,8 @@ async function compareRates(
     for (const subject of subjects) {
       const seconds = Number(values.seconds);
       const setting = { origin: subject.origin, seconds, folder };
-      const rate = await measure(loadFor(subject), setting);
+      const { rate, failures } = await measure(loadFor(subject), setting);
+      if (failures > 0) throw new Error(`${failures} requests failed`);
       results.get(subject.name)?.push(rate);
     }
   }

@@ -14,6 +14,7 @@ export interface Message {
   /** Path and query. */
   readonly url: string;
   readonly bytes: Buffer;
+  readonly hasBody: boolean;
   /** The collection to which a 201 or 202 adds a record. */
   readonly collection: string;
 }
@@ -42,7 +43,9 @@ export function message(parts: MessageParts): Message {
   for (let at = 0; at < fields.length; at += 2) {
     head += `${fields[at]}: ${fields[at + 1]}\r\n`;
   }
-  const result = { id, method, url, collection: parts.collection ?? "" };
+  const hasBody = body !== undefined;
+  const collection = parts.collection ?? "";
+  const result = { id, method, url, hasBody, collection };
   if (body === undefined) {
     return { ...result, bytes: Buffer.from(`${head}\r\n`) };
   }

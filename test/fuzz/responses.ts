@@ -40,9 +40,15 @@ export class ResponseReader {
   isLive = false;
   /** True if the latest response announced that the connection closes. */
   isClosing = false;
+  readonly #keepsChunks: boolean;
   #rest: Buffer = Buffer.alloc(0);
   #head: Head | undefined = undefined;
   #chunks: Buffer[] = [];
+
+  /** Without `keepsChunks`, the body of a response in chunks is left empty. */
+  constructor({ keepsChunks = true } = {}) {
+    this.#keepsChunks = keepsChunks;
+  }
 
   /** Parses the next bytes; throws a Violation if they are malformed. */
   push(bytes: Buffer): void {
@@ -115,7 +121,8 @@ export class ResponseReader {
     if (this.#rest.toString("latin1", next - 2, next) !== "\r\n") {
       throw new Violation("A chunk without an end");
     }
-    this.#chunks.push(this.#rest.subarray(end + 2, next - 2));
+    const chunk = this.#rest.subarray(end + 2, next - 2);
+    if (this.#keepsChunks) this.#chunks.push(chunk);
     this.#rest = this.#rest.subarray(next);
     if (length === 0) this.#complete();
     return true;

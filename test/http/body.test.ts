@@ -14,11 +14,9 @@ import {
 import {
   IncomingRequest,
   OutgoingResponse,
-  send,
 } from "../../src/http/connection.ts";
 import { listen } from "../../src/http/server.ts";
 import { bodies, exchangeBody, stalledBody } from "../bodies.ts";
-import { exchange as bytesOf } from "../harness.ts";
 
 async function read(
   response: OutgoingResponse,
@@ -81,67 +79,6 @@ test("a small body is copied as it arrives, so that its parts need not be kept",
     await nextTurn();
     if (index > 0) part.fill("?"); // the first may be the only one
   }
-  request.complete = true; // as node:http does
   request.push(null);
   assert.equal(Buffer.from(await body).toString(), text);
 });
-
-test("small parts of a body that waits to be read are joined", () => {
-  const letters = Buffer.from("abcdefghij".repeat(1000));
-  const unread = new IncomingRequest(new Socket());
-  for (const byte of letters) unread.push(Buffer.of(byte));
-  const parts: Uint8Array[] = [];
-  unread.on("data", (part) => parts.push(part));
-  while (unread.read() !== null);
-  assert.deepEqual(Buffer.concat(parts), letters);
-  assert.ok(parts.length <= 256, `${parts.length} parts`);
-});
-
-for (const isCollected of [true, false]) {
-  const how = isCollected ? "in memory" : "as a stream";
-  test(`after many small parts a body that is read ${how} is received in the next turn of the event loop`, async () => {
-    await countParts(isCollected);
-  });
-}
-
-async function countParts(isCollected: boolean): Promise<void> {
-  let turns = 0;
-  let partsOfTurn = 0;
-  let maxParts = 0;
-  const count = () => {
-    turns++;
-    maxParts = Math.max(maxParts, partsOfTurn);
-    partsOfTurn = 0;
-    counting = setImmediate(count);
-  };
-  let counting = setImmediate(count);
-  const listener = await listen(async (response) => {
-    const { req: request } = response;
-    if (isCollected) {
-      const body = readBody(response, { maxBytes: 60_000 });
-      const { bodyReader } = request;
-      request.bodyReader = {
-        receive(part) {
-          partsOfTurn++;
-          bodyReader?.receive(part);
-        },
-      };
-      await body;
-    } else {
-      request.on("data", () => partsOfTurn++);
-      await once(request, "end");
-    }
-    send(response, { status: 200, headers: [], body: "{}" }, []);
-  }, { host: "127.0.0.1", port: 0 });
-  const received = await bytesOf(
-    listener.port,
-    `POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${
-      "1\r\na\r\n".repeat(60_000)
-    }0\r\n\r\n`,
-    /\}$/,
-  );
-  clearImmediate(counting);
-  await listener.close(0);
-  assert.match(received, /^HTTP\/1\.1 200 /);
-  assert.ok(maxParts <= 11_000, `${maxParts} parts in one of ${turns} turns`);
-}

@@ -10,8 +10,6 @@ import {
   parseHttpDate,
 } from "../../src/http/conditional.ts";
 
-const now = Date.UTC(2026, 10, 20, 10);
-
 test("a list of entity tags is parsed (RFC 9110 section 8.8.3)", () => {
   const table: readonly [string, readonly string[] | undefined][] = [
     ['"a"', ['"a"']],
@@ -72,9 +70,9 @@ test("a date is parsed in each format of HTTP (RFC 9110 section 5.6.7)", () => {
     ["Wed Nov 16 08:49:37 1994", example + 10 * 86_400_000],
     ["Mon, 06 Nov 1994 08:49:37 GMT", example], // the wrong weekday
     ["Thu, 29 Feb 2024 00:00:00 GMT", Date.UTC(2024, 1, 29)],
-    ["Sat, 31 Dec 2016 23:59:60 GMT", Date.UTC(2017, 0, 1)], // leap second
+    ["Sat, 31 Dec 2016 23:59:60 GMT", undefined], // leap second
+    ["Sun, 06 Xxx 1994 08:49:37 GMT", undefined],
     ["Thu, 01 Jan 1970 00:00:00 GMT", 0],
-    ["Mon, 01 Jan 0001 00:00:00 GMT", Date.parse("0001-01-01T00:00:00Z")],
     ["Wed, 29 Feb 2023 00:00:00 GMT", undefined],
     ["Sun, 31 Apr 2024 00:00:00 GMT", undefined],
     ["Sun, 00 Nov 1994 08:49:37 GMT", undefined],
@@ -95,31 +93,19 @@ test("a date is parsed in each format of HTTP (RFC 9110 section 5.6.7)", () => {
     ["", undefined],
   ];
   for (const [text, time] of table) {
-    assert.equal(parseHttpDate(text, now), time, text);
+    assert.equal(parseHttpDate(text), time, text);
   }
 });
 
-test("a two-digit year is the latest one that is at most 50 years ahead", () => {
-  const table: readonly [string, number, string][] = [
-    ["Friday, 20-Nov-76 10:00:00 GMT", now, "2076-11-20T10:00:00.000Z"],
-    ["Saturday, 20-Nov-76 10:00:01 GMT", now, "1976-11-20T10:00:01.000Z"],
-    ["Friday, 31-Dec-99 00:00:00 GMT", now, "1999-12-31T00:00:00.000Z"],
-    ["Sunday, 01-Jan-00 00:00:00 GMT", now, "2000-01-01T00:00:00.000Z"],
-    ["Sunday, 01-Jan-70 00:00:00 GMT", now, "2070-01-01T00:00:00.000Z"],
-    ["Monday, 01-Jan-01 00:00:00 GMT", now, "2001-01-01T00:00:00.000Z"],
-    [
-      "Saturday, 01-Jan-01 00:00:00 GMT",
-      Date.UTC(2099, 0),
-      "2101-01-01T00:00:00.000Z",
-    ],
-    [
-      "Sunday, 06-Nov-94 08:49:37 GMT",
-      Date.UTC(1994, 10, 7),
-      "1994-11-06T08:49:37.000Z",
-    ],
+test("a two-digit year is one of 1970 to 2069", () => {
+  const table: readonly [string, string][] = [
+    ["Thursday, 01-Jan-70 00:00:00 GMT", "1970-01-01T00:00:00.000Z"],
+    ["Friday, 31-Dec-99 00:00:00 GMT", "1999-12-31T00:00:00.000Z"],
+    ["Saturday, 01-Jan-00 00:00:00 GMT", "2000-01-01T00:00:00.000Z"],
+    ["Tuesday, 31-Dec-69 00:00:00 GMT", "2069-12-31T00:00:00.000Z"],
   ];
-  for (const [text, now, expected] of table) {
-    const time = parseHttpDate(text, now) ?? 0;
+  for (const [text, expected] of table) {
+    const time = parseHttpDate(text) ?? 0;
     assert.equal(new Date(time).toISOString(), expected, text);
   }
 });

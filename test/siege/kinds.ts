@@ -85,8 +85,8 @@ function bombs(): Buffer[] {
   ];
 }
 
-/** Requests for indexes of all combinations of a filter and a sort order. */
-function combinations(): string[] {
+/** Returns URLs of pages that need indexes of all combinations of a filter and a sort order. */
+export function combinations(): string[] {
   const filters = [
     "animal_type_id=7",
     "sex=female",
@@ -100,7 +100,7 @@ function combinations(): string[] {
   const orders = filters.map((filter) => filter.replace(/=.*/, ""));
   return filters.flatMap((filter) =>
     orders.filter((order) => !filter.startsWith(order)).map((order) =>
-      `GET /v1/animals?${filter}&sortby=${order}&limit=20 HTTP/1.1\r\n${host}\r\n`
+      `/v1/animals?${filter}&sortby=${order}&limit=20`
     )
   );
 }
@@ -168,10 +168,24 @@ export const kinds: Readonly<Record<string, Kind>> = {
       isUnread: true,
     }),
   },
+  pipelines: {
+    description:
+      "thousands of pipelined requests whose responses are never read",
+    conduct: () => ({
+      open: (socket) => {
+        socket.write(
+          `GET /v1/openapi.json HTTP/1.1\r\n${host}\r\n`.repeat(5000),
+        );
+      },
+      isUnread: true,
+    }),
+  },
   indexes: {
     description: "sorted pages that each need an index of their own",
     conduct: () => {
-      const requests = combinations();
+      const requests = combinations().map((url) =>
+        `GET ${url} HTTP/1.1\r\n${host}\r\n`
+      );
       let at = 0;
       const next = (socket: Socket) => {
         socket.write(requests[at++ % requests.length] ?? "");

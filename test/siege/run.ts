@@ -13,8 +13,7 @@ import process from "node:process";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { openStore } from "../../src/store/store.ts";
-import { animal, zoos } from "../bench/data.ts";
+import { fill } from "../bench/fill.ts";
 import { residentMegabytes } from "../fuzz/watch.ts";
 import {
   adminPassword,
@@ -22,7 +21,6 @@ import {
   removeFolder,
   type Server,
   start,
-  storedAdmin,
   temporaryFolder,
 } from "../harness.ts";
 import { Client } from "./client.ts";
@@ -42,9 +40,9 @@ const { values } = parseArgs({
 });
 
 /** The limits of a run. */
-const maxGetMs = 200;
-const maxSignInMs = 2000;
-const maxMemoryFactor = 1.2;
+const maxGetMs = 1000;
+const maxSignInMs = 5000;
+const maxMemoryFactor = 1.25;
 
 /** The result of one kind of attack. */
 interface Report {
@@ -59,26 +57,6 @@ interface Report {
 
 function say(text: string): void {
   process.stdout.write(`${text}\n`);
-}
-
-/** Creates a store of many animals, with an admin. */
-async function fill(folder: string, records: number): Promise<void> {
-  const tables = ["users", "zoos", "animals"].map((name) => ({ name }));
-  const store = await openStore({ folder, tables });
-  await store.commit([["put", "users", storedAdmin]], 0);
-  await store.commit(
-    zoos(records).map((zoo) => ["put", "zoos", zoo]),
-    0,
-  );
-  const batch = 10_000;
-  for (let first = 1; first <= records; first += batch) {
-    const length = Math.min(batch, records + 1 - first);
-    await store.commit(
-      Array.from({ length }, (_, at) => ["put", "animals", animal(first + at)]),
-      0,
-    );
-  }
-  await store.close();
 }
 
 /** Creates an admin and a keeper whose passwords are hashed as usual; returns the keeper's token. */
@@ -149,7 +127,8 @@ function findExceeded(
   const missed = [
     get.quantile(0.99) <= maxGetMs || `GET p99 over ${maxGetMs} ms`,
     page.quantile(0.99) <= maxGetMs || `sorted page p99 over ${maxGetMs} ms`,
-    signIn.quantile(1) <= maxSignInMs || `sign-in over ${maxSignInMs} ms`,
+    signIn.quantile(0.99) <= maxSignInMs ||
+    `sign-in p99 over ${maxSignInMs} ms`,
     failed === 0 || `${failed} requests of the well-behaved client failed`,
     megabytes.after <= megabytes.before * maxMemoryFactor ||
     `memory grew by over ${Math.round((maxMemoryFactor - 1) * 100)} %`,
@@ -185,6 +164,7 @@ await fill(store, Number(values.records));
 const heap = values.heap;
 const startServer = () =>
   start({
+    hashesFully: true,
     folder: store,
     env: { LOG: "error" },
     nodeArgs: heap === undefined ? [] : [`--max-old-space-size=${heap}`],

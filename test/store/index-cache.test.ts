@@ -1,9 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  BPlusTree,
-  type SortedIndex,
-} from "../../src/store/indexes/b-plus-tree.ts";
+import { type SortedIndex } from "../../src/store/indexes/b-plus-tree.ts";
 import { IndexCache } from "../../src/store/indexes/index-cache.ts";
 import type { Row } from "../../src/store/memory/row.ts";
 import { compareValues } from "../../src/store/indexes/row-comparator.ts";
@@ -61,29 +58,6 @@ test("a scan of a few large records is interrupted too", async (t) => {
   clearImmediate(counting);
   assert.ok(longestTurn < 20, `${longestTurn} ms in one of ${turns} turns`);
   assert.equal(table.listeners.size, 0);
-});
-
-test("a group of very many rows is read in small parts, as it was", (t) => {
-  const keyOf = () => 1;
-  const table = new WritableTable({ name: "zoos", indexes: { all: keyOf } });
-  for (let id = 1; id <= 5000; id++) table.put({ id, name: "A" }, id);
-  const { slice } = BPlusTree.prototype;
-  let largest = 0;
-  t.mock.method(
-    BPlusTree.prototype,
-    "slice",
-    function (this: BPlusTree, from: number, to: number) {
-      largest = Math.max(largest, to - from);
-      return slice.call(this, from, to);
-    },
-  );
-  const ids = [];
-  for (const { document: { id } } of table.rowsWith("all", 1)) {
-    if (id === 1) table.delete(5000, 5001);
-    ids.push(id);
-  }
-  assert.deepEqual(ids, Array.from({ length: 5000 }, (_, index) => index + 1));
-  assert.ok(largest <= 128, `${largest} rows at once`);
 });
 
 test("an index follows puts, deletes and rollbacks", async () => {

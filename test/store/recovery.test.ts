@@ -11,7 +11,7 @@ import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { encodeLine } from "../../src/store/log/format.ts";
+import { encodeLine, type LogLine } from "../../src/store/log/format.ts";
 import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type StoreError } from "../../src/store/store.ts";
@@ -108,6 +108,45 @@ test("a newer format is refused with its number and changes no byte", async (t) 
   assert.equal(error.code, "format");
   assert.match(error.message, /format 7/);
 });
+
+for (const where of ["meta.json", "wal-1.jsonl"]) {
+  test(`format 1 in ${where} is refused with what to do and changes no byte`, async (t) => {
+    const folder = await folderFor(t);
+    await fill(folder, 2);
+    if (where === "meta.json") {
+      await writeFile(join(folder, where), '{"format":1}\n');
+    } else await beginInFormat1(join(folder, where));
+    const error = await refused(folder);
+    assert.equal(error.code, "format");
+    assert.match(
+      error.message,
+      /has format 1.*Nothing was changed\. Start version 0\.1\.0 .* once/,
+    );
+  });
+}
+
+test("a log of format 1 that an upgrade has left is not read", async (t) => {
+  const folder = await folderFor(t);
+  await fill(folder, 2);
+  const store = await openFor(t, folder);
+  await store.checkpoint();
+  await store.commit([["put", "zoos", { id: 3 }]], 0);
+  await store.close();
+  await beginInFormat1(join(folder, "wal-1.jsonl"));
+  const seqs: unknown[] = [];
+  const onTransaction = ({ seq }: LogLine) => seqs.push(seq);
+  const history = await readStore(folder, { onTransaction });
+  assert.equal(history.refusal, undefined);
+  assert.deepEqual(seqs, [3]);
+  assert.equal((await openFor(t, folder)).table("zoos").size, 3);
+});
+
+/** Changes the header of a log to format 1. */
+async function beginInFormat1(log: string): Promise<void> {
+  const [header = "", ...lines] = (await readFile(log, "utf8")).split("\n");
+  const rest = header.slice(18).replace(/"format":\d+/, '"format":1');
+  await writeFile(log, encodeLine(rest) + lines.join("\n"));
+}
 
 test("a damaged snapshot is skipped if the logs since the previous one are intact", async (t) => {
   const folder = await folderFor(t);

@@ -1,6 +1,6 @@
 /** An API as a user declares it. */
 
-import type { Roles } from "../../auth/access.ts";
+import { createRoles, type Roles } from "../../auth/access.ts";
 import type { CollectionDeclaration, Declaration } from "./declaration.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
@@ -21,4 +21,14 @@ export interface ApiDeclaration {
   readonly title: string;
   readonly roles: Roles;
   readonly collections: readonly Declaration[];
+}
+
+/** The roles of an API that declares none. */
+export const defaultRoles = ["viewer", "keeper", "admin"];
+
+/** Adds the defaults to what a declaration file returns. */
+export function declareApi(
+  { title = "API", roles = defaultRoles, collections }: ApiFile,
+): ApiDeclaration {
+  return { title, roles: createRoles(roles), collections };
 }

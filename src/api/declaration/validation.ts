@@ -78,12 +78,9 @@ function collectValues(
   }
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
-    const { name, kind, parse, readOnly } = property;
+    const { name, readOnly } = property;
     if (readOnly) continue;
-    let sent = Object.hasOwn(body, name) ? body[name] : undefined;
-    if (kind === "timestamp" && typeof sent === "string") {
-      sent = parse(sent) ?? sent; // in the form that filters and sorting compare
-    }
+    const sent = readSent(property, body);
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     // A stored value has been validated against this declaration: see
     // evolution.ts.
@@ -95,6 +92,17 @@ function collectValues(
   }
   errors.push(...duplicateGroups(collection, values, context));
   return { values, errors };
+}
+
+/** Returns the value of a property in a body; undefined if it is omitted. */
+export function readSent(
+  { name, kind, parse }: NamedProperty,
+  body: Body,
+): unknown {
+  const sent = Object.hasOwn(body, name) ? body[name] : undefined;
+  return kind === "timestamp" && typeof sent === "string"
+    ? parse(sent) ?? sent // in the form that filters and sorting compare
+    : sent;
 }
 
 function fieldError(field: string, { code, reason }: Failure): FieldError {
@@ -198,7 +206,7 @@ export function validationError(errors: readonly FieldError[]): ApiError {
   );
 }
 
-function unknownProperties(
+export function unknownProperties(
   { acceptedNames, urlProperties, properties, singular }: Collection,
   body: Body,
 ): FieldError[] {
@@ -216,9 +224,12 @@ function unknownProperties(
 }
 
 /** Returns the value of a property that the body omits; undefined if it is required. */
-function valueOfOmitted(
+export function valueOfOmitted(
   { name, kind, required, default: defaultValue }: NamedProperty,
-  { previous, partial, valuesFromUrl }: ValidationContext,
+  { previous, partial, valuesFromUrl }: Omit<
+    ValidationContext,
+    "store" | "table"
+  >,
 ): Json | undefined {
   const stored = previous?.[name];
   // A client cannot read a secret, so it cannot send it back in a PUT.

@@ -2,6 +2,7 @@
 
 import { Turns } from "../../admission.ts";
 import { ApiError } from "../../http/errors.ts";
+import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import { type Page, select } from "../query/planner.ts";
@@ -47,7 +48,15 @@ export function listRecords(
     const current = context.authenticate();
     if (isOverseer && !seesAll(collection, current)) throw new ApiError(40300);
   };
-  const use = ({ rows, total }: Page): Result => {
+  /** Yields rows, none of them outside the scope, however they were found. */
+  const checkScope = function* (rows: Iterable<Row>) {
+    for (const row of rows) {
+      if (!records.isInScope(row, scope)) throw new Error("outside the scope");
+      yield row;
+    }
+  };
+  const use = ({ rows: found, total }: Page): Result => {
+    const rows = checkScope(found);
     const headers = [...validators(), ...pageHeaders(paged, total, url)];
     const result = { status: 200, headers, seq: currentSeq() };
     if (!asNdjson) {

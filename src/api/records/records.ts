@@ -126,13 +126,18 @@ export class Records {
     if (row === undefined || scope?.where?.(row.document) === false) {
       throw this.#notFound(context, collection, id, scope?.name);
     }
+    if (this.isInScope(row, scope)) return row;
+    throw noSuchRecord(collection, id, scope?.name);
+  }
+
+  /** Returns whether a record is one of those that a URL stands for, and that its caller may see. */
+  isInScope({ document }: Row, scope: Scope | undefined): boolean {
+    const { visibleProperties } = this.collection;
     for (const name in scope?.conditions) {
-      const value = row.document[name] ??
-        collection.visibleProperties.get(name)?.default;
-      if (value === scope.conditions[name]) continue;
-      throw noSuchRecord(collection, id, scope.name);
+      const value = document[name] ?? visibleProperties.get(name)?.default;
+      if (value !== scope.conditions[name]) return false;
     }
-    return row;
+    return true;
   }
 
   /**
@@ -206,8 +211,8 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction; if the response that reports them
-   * must be stored, the mutations that store it are added.
+   * Commits mutations in one transaction, together with the idempotency key of
+   * a request that creates a record.
    *
    * @throws {StoreError} if the store accepts no writes
    */
@@ -218,13 +223,14 @@ export class Records {
       & {
         readonly mutations: readonly Mutation[];
         readonly response: Response;
-        /** The change, if the log may have to report it. */
+        /** The change, for the log and the idempotency key. */
         readonly change?: RecordChange;
         /** The id of the user, 0 for the server itself. */
         readonly by?: number;
       },
   ): Result {
-    const all = [...mutations, ...context.storeResponse?.(response) ?? []];
+    const id = change?.next?.id ?? 0;
+    const all = [...mutations, ...context.storeKey?.(id) ?? []];
     const seq = this.store.apply(all, by, options);
     if (change) context.auditEvent = auditEventOf(this.collection, change);
     return { ...response, seq, isCommitted: true };
@@ -244,9 +250,13 @@ export class Records {
     const { lastId } = this.store.table(of.name);
     const isHidden = of.private && !seesAll(of, caller);
     return isReadMethod(method) && id <= lastId && !isHidden
-      ? new ApiError(41000, `The ${of.singular} ${id} was deleted for good.`)
+      ? deletedForGood(of, id)
       : noSuchRecord(of, id, where);
   }
+}
+
+export function deletedForGood({ singular }: Collection, id: number): ApiError {
+  return new ApiError(41000, `The ${singular} ${id} was deleted for good.`);
 }
 
 /** @param where describes the scope that was searched */

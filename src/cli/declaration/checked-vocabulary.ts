@@ -4,6 +4,7 @@
  * reported at once.
  */
 
+import { types } from "node:util";
 import { collection } from "../../api/declaration/declaration.ts";
 import {
   boolean,
@@ -13,6 +14,7 @@ import {
 } from "../../api/declaration/properties.ts";
 import { type Vocabulary, words } from "../../api/declaration/vocabulary.ts";
 import { isObject } from "../../http/json.ts";
+import { findWeakness } from "./pattern.ts";
 import {
   listOf,
   mistakesIn,
@@ -68,7 +70,10 @@ function mistakesInCall(
   ) => mistakesIn(name, options, { ...shape, renamed: anything }, required);
   switch (name) {
     case "string":
-      return check(first, stringShape(limits), ["maxLength"]);
+      return [
+        ...check(first, stringShape(limits), ["maxLength"]),
+        ...mistakesInPattern(limits),
+      ];
     case "number":
       return check(first, boundsShape(number, limits));
     case "integer":
@@ -105,10 +110,26 @@ function stringShape({ maxLength: maximum = maxInteger }): Shape {
     // Other flags would change what the pattern means in JSON Schema.
     pattern: rule(
       "a regular expression without flags other than u",
-      (value) => value instanceof RegExp && /^u?$/.test(value.flags),
+      isPattern,
     ),
     description: phrase,
   };
+}
+
+/** Returns whether a value is a regular expression without state, and without methods of its own. */
+function isPattern(value: unknown): value is RegExp {
+  return types.isRegExp(value) && /^u?$/.test(value.flags) &&
+    Object.getPrototypeOf(value) === RegExp.prototype &&
+    Reflect.ownKeys(value).join() === "lastIndex";
+}
+
+/** Returns why the pattern of a string takes too long, if it does. */
+function mistakesInPattern(
+  { pattern, maxLength }: { pattern?: unknown; maxLength?: unknown },
+): readonly string[] {
+  const weakness = isPattern(pattern) && Number(maxLength) >= 1 &&
+    findWeakness(pattern, Number(maxLength));
+  return weakness ? [`pattern is ${show(pattern)}: it ${weakness}`] : [];
 }
 
 function boundsShape(of: typeof number, { maximum = maxInteger }): Shape {

@@ -4,7 +4,7 @@
  * to 2`.
  */
 
-import type { ApiFile } from "../../api/declaration/api.ts";
+import { type ApiFile, defaultRoles } from "../../api/declaration/api.ts";
 import {
   type Collection,
   type CollectionDeclaration,
@@ -27,9 +27,6 @@ import {
   wordBut,
 } from "./shape.ts";
 import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
-
-/** The roles of an API that declares none. */
-export const defaultRoles = ["viewer", "keeper", "admin"];
 
 /**
  * The names of the server's own properties, of query parameters, which would

@@ -1,12 +1,22 @@
 /**
  * The Idempotency-Key of POST (draft-ietf-httpapi-idempotency-key-header): a
  * client that does not know whether a request succeeded repeats it with the
- * same key, and is sent the first response again. A response is stored in the
- * transaction that it reports, so neither can exist without the other.
+ * same key, and is sent the first response again.
+ *
+ * Of a request, only the hashes of its key and body and the id of the record
+ * that it created are stored, in the transaction that creates the record, so
+ * neither can exist without the other. The response is not stored: a retry has
+ * the same body, from which the same response is built, whatever has been changed
+ * since (see repeat.ts). Once the record is deleted, nothing
+ * of it is left here, and the retry is 410.
+ *
+ * A row of the table holds up to four requests, because a row takes four times
+ * as much memory as a request.
  */
 
 import { Buffer } from "node:buffer";
 import { hash as hashOf } from "node:crypto";
+import { getHeapStatistics } from "node:v8";
 import type { Api, Feature } from "../../api/feature.ts";
 import type {
   Outcome,
@@ -15,31 +25,48 @@ import type {
   RunOnce,
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
-import type { Response } from "../../http/connection.ts";
 import { ApiError } from "../../http/errors.ts";
-import {
-  type Document,
-  formatTime,
-  type Mutation,
-  type Row,
-} from "../../store/store.ts";
+import type { Document, Mutation, Row, Table } from "../../store/store.ts";
+import { repeatCreate } from "./repeat.ts";
 
 const lifetimeMs = 24 * 3_600_000;
 
-/** Bounds the memory: a response takes about 1 KB. The oldest is deleted. */
-const maxResponsesPerUser = 10_000;
+/** The most requests of a row. */
+const maxRowLength = 4;
 
-const responsesTable = {
+/** A row is deleted a day after its last request, so its first one must not be much older. */
+const maxRowMs = 600_000;
+
+/** The most bytes of memory that all rows take, and those of one user, in a heap of 2 GiB or more. The oldest are deleted. */
+const maxBytes = 32 << 20;
+const maxBytesPerUser = 4 << 20;
+
+/** The share of that in this heap. */
+const share = Math.min(1, getHeapStatistics().heap_size_limit / 2 ** 31);
+
+/** The memory that a row takes besides its text. */
+const rowBytes = 250;
+
+/** The most rows that a request deletes; more than it adds, so that they become fewer. */
+const maxDeletions = 10;
+
+/** The lengths of hashes, 6 bits a character: only the user's own keys and bodies are compared. */
+const keyLength = 12;
+const bodyLength = 8;
+
+/** A row: requests of one user whose keys have hashes that begin alike. */
+const keysTable = {
   name: "answers",
   indexes: {
-    key: ({ key }: Document) => String(key),
     by: ({ by }: Document) => Number(by),
+    bucket: (document: Document) =>
+      bucketOf(Number(document["by"]), textOf(document)),
   },
 };
 
 /** A request with an idempotency key. */
 interface KeyedRequest {
-  /** The key, prefixed with the user and the URL that it belongs to. */
+  /** The hash of the key, the user and the URL. */
   readonly key: string;
   /** The id of the user. */
   readonly by: number;
@@ -48,98 +75,171 @@ interface KeyedRequest {
   /** True if the body can contain a password: then its stored hash must be as hard to reverse as that of a password. */
   readonly secret: boolean;
   readonly context: RequestContext;
-  readonly api: Api;
-  /** The keys of the requests that are being executed. */
+  readonly keys: StoredKeys;
+  /** The requests that are being executed. */
   readonly running: Set<string>;
 }
 
+/** Returns the requests of a row: of each a space, the hash of its key, that of its body, a colon and the id of the new record. */
+function textOf({ keys, key, hash, headers }: Document): string {
+  if (typeof keys === "string") return keys;
+  // Older versions stored one response in a row, with its Location first.
+  const [, location] = Array.isArray(headers) ? headers : [];
+  const id = /\d+$/.exec(String(location))?.[0];
+  const body = isSecret(String(hash))
+    ? hash
+    : String(hash).slice(0, bodyLength);
+  return ` ${digest(String(key), keyLength)}${body}:${id}`;
+}
+
+function isSecret(bodyHash: string): boolean {
+  return bodyHash.startsWith("scrypt$");
+}
+
+/** Returns the group of rows that a key is in: one of 64 for each user. */
+function bucketOf(by: number, text: string): string {
+  return `${by}${text.charAt(1)}`;
+}
+
+function bytesOf({ document }: Row): number {
+  const { body } = document; // of older versions
+  const length = typeof body === "string" ? body.length : 0;
+  return rowBytes + textOf(document).length + length;
+}
+
+/** The requests of the last day. */
+class StoredKeys {
+  readonly #api: Api;
+  readonly #table: Table;
+  /** The bytes that the rows of each user take, and of all, under 0. */
+  readonly #bytes = new Map<number, number>();
+
+  constructor(api: Api) {
+    this.#api = api;
+    this.#table = api.store.table(keysTable.name);
+    for (const row of this.#table.rows()) this.#count(row, 1);
+    this.#table.listeners.add((before, after) => {
+      this.#count(before, -1);
+      this.#count(after, 1);
+    });
+  }
+
+  #count(row: Row | undefined, sign: 1 | -1): void {
+    if (row === undefined) return;
+    for (const each of [0, Number(row.document["by"])]) {
+      const bytes = (this.#bytes.get(each) ?? 0) + sign * bytesOf(row);
+      if (bytes === 0) this.#bytes.delete(each);
+      else this.#bytes.set(each, bytes);
+    }
+  }
+
+  /** Returns the hash of the body and the id of the record of a key, joined by a colon. */
+  find({ by, key }: KeyedRequest): string | undefined {
+    const start = ` ${key}`;
+    for (const row of this.#table.find("bucket", bucketOf(by, start))) {
+      const text = textOf(row.document);
+      const at = text.lastIndexOf(start);
+      if (at === -1 || this.#isOlder(row, lifetimeMs)) continue;
+      const [found] = text.slice(at + start.length).split(" ", 1);
+      return found;
+    }
+    return undefined;
+  }
+
+  /** Returns the mutations that store a request, and delete the oldest ones. */
+  add({ by, key }: KeyedRequest, bodyHash: string, id: number): Mutation[] {
+    const { lastId, name } = this.#table;
+    const text = ` ${key}${bodyHash}:${id}`;
+    const last = this.#table.find("bucket", bucketOf(by, text)).at(-1);
+    const keys = last?.document["keys"];
+    const isOpen = typeof keys === "string" && last !== undefined &&
+      keys.split(":").length <= maxRowLength && !this.#isOlder(last, maxRowMs);
+    const row = {
+      id: isOpen ? last.document.id : lastId + 1,
+      by,
+      at: this.#api.now(),
+      keys: isOpen ? keys + text : text,
+    };
+    return [
+      ...Array.from(this.#surplus(by), (id): Mutation => ["del", name, id]),
+      ["put", name, row],
+    ];
+  }
+
+  /** Returns the ids of the oldest rows, if they have expired or if there are too many bytes. */
+  #surplus(by: number): Iterable<number> {
+    const { byId } = this.#table;
+    const rows = [
+      ...this.#oldest(byId.slice(0, maxDeletions), 0, maxBytes),
+      ...this.#oldest(
+        this.#table.find("by", by, maxDeletions),
+        by,
+        maxBytesPerUser,
+      ),
+    ];
+    return new Set(rows.map(({ document }) => document.id));
+  }
+
+  #oldest(rows: readonly Row[], of: number, max: number): readonly Row[] {
+    let excess = (this.#bytes.get(of) ?? 0) - max * share;
+    return rows.filter((row) => {
+      const isSurplus = excess > 0 || this.#isOlder(row, lifetimeMs);
+      excess -= bytesOf(row);
+      return isSurplus;
+    });
+  }
+
+  #isOlder({ document: { at, created_at } }: Row, ms: number): boolean {
+    const time = Number(at ?? Date.parse(String(created_at)));
+    return time + ms <= this.#api.now();
+  }
+}
 /**
- * Executes a request the first time; returns the stored response later.
+ * Executes a request the first time, and repeats its response later.
  *
  * @throws {ApiError} 42201 if the first request had another body, 40902 while
- * it is still being executed
+ * it is still being executed, 41000 if its record was deleted
  */
 function runOnce(
   request: KeyedRequest,
   execute: Parameters<RunOnce>[1],
+  repeat: (createdId: number) => Result,
 ): Outcome {
-  const { key, body, secret, context, api, running } = request;
-  const table = api.store.table(responsesTable.name);
-  const stored = table.find("key", key).find((row) => !isExpired(row, api));
+  const { key, body, secret, context, keys, running } = request;
+  const stored = keys.find(request);
   if (stored !== undefined) {
-    const hash = String(stored.document["hash"]);
-    const isSame = hash.startsWith("scrypt$")
-      ? verifyPassword(textOf(body), hash, context)
-      : Promise.resolve(digest(body) === hash);
-    return context.afterWaiting(isSame, (isSame) =>
-      // A full disk can have rolled the response back in the meantime.
-      table.get(stored.document.id) === stored
-        ? repeat(stored, isSame)
-        : runOnce(request, execute));
+    const [hash = "", id] = stored.split(":");
+    const isSame = isSecret(hash)
+      ? verifyPassword(latin1(body), hash, context)
+      : Promise.resolve(digest(body, bodyLength) === hash);
+    return context.afterWaiting(isSame, (isSame) => {
+      // A full disk can have rolled the request back in the meantime.
+      if (keys.find(request) !== stored) {
+        return runOnce(request, execute, repeat);
+      }
+      if (!isSame) throw new ApiError(42201);
+      return repeat(Number(id));
+    });
   }
   if (running.has(key)) throw new ApiError(40902);
   const hash = secret
-    ? hashPassword(textOf(body), context)
-    : Promise.resolve(digest(body));
+    ? hashPassword(latin1(body), context)
+    : Promise.resolve(digest(body, bodyLength));
   const result = context.afterWaiting(
     hash,
-    (hash) => execute((response) => storeResponse(request, hash, response)),
+    (hash) => execute((id) => keys.add(request, hash, id)),
   );
   running.add(key);
   return result.finally(() => running.delete(key));
 }
 
-function isExpired({ document }: Row, { now }: Api): boolean {
-  return Date.parse(String(document["created_at"])) + lifetimeMs <= now();
-}
-
-/** Returns the mutations that store a response, and delete old ones. */
-function storeResponse(
-  { key, by, api }: KeyedRequest,
-  hash: string,
-  { status, headers, body }: Response,
-): readonly Mutation[] {
-  const table = api.store.table(responsesTable.name);
-  // At most two for each response that is stored, so that expired ones do not
-  // accumulate.
-  const old = table.byId.slice(0, 2).filter((row) => isExpired(row, api));
-  const [oldest] = table.find("by", by, 1);
-  const isFull = table.count("by", by) >= maxResponsesPerUser;
-  if (isFull && oldest && !old.includes(oldest)) old.push(oldest);
-  const response = {
-    id: table.lastId + 1,
-    key,
-    by,
-    hash,
-    status,
-    headers,
-    body: typeof body === "string" ? body : null,
-    created_at: formatTime(api.now()),
-  };
-  return [
-    ["put", table.name, response],
-    ...old.map((row) => ["del", table.name, row.document.id] as const),
-  ];
-}
-
-function digest(body: Uint8Array): string {
-  return hashOf("sha256", body, "base64url");
+function digest(bytes: Uint8Array | string, length: number): string {
+  return hashOf("sha256", bytes, "base64url").slice(0, length);
 }
 
 /** Decodes each byte as one character, so that no two bodies have the same text. */
-function textOf(body: Uint8Array): string {
+function latin1(body: Uint8Array): string {
   return Buffer.from(body).toString("latin1");
-}
-
-function repeat({ document, seq }: Row, isSame: boolean): Result {
-  if (!isSame) throw new ApiError(42201);
-  const { status, headers, body } = document;
-  return {
-    status: Number(status),
-    headers: Array.isArray(headers) ? headers.map(String) : [],
-    body: typeof body === "string" ? body : undefined,
-    seq,
-  };
 }
 
 /**
@@ -166,25 +266,29 @@ const parameters = [{
 }];
 
 export const feature: Feature = {
-  tables: [responsesTable],
+  tables: [keysTable],
   open(api) {
+    const keys = new StoredKeys(api);
     const running = new Set<string>();
     return {
       extendCreate: (post) => ({
         ...post,
-        docs: { ...post.docs, parameters, errors: [409] },
+        docs: { ...post.docs, parameters, errors: [409, 410] },
       }),
       runOnce(context, operation) {
         const sent = parseIdempotencyKey(context.headers["idempotency-key"]);
         // Keys belong to users, so an anonymous request has none.
         const by = context.caller?.id;
-        if (sent === undefined || by === undefined) return undefined;
+        const { resource } = operation;
+        if (sent === undefined || !by || !resource) return undefined;
         const path = context.url.slice(api.base.origin.length);
-        const key = `${by} ${path} ${sent}`;
-        const { records } = operation.resource ?? {};
-        const secret = records?.collection.secretName !== undefined;
-        const request = { key, by, secret, context, api, running };
-        return (body, execute) => runOnce({ ...request, body }, execute);
+        const key = digest(`${by} ${path} ${sent}`, keyLength);
+        const secret = resource.records.collection.secretName !== undefined;
+        const request = { key, by, secret, context, keys, running };
+        const repeatBy = (body: Uint8Array) => (id: number) =>
+          repeatCreate(resource, context, { body, id });
+        return (body, execute, repeat = repeatBy(body)) =>
+          runOnce({ ...request, body }, execute, repeat);
       },
     };
   },

@@ -3,7 +3,6 @@
  * is consumed.
  */
 
-import { performance } from "node:perf_hooks";
 import {
   type BodyLimits,
   bodyTimeoutMs,
@@ -12,6 +11,7 @@ import {
   requestBody,
   tooLarge,
 } from "../../http/body.ts";
+import { ApiError } from "../../http/errors.ts";
 import type { OutgoingResponse } from "../../http/connection.ts";
 
 /**
@@ -46,9 +46,10 @@ export async function* streamBody(
       if (request.destroyed && !request.readableEnded) {
         throw new ClientDisconnected();
       }
-      request.bodyDeadline = performance.now() + timeoutMs;
+      const late = new ApiError(40800);
+      const timer = setTimeout(() => request.failBody(late), timeoutMs);
       await new Promise<void>((resolve) => wake = resolve);
-      request.bodyDeadline = Infinity;
+      clearTimeout(timer);
     }
   } finally {
     for (const event of events) request.off(event, onEvent);

@@ -5,7 +5,7 @@
 
 import { Turns } from "../../admission.ts";
 import { countRenamings } from "../../api/declaration/evolution.ts";
-import type { Records } from "../../api/records/records.ts";
+import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
 import { prepareCreate } from "../../api/records/writing.ts";
 import type {
@@ -13,6 +13,7 @@ import type {
   Result,
   RunOnce,
 } from "../../api/request-context.ts";
+import type { Response } from "../../http/connection.ts";
 import { errorCode } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
@@ -66,15 +67,15 @@ async function storeImport(
     const result = await context.store.settle(() => {
       isNeeded = false;
       call.authenticate();
-      return runOnce(hash, (storeResponse) => {
-        call.storeResponse = storeResponse;
+      const collection = target.collection.name;
+      return runOnce(hash, (storeKey) => {
+        call.storeKey = storeKey;
         const given = prepareCreate(target, call)?.conditions ?? {};
-        const collection = target.collection.name;
         const task = { collection, given, spool };
         const queued = queueTask(context, call, task);
         isNeeded = true;
         return queued;
-      });
+      }, (createdId) => repeatQueued(context, collection, createdId));
     });
     worker.wake();
     return result;
@@ -93,19 +94,8 @@ function queueTask(
   task: Pick<Task, "collection" | "given" | "spool">,
 ): Result {
   const { records, now, store } = context;
-  const { representation } = records;
-  const at = formatTime(now());
-  const document: Document = {
-    id: records.nextId(),
-    type: "import",
-    status: "queued",
-    lines: 0,
-    imported: 0,
-    rejected: 0,
-    errors: [],
-    failure: null,
-    created_at: at,
-    updated_at: at,
+  const next: Document = {
+    ...newTask(records.nextId(), task.collection, formatTime(now())),
     user_id: call.caller?.id ?? null,
     byte: 0,
     line: 0,
@@ -114,15 +104,57 @@ function queueTask(
     ...task,
   };
   const mutations = [
-    records.putMutation(document),
+    records.putMutation(next),
     ...evictOldestFinished(context),
   ];
-  const response = {
-    status: 202,
-    headers: ["Location", representation.url(document.id)],
-    body: representation.asStandalone(representation.serialize(document)),
+  const response = queuedResponse(records, next);
+  const change = { previous: undefined, next };
+  return records.commit(call, { mutations, response, change });
+}
+
+/**
+ * Returns the response to the request that queued a task once more.
+ *
+ * @throws {ApiError} 41000 if the task was deleted
+ */
+function repeatQueued(
+  { records }: ImportContext,
+  collection: string,
+  id: number,
+): Result {
+  const row = records.table.get(id);
+  if (row === undefined) throw deletedForGood(records.collection, id);
+  const { created_at } = row.document;
+  const first = newTask(id, collection, String(created_at));
+  return { ...queuedResponse(records, first), seq: row.seq };
+}
+
+/** Returns the visible properties of a new task. */
+function newTask(id: number, collection: string, at: string): Document {
+  return {
+    id,
+    type: "import",
+    collection,
+    status: "queued",
+    lines: 0,
+    imported: 0,
+    rejected: 0,
+    errors: [],
+    failure: null,
+    created_at: at,
+    updated_at: at,
   };
-  return records.commit(call, { mutations, response });
+}
+
+function queuedResponse(
+  { representation }: Records,
+  task: Document,
+): Response {
+  return {
+    status: 202,
+    headers: ["Location", representation.url(task.id)],
+    body: representation.asStandalone(representation.serialize(task)),
+  };
 }
 
 /**

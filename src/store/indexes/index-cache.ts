@@ -66,7 +66,7 @@ const builds = new JobQueue(1);
 /** The candidate rows of a search. */
 export interface RowSource {
   readonly count: number;
-  /** May yield versions that have been replaced since. */
+  /** May yield versions that have been replaced since, or newer ones. */
   readonly rows: () => Iterable<Row>;
 }
 

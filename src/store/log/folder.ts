@@ -22,9 +22,9 @@ export const names = {
   snapshot: (generation: number): string => `snapshot-${generation}.jsonl`,
 };
 
-/** Returns the generation of a log or snapshot (in format 1 a `.json`), by its file's name. */
+/** Returns the generation of a log or snapshot, by its file's name. */
 export function generationOf(name: string): number | undefined {
-  const match = /^(?:wal|snapshot)-([1-9]\d{0,14})\.jsonl?$/.exec(name);
+  const match = /^(?:wal|snapshot)-([1-9]\d{0,14})\.jsonl$/.exec(name);
   return match === null ? undefined : Number(match[1]);
 }
 

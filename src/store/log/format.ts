@@ -29,8 +29,9 @@ import { type Line, type ReadableFile, readLines } from "./files.ts";
 import type { Document } from "../memory/row.ts";
 
 /**
- * The version of the files that this store writes. It also reads versions 1 and
- * 2. Version 2 at first had neither renamings nor a remembered declaration.
+ * The version of the files that this store writes. It also reads version 2,
+ * which differs in its number only: at first it had neither renamings nor a
+ * remembered declaration.
  */
 export const format = 3;
 
@@ -92,7 +93,7 @@ export function formatTime(time: number): string {
 }
 
 /** Formats a CRC as the files hold it. */
-export function formatCrc(crc: number): string {
+function formatCrc(crc: number): string {
   return crc.toString(16).padStart(8, "0");
 }
 
@@ -190,8 +191,6 @@ export type ApplyLine = (line: LogLine, seq: number) => void;
 export interface LogLine {
   readonly seq?: number;
   readonly durable?: number;
-  /** The name of `durable` in format 1. */
-  readonly dur?: number;
   readonly at?: string;
   /** The id of the user; 0 is the server itself. */
   readonly by?: number;
@@ -277,7 +276,7 @@ function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
     scan.end = scan.size;
     scan.lacksNewline = !line.hasNewline;
   } else {
-    const durable = seal ?? parsed.durable ?? parsed.dur ?? 0;
+    const durable = seal ?? parsed.durable ?? 0;
     scan.provenSeq = Math.max(scan.provenSeq, durable);
     // An intact line after a torn one is valid if it leaves a gap for it.
     const leavesGap = scan.faults.length > 0 && !scan.isSealed &&
@@ -311,7 +310,13 @@ function holdsLostSector({ bytes, byte }: Line, goodEnd: number): boolean {
 
 /** Throws unless this version can read files of a format. */
 export function checkFormat(name: string, found: unknown): void {
-  if (found === 1 || found === 2 || found === format) return;
+  if (found === 2 || found === format) return;
+  if (found === 1) {
+    throw new StoreError(
+      "format",
+      `Cannot read ${name}: it has format 1, which this version no longer reads. Nothing was changed. Start version 0.1.0 of this program once on the folder, which upgrades it`,
+    );
+  }
   throw unknown(name, `format ${String(found)}`);
 }
 

@@ -7,31 +7,28 @@
  * process; a file with a process id would have to be cleaned up, and could name
  * the wrong process in another container.
  *
- * A process listens under a temporary name, then renames the socket to its
- * published name `lock-<random>.sock`, and then connects to all others. (One
- * that dies in between leaves an empty file that nobody looks at.)
+ * A process gives up if it sees another one alive. Otherwise it listens under a
+ * temporary name, renames the socket to its published name `lock-<random>.sock`,
+ * and looks again. (One that dies in between leaves an empty file that nobody
+ * looks at.)
  *
  * - Safe. Names are never reused, and a published socket listens until its
  *   process withdraws or dies. So a refused connection means a dead process,
  *   and others remove only such names. When two processes publish, the later
  *   one lists the folder after the earlier name is in it, so it sees the
- *   earlier process as long as that lives. No process becomes the owner while
- *   it sees another one alive, whatever that one responds. So the later process
- *   cannot become a second owner; and the earlier one, once owner, stays
- *   published.
- * - Live. Nobody publishes while it sees a living candidate, so the candidates
- *   are few and become fewer. The one with the smallest name never withdraws
- *   for another; the others do, and when they are gone it continues. A socket
- *   that is alive but silent (a stopped process) counts as the owner: better to
- *   give up than to share.
+ *   earlier process as long as that lives, and withdraws.
+ * - Live. A process that sees another one only after it has published withdraws,
+ *   and begins again after a pause. Others give up only for a process that is
+ *   published, so the last one that still tries becomes the owner. A stopped
+ *   process is alive, as the kernel accepts connections for it: better to give
+ *   up than to share.
  */
 
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
-import { connect, createServer, type Server } from "node:net";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, StoreError } from "../error.ts";
 import { randomName, type StoreFolder } from "./folder.ts";
@@ -39,127 +36,87 @@ import { randomName, type StoreFolder } from "./folder.ts";
 // 107 on Linux, 103 elsewhere.
 const maxSocketPathBytes = 103;
 
-/**
- * Locks a folder, and returns the function that releases it; rejects with
- * `in-use` if another process has it, or does not respond for `timeoutMs`.
- */
+/** The longest pause after two processes have seen each other. */
+const maxPauseMs = 50;
+
+/** Locks a folder, and returns the function that releases it; rejects with `in-use` if another process has it. */
 export async function acquireLock(
   place: StoreFolder,
-  timeoutMs: number,
 ): Promise<() => Promise<void>> {
-  const handle = await place.files.open(place.folder, "read");
-  const lock = new FolderLock(place, handle.fd, timeoutMs);
-  const release = async () => {
-    await lock.withdraw();
+  const { files, folder } = place;
+  const handle = await files.open(folder, "read");
+  try {
+    while (!await hasLivingLock(place, handle.fd)) {
+      const { name, withdraw } = await publish(place, handle.fd);
+      const hasRival = await hasLivingLock(place, handle.fd, name)
+        .catch((error) => withdraw().then(() => Promise.reject(error)));
+      if (!hasRival) return () => withdraw().finally(() => handle.close());
+      await withdraw();
+      await delay(Math.random() * maxPauseMs);
+    }
+    throw new StoreError(
+      "in-use",
+      `Cannot open ${folder}: another process, such as a running ` +
+        "server, is using it: stop it first",
+    );
+  } catch (error) {
     await handle.close();
-  };
-  await lock.acquire().catch(async (error) => {
-    await release();
     throw error;
-  });
-  return release;
+  }
 }
 
-type Role = "candidate" | "owner";
-
-class FolderLock {
-  readonly #place: StoreFolder;
-  readonly #descriptor: number;
-  readonly #timeoutMs: number;
-  #role: Role = "candidate";
-  #name = "";
-  #server: Server | undefined;
-
-  constructor(place: StoreFolder, descriptor: number, timeoutMs: number) {
-    this.#place = place;
-    this.#descriptor = descriptor;
-    this.#timeoutMs = timeoutMs;
-  }
-
-  async acquire(): Promise<void> {
-    while (true) {
-      const rivals = await this.#findRivals();
-      if (rivals.length > 0) {
-        if (rivals.some((name) => name < this.#name)) await this.withdraw();
-        await delay(10 + Math.random() * 20);
-      } else if (this.#server === undefined) {
-        await this.#publish();
-      } else {
-        this.#role = "owner";
-        return;
-      }
-    }
-  }
-
-  async withdraw(): Promise<void> {
-    const server = this.#server;
-    this.#server = undefined;
-    if (server === undefined) return;
-    const { files, folder } = this.#place;
-    await files.remove(join(folder, this.#name));
+/** Listens on a new socket; returns its name and the function that ends it. */
+async function publish(place: StoreFolder, descriptor: number) {
+  const { files, folder } = place;
+  const base = `lock-${randomName(place)}`;
+  const name = `${base}.sock`;
+  const server = createServer((socket) => socket.destroy());
+  server.listen(socketPath(folder, `${base}.new`, descriptor));
+  await once(server, "listening");
+  server.unref();
+  const withdraw = async () => {
+    await files.remove(join(folder, name));
     await new Promise((resolve) => server.close(resolve));
-  }
+  };
+  await files.rename(join(folder, `${base}.new`), join(folder, name))
+    .catch((error) => withdraw().then(() => Promise.reject(error)));
+  return { name, withdraw };
+}
 
-  async #publish(): Promise<void> {
-    const { files, folder } = this.#place;
-    const base = `lock-${randomName(this.#place)}`;
-    const server = createServer((socket) => {
-      socket.unref();
-      socket.on("error", () => {});
-      // Not half open: a client that has been stopped would delay the release.
-      socket.end(this.#role, () => socket.destroy());
-    });
-    const draft = `${base}.new`;
-    server.listen({ path: this.#socketPath(draft), exclusive: true });
-    await once(server, "listening");
-    server.unref();
-    this.#server = server;
-    this.#name = `${base}.sock`;
-    await files.rename(join(folder, draft), join(folder, this.#name));
+/** Returns whether another process has a lock, and removes those of dead ones. */
+async function hasLivingLock(
+  { files, folder }: StoreFolder,
+  descriptor: number,
+  ownName?: string,
+): Promise<boolean> {
+  for (const name of await files.list(folder)) {
+    const isLock = name.startsWith("lock-") && name.endsWith(".sock");
+    if (!isLock || name === ownName) continue;
+    if (await isAlive(socketPath(folder, name, descriptor))) return true;
+    await files.remove(join(folder, name));
   }
+  return false;
+}
 
-  /** Returns the other living candidates, and removes the dead ones; throws if there is an owner. */
-  async #findRivals(): Promise<string[]> {
-    const { files, folder } = this.#place;
-    const living: string[] = [];
-    for (const name of await files.list(folder)) {
-      const isSocket = name.startsWith("lock-") && name.endsWith(".sock");
-      if (!isSocket || name === this.#name) continue;
-      const role = await this.#askRole(name);
-      if (role === "dead") {
-        await files.remove(join(folder, name));
-      } else if (role === "candidate") {
-        living.push(name);
-      } else {
-        throw new StoreError(
-          "in-use",
-          `Cannot open ${folder}: another process, such as a running ` +
-            "server, is using it: stop it first",
-        );
-      }
-    }
-    return living;
+/** Returns whether a process listens on a socket. */
+async function isAlive(path: string): Promise<boolean> {
+  const socket = connect(path);
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch (error) {
+    // Its process has died, or has withdrawn. Any other error proves nothing.
+    return !["ECONNREFUSED", "ENOENT"].includes(errorCode(error));
+  } finally {
+    socket.destroy();
   }
+}
 
-  async #askRole(name: string): Promise<Role | "dead"> {
-    const socket = connect({ path: this.#socketPath(name) });
-    socket.setTimeout(this.#timeoutMs, () => socket.destroy());
-    try {
-      // One that is withdrawing may end it without a word, and is asked again.
-      return await text(socket) === "owner" ? "owner" : "candidate";
-    } catch (error) {
-      const code = errorCode(error);
-      // Its process has died, or it has withdrawn.
-      if (code === "ECONNREFUSED" || code === "ENOENT") return "dead";
-      return code === "ECONNRESET" ? "candidate" : "owner";
-    }
-  }
-
-  #socketPath(name: string): string {
-    const path = join(this.#place.folder, name);
-    const isShort = Buffer.byteLength(path) <= maxSocketPathBytes;
-    return isShort || process.platform !== "linux"
-      ? path
-      : `/proc/self/fd/${this.#descriptor}/${name}`;
-  }
+/** Returns a path that is short enough for a socket. */
+function socketPath(folder: string, name: string, descriptor: number): string {
+  const path = join(folder, name);
+  const isShort = Buffer.byteLength(path) <= maxSocketPathBytes;
+  return isShort || process.platform !== "linux"
+    ? path
+    : `/proc/self/fd/${descriptor}/${name}`;
 }

@@ -6,7 +6,6 @@
  */
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
-import { RowComparator } from "../indexes/row-comparator.ts";
 import type { LogHeader, Mutation } from "../log/format.ts";
 import { type Document, type Json, Row, Rows } from "./row.ts";
 
@@ -30,73 +29,60 @@ export type ChangeListener = (
 ) => void;
 
 /**
- * A larger group is stored in a tree, because a change in an array moves all
- * rows after it.
+ * A hash index: the ids of the records by a key that is computed from them, in
+ * ascending order. An array, because most changes are at its end; and ids, as
+ * numbers are moved far faster than rows if a change is not.
  */
-const maxArrayLength = 1000;
-
-/** A hash index: the rows by a key that is computed from their documents. */
 class HashIndex {
   readonly #keyOf: ToIndexKey;
-  /** The rows of a key in ascending order of id. */
-  readonly #groups = new Map<string | number, Row[] | BPlusTree>();
+  readonly #ids = new Map<string | number, number[]>();
 
   constructor(keyOf: ToIndexKey) {
     this.#keyOf = keyOf;
   }
 
-  /** Returns a copy of the rows with a key, or of the first ones. */
-  find(key: string | number, limit?: number): readonly Row[] {
-    return this.#groups.get(key)?.slice(0, limit) ?? [];
-  }
-
-  /** Returns the rows with a key, as they are now, without copying many at once. */
-  rows(key: string | number): Iterable<Row> {
-    const group = this.#groups.get(key) ?? [];
-    return Array.isArray(group) ? group.slice() : group.rows();
-  }
-
-  count(key: string | number): number {
-    const group = this.#groups.get(key) ?? [];
-    return Array.isArray(group) ? group.length : group.size;
+  /** Returns the ids with a key. Copy them before anything can change. */
+  ids(key: string | number): readonly number[] {
+    return this.#ids.get(key) ?? [];
   }
 
   replace(before: Row | undefined, after: Row | undefined): void {
     const from = (before && this.#keyOf(before.document)) ?? null;
     const to = (after && this.#keyOf(after.document)) ?? null;
-    if (from !== null && from !== to) this.#set(from, before, undefined);
-    if (to !== null) this.#set(to, undefined, after);
+    if (from === to) return;
+    if (before && from !== null) this.#delete(from, before.document.id);
+    if (after && to !== null) this.#insert(to, after.document.id);
   }
 
-  /** Inserts a row, or replaces the previous version of it, or deletes it. */
-  #set(
-    key: string | number,
-    before: Row | undefined,
-    after: Row | undefined,
-  ): void {
-    const group = this.#groups.get(key);
-    if (group === undefined) {
-      if (after !== undefined) this.#groups.set(key, [after]);
-    } else if (!Array.isArray(group)) {
-      group.replace(before, after);
-    } else {
-      const id = (before ?? after)?.document.id ?? 0;
-      const at = byId.lowerBound(group, { values: [], id });
-      const count = Number(group[at]?.document.id === id);
-      if (after === undefined) group.splice(at, count);
-      else if (at === group.length) group.push(after); // far faster than splice
-      else group.splice(at, count, after);
-      if (group.length > maxArrayLength) {
-        const tree = new BPlusTree([]);
-        for (const each of group) tree.replace(undefined, each);
-        this.#groups.set(key, tree);
-      }
+  #insert(key: string | number, id: number): void {
+    const ids = this.#ids.get(key);
+    if (ids === undefined) {
+      this.#ids.set(key, [id]);
+      return;
     }
-    if (after === undefined && this.count(key) === 0) this.#groups.delete(key);
+    const at = lowerBound(ids, id);
+    if (at === ids.length) ids.push(id); // far faster than splice
+    else ids.splice(at, 0, id);
+  }
+
+  #delete(key: string | number, id: number): void {
+    const ids = this.#ids.get(key) ?? [];
+    ids.splice(lowerBound(ids, id), 1);
+    if (ids.length === 0) this.#ids.delete(key);
   }
 }
 
-const byId = new RowComparator([]);
+/** Returns the position of the first id that is not lower. */
+function lowerBound(ids: readonly number[], id: number): number {
+  let low = 0;
+  let high = ids.length;
+  // The last one first, as most records are added in ascending order.
+  for (let middle = high - 1; low < high; middle = (low + high) >> 1) {
+    if ((ids[middle] ?? 0) < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
 
 /** Rolls back one change; newer ones must be rolled back first. */
 export type Undo = () => void;
@@ -149,17 +135,27 @@ export class WritableTable {
 
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
   find(index: string, key: string | number, limit?: number): readonly Row[] {
-    return this.#index(index).find(key, limit);
+    return [...this.rowsWith(index, key, limit)];
   }
 
-  /** Returns the same rows, of which there may be very many. */
-  rowsWith(index: string, key: string | number): Iterable<Row> {
-    return this.#index(index).rows(key);
+  /**
+   * Yields the same rows, of which there may be very many; without those that
+   * are deleted meanwhile, and the others as they are when it reaches them.
+   */
+  *rowsWith(
+    index: string,
+    key: string | number,
+    limit?: number,
+  ): Generator<Row> {
+    for (const id of this.#index(index).ids(key).slice(0, limit)) {
+      const row = this.get(id);
+      if (row !== undefined) yield row;
+    }
   }
 
   /** Returns the number of rows with a key of a declared index. */
   count(index: string, key: string | number): number {
-    return this.#index(index).count(key);
+    return this.#index(index).ids(key).length;
   }
 
   /** Stores a document; returns its undo. */

@@ -1,6 +1,6 @@
 /**
  * Prepares a data folder for writing: creates a new store, or reopens one that
- * a scan found good, and upgrades it to the current format.
+ * a scan found good.
  *
  * After an unclean stop, a restart may read pages from memory that never
  * reached the disk, and appending to such a file has been seen to lose
@@ -8,9 +8,8 @@
  * good part of the log is copied to a new file (copy, fsync, rename, fsync of
  * the folder) before anything is served.
  *
- * An upgrade is an ordinary rotation: seal the last log, begin the next, write
- * a snapshot. After a crash at any step the scan reads the folder, old files
- * and new, and the upgrade starts again; `meta.json` comes last and ends it.
+ * An upgrade from format 2 writes a new `meta.json` before anything else, so
+ * that earlier versions refuse the folder.
  */
 
 import { Buffer } from "node:buffer";
@@ -30,8 +29,7 @@ import {
   randomName,
   type StoreFolder,
 } from "../log/folder.ts";
-import { encodeLine, format, formatTime } from "../log/format.ts";
-import { freezeTables, saveSnapshot } from "../log/snapshot.ts";
+import { format } from "../log/format.ts";
 import type { FolderScan } from "./scan.ts";
 
 /**
@@ -41,9 +39,8 @@ import type { FolderScan } from "./scan.ts";
  */
 export async function writeMeta(
   { files, folder }: StoreFolder,
-  version = format,
 ): Promise<void> {
-  const meta = `${JSON.stringify({ format: version })}\n`;
+  const meta = `${JSON.stringify({ format })}\n`;
   await writeSmallFile(files, join(folder, names.meta), meta);
 }
 
@@ -53,43 +50,33 @@ export async function createStore(place: StoreFolder): Promise<void> {
   await writeMeta(place);
 }
 
-/**
- * Prepares the last log of a good folder for writing, and upgrades the folder
- * if necessary.
- */
+/** Prepares the last log of a good folder for writing. */
 export async function reopenLog(
   place: StoreFolder,
   scan: FolderScan,
 ): Promise<OpenLog> {
   const { files, folder } = place;
-  const { generation, isOutdated, log } = scan;
+  const { generation, log } = scan;
   for (const name of await files.list(folder)) {
     if (name.endsWith(".tmp")) await files.remove(join(folder, name));
   }
-  if (!scan.fileNames.includes(names.meta)) {
-    // The creation of this store was interrupted: finish it first.
-    await writeMeta(place, log.header?.format);
-  }
+  // An earlier version wrote it, or the creation of this store was interrupted.
+  if (scan.isOutdated) await writeMeta(place);
   // Skipped if an earlier call copied it but had no space for the rest.
   if (!scan.isCopied) await copyLog(place, scan);
   await files.syncFolder(folder);
   scan.isCopied = true;
-  if (!log.isSealed && !isOutdated) {
+  if (!log.isSealed) {
     const path = join(folder, names.log(generation));
     const file = await files.open(path, "log");
     const offset = log.end + (log.lacksNewline ? 1 : 0);
     return { file, generation, seed: log.seed, offset, size: offset };
   }
-  const { storeId, seq, tables } = scan;
+  // A rotation was interrupted after it had sealed the log.
+  const { storeId, seq } = scan;
   const start = { store: storeId, generation: generation + 1, seq };
   const next = await prepareLog(place, start);
   await next.publish();
-  if (isOutdated) {
-    const state = { ...start, tables: freezeTables(tables) };
-    scan.baseBytes = await saveSnapshot(place, state);
-    await writeMeta(place);
-    scan.baseGeneration = next.generation;
-  }
   return next;
 }
 
@@ -102,19 +89,16 @@ async function copyLog(
   const path = join(folder, names.log(scan.generation));
   const good = { start: 0, end: log.end };
   const rest = { start: log.end, end: log.size };
-  const needsSeal = scan.isOutdated && !log.isSealed;
-  const seal = `"seal":${scan.seq},"at":"${formatTime(now())}"}`;
   await withFile(files, path, async (from) => {
     if (scan.tornWrite !== undefined) {
       const saved = `${path}.torn-${now()}`;
       await writeAtomically(files, saved, (to) => copyBytes(from, to, rest));
     }
-    if (isClean(scan) && !needsSeal) return;
+    if (isClean(scan)) return;
     await writeAtomically(files, path, async (to) => {
       await copyBytes(from, to, good);
       const newline = log.lacksNewline ? "\n" : "";
-      const end = newline + (needsSeal ? encodeLine(seal, log.seed) : "");
-      await writeAll(to, Buffer.from(end), log.end);
+      await writeAll(to, Buffer.from(newline), log.end);
     });
   });
 }

@@ -41,7 +41,6 @@ import {
   type TableDeclaration,
   type Tables,
 } from "../memory/table.ts";
-import { scanFormat1Snapshot } from "./format-1.ts";
 
 /** A data folder that is being read, and what was found in it. */
 export class FolderScan {
@@ -52,7 +51,7 @@ export class FolderScan {
   readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
-  /** True if {@linkcode reopenLog} must write the state anew, in the current format. */
+  /** True unless `meta.json` names the current format. */
   isOutdated = true;
   /** The store's id. */
   storeId = "";
@@ -146,8 +145,10 @@ async function readNewestState(
     const refusal = await refusalOf(readState(scan, base));
     if (refusal === undefined) return undefined;
     first ??= refusal;
-    // Only a damaged snapshot may be skipped, never a damaged log.
-    if (!refusal.fault?.file.startsWith("snapshot-")) break;
+    // Only a damaged snapshot may be skipped, never a damaged log; and the
+    // oldest logs, if they are from before an upgrade from format 1.
+    const isBefore = options.onTransaction && refusal.code === "format";
+    if (!isBefore && !refusal.fault?.file.startsWith("snapshot-")) break;
   }
   return first;
 }
@@ -159,9 +160,7 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.seq = 0;
   scan.tables = createTables(scan.options.tables);
   scan.tornWrite = undefined;
-  const isBase = (name: string) =>
-    name.startsWith("snapshot-") && generationOf(name) === base;
-  for (const name of scan.fileNames.filter(isBase)) await readPart(scan, name);
+  if (base > 0) await readPart(scan, names.snapshot(base));
   let generation = Math.max(base, 1);
   let end: number;
   do {
@@ -224,11 +223,10 @@ export async function readFile(
   const { folder, options, fileNames, readNames } = scan;
   if (!fileNames.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
   readNames.add(name);
-  const scanFile = name.endsWith(".json") ? scanFormat1Snapshot : scanLog;
   const log = await withFile(
     options.files,
     join(folder, name),
-    (file) => scanFile(file, name, apply),
+    (file) => scanLog(file, name, apply),
   ).catch((error) => refuseUnreadable(scan, name, error));
   const isLast = name === names.log(scan.generation);
   const isEnded = log.isSealed && !log.isPadded;

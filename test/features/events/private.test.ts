@@ -4,7 +4,7 @@ import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
-import { declareApi } from "../../../src/cli/declaration/load-api.ts";
+import { declareApi } from "../../../src/api/declaration/api.ts";
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
 import { operator } from "../../operator.ts";

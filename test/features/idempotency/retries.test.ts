@@ -1,6 +1,7 @@
 /** Idempotency-Key: the response to the first request again, without a second record. */
 
 import { strict as assert } from "node:assert";
+import { hash } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { holdHashes, startApplication } from "../../application.ts";
 import {
@@ -10,6 +11,7 @@ import {
   type Server,
   start,
 } from "../../harness.ts";
+import { ended, taskWhen } from "../../lines.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -73,9 +75,105 @@ describe("Idempotency-Key", () => {
     const path = first.headers.get("location") ?? "";
     await server.request("PATCH", path, { token, json: { name: "New" } });
     assertReplay(await post("again"), first);
+  });
+
+  test("repeats it after the record was changed and moved, and its URL is gone", async () => {
+    const [from, to] = [
+      await server.request("POST", "/v1/zoos", { token, json: zoo }),
+      await server.request("POST", "/v1/zoos", { token, json: zoo }),
+    ];
+    const path = `/v1/zoos/${from.body.id}/animals`;
+    const json = { animal_type_id: 3, name: "Ada", born_on: "2020-02-29" };
+    const first = await post("moved", { path, json });
+    assert.equal(first.status, 201, first.text);
+    const url = first.headers.get("location") ?? "";
+    const changed = {
+      zoo_id: to.body.id,
+      animal_type_id: 4,
+      name: "Bo",
+      sex: "female",
+    };
+    await server.request("PUT", url, { token, json: changed });
+    assertReplay(await post("moved", { path, json }), first);
+    const old = from.body.url;
+    assert.equal(
+      (await server.request("DELETE", old, { token })).status,
+      204,
+    );
+    assertReplay(await post("moved", { path, json }), first);
+    assert.equal((await server.request("GET", url)).body.name, "Bo");
+    assertError(await post("unheard", { path, json }), 40401);
+  });
+
+  test("is 410 after the record was deleted, and creates no second one", async () => {
+    const first = await post("deleted");
+    const before = await count();
+    const path = first.headers.get("location") ?? "";
     await server.request("DELETE", path, { token });
-    assertReplay(await post("again"), first);
+    for (let time = 0; time < 2; time++) {
+      const again = await post("deleted");
+      assertError(again, 41000);
+      assert.match(again.body.error, /^The zoo \d+ was deleted for good\.$/);
+    }
+    assertError(await post("deleted", { json: {} }), 42201);
     assert.equal(await count(), before - 1);
+  });
+
+  test("repeats the task of an import as it was when queued; deleted, it is 410", async () => {
+    const options = {
+      raw: "{}\n",
+      headers: { "content-type": "application/x-ndjson" },
+    };
+    const first = await post("import", options);
+    assert.equal(first.status, 202, first.text);
+    const url = first.headers.get("location") ?? "";
+    await taskWhen(server, { url, token, until: ended });
+    const again = await post("import", options);
+    assertReplay(again, first);
+    assert.equal(again.body.status, "queued");
+    assertError(await post("import", { ...options, raw: "{}" }), 42201);
+    await server.request("DELETE", url, { token });
+    assertError(await post("import", options), 41000);
+  });
+
+  test("stores nothing of the body and of the key", async (t) => {
+    const app = await startApplication();
+    t.after(() => app.stop());
+    const long = { ...zoo, name: "Z".repeat(100) };
+    const first = await post("a-long-key", {
+      at: app,
+      token: app.token,
+      json: long,
+    });
+    assert.equal(first.status, 201, first.text);
+    const stored = app.store.table("answers").rows().map(({ document }) =>
+      document
+    );
+    assert.equal(stored.length, 1);
+    assert.ok(JSON.stringify(stored).length < 120, JSON.stringify(stored));
+  });
+
+  test("repeats responses that an older version stored", async (t) => {
+    const app = await startApplication();
+    t.after(() => app.stop());
+    const body = JSON.stringify(zoo);
+    const options = { at: app, token: app.token, raw: body };
+    const first = await post("new", options);
+    const row = {
+      id: 100,
+      key: `1 /v1/zoos old`,
+      by: 1,
+      hash: hash("sha256", body, "base64url"),
+      status: 201,
+      headers: ["Location", first.headers.get("location") ?? ""],
+      body: first.text,
+      created_at: new Date().toISOString(),
+    };
+    await app.store.commit([["put", "answers", row]], 1);
+    assertReplay(await post("old", options), first);
+    assertError(await post("old", { ...options, raw: body + " " }), 42201);
+    await app.request("DELETE", "/v1/zoos/1", { token: app.token });
+    assertError(await post("old", options), 41000);
   });
 
   test("repeats the whole record, even if the first response omitted it", async () => {

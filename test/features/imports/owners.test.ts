@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { declareApi } from "../../../src/cli/declaration/load-api.ts";
+import { declareApi } from "../../../src/api/declaration/api.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { startApplication } from "../../application.ts";
 import type { Mutation } from "../../../src/store/store.ts";

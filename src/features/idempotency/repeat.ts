@@ -1,0 +1,83 @@
+/**
+ * The response to the request that created a record, once more. As a retry has
+ * the same body, it is built from that, and from the id and the times of the
+ * record, so it shows callers nothing but what they have sent. It has the
+ * properties and URLs of the present declaration.
+ */
+
+import {
+  readSent,
+  unknownProperties,
+  valueOfOmitted,
+} from "../../api/declaration/validation.ts";
+import type { Body } from "../../api/declaration/validation.ts";
+import type { Collection } from "../../api/declaration/declaration.ts";
+import type { Json, Values } from "../../api/declaration/properties.ts";
+import type { Resource } from "../../api/operations.ts";
+import { deletedForGood } from "../../api/records/records.ts";
+import type { RequestContext, Result } from "../../api/request-context.ts";
+import { mayAccess } from "../../auth/access.ts";
+import { ApiError } from "../../http/errors.ts";
+import { parseJsonObject } from "../../http/json.ts";
+
+/**
+ * Returns the response to the request that created the record `id`, whatever has
+ * become of other records since.
+ *
+ * @throws {ApiError} 41000 if it was deleted
+ */
+export function repeatCreate(
+  { records, parent }: Resource,
+  { ids: [parentId = 0], caller }: RequestContext,
+  { body, id }: { readonly body: Uint8Array; readonly id: number },
+): Result {
+  const { collection, table, representation, options: { prefix } } = records;
+  const row = table.get(id);
+  if (row === undefined) throw deletedForGood(collection, id);
+  const values = readInitialValues(
+    collection,
+    parseJsonObject(body),
+    parent && { [parent.property]: parentId },
+  );
+  // A body that does not fit the present declaration cannot be shown in its
+  // terms, so the record is shown as it is.
+  if (!values && !mayAccess(caller?.grants, collection.access.read)) {
+    throw new ApiError(40300);
+  }
+  const { owner_id = null, created_at = null } = row.document;
+  const owned = collection.private ? { owner_id } : {};
+  const document = values
+    ? { id, ...values, ...owned, created_at, updated_at: created_at }
+    : row.document;
+  const headers = [
+    ...["Location", representation.url(id)],
+    ...representation.validatorsOf(document),
+  ];
+  const text = representation.asStandalone(
+    representation.serialize(document),
+    parent && `${prefix}${parent.target.name}/${parentId}/${parent.segment}`,
+  );
+  return { status: 201, headers, body: text, seq: row.seq };
+}
+
+/** Returns the values, except secrets, that a body gave a new record; undefined if it does not fit the declaration any more. */
+function readInitialValues(
+  collection: Collection,
+  body: Body,
+  valuesFromUrl: Values | undefined,
+): Values | undefined {
+  if (unknownProperties(collection, body).length > 0) return undefined;
+  const values: Record<string, Json> = {};
+  for (const property of collection.properties) {
+    const { name, kind, nullable, readOnly, check } = property;
+    if (readOnly || kind === "secret") continue;
+    const sent = readSent(property, body);
+    const value = sent === undefined
+      ? valueOfOmitted(property, { valuesFromUrl })
+      : sent;
+    const isValid = value === null ? nullable : check(value) === undefined;
+    if (!isValid) return undefined;
+    values[name] = value as Json; // it has passed its check
+  }
+  return values;
+}
