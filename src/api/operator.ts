@@ -10,6 +10,7 @@ import {
   type Declaration,
   deriveCollection,
 } from "./declaration/declaration.ts";
+import type { Values } from "./declaration/properties.ts";
 import type { Body } from "./declaration/validation.ts";
 import { Records } from "./records/records.ts";
 import { hashSecret, mutationsOf, planWrite } from "./records/writing.ts";
@@ -64,13 +65,15 @@ export async function writeAsOperator(
   find: () => Row | undefined = () => undefined,
 ): Promise<void> {
   const { store } = records;
-  const plan = (hashes = {}) => {
-    const options = { caller: localOperator, hashes, partial: true };
-    return planWrite(records, find(), body, options);
+  const plan = (hashes?: Values) => {
+    const row = find();
+    const options = { row, caller: localOperator, hashes, partial: true };
+    const next = planWrite(records, body, options);
+    return mutationsOf(records, { previous: row?.document, next });
   };
   plan(); // refuses an invalid body before it costs a hash
   const hashes = await hashSecret(records, body, requester);
   await store.settle(() => ({
-    seq: store.apply(mutationsOf(records, plan(hashes)), localOperator.id),
+    seq: store.apply(plan(hashes), localOperator.id),
   }));
 }

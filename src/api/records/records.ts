@@ -151,7 +151,7 @@ export class Records {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
       readonly valuesFromUrl?: Values | undefined;
-      readonly hashes?: Values;
+      readonly hashes?: Values | undefined;
       /** The owner, if records are private: by default the caller. */
       readonly owner?: number | null;
       /** The values that the record has instead of the next id and the current time. */

@@ -7,7 +7,7 @@ import type { Requester } from "../../admission.ts";
 import type { Actor } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
-import { ownerOf } from "../declaration/declaration.ts";
+import { ownerOf, type RecordChange } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
 import {
   type Body,
@@ -23,35 +23,32 @@ import {
   type Records,
 } from "./records.ts";
 
-/** A change to one record. */
-interface PlannedWrite {
-  /** Undefined for a new record. */
+/** The record to write; its row is undefined if it is new. */
+interface Target {
   readonly row: Row | undefined;
-  /** The same document as before if nothing changes. */
-  readonly next: Document;
+  /** The only properties that the caller may change. */
+  readonly only?: readonly string[] | undefined;
 }
 
 /**
- * Plans a new record or, given its row, the change of one.
+ * Returns the document that a write stores: a new one or, given the row of a
+ * record, its next one, which is the same if nothing changes.
  *
  * @throws {ApiError} 42200
  */
 export function planWrite(
   records: Records,
-  row: Row | undefined,
   body: Body,
-  { hashes, ...options }: {
+  { row, hashes, ...options }: Target & {
     readonly caller: Actor | undefined;
-    readonly hashes: Values;
+    readonly hashes: Values | undefined;
     readonly valuesFromUrl?: Values | undefined;
     /** True if properties that the body lacks stay as they are. */
-    readonly partial?: boolean;
-    /** The only properties that the caller may change. */
-    readonly only?: readonly string[] | undefined;
+    readonly partial: boolean;
   },
-): PlannedWrite {
+): Document {
   if (row === undefined) {
-    return { row, next: records.buildRecord(body, { ...options, hashes }) };
+    return records.buildRecord(body, { ...options, hashes });
   }
   const { collection, table, store } = records;
   const previous = row.document;
@@ -61,7 +58,7 @@ export function planWrite(
   const isChanged = Object.keys(values).some((name) =>
     values[name] !== previous[name]
   );
-  if (!isChanged) return { row, next: previous };
+  if (!isChanged) return previous;
   const { id, created_at = null, updated_at, ...others } = previous;
   const next: Document = {
     id,
@@ -72,18 +69,17 @@ export function planWrite(
     updated_at: records.timestamp(updated_at),
   };
   enforceRules(collection, next);
-  return { row, next };
+  return next;
 }
 
-/** Returns the mutations of a planned change, with all its consequences. */
+/** Returns the mutations of a change, with all its consequences. */
 export function mutationsOf(
   records: Records,
-  { row, next }: PlannedWrite,
+  change: RecordChange & { readonly next: Document },
 ): readonly Mutation[] {
   const { collection, store } = records;
-  const change = { previous: row?.document, next };
   return [
-    records.putMutation(next),
+    records.putMutation(change.next),
     ...collection.sideEffects?.(change, store) ?? [],
   ];
 }
@@ -150,13 +146,6 @@ export function changeRecord(
   });
 }
 
-/** The record to write, the scope of the URL, and what may be changed. */
-interface Target {
-  readonly scope: Scope | undefined;
-  readonly row: Row | undefined;
-  readonly only?: readonly string[] | undefined;
-}
-
 /**
  * Plans a change and commits it. Passwords are hashed in between, which takes
  * long: meanwhile the caller may have been signed out or have lost the role,
@@ -168,20 +157,20 @@ function write(
   records: Records,
   context: RequestContext,
   body: Body,
-  find: () => Target,
+  find: () => Target & { readonly scope: Scope | undefined },
 ): Outcome {
-  const plan = (hashes: Values) => {
-    const { scope, row, only } = find();
-    const options = {
+  const plan = (hashes?: Values) => {
+    const { scope, ...target } = find();
+    const next = planWrite(records, body, {
+      ...target,
       caller: context.caller,
       hashes,
       valuesFromUrl: scope?.conditions,
       partial: context.method === "PATCH",
-      only,
-    };
-    return { ...planWrite(records, row, body, options), scope };
+    });
+    return { row: target.row, next, scope };
   };
-  const planned = plan({});
+  const planned = plan();
   const hashing = hashSecret(records, body, context);
   if (hashing === undefined) return commitWrite(records, context, planned);
   return context.afterWaiting(
@@ -193,9 +182,12 @@ function write(
 function commitWrite(
   records: Records,
   context: RequestContext,
-  planned: PlannedWrite & Pick<Target, "scope">,
+  { row, next, scope }: {
+    readonly row: Row | undefined;
+    readonly next: Document;
+    readonly scope: Scope | undefined;
+  },
 ): Result {
-  const { row, next, scope } = planned;
   const { representation } = records;
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
@@ -215,6 +207,6 @@ function commitWrite(
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };
-  const mutations = mutationsOf(records, planned);
+  const mutations = mutationsOf(records, change);
   return records.commit(context, { mutations, response, change });
 }
