@@ -171,6 +171,8 @@ export const kinds: Readonly<Record<string, Kind>> = {
   pipelines: {
     description:
       "thousands of pipelined requests whose responses are never read",
+    // Each brings 64 KiB of requests in its first packet, 20 ms to parse.
+    maxConnections: 50,
     conduct: () => ({
       open: (socket) => {
         socket.write(
