@@ -58,8 +58,8 @@ export class EtcdStore extends Store {
   readonly #running: Promise<unknown>;
 
   constructor(parts: EtcdParts) {
-    const { folder, lease, loaded, serverId } = parts;
-    super(folder, seqOf(loaded.head), loaded.tables);
+    const { folder, lease, loaded, memory, serverId } = parts;
+    super(folder, seqOf(loaded.head), loaded.tables, memory);
     this.#parts = parts;
     this.serverId = serverId;
     this.incarnation = parts.incarnation;
