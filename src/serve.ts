@@ -19,6 +19,7 @@ import { loadFeatures } from "./features.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
+import { requireHeap } from "./store/memory/limit.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -41,6 +42,7 @@ export async function serve(
   const { DATA_DIR: dataDir, HOST: host, PORT: port, SEED: seed } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
+  requireHeap();
   const features = await loadFeatures(config.FEATURES, config);
   for (const { checkSettings } of features) checkSettings?.(config);
   const etcd = etcdOf(config);
@@ -83,7 +85,7 @@ export async function serve(
       const folder = resolve(dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
-    print("info", describeServer(config, listener.port));
+    print("info", describeServer(config, listener.port, store));
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();

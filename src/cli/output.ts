@@ -5,7 +5,8 @@ import process from "node:process";
 import type { Misfit } from "../api/declaration/evolution.ts";
 import { type Config, UsageError } from "../config.ts";
 import { errorCode, errorText } from "../store/error.ts";
-import type { Fault } from "../store/store.ts";
+import { megabytes } from "../store/memory/limit.ts";
+import type { Fault, Store } from "../store/store.ts";
 import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 
 /** Prints text to standard output, and waits while its buffer is full. */
@@ -86,11 +87,16 @@ export function explainOtherDeclaration(
 export function describeServer(
   { HOST, TLS_CERT }: Config,
   port: number,
+  store: Pick<Store, "memory" | "tables">,
 ): string {
   const { pid, version } = process;
+  const { used, limit } = store.memory;
+  let records = 0;
+  for (const { size } of store.tables.values()) records += size;
   const scheme = TLS_CERT === undefined ? "http" : "https";
   const name = HOST.includes(":") ? `[${HOST}]` : HOST;
-  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
+  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}` +
+    `; ${records} records take ${megabytes(used)} of ${megabytes(limit)}`;
 }
 
 /** Explains why the server cannot listen, and what to do. */
