@@ -26,6 +26,7 @@ import {
 import { defaultLimits } from "../store/options.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
+import { Tables } from "../store/memory/table.ts";
 import type { TableDeclaration } from "../store/store.ts";
 
 /**
@@ -51,6 +52,7 @@ export async function repairStore(
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
+    before.tables = new Tables(); // they are read again, into less memory than both take
     const salvage = await salvageFolder(before);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
@@ -109,15 +111,10 @@ export async function repairCommand(
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
   const options = { tables: api ? tablesOf(api, []) : [] };
-  const { salvage } = await repairStore(dataDir, {
-    ...options,
-    isDryRun: true,
-  });
-  if (salvage === undefined) {
+  if (!await printLosses(dataDir, options.tables, api)) {
     await print("there was nothing to repair\n");
     return 0;
   }
-  await print(describeLosses(salvage, api));
   if (flags.has("dry-run")) {
     await print("this is what a repair would lose; nothing was changed\n");
     return 2;
@@ -125,6 +122,17 @@ export async function repairCommand(
   const { backupFolder } = await repairStore(dataDir, options);
   await print(`repaired; the original files are in ${backupFolder}\n`);
   return 0;
+}
+
+/** Prints what a repair would lose; returns false if there is nothing to repair. */
+async function printLosses(
+  dataDir: string,
+  tables: readonly TableDeclaration[],
+  api: ApiDeclaration | undefined,
+): Promise<boolean> {
+  const { salvage } = await repairStore(dataDir, { tables, isDryRun: true });
+  if (salvage !== undefined) await print(describeLosses(salvage, api));
+  return salvage !== undefined;
 }
 
 /** Lists the damage and, as far as possible, what is lost. */
