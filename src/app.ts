@@ -327,6 +327,7 @@ const stateDependentStatuses: ReadonlySet<number> = new Set([
 const unavailable: ReadonlyMap<string, ErrorCode> = new Map([
   ["read-only", 50300],
   ["disk-full", 50301],
+  ["memory-full", 50303],
   ["overloaded", 50302],
   ["overtaken", 50302],
   ["unreachable", 50302],

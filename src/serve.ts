@@ -24,6 +24,7 @@ import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import type { Store } from "./store/store.ts";
+import { megabytes, requireHeap } from "./store/memory/limit.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -46,6 +47,7 @@ export async function serve(
   const { DATA_DIR: dataDir, HOST: host, PORT: port, SEED: seed } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
+  requireHeap();
   const features = await loadFeatures(config.FEATURES, config);
   for (const { checkSettings } of features) checkSettings?.(config);
   const etcd = etcdOf(config);
@@ -88,7 +90,7 @@ export async function serve(
       const folder = resolve(dataDir);
       print("info", `the data is in ${folder}; Ctrl-C stops the server`);
     }
-    print("info", describeServer(config, listener.port));
+    print("info", describeServer(config, listener.port, store));
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
@@ -124,11 +126,15 @@ function stopSignal(): Promise<string> {
 function describeServer(
   { HOST, TLS_CERT }: Config,
   port: number,
+  { memory: { used, limit }, tables }: Store,
 ): string {
   const { pid, version } = process;
+  let records = 0;
+  for (const { size } of tables.values()) records += size;
   const scheme = TLS_CERT === undefined ? "http" : "https";
   const name = HOST.includes(":") ? `[${HOST}]` : HOST;
-  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}`;
+  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}` +
+    `; ${records} records take ${megabytes(used)} of ${megabytes(limit)}`;
 }
 
 /** Explains why the server cannot listen, and what to do. */

@@ -4,8 +4,10 @@
  * serialized when it is first read, and cached in the row.
  */
 
+import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
-import type { Document, Row, Table } from "../store/store.ts";
+import type { Response } from "../http/connection.ts";
+import type { Document, Memory, Row, Table } from "../store/store.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -20,11 +22,17 @@ export const ndjsonType = "application/x-ndjson";
 /** The length at which a part of an export is sent, in characters. */
 const minPartLength = 1 << 16;
 
-/** How much of each collection is cached, in characters: 50,000 records of 400. */
+/** The length from which a list is sent in parts, in characters: so it takes memory only as its client reads it. */
+const maxListLength = 1 << 16;
+
+/** How much of each collection is cached at most, in characters: 50,000 records of 400. */
 const maxCachedLength = 40_000_000;
 
 /** The memory that a cached text takes besides its characters: for validators and references, also in characters. */
 const cachedRowLength = 400;
+
+/** What bounds the cached texts. */
+type CacheMemory = Pick<Memory, "limit" | "isTight" | "onTight">;
 
 /** Serializes the records of one collection. */
 export class Representation {
@@ -35,6 +43,8 @@ export class Representation {
   /** Changes with the declaration, and with it every ETag. */
   readonly shapeHash: string;
   readonly #table: Pick<Table, "get"> | undefined;
+  readonly #memory: CacheMemory | undefined;
+  readonly #maxCachedLength: number;
   /** The records that have a cached text: the newer half, and the older half. Not the rows, which live only until they are replaced. */
   #cachedIds: number[] = [];
   #olderIds: number[] = [];
@@ -46,14 +56,23 @@ export class Representation {
   /**
    * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
    * @param table has the records whose texts are cached
+   * @param memory bounds what is cached
    */
   constructor(
     collection: Collection,
     prefix: string,
     table?: Pick<Table, "get">,
+    memory?: CacheMemory,
   ) {
     this.#collection = collection;
     this.#table = table;
+    this.#memory = memory;
+    const { limit = Infinity } = memory ?? {};
+    this.#maxCachedLength = Math.min(maxCachedLength, limit / 16);
+    memory?.onTight.add(() => {
+      this.#dropOlder();
+      this.#dropOlder();
+    });
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
     this.#urlProperties = collection.urlProperties.map((each) => ({
@@ -110,19 +129,24 @@ export class Representation {
    */
   asListItem(row: Row): string {
     if (row.text !== undefined) return row.text;
-    row.text = this.serialize(row.document);
+    const text = this.serialize(row.document);
+    if (this.#memory?.isTight) return text;
+    row.text = text;
     this.#cachedIds.push(row.document.id);
-    this.#cachedLength += row.text.length + cachedRowLength;
-    if (this.#cachedLength > maxCachedLength / 2) {
-      for (const id of this.#olderIds) {
-        const old = this.#table?.get(id);
-        if (old) old.text = old.validators = undefined;
-      }
-      this.#olderIds = this.#cachedIds;
-      this.#cachedIds = [];
-      this.#cachedLength = 0;
+    this.#cachedLength += text.length + cachedRowLength;
+    if (this.#cachedLength > this.#maxCachedLength / 2) this.#dropOlder();
+    return text;
+  }
+
+  /** Drops the older half of all cached texts, and makes the newer half the older one. */
+  #dropOlder(): void {
+    for (const id of this.#olderIds) {
+      const old = this.#table?.get(id);
+      if (old) old.text = old.validators = undefined;
     }
-    return row.text;
+    this.#olderIds = this.#cachedIds;
+    this.#cachedIds = [];
+    this.#cachedLength = 0;
   }
 
   /**
@@ -136,13 +160,24 @@ export class Representation {
     },"link":{"rel":"collection ${collectionUrl}","href":"${collectionUrl}","title":"${title}","type":"application/json"}}`;
   }
 
-  toJsonArray(rows: Iterable<Row>, fields?: readonly string[]): string {
+  /** Adds records as a JSON array to a response; a long one as a stream. */
+  addJsonArray<R extends Response>(
+    response: R,
+    rows: readonly Row[],
+    fields?: readonly string[],
+  ): R {
+    const serialize = (row: Row) =>
+      fields ? this.serializeFields(row, fields) : this.asListItem(row);
     let items = ""; // not an array to join, which would copy the texts twice
     for (const row of rows) {
-      items += (items && ",") +
-        (fields ? this.serializeFields(row, fields) : this.asListItem(row));
+      items += (items && ",") + serialize(row);
+      if (items.length <= maxListLength) continue;
+      let length = 1 + rows.length; // the brackets and commas
+      for (const each of rows) length += Buffer.byteLength(serialize(each));
+      const headers = [...response.headers, "Content-Length", String(length)];
+      return { ...response, headers, stream: () => inParts(rows, serialize) };
     }
-    return `[${items}]`;
+    return { ...response, body: `[${items}]` };
   }
 
   /**
@@ -156,12 +191,11 @@ export class Representation {
   ): AsyncGenerator<string, undefined> {
     const names = fields ?? this.#properties.map(({ name }) => name);
     let text = "";
-    for (const row of rows) {
-      const isWhole = fields === undefined &&
-        this.#isShownAsStored(row.document);
+    for (const { document } of rows) {
+      const isWhole = fields === undefined && this.#isShownAsStored(document);
       text += isWhole
-        ? `${JSON.stringify(row.document)}\n`
-        : `${this.serializeFields(row, names)}\n`;
+        ? `${JSON.stringify(document)}\n`
+        : `${this.serializeFields({ document }, names)}\n`;
       if (text.length < minPartLength) continue;
       yield text;
       text = "";
@@ -171,7 +205,10 @@ export class Representation {
   }
 
   /** Returns the given properties of a record, as JSON. */
-  serializeFields({ document }: Row, fields: readonly string[]): string {
+  serializeFields(
+    { document }: Pick<Row, "document">,
+    fields: readonly string[],
+  ): string {
     const object = this.#toObject(document);
     return JSON.stringify(
       Object.fromEntries(fields.map((name) => [name, object[name]])),
@@ -224,6 +261,22 @@ export class Representation {
     }
     return object;
   }
+}
+
+/** Yields records as a JSON array, in parts outside of V8's heap. */
+async function* inParts(
+  rows: readonly Row[],
+  serialize: (row: Row) => string,
+): AsyncGenerator<Uint8Array, undefined> {
+  let text = "[";
+  for (const [index, row] of rows.entries()) {
+    text += (index === 0 ? "" : ",") + serialize(row);
+    if (text.length < minPartLength) continue;
+    yield Buffer.from(text);
+    text = "";
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  yield Buffer.from(`${text}]`);
 }
 
 /** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */

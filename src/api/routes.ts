@@ -231,9 +231,10 @@ function healthRoute(store: Store): Route {
       access: "anyone",
       run: (context) =>
         context.afterWaiting(noticesOf(store), (notices) => {
-          const { isWritable } = store;
+          const { isWritable, memory: { isFull, limit, used } } = store;
           const body = JSON.stringify({
-            status: isWritable ? "ok" : "read-only",
+            status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
+            memory: { used, limit },
             ...(notices.length > 0 && { notices }),
           });
           return {
@@ -253,6 +254,11 @@ async function noticesOf(store: Store) {
   const notices = [...store.notices];
   if (store.isDiskFull) {
     notices.push("The disk is full: only deletes and sign-ins are accepted.");
+  }
+  if (store.memory.isFull) {
+    notices.push(
+      "The memory is full: only changes that do not grow, deletes and sign-ins are accepted.",
+    );
   }
   if (missing > 0) {
     notices.push(

@@ -14,8 +14,9 @@ export const commands: Commands = {
 /** The table of the idempotency keys. */
 const keysTable = "answers";
 
-/** The number of records that one transaction changes. */
-const batchLength = 1000;
+/** How many records one transaction changes at most, and their length as JSON. */
+const maxBatchRecords = 1000;
+const maxBatchLength = 1 << 18;
 
 /**
  * Runs `prune COLLECTION`, `prune COLLECTION.PROPERTY` or `prune answers`.
@@ -29,6 +30,7 @@ async function pruneCommand(
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
     isFixed: true,
+    isPacked: true,
     etcd,
   });
   try {
@@ -69,7 +71,7 @@ async function prune(store: Store, target: string): Promise<void> {
   const hasProperty = ({ document }: Row) => Object.hasOwn(document, property);
   const hidden = table.rows().filter(hasProperty);
   while (hidden.length > 0) {
-    const batch = hidden.splice(-batchLength);
+    const batch = takeBatch(hidden);
     await store.settle(() => {
       const mutations = batch
         .flatMap(({ document }) => table.get(document.id) ?? [])
@@ -82,4 +84,14 @@ async function prune(store: Store, target: string): Promise<void> {
       return { seq: store.apply(mutations, 0, { allowWhenFull: true }) };
     });
   }
+}
+
+/** Removes the last rows of a list, as many as one transaction can change, and returns them. */
+function takeBatch(rows: Row[]): Row[] {
+  let length = 0;
+  const first = rows.findLastIndex(({ document }) =>
+    (length += JSON.stringify(document).length) > maxBatchLength
+  );
+  const start = Math.max(first, rows.length - maxBatchRecords, 0);
+  return rows.splice(start);
 }

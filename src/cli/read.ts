@@ -76,7 +76,7 @@ export async function readStore(
   const { dataDir: folder, etcd } = typeof place === "string"
     ? { dataDir: place }
     : place;
-  const all = { files: realFiles, tables: [], ...options };
+  const all = { files: realFiles, tables: [], isPacked: true, ...options };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
     return await scanEtcd(etcd, all);

@@ -25,6 +25,7 @@ import {
 } from "../store/log/folder.ts";
 import { writeMeta } from "../store/recovery/reopen.ts";
 import type { FolderScan } from "../store/recovery/scan.ts";
+import { Tables } from "../store/memory/table.ts";
 import type { TableDeclaration } from "../store/store.ts";
 
 export const commands: Commands = {
@@ -54,6 +55,7 @@ export async function repairStore(
     const before = await readStore(folder, { files, tables });
     if (before.refusal === undefined) return {};
     if (before.refusal.code === "format") throw before.refusal;
+    before.tables = new Tables(); // they are read again, into less memory than both take
     const salvage = await salvageFolder(before);
     if (isDryRun) return { salvage };
     const backupFolder = await replaceFiles(place, before, salvage);
@@ -112,15 +114,10 @@ async function repairCommand(
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
   const options = { tables: api ? tablesOf(api, []) : [] };
-  const { salvage } = await repairStore(dataDir, {
-    ...options,
-    isDryRun: true,
-  });
-  if (salvage === undefined) {
+  if (!await printLosses(dataDir, options.tables, api)) {
     await print("there was nothing to repair\n");
     return 0;
   }
-  await print(describeLosses(salvage, api));
   if (flags.has("dry-run")) {
     await print("this is what a repair would lose; nothing was changed\n");
     return 2;
@@ -128,6 +125,17 @@ async function repairCommand(
   const { backupFolder } = await repairStore(dataDir, options);
   await print(`repaired; the original files are in ${backupFolder}\n`);
   return 0;
+}
+
+/** Prints what a repair would lose; returns false if there is nothing to repair. */
+async function printLosses(
+  dataDir: string,
+  tables: readonly TableDeclaration[],
+  api: ApiDeclaration | undefined,
+): Promise<boolean> {
+  const { salvage } = await repairStore(dataDir, { tables, isDryRun: true });
+  if (salvage !== undefined) await print(describeLosses(salvage, api));
+  return salvage !== undefined;
 }
 
 /** Lists the damage and, as far as possible, what is lost. */

@@ -27,10 +27,9 @@ import {
   trimZeros,
 } from "../store/log/format.ts";
 import {
-  createTables,
   restoreCounters,
   type TableDeclaration,
-  type Tables,
+  Tables,
 } from "../store/memory/table.ts";
 import { applyTo, type FolderScan } from "../store/recovery/scan.ts";
 
@@ -51,7 +50,7 @@ export class Salvage {
 
   constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
     this.faults = faults;
-    this.tables = createTables(declared);
+    this.tables = new Tables(declared, { isPacked: true });
   }
 
   /** The number of missing transactions, at most. */

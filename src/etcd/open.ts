@@ -2,8 +2,8 @@
 
 import { join, resolve } from "node:path";
 import {
-  defaultLimits,
   type EtcdOptions,
+  limitsFor,
   type StoreOptions,
 } from "../store/options.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
@@ -20,16 +20,18 @@ import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient, Lease } from "./client.ts";
 import { keyOf, load, putOnce, putParts, seqOf, textOf } from "./state.ts";
 import { EtcdStore } from "./store.ts";
+import { Memory } from "../store/memory/limit.ts";
 import type { Row } from "../store/memory/row.ts";
 import type { Store } from "../store/transactions.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
 export async function openEtcdStore(
-  { tables, log = () => {}, limits, ...place }: StoreOptions,
+  { tables, log = () => {}, limits, memory = new Memory(), ...place }:
+    StoreOptions,
   options: EtcdOptions,
 ): Promise<EtcdStore> {
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
-  const allLimits = { ...defaultLimits, ...limits };
+  const allLimits = limitsFor(memory, limits);
   await makeFolder(folder.files, folder.folder);
   const release = await acquireLock(folder);
   try {
@@ -37,20 +39,24 @@ export async function openEtcdStore(
     const client = new EtcdClient(options);
     const lease = new Lease(client, serverId);
     await lease.renew();
+    const loaded = await load(client, { tables, memory });
+    memory.requireFit(options.prefix);
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
       incarnation: await putOnce(client, "incarnation", randomName(folder)),
       client,
       lease,
-      loaded: await load(client, { tables }),
+      loaded,
       folder,
       limits: allLimits,
       log,
+      memory,
       closing: new AbortController(),
       release,
     });
   } catch (error) {
+    memory.close();
     await release();
     throw error;
   }

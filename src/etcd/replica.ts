@@ -14,6 +14,7 @@ import {
 } from "../store/log/format.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
+import type { Memory } from "../store/memory/limit.ts";
 import type { TransactionQueue } from "../store/queue.ts";
 import {
   type EtcdClient,
@@ -48,6 +49,7 @@ export interface EtcdParts {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
   readonly log: Logger;
+  readonly memory: Memory;
   /** True if reads may be answered from a state that is at most a second old. */
   readonly hasLocalReads: boolean;
   /** Aborted when the store closes. */

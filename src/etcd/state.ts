@@ -27,11 +27,7 @@ import {
   type LogScan,
   scanLog,
 } from "../store/log/format.ts";
-import {
-  createTables,
-  restoreCounters,
-  type Tables,
-} from "../store/memory/table.ts";
+import { restoreCounters, Tables } from "../store/memory/table.ts";
 import { applyTo, type FolderScanOptions } from "../store/recovery/scan.ts";
 import type { EtcdClient, KeyRange, KeyValue } from "./client.ts";
 
@@ -103,13 +99,12 @@ export class Loaded {
 /** Reads a store. */
 export async function load(
   client: EtcdClient,
-  { tables, onTransaction }: Pick<
-    FolderScanOptions,
-    "tables" | "onTransaction"
-  >,
+  options: Omit<FolderScanOptions, "files">,
 ): Promise<Loaded> {
-  const loaded = new Loaded(createTables(tables));
-  const apply = applyTo(loaded.tables, "etcd", onTransaction);
+  const { tables, onTransaction, memory } = options;
+  const loaded = new Loaded(new Tables(tables, options));
+  memory?.begin(loaded.tables);
+  const apply = applyTo(loaded.tables, "etcd", options);
   const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);
   if (snapshot !== undefined) {

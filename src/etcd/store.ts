@@ -58,10 +58,11 @@ export class EtcdStore extends Store {
   readonly #running: Promise<unknown>;
 
   constructor(parts: EtcdParts) {
-    const { folder, lease, loaded, serverId } = parts;
+    const { folder, lease, loaded, memory, serverId } = parts;
     super(folder, {
       seq: seqOf(loaded.head),
       tables: loaded.tables,
+      memory,
       maxQueueBytes: parts.limits.maxQueueBytes,
     });
     this.#parts = parts;

@@ -318,7 +318,7 @@ export interface Response {
   /** The media type of the content; JSON by default. */
   readonly type?: string | undefined;
   /** Instead of `body`: generates parts as fast as the client reads them; `return` is called if it disconnects. */
-  readonly stream?: (() => AsyncIterable<string>) | undefined;
+  readonly stream?: (() => AsyncIterable<string | Uint8Array>) | undefined;
   /** Instead of `body`: writes as long as the connection lasts, and settles when it closes. */
   readonly live?: ((to: Writable) => Promise<void>) | undefined;
 }

@@ -11,6 +11,7 @@
  * - `format`: the files are from a version that this one cannot read; nothing was changed.
  * - `read-only`: after a disk fault, only a restart makes the store writable.
  * - `disk-full`: there was no space; nothing was changed.
+ * - `memory-full`: there was no memory for more records; nothing was changed.
  * - `overloaded`: too many writes or searches are waiting; nothing was changed.
  * - `outcome-unknown`: the disk failed during the write.
  * - `overtaken`: another server changed the state first; nothing was changed.
@@ -26,6 +27,7 @@ type StoreErrorCode =
   | "format"
   | "read-only"
   | "disk-full"
+  | "memory-full"
   | "overloaded"
   | "outcome-unknown"
   | "overtaken"

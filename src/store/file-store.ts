@@ -12,7 +12,8 @@ import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import { defaultLimits, type StoreOptions } from "./options.ts";
+import { Memory } from "./memory/limit.ts";
+import { limitsFor, type StoreOptions } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
@@ -33,10 +34,11 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { tables, log = () => {} } = options;
+  const { tables, log = () => {}, isPacked = false, memory = new Memory() } =
+    options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
-  const limits = { ...defaultLimits, ...options.limits };
+  const limits = limitsFor(memory, options.limits);
   if (process.env["UV_USE_IO_URING"] === "1") {
     log("error", "UV_USE_IO_URING=1 makes every write many times slower");
   }
@@ -44,19 +46,22 @@ async function openLocked(options: StoreOptions): Promise<Store> {
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
   try {
-    let scan = await scanFolder(path, { files, tables });
+    const scanOptions = { files, tables, isPacked, memory };
+    let scan = await scanFolder(path, scanOptions);
     if (!scan.exists) {
       await createStore(folder);
-      scan = await scanFolder(path, { files, tables });
+      scan = await scanFolder(path, scanOptions);
     }
     if (scan.refusal !== undefined) throw scan.refusal;
+    memory.requireFit(path);
     marker = await openMarker(files, path);
-    const context = { folder, limits, log, scan };
+    const context = { folder, limits, log, scan, memory };
     const disk = new FullDisk(context);
     const openLog = await disk.open();
     return new FileStore({ ...context, openLog, marker, disk, release });
   } catch (error) {
     await marker?.close();
+    memory.close();
     await release();
     throw error;
   }
@@ -92,6 +97,7 @@ interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
   readonly disk: FullDisk;
+  readonly memory: Memory;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
 }
@@ -105,9 +111,9 @@ class FileStore extends Store {
   readonly #checkpoints: Checkpointer;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, disk } = parts;
+    const { folder, limits, log, scan, disk, memory } = parts;
     const { maxQueueBytes } = limits;
-    super(folder, { ...scan, maxQueueBytes });
+    super(folder, { ...scan, memory, maxQueueBytes });
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);

@@ -1,6 +1,7 @@
 /** How a store is opened, and how a transaction is accepted. */
 
 import type { FileSystem } from "./log/files.ts";
+import type { Memory } from "./memory/limit.ts";
 import type { TableDeclaration } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
@@ -20,6 +21,15 @@ export const defaultLimits = {
 };
 
 export type StoreLimits = Readonly<typeof defaultLimits>;
+
+/** Returns the limits of a store: what waits in memory must be small beside what is stored there. */
+export function limitsFor(
+  { limit }: Memory,
+  limits: Partial<StoreLimits> = {},
+): StoreLimits {
+  const maxQueueBytes = Math.min(defaultLimits.maxQueueBytes, limit / 16);
+  return { ...defaultLimits, maxQueueBytes, ...limits };
+}
 
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -41,6 +51,10 @@ export interface StoreOptions {
   readonly random?: (bytes: number) => Uint8Array;
   readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
+  /** The memory that the records may take; as much as the process has by default. */
+  readonly memory?: Memory;
+  /** True if the rows are to take little memory, for a command. */
+  readonly isPacked?: boolean;
 }
 
 /** Where a store in etcd is, and how it is used. */
@@ -58,6 +72,6 @@ export interface EtcdOptions {
 
 /** How a transaction is accepted. */
 export interface CommitOptions {
-  /** Accepted on a full disk too: a sign-in, without which nobody could delete. */
+  /** Accepted on a full disk and in a full memory too: a sign-in, without which nobody could delete. */
   readonly allowWhenFull?: boolean;
 }

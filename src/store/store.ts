@@ -29,6 +29,7 @@ export {
   realFiles,
 } from "./log/files.ts";
 export { formatTime, type Mutation } from "./log/format.ts";
+export { Memory } from "./memory/limit.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
 export type { Table, TableDeclaration } from "./memory/table.ts";
 export type {

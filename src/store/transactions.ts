@@ -9,6 +9,7 @@ import { type DurableCallback, errorCode, StoreError } from "./error.ts";
 import type { StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
 import type { LogLine } from "./log/format.ts";
+import { Memory } from "./memory/limit.ts";
 import { type Pending, TransactionQueue } from "./queue.ts";
 import {
   applyMutation,
@@ -56,6 +57,8 @@ export abstract class Store {
   readonly serverId: string = "";
   /** All tables by name. */
   readonly #tables: Tables;
+  /** The memory of the records, and its limit. */
+  readonly memory: Memory;
   protected readonly queue: TransactionQueue;
   readonly #watchers = new Set<StoreWatcher>();
   /** Settles once the store is closed; undefined while it is open. */
@@ -63,13 +66,16 @@ export abstract class Store {
 
   constructor(
     folder: StoreFolder,
-    { seq, tables, maxQueueBytes }: {
+    { seq, tables, memory = new Memory(), maxQueueBytes }: {
       readonly seq: number;
       readonly tables: Tables;
+      readonly memory?: Memory;
       readonly maxQueueBytes: number;
     },
   ) {
     this.folder = folder;
+    this.memory = memory;
+    memory.begin(tables);
     this.queue = new TransactionQueue(seq, maxQueueBytes);
     this.#tables = tables;
   }
@@ -146,7 +152,7 @@ export abstract class Store {
   close(): Promise<void> {
     return this.closing ??= Promise.all(
       Array.from(this.#watchers, ({ close }) => close()),
-    ).then(() => this.release());
+    ).then(() => this.release()).finally(() => this.memory.close());
   }
 
   protected abstract release(): Promise<void>;
@@ -185,6 +191,7 @@ export abstract class Store {
     { allowWhenFull = false }: CommitOptions = {},
   ): number {
     const seq = this.seq + 1;
+    const { bytes: bytesBefore } = this.#tables;
     const mutations: Mutation[] = [];
     const undo: Undo[] = [];
     let puts = 0;
@@ -198,6 +205,8 @@ export abstract class Store {
         if (undone) undo.push(undone);
       });
       if (mutations.length === 0) return this.seq;
+      const growth = this.#tables.bytes - bytesBefore;
+      if (growth > 0) this.memory.admit(growth, allowWhenFull);
       const text = JSON.stringify(mutations);
       const bytes = Buffer.byteLength(text) + lineOverhead;
       const at = formatTime(this.folder.now());

@@ -12,10 +12,7 @@ import type { Document, Store } from "../../src/store/store.ts";
 import { errorCode } from "../../src/store/error.ts";
 import { realFiles } from "../../src/store/log/files.ts";
 import { encodeLine } from "../../src/store/log/format.ts";
-import {
-  createTables,
-  getOrCreateTable,
-} from "../../src/store/memory/table.ts";
+import { getOrCreateTable, Tables } from "../../src/store/memory/table.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 import { Gateway } from "./gateway.ts";
 
@@ -111,7 +108,7 @@ test("a copy whose answer was lost is complete", async (t) => {
   gateway.faultOf = (path) =>
     path === "kv/txn" && lost++ === 0 ? "lost" : undefined;
   const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
-  source.tables = createTables([{ name: "zoos" }]);
+  source.tables = new Tables([{ name: "zoos" }]);
   getOrCreateTable(source.tables, "zoos").load({ id: 1, name: "Berlin" }, 1);
   source.seq = 1;
   await copyToEtcd(source, undefined, etcd);
@@ -259,7 +256,7 @@ test("to find one transaction, etcd does not read a long log", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
   const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
-  source.tables = createTables([{ name: "zoos" }]);
+  source.tables = new Tables([{ name: "zoos" }]);
   source.seq = 100_000;
   await copyToEtcd(source, undefined, etcd);
   const store = await open(t, etcd);
@@ -495,7 +492,7 @@ test("a copy that fills etcd is complete", async (t) => {
   const etcd = await gateway.listen(t);
   gateway.faultOf = (path) => path === "kv/txn" ? "filled" : undefined;
   const source = await scanEtcd(etcd, { files: realFiles, tables: [] });
-  source.tables = createTables([{ name: "zoos" }]);
+  source.tables = new Tables([{ name: "zoos" }]);
   getOrCreateTable(source.tables, "zoos").load({ id: 1, name: "Berlin" }, 1);
   source.seq = 1;
   await copyToEtcd(source, undefined, etcd);

@@ -60,7 +60,7 @@ export function listRecords(
     const headers = [...validators(), ...pageHeaders(paged, total, url)];
     const result = { status: 200, headers, seq: currentSeq() };
     if (!asNdjson) {
-      return { ...result, body: representation.toJsonArray(rows, fields) };
+      return representation.addJsonArray(result, [...rows], fields);
     }
     const stream = async function* () {
       for await (const part of representation.toNdjson(rows, fields)) {

@@ -76,6 +76,7 @@ export class Records {
       collection,
       options.prefix,
       this.table,
+      this.store.memory,
     );
     this.indexes = new IndexCache(this.table);
   }

@@ -4,7 +4,7 @@
  * after a crash it resumes after the last durable batch, and each line is
  * imported exactly once.
  *
- * While the disk is full it retries until there is space. On a read-only store
+ * While the disk or the memory is full it retries until there is space. On a read-only store
  * it stops until the next start. A task fails if its user has lost the right
  * to write.
  */
@@ -32,7 +32,13 @@ import {
 const saveIntervalMs = 250;
 
 /** Why the store may refuse a batch, and accept it later. */
-const refusals = ["disk-full", "overloaded", "unreachable", "outcome-unknown"];
+const refusals = [
+  "disk-full",
+  "memory-full",
+  "overloaded",
+  "unreachable",
+  "outcome-unknown",
+];
 
 /** The time between two looks at the imports of other servers. */
 const lookMs = 20_000;

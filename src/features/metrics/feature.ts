@@ -116,6 +116,12 @@ function serverFamilies(
       store.durableSeq,
     ],
     store_full: ["1 if the disk is full.", store.isDiskFull],
+    store_memory_bytes: [
+      "Memory of the records and of what is stored beside them.",
+      store.memory.used,
+    ],
+    store_memory_limit_bytes: ["Limit of that memory.", store.memory.limit],
+    store_memory_full: ["1 if the memory is full.", store.memory.isFull],
     store_writable: [
       "1 if the store accepts writes.",
       store.isWritable,

@@ -58,11 +58,15 @@ export function documentOperation(
 
 const names = { type: "array", items: text };
 
+/** A number of bytes. */
+const size = { type: "integer" };
+
 const health = {
   schema: objectSchema("health", {
-    status: { type: "string", enum: ["ok", "read-only"] },
+    status: { type: "string", enum: ["ok", "memory-full", "read-only"] },
+    memory: objectSchema("memory", { used: size, limit: size }),
     notices: names,
-  }, ["status"]),
+  }, ["status", "memory"]),
 };
 
 /** The descriptions of operations of the server itself that do not follow from their kind. */

@@ -7,7 +7,8 @@
 
 import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import type { LogHeader, Mutation } from "../log/format.ts";
-import { type Document, type Json, Row, Rows } from "./row.ts";
+import { sizeOf } from "./limit.ts";
+import { type Document, type Json, PackedRow, Row, Rows } from "./row.ts";
 
 /** Returns the key under which a hash index holds a document; null for one that it does not hold. */
 type ToIndexKey = (document: Document) => string | number | null;
@@ -92,6 +93,11 @@ export function rollBack(changes: readonly Undo[]): void {
   for (const undo of changes.toReversed()) undo();
 }
 
+/** The memory that a row takes besides its document: in the tree, the page, and an index. */
+const rowBytes = 80;
+/** The memory that a packed row takes in V8's heap. */
+const packedRowBytes = 120;
+
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
@@ -111,9 +117,13 @@ export class WritableTable {
   lastId = 0;
   /** The sequence number of the last change of any of its records. */
   lastSeq = 0;
+  /** The memory that its documents take, as {@linkcode sizeOf} counts it. */
+  bytes = 0;
+  readonly #isPacked: boolean;
 
-  constructor({ name, indexes = {} }: TableDeclaration) {
+  constructor({ name, indexes = {} }: TableDeclaration, isPacked = false) {
     this.name = name;
+    this.#isPacked = isPacked;
     for (const [index, keyOf] of Object.entries(indexes)) {
       this.#indexes.set(index, new HashIndex(keyOf));
     }
@@ -171,7 +181,8 @@ export class WritableTable {
    * separately.
    */
   load(document: Document, seq: number): void {
-    this.#replace(document.id, new Row(document, seq));
+    const RowClass = this.#isPacked ? PackedRow : Row;
+    this.#replace(document.id, new RowClass(document, seq));
   }
 
   /** Deletes a record if it exists; returns the undo. */
@@ -218,9 +229,15 @@ export class WritableTable {
 
   #replace(id: number, row: Row | undefined): void {
     const before = this.#rows.replace(id, row);
+    this.bytes += this.#sizeOf(row) - this.#sizeOf(before);
     for (const index of this.#indexes.values()) index.replace(before, row);
     this.byId.replace(before, row);
     for (const listener of this.listeners) listener(before, row);
+  }
+
+  #sizeOf(row: Row | undefined): number {
+    if (row === undefined) return 0;
+    return this.#isPacked ? packedRowBytes : rowBytes + sizeOf(row.document);
   }
 
   #index(name: string): HashIndex {
@@ -231,10 +248,27 @@ export class WritableTable {
 }
 
 /** All tables by name: those declared, and those found on disk. */
-export type Tables = Map<string, WritableTable>;
+export class Tables extends Map<string, WritableTable> {
+  /** True if their rows take little memory, and are slow. */
+  readonly isPacked: boolean;
 
-export function createTables(declared: readonly TableDeclaration[]): Tables {
-  return new Map(declared.map((each) => [each.name, new WritableTable(each)]));
+  constructor(
+    declared: readonly TableDeclaration[] = [],
+    { isPacked = false }: { readonly isPacked?: boolean | undefined } = {},
+  ) {
+    super();
+    this.isPacked = isPacked;
+    for (const each of declared) {
+      this.set(each.name, new WritableTable(each, isPacked));
+    }
+  }
+
+  /** The memory that all documents take, as {@linkcode sizeOf} counts it. */
+  get bytes(): number {
+    let bytes = 0;
+    for (const table of this.values()) bytes += table.bytes;
+    return bytes;
+  }
 }
 
 export function countRecords(tables: Tables): number {
@@ -245,7 +279,8 @@ export function countRecords(tables: Tables): number {
 
 /** Returns a table that is named on disk; its records are retained even if it is not declared. */
 export function getOrCreateTable(tables: Tables, name: string): WritableTable {
-  const table = tables.get(name) ?? new WritableTable({ name });
+  const table = tables.get(name) ??
+    new WritableTable({ name }, tables.isPacked);
   tables.set(name, table);
   return table;
 }

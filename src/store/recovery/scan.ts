@@ -33,13 +33,13 @@ import {
   unknown,
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
+import type { Memory } from "../memory/limit.ts";
 import {
   applyMutation,
-  createTables,
   getOrCreateTable,
   restoreCounters,
   type TableDeclaration,
-  type Tables,
+  Tables,
 } from "../memory/table.ts";
 
 /** A data folder that is being read, and what was found in it. */
@@ -55,7 +55,7 @@ export class FolderScan {
   isOutdated = true;
   /** The store's id. */
   storeId = "";
-  tables: Tables = new Map();
+  tables = new Tables();
   /** The last good sequence number. */
   seq = 0;
   /** The generation of the snapshot that the state begins with; 0 if it begins with the first log. */
@@ -88,6 +88,10 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
+  /** True if the rows are to take little memory. */
+  readonly isPacked?: boolean;
+  /** What must not be exceeded by the records. */
+  readonly memory?: Memory;
 }
 
 /** Reads a data folder. */
@@ -158,7 +162,8 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.baseGeneration = base;
   scan.storeId = "";
   scan.seq = 0;
-  scan.tables = createTables(scan.options.tables);
+  scan.tables = new Tables(scan.options.tables, scan.options);
+  scan.options.memory?.begin(scan.tables);
   scan.tornWrite = undefined;
   if (base > 0) await readPart(scan, names.snapshot(base));
   let generation = Math.max(base, 1);
@@ -182,8 +187,8 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
 
 /** Reads a snapshot or log into the tables, by the rules at the head of this file. */
 async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
-  const { options: { onTransaction }, tables } = scan;
-  const log = await readFile(scan, name, applyTo(tables, name, onTransaction));
+  const { options, tables } = scan;
+  const log = await readFile(scan, name, applyTo(tables, name, options));
   const { header, faults: [fault] } = log;
   const isSnapshot = name.startsWith("snapshot-");
   scan.storeId ||= header?.store ?? "";
@@ -242,10 +247,14 @@ export async function readFile(
 export function applyTo(
   tables: Tables,
   name: string,
-  onTransaction?: FolderScanOptions["onTransaction"],
+  { onTransaction, memory }: Pick<
+    FolderScanOptions,
+    "onTransaction" | "memory"
+  > = {},
 ): ApplyLine {
   return (line, seq) => {
     const { tx, of = "", rows = [] } = line;
+    if (memory?.isExceeded) return memory.skip(tx ?? rows);
     if (tx !== undefined) onTransaction?.(line, tables);
     for (const document of rows) {
       getOrCreateTable(tables, of).load(document, seq);
