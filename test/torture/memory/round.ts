@@ -1,0 +1,455 @@
+/**
+ * Rounds of full memory: a real server with little of it is filled in several
+ * ways at once, by up to 64 connections, until it says that it is full. It must
+ * not end by itself, must serve what needs no memory, and accept writes once
+ * there is room; killed and restarted, it must have what the oracle expects.
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { adminPassword, type Server } from "../../harness.ts";
+import { Random } from "../random.ts";
+import { Client } from "./client.ts";
+import { type Entry, Ledger } from "./ledger.ts";
+import {
+  collectionNames,
+  create,
+  createUser,
+  declaration,
+  expectDone,
+  type Load,
+  loads,
+  type Own,
+  remove,
+  type Scene,
+  signIn,
+  tally,
+  update,
+} from "./loads.ts";
+import { checkFolder, type Place, type Program, startIn } from "./place.ts";
+
+/** The most connections at once, and those of them that always read. */
+const maxConnections = 64;
+const readers = 3;
+
+/** After this the surest ways to fill memory help the others. */
+const helpMs = 15_000;
+
+/** A round that is not full by then is void. */
+const voidMs = 150_000;
+
+/** How often something that must come true soon is tried, 20 ms apart. */
+const maxAttempts = 1000;
+
+/** The random choices of a round. */
+export interface Plan {
+  readonly place: Place;
+  readonly loads: readonly string[];
+  readonly connections: number;
+  /** How long the load continues when memory is full. */
+  readonly lingerMs: number;
+  /** True if it is killed before anything was deleted. */
+  readonly isKilledFull: boolean;
+  /** The megabytes of another start in between, which may be refused; 0 for none. */
+  readonly smaller: number;
+}
+
+/** Chooses what happens in a round. */
+export function planRound(
+  random: Random,
+  limitedBy: Place["limitedBy"],
+): Plan {
+  const [least, range] = limitedBy === "heap" ? [64, 57] : [192, 129];
+  const megabytes = least + random.below(range);
+  const names = Object.keys(loads);
+  const chosen = new Set<string>();
+  const count = 1 + random.below(4);
+  while (chosen.size < count) chosen.add(random.pick(names));
+  return {
+    place: { limitedBy, megabytes },
+    loads: [...chosen],
+    connections: chosen.size + readers +
+      random.below(maxConnections - readers - chosen.size + 1),
+    lingerMs: random.below(3000),
+    isKilledFull: random.chance(0.5),
+    // A smaller cgroup could be too small for Node.js itself.
+    smaller: limitedBy === "heap" && random.chance(0.25)
+      ? Math.max(64, Math.floor(megabytes * (0.5 + random.next() / 2)))
+      : 0,
+  };
+}
+
+/** A round, its server, and the clients of the load. */
+interface Round {
+  readonly plan: Plan;
+  readonly program: Program;
+  readonly ledger: Ledger;
+  readonly scene: Scene;
+  readonly server: Server;
+  /** The client of the checks. */
+  readonly main: Own;
+  /** Rejected if the server ends without having been told to. */
+  readonly died: Promise<never>;
+  isEnding: boolean;
+}
+
+/** Starts a server, signs in, and returns what a round needs. */
+async function begin(
+  plan: Plan,
+  program: Program,
+  before: Pick<Round, "ledger"> & { readonly scene?: Scene },
+  random: Random,
+): Promise<Round> {
+  const server = await startIn(plan.place, program);
+  const { port } = server;
+  const json = { username: "admin", password: adminPassword };
+  const guest = new Client(port);
+  const { status, body, text } = await guest.send("POST", "/v1/authorizations", {
+    json,
+  });
+  guest.close();
+  if (status !== 201) throw new Error(`Refused: a sign-in: ${status} ${text}`);
+  const scene: Scene = {
+    ...{ port, random, token: body.token, ledger: before.ledger },
+    users: before.scene?.users ?? new Map(),
+    counts: before.scene?.counts ?? new Map(),
+    ...{ isFull: false, isStopping: false },
+  };
+  const client = new Client(port, body.token);
+  const died = server.ended.then((code) => {
+    if (round.isEnding) return new Promise<never>(() => {});
+    const how = server.child.signalCode ?? `code ${code}`;
+    // What V8 prints begins with its reason, and ends with its own stack.
+    const lines = server.output().split("\n");
+    const said = lines.filter((line) => !/^\{|^ *\d+: 0x/.test(line));
+    const output = said.join("\n").slice(-1500);
+    throw new Error(`The server ended by itself with ${how}: ${output}`);
+  });
+  died.catch(() => {});
+  const round: Round = {
+    ...{ plan, program, scene, server, died, ledger: before.ledger },
+    main: { client, entries: [], tasks: [] },
+    isEnding: false,
+  };
+  return round;
+}
+
+/** Kills a server. */
+async function kill(round: Round): Promise<void> {
+  round.isEnding = true;
+  round.scene.isStopping = true;
+  await round.server.end("SIGKILL");
+}
+
+/** Does a step again and again, with a client of its own. */
+async function repeat(
+  scene: Scene,
+  step: NonNullable<Load["step"]>,
+): Promise<void> {
+  const client = new Client(scene.port, scene.token);
+  const own: Own = { client, entries: [], tasks: [] };
+  while (!scene.isStopping) {
+    await step(scene, own);
+    // What a full server refuses at once would leave no time for others here.
+    if (scene.isFull) await delay(1);
+  }
+  client.close();
+}
+
+/** Opens a connection that is left alone, and another one when it has closed. */
+async function neglect(
+  scene: Scene,
+  open: NonNullable<Load["open"]>,
+): Promise<void> {
+  while (!scene.isStopping) {
+    const socket = open(scene);
+    let isClosed = false;
+    socket.once("close", () => isClosed = true);
+    while (!isClosed && !scene.isStopping) await delay(20);
+    socket.destroy();
+  }
+}
+
+/** Reads records that nobody is changing, and asks for the health. */
+async function read(scene: Scene, { client }: Own): Promise<void> {
+  const health = tally(scene, "health", await client.send("GET", "/health"));
+  if (health.status === 200) {
+    const { status } = health.body;
+    if (status === "memory-full") scene.isFull = true;
+    else if (status !== "ok") throw new Error(`Its health is ${status}`);
+  }
+  const entries = scene.ledger.settled();
+  for (let count = 0; count < 50 && entries.length > 0; count++) {
+    if (scene.isStopping) return;
+    await lookAt(scene, client, scene.random.pick(entries));
+  }
+}
+
+/** Reads a record; it must be as acknowledged, unless it is being changed. */
+async function lookAt(
+  { ledger }: Scene,
+  client: Client,
+  entry: Entry,
+): Promise<void> {
+  const { changes, collection, id } = entry;
+  if (entry.possible.length > 1 || entry.outcome === "deleted") return;
+  const reply = await client.send("GET", `/v1/${collection}/${id}`);
+  if (entry.changes !== changes || reply.status === 0) return;
+  expectDone(`GET of ${collection}/${id}`, reply);
+  ledger.note(collection, reply.body);
+}
+
+/** Runs the loads until memory is full; returns whether it became full, and how to stop them. */
+async function fill(
+  { plan, scene, died }: Round,
+): Promise<{ readonly isFull: boolean; stop(): Promise<void> }> {
+  const running: Promise<void>[] = [];
+  const add = (load: Load | undefined) => {
+    if (load?.step) running.push(repeat(scene, load.step));
+    if (load?.open) running.push(neglect(scene, load.open));
+  };
+  for (let index = 0; index < readers; index++) add({ fills: false, step: read });
+  const fillers = ["large strings", "small records", "imports"];
+  // Some connections are left for those that help.
+  const count = Math.min(plan.connections - readers, maxConnections - 9);
+  for (let index = 0; index < count; index++) {
+    add(loads[plan.loads[index % plan.loads.length] ?? ""]);
+  }
+  const failed = new Promise<never>((_, reject) => {
+    for (const each of running) each.catch(reject);
+  });
+  failed.catch(() => {});
+  const waiting = async () => {
+    let helpers = 0;
+    for (let waited = 0; !scene.isFull && waited < voidMs; waited += 20) {
+      await delay(20);
+      if (waited < helpMs || helpers > 5) continue;
+      add(loads[fillers[helpers++ % fillers.length] ?? ""]);
+      running.at(-1)?.catch(() => {});
+    }
+  };
+  await Promise.race([waiting(), failed, died]);
+  return {
+    isFull: scene.isFull,
+    stop: async () => {
+      scene.isStopping = true;
+      await Promise.race([Promise.all(running), died]);
+    },
+  };
+}
+
+/** Sends what must work when memory is full, while the load continues. */
+async function probe({ scene, main }: Round, spare: Entry[]): Promise<void> {
+  const { client } = main;
+  const entry = spare.pop();
+  if (entry === undefined) throw new Error("Nothing is left to delete");
+  await lookAt(scene, client, entry);
+  const page = await client.send("GET", "/v1/notes?limit=20");
+  expectDone("a page", tally(scene, "page", page));
+  const changed = await update(scene, client, entry, (length) => length);
+  expectDone("a change that does not grow", tally(scene, "change", changed));
+  const removed = await remove(scene, client, entry);
+  expectDone("a deletion", tally(scene, "deletion", removed));
+  await signInAtLast(scene, client);
+}
+
+/** Signs in; where others sign in all the time, it may have to wait. */
+async function signInAtLast(scene: Scene, client: Client): Promise<void> {
+  for (let attempt = 0;; attempt++) {
+    const reply = await signIn(scene, client);
+    const isBusy = reply.body.errorCode === 50302 && attempt < 50;
+    if (!isBusy) return void expectDone("a sign-in", reply);
+    await delay(100);
+  }
+}
+
+/** Compares all collections with the ledger. */
+async function verify(round: Round, isRestarted: boolean): Promise<number> {
+  const { ledger, main: { client } } = round;
+  let found = 0;
+  for (const name of collectionNames) {
+    found += await ledger.verify(name, client.records(name), isRestarted);
+  }
+  return found;
+}
+
+/** Deletes a share of all records, on several connections. */
+async function thin({ scene, ledger, died }: Round, share: number) {
+  const entries = ledger.settled().filter(() => scene.random.chance(share));
+  const work = Array.from({ length: 16 }, async () => {
+    const client = new Client(scene.port, scene.token);
+    for (let entry = entries.pop(); entry; entry = entries.pop()) {
+      const reply = await remove(scene, client, entry);
+      if (reply.status === 0) throw new Error("A deletion got no response");
+      expectDone("a deletion", tally(scene, "deletion", reply));
+    }
+    client.close();
+  });
+  await Promise.race([Promise.all(work), died]);
+}
+
+/** Creates a record, as soon as that is possible again. */
+async function resume({ scene, main, died }: Round): Promise<void> {
+  const attempts = async () => {
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
+      const options = { collection: "notes", length: 100 } as const;
+      if (await create(scene, main, options) !== undefined) return;
+      await delay(20);
+    }
+    throw new Error(
+      `No write succeeds after half of the records were deleted, in ${maxAttempts} attempts`,
+    );
+  };
+  await Promise.race([attempts(), died]);
+}
+
+/** Waits until all imports have ended; deletes more while there is no room for them. */
+async function endImports(round: Round): Promise<void> {
+  const { main: { client }, ledger } = round;
+  const running = "/v1/tasks?status:in=queued,running&limit=1";
+  for (let deletions = 0; deletions < 12; deletions++) {
+    for (let attempt = 0; attempt < maxAttempts; attempt++) {
+      const reply = expectDone("tasks", await client.send("GET", running));
+      if (reply.text === "[]") {
+        await verify(round, true);
+        return ledger.endImports();
+      }
+      const health = await client.send("GET", "/health");
+      if (health.body.status === "memory-full" && attempt > 100) break;
+      await delay(20);
+    }
+    await verify(round, true);
+    await thin(round, 0.6);
+  }
+  throw new Error("Imports do not end, though nearly everything was deleted");
+}
+
+/** Checks that the latest tokens of some users are valid. */
+async function verifyTokens({ scene }: Round): Promise<void> {
+  for (const [username, tokens] of [...scene.users].slice(0, 20)) {
+    const token = tokens.at(-1);
+    if (token === undefined) continue;
+    const client = new Client(scene.port, token);
+    const { status, body } = await client.send("GET", "/v1/user");
+    client.close();
+    if (body.username !== username) {
+      throw new Error(`The token of ${username} is lost: ${status}`);
+    }
+  }
+}
+
+/** Starts with less memory than before: it may be refused, with a sentence. */
+async function startSmaller({ plan, program }: Round): Promise<void> {
+  const place = { ...plan.place, megabytes: plan.smaller };
+  try {
+    const server = await startIn(place, program);
+    await server.end("SIGKILL");
+  } catch (error) {
+    const isRefused = /ended with code 1:[^]*max-old-space-size/
+      .test(String(error));
+    if (!isRefused) throw error;
+  }
+}
+
+/** Creates the users and the records that the checks need. */
+async function prepare(round: Round): Promise<Entry[]> {
+  const { scene, main } = round;
+  for (let count = 0; count < 10; count++) {
+    expectDone("a user", await createUser(scene, main.client));
+  }
+  const spare: Entry[] = [];
+  for (let count = 0; count < 60; count++) {
+    const options = { collection: "notes", length: 300 } as const;
+    const entry = await create(scene, main, options);
+    if (entry !== undefined) spare.push(entry);
+  }
+  return spare;
+}
+
+/** Fills a server, and kills it; returns whether it was full. */
+async function fillAndKill(round: Round, random: Random): Promise<boolean> {
+  const { plan, died, scene } = round;
+  const spare = await prepare(round);
+  const { isFull, stop } = await fill(round);
+  if (isFull) {
+    const end = performance.now() + plan.lingerMs;
+    const probes = async () => {
+      do await probe(round, spare);
+      while (performance.now() < end && spare.length > 1);
+    };
+    await Promise.race([probes(), died]);
+    if (!plan.isKilledFull) {
+      await stop();
+      await Promise.race([verify(round, false), died]);
+      await thin(round, 0.5);
+      await resume(round);
+      scene.isStopping = false;
+      const again = await fill(round);
+      await delay(random.below(1000));
+      await kill(round);
+      await again.stop().catch(() => {});
+      return isFull;
+    }
+  }
+  await kill(round);
+  await stop().catch(() => {});
+  return isFull;
+}
+
+/** Verifies a server that was killed, lets its imports end, and stops it. */
+async function settle(round: Round): Promise<void> {
+  const { died, server, scene } = round;
+  const work = async () => {
+    await verify(round, true);
+    await verifyTokens(round);
+    await thin(round, 0.5);
+    await resume(round);
+    await endImports(round);
+    await signInAtLast(scene, round.main.client);
+  };
+  await Promise.race([work(), died]);
+  round.isEnding = true;
+  round.main.client.close();
+  const code = await server.end();
+  if (code !== 0) throw new Error(`The server stopped with ${code}`);
+}
+
+/** Plays one round; returns what happened, or undefined if memory was never full. */
+export async function memoryRound(
+  { folder, main, seed, limitedBy }: {
+    readonly folder: string;
+    readonly main: string;
+    readonly seed: number;
+    readonly limitedBy: Place["limitedBy"];
+  },
+): Promise<string | undefined> {
+  mkdirSync(folder);
+  const collections = join(folder, "collections.mjs");
+  writeFileSync(collections, declaration);
+  const program = { main, collections, folder: join(folder, "store") };
+  const random = new Random(seed);
+  const plan = planRound(random, limitedBy);
+  const ledger = new Ledger();
+  try {
+    const first = await begin(plan, program, { ledger }, random);
+    const isFull = await fillAndKill(first, random);
+    if (plan.smaller > 0) await startSmaller(first);
+    const second = await begin(plan, program, first, random);
+    await settle(second);
+    await checkFolder(plan.place, program);
+    const counts = [...second.scene.counts].sort()
+      .map(([what, count]) => `${what} ${count}`);
+    return isFull ? `${describe(plan)}: ${counts.join(", ")}` : undefined;
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    throw new Error(`Full memory, seed ${seed}, ${describe(plan)}: ${text}`);
+  }
+}
+
+function describe(plan: Plan): string {
+  const { place, loads, connections, isKilledFull, smaller } = plan;
+  return `${place.limitedBy} of ${place.megabytes} MB, ${connections} connections, ` +
+    `${loads.join(" and ")}, killed ${isKilledFull ? "full" : "after deletes"}` +
+    (smaller > 0 ? `, then in ${smaller} MB` : "");
+}
