@@ -431,18 +431,20 @@ export async function memoryRound(
   const random = new Random(seed);
   const plan = planRound(random, limitedBy);
   const ledger = new Ledger();
+  let round: Round | undefined;
   try {
-    const first = await begin(plan, program, { ledger }, random);
-    const isFull = await fillAndKill(first, random);
-    if (plan.smaller > 0) await startSmaller(first);
-    const second = await begin(plan, program, first, random);
-    await settle(second);
+    round = await begin(plan, program, { ledger }, random);
+    const isFull = await fillAndKill(round, random);
+    if (plan.smaller > 0) await startSmaller(round);
+    round = await begin(plan, program, round, random);
+    await settle(round);
     await checkFolder(plan.place, program);
-    const counts = [...second.scene.counts].sort()
+    const counts = [...round.scene.counts].sort()
       .map(([what, count]) => `${what} ${count}`);
     return isFull ? `${describe(plan)}: ${counts.join(", ")}` : undefined;
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
+    if (round !== undefined) await kill(round);
     throw new Error(`Full memory, seed ${seed}, ${describe(plan)}: ${text}`);
   }
 }
