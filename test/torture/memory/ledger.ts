@@ -159,6 +159,18 @@ export class Ledger {
     );
   }
 
+  /** Throws an error if a record is shown whose creation was refused, or that nobody sent. */
+  see({ key, id }: Body): void {
+    const { outcome, id: known } = this.#entries.get(String(key)) ?? {};
+    // One that was created, and whose change was refused, has an id.
+    const isRefused = outcome === "refused" && known === undefined;
+    if (outcome === undefined || isRefused) {
+      throw new Error(
+        `${key} (${id}) is there, but was ${outcome ?? "not sent"}`,
+      );
+    }
+  }
+
   /** Notes a record that was read; throws an error if it must not be there. */
   note(collection: string, record: Body): Entry {
     const key = String(record["key"]);

@@ -114,8 +114,11 @@ export async function update(
   const next = [version + 1, grow(length)] as const;
   const { text } = contentOf(entry.key, ...next);
   const path = `/v1/${entry.collection}/${entry.id}`;
-  return await scene.ledger.change(entry, next, () =>
-    client.send("PATCH", path, { json: { version: next[0], text } }));
+  return await scene.ledger.change(
+    entry,
+    next,
+    () => client.send("PATCH", path, { json: { version: next[0], text } }),
+  );
 }
 
 /** Deletes a record of one's own. */
@@ -124,8 +127,11 @@ export async function remove(
   client: Client,
   entry: Entry,
 ): Promise<Reply> {
-  return await scene.ledger.change(entry, "deletion", () =>
-    client.send("DELETE", `/v1/${entry.collection}/${entry.id}`));
+  return await scene.ledger.change(
+    entry,
+    "deletion",
+    () => client.send("DELETE", `/v1/${entry.collection}/${entry.id}`),
+  );
 }
 
 /** The most imports of one client that have not ended. */
@@ -169,7 +175,8 @@ async function query(scene: Scene, { client }: Own): Promise<void> {
     "tag=null",
   ]);
   const limit = 1 + random.below(20);
-  const page = `${filter}&sortby=${first},${second}&order=${order}&limit=${limit}`;
+  const page =
+    `${filter}&sortby=${first},${second}&order=${order}&limit=${limit}`;
   tally(scene, "query", await client.send("GET", `/v1/notes?${page}`));
 }
 
