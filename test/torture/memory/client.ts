@@ -25,7 +25,9 @@ interface Message {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const lost: Reply = { status: 0, text: "", body: JSON.parse("{}") };
+function lost(error: unknown): Reply {
+  return { status: 0, text: String(error), body: JSON.parse("{}") };
+}
 
 export class Client {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -41,12 +43,12 @@ export class Client {
     this.#agent.destroy();
   }
 
-  /** Sends a request; the response is undefined if the connection broke. */
+  /** Sends a request; returns the error instead of the response if the connection broke. */
   #open(
     method: string,
     path: string,
     { json, lines, headers }: Message,
-  ): Promise<IncomingMessage | undefined> {
+  ): Promise<IncomingMessage | Error> {
     const text = json === undefined ? lines : JSON.stringify(json);
     const type = json === undefined ? ndjson : "application/json";
     return new Promise((resolve, reject) => {
@@ -67,7 +69,7 @@ export class Client {
         reject(new Error(`No response to ${method} ${path} in two minutes`));
         outgoing.destroy();
       });
-      outgoing.on("error", () => resolve(undefined));
+      outgoing.on("error", resolve);
       outgoing.end(text);
     });
   }
@@ -79,12 +81,12 @@ export class Client {
     message: Message = {},
   ): Promise<Reply> {
     const response = await this.#open(method, path, message);
-    if (response === undefined) return lost;
+    if (response instanceof Error) return lost(response);
     let text = "";
     try {
       for await (const part of response.setEncoding("utf8")) text += part;
-    } catch {
-      return lost;
+    } catch (error) {
+      return lost(error);
     }
     const { statusCode: status = 0 } = response;
     const isJson = /json$|json;/.test(response.headers["content-type"] ?? "");
@@ -97,9 +99,10 @@ export class Client {
     const path = `/v1/${collection}`;
     const headers = { accept: ndjson };
     const response = await this.#open("GET", path, { headers });
-    if (response?.statusCode !== 200) {
-      response?.resume();
-      throw new Error(`An export of ${collection}: ${response?.statusCode}`);
+    if (response instanceof Error) throw response;
+    if (response.statusCode !== 200) {
+      response.resume();
+      throw new Error(`An export of ${collection}: ${response.statusCode}`);
     }
     response.on("error", () => {}); // then it is not complete
     let last = "";

@@ -63,7 +63,10 @@ export interface Own {
 /** Counts a response; throws an error if it is one that no load may get. */
 export function tally(scene: Scene, what: string, reply: Reply): Reply {
   const { status, body, text } = reply;
-  const key = `${what} ${status === 503 ? body.errorCode : status}`;
+  // A server that is being killed breaks all connections.
+  if (status === 0 && scene.isStopping) return reply;
+  const result = status === 0 ? text : status === 503 ? body.errorCode : status;
+  const key = `${what} ${result}`;
   scene.counts.set(key, (scene.counts.get(key) ?? 0) + 1);
   if (status === 503 && body.errorCode === 50303) scene.isFull = true;
   if (status >= 400 && status !== 503) {
