@@ -275,24 +275,32 @@ async function resume({ scene, main, failed }: Round): Promise<void> {
 }
 
 /** Waits until all imports have ended; deletes more while there is no room for them. */
-async function endImports(round: Round): Promise<void> {
+async function endImports(round: Round, isRestarted: boolean): Promise<void> {
   const { main: { client }, ledger } = round;
   const running = "/v1/tasks?status:in=queued,running&limit=1";
   for (let deletions = 0; deletions < 12; deletions++) {
     for (let attempt = 0; attempt < maxAttempts; attempt++) {
       const reply = expectDone("tasks", await client.send("GET", running));
       if (reply.text === "[]") {
-        await verify(round, true);
+        await verify(round, isRestarted);
         return ledger.endImports();
       }
       const health = await client.send("GET", "/health");
       if (health.body.status === "memory-full" && attempt > 100) break;
       await delay(20);
     }
-    await verify(round, true);
+    await verify(round, isRestarted);
     await thin(round, 0.6);
   }
   throw new Error("Imports do not end, though nearly everything was deleted");
+}
+
+/** Deletes records until imports have ended and a write succeeds: imports may take what was freed first. */
+async function makeRoom(round: Round, isRestarted: boolean): Promise<void> {
+  await thin(round, 0.5);
+  await Promise.race([endImports(round, isRestarted), round.failed]);
+  await thin(round, 0.5);
+  await resume(round);
 }
 
 /** Checks that the latest tokens of some users are valid. */
@@ -353,8 +361,7 @@ async function fillAndKill(round: Round, random: Random): Promise<boolean> {
     if (!plan.isKilledFull) {
       await stop();
       await Promise.race([verify(round, false), failed]);
-      await thin(round, 0.5);
-      await resume(round);
+      await makeRoom(round, false);
       const again = await fill(round);
       await delay(random.below(1000));
       await kill(round);
@@ -373,9 +380,7 @@ async function settle(round: Round): Promise<void> {
   const work = async () => {
     await verify(round, true);
     await verifyTokens(round);
-    await thin(round, 0.5);
-    await resume(round);
-    await endImports(round);
+    await makeRoom(round, true);
     await signInAtLast(scene, round.main.client);
   };
   await Promise.race([work(), failed]);
