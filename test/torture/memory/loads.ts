@@ -46,6 +46,8 @@ export interface Scene {
   readonly random: Random;
   /** The users that were created, and their latest tokens. */
   readonly users: Map<string, string[]>;
+  /** The imports that were accepted and have not ended, as far as is known. */
+  readonly tasks: Set<Import>;
   /** Responses by what they were to, and their status. */
   readonly counts: Map<string, number>;
   /** True once a request was refused because memory is full, or health says it is. */
@@ -53,11 +55,10 @@ export interface Scene {
   isStopping: boolean;
 }
 
-/** What one client has created, and imports that it has sent and that have not ended. */
+/** One client, and what it has created. */
 export interface Own {
   readonly client: Client;
   readonly entries: Entry[];
-  readonly tasks: Import[];
 }
 
 /** Counts a response; throws an error if it is one that no load may get. */
@@ -137,30 +138,33 @@ export async function remove(
   );
 }
 
-/** The most imports of one client that have not ended. */
-const maxTasks = 3;
+/** The most imports that have not ended, and lines in them: after a restart all must find room. */
+const maxTasks = 60;
+const maxPendingLines = 30_000;
 
 async function importLines(
   scene: Scene,
-  { client, tasks }: Own,
+  { client }: Own,
   count: number,
 ): Promise<void> {
+  const { tasks, ledger, random } = scene;
   const [oldest] = tasks;
-  if (oldest?.url !== undefined && tasks.length >= maxTasks) {
+  const pending = [...tasks].reduce((sum, { lines }) => sum + lines.length, 0);
+  if (oldest?.url && (tasks.size >= maxTasks || pending > maxPendingLines)) {
     const reply = await client.send("GET", oldest.url);
     // A task that ended long ago may be gone.
     const isGone = [404, 410].includes(reply.status);
     if (!isGone) tally(scene, "task", reply);
     if (isGone || /^(?:succeeded|failed)$/.test(reply.body.status)) {
-      tasks.shift();
+      tasks.delete(oldest);
     }
     return;
   }
-  const length = 20 + scene.random.below(800);
-  const { task, body } = scene.ledger.addImport("notes", count, length);
+  const length = 20 + random.below(800);
+  const { task, body } = ledger.addImport("notes", count, length);
   const reply = await client.send("POST", "/v1/notes", { lines: body });
-  scene.ledger.settleImport(task, tally(scene, "import", reply));
-  if (reply.status === 202) tasks.push(task);
+  ledger.settleImport(task, tally(scene, "import", reply));
+  if (reply.status === 202) tasks.add(task);
 }
 
 const properties = ["key", "version", "a", "b", "c", "tag", "updated_at"];

@@ -29,7 +29,7 @@ export async function fullMemory(options: MemoryOptions): Promise<void> {
   const play = async (limitedBy: Place["limitedBy"], count: number) => {
     let full = 0;
     for (let each = 0; full < count; each++) {
-      if (each === 2 * count + 3) throw new Error("Memory is seldom full");
+      if (each === 3 * count + 6) throw new Error("Memory is seldom full");
       const own = join(folder, `${limitedBy}-${seed + each}`);
       const setup = { folder: own, main, seed: seed + each, limitedBy };
       const report = await memoryRound(setup);
