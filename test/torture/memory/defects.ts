@@ -15,9 +15,9 @@ export interface Defect extends Patch {
 /** The defects by description. */
 export const defects: Readonly<Record<string, Defect>> = {
   "ignores its limit": {
-    file: "store/memory/limit.js",
-    from: "admit(allowWhenFull) {",
-    to: "admit(allowWhenFull) { return;",
+    file: "store/transactions.js",
+    from: "this.memory.admit(",
+    to: "void (",
     caught: /ended by itself with (?:SIGABRT|code 134)/,
   },
   "does not roll back what it refuses": {
