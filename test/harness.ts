@@ -203,6 +203,8 @@ export interface StartOptions {
   readonly seed?: unknown;
   /** Flags of Node.js itself. */
   readonly nodeArgs?: readonly string[];
+  /** The words before the command, such as those that limit what it may use. */
+  readonly prefix?: readonly string[];
   /** A `main.ts` other than the project's. */
   readonly main?: string;
   /** True if passwords are hashed at the cost of production. */
@@ -448,7 +450,10 @@ async function startOne(options: StartOptions): Promise<Server> {
     await writeFile(file, JSON.stringify(options.seed));
     args.push("--seed", file);
   }
-  const [program = "", ...words] = starter(options);
+  const [program = "", ...words] = [
+    ...(options.prefix ?? []),
+    ...starter(options),
+  ];
   const child = spawn(
     program,
     [...words, ...args, ...(options.args ?? [])],

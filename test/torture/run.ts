@@ -14,6 +14,7 @@ import { damages, makeSpecimens, verifyDamage } from "./corruption.ts";
 import { defects, isCaught } from "./defects.ts";
 import { fullDisk } from "./full.ts";
 import { lockContests, lockRounds } from "./locks.ts";
+import { fullMemory } from "./memory/run.ts";
 import { killRounds, powerRounds, straceRounds } from "./processes.ts";
 import { Random } from "./random.ts";
 import type { SimulationReport } from "./scene.ts";
@@ -30,6 +31,7 @@ const { values } = parseArgs({
     "power-cuts": { type: "string" },
     "lock-rounds": { type: "string" },
     "full-disks": { type: "string" },
+    "full-memory": { type: "string" },
     seed: { type: "string" },
   },
 });
@@ -163,6 +165,11 @@ async function once(turn: number): Promise<void> {
   const disks = number(values["full-disks"], 1);
   for (let round = 0; round < disks; round++) {
     say("Full disk", await fullDisk(folder()));
+  }
+  const memory = number(values["full-memory"], 1);
+  if (memory > 0) {
+    const options = { folder: folder(), rounds: memory, seed: seed + turn };
+    await fullMemory({ ...options, say });
   }
   const damaged = number(values.corruptions, 3000);
   if (damaged > 0) await corruptions(damaged);
