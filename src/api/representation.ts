@@ -7,7 +7,7 @@
 import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
 import type { Response } from "../http/connection.ts";
-import type { Document, Memory, Row, Table } from "../store/store.ts";
+import type { Document, Memory, Row } from "../store/store.ts";
 import {
   type Collection,
   type NamedProperty,
@@ -31,6 +31,12 @@ const maxCachedLength = 40_000_000;
 /** The memory that a cached text takes besides its characters: for validators and references, also in characters. */
 const cachedRowLength = 400;
 
+/** What is cached of a record. */
+interface Cached {
+  readonly text: string;
+  readonly validators: readonly string[];
+}
+
 /** What bounds the cached texts. */
 type CacheMemory = Pick<Memory, "limit" | "isTight" | "onTight">;
 
@@ -42,37 +48,22 @@ export class Representation {
   readonly #urlProperties: readonly UrlProperty[];
   /** Changes with the declaration, and with it every ETag. */
   readonly shapeHash: string;
-  readonly #table: Pick<Table, "get"> | undefined;
   readonly #memory: CacheMemory | undefined;
   readonly #maxCachedLength: number;
-  /** The records that have a cached text: the newer half, and the older half. Not the rows, which live only until they are replaced. */
-  #cachedIds: number[] = [];
-  #olderIds: number[] = [];
-  /** The cached length of the newer half. */
+  /** A row lives only until its record changes, and its text with it. */
+  #cache = new WeakMap<object, Cached>();
   #cachedLength = 0;
-  #latestTime = "";
-  #latestValidators: readonly string[] = [];
 
   /**
    * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
-   * @param table has the records whose texts are cached
    * @param memory bounds what is cached
    */
-  constructor(
-    collection: Collection,
-    prefix: string,
-    table?: Pick<Table, "get">,
-    memory?: CacheMemory,
-  ) {
+  constructor(collection: Collection, prefix: string, memory?: CacheMemory) {
     this.#collection = collection;
-    this.#table = table;
     this.#memory = memory;
     const { limit = Infinity } = memory ?? {};
     this.#maxCachedLength = Math.min(maxCachedLength, limit / 16);
-    memory?.onTight.add(() => {
-      this.#dropOlder();
-      this.#dropOlder();
-    });
+    memory?.onTight.add(() => this.#dropCache());
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
     this.#urlProperties = collection.urlProperties.map((each) => ({
@@ -95,57 +86,36 @@ export class Representation {
    * follows.
    */
   validators(row: Row): readonly string[] {
-    if (row.validators !== undefined) return row.validators;
-    const validators = this.validatorsOf(row.document);
-    // Cached only if they will be dropped again, together with the text.
-    if (row.text !== undefined) row.validators = validators;
-    return validators;
+    return this.#cache.get(row)?.validators ?? this.validatorsOf(row.document);
   }
 
   /** Returns the validators of a record that is not stored yet. */
   validatorsOf({ id, created_at, updated_at }: Document): readonly string[] {
-    const at = String(updated_at ?? created_at);
+    const time = Date.parse(String(updated_at ?? created_at));
     // At `/user`, every user reads a different record.
     const own = this.#collection.name === "users" ? `-${id}` : "";
-    // Records that are written together often have the same time, and share the
-    // validators.
-    if (at !== this.#latestTime || own) {
-      const time = Date.parse(at);
-      const etag = `"${time.toString(36)}${own}-${this.shapeHash}"`;
-      this.#latestTime = at;
-      this.#latestValidators = [
-        "ETag",
-        etag,
-        "Last-Modified",
-        new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
-      ];
-    }
-    return this.#latestValidators;
+    return [
+      "ETag",
+      `"${time.toString(36)}${own}-${this.shapeHash}"`,
+      "Last-Modified",
+      new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
+    ];
   }
 
-  /**
-   * Returns a record as an element of a list; caches its text, and drops the
-   * older half of all cached texts if they take too much.
-   */
+  /** Returns a record as an element of a list; caches its text, and drops all cached texts if they take too much. */
   asListItem(row: Row): string {
-    if (row.text !== undefined) return row.text;
+    const cached = this.#cache.get(row);
+    if (cached !== undefined) return cached.text;
     const text = this.serialize(row.document);
     if (this.#memory?.isTight) return text;
-    row.text = text;
-    this.#cachedIds.push(row.document.id);
     this.#cachedLength += text.length + cachedRowLength;
-    if (this.#cachedLength > this.#maxCachedLength / 2) this.#dropOlder();
+    if (this.#cachedLength > this.#maxCachedLength) this.#dropCache();
+    this.#cache.set(row, { text, validators: this.validatorsOf(row.document) });
     return text;
   }
 
-  /** Drops the older half of all cached texts, and makes the newer half the older one. */
-  #dropOlder(): void {
-    for (const id of this.#olderIds) {
-      const old = this.#table?.get(id);
-      if (old) old.text = old.validators = undefined;
-    }
-    this.#olderIds = this.#cachedIds;
-    this.#cachedIds = [];
+  #dropCache(): void {
+    this.#cache = new WeakMap();
     this.#cachedLength = 0;
   }
 
@@ -191,11 +161,8 @@ export class Representation {
   ): AsyncGenerator<string, undefined> {
     const names = fields ?? this.#properties.map(({ name }) => name);
     let text = "";
-    for (const { document } of rows) {
-      const isWhole = fields === undefined && this.#isShownAsStored(document);
-      text += isWhole
-        ? `${JSON.stringify(document)}\n`
-        : `${this.serializeFields({ document }, names)}\n`;
+    for (const row of rows) {
+      text += `${this.serializeFields(row, names)}\n`;
       if (text.length < minPartLength) continue;
       yield text;
       text = "";
@@ -205,51 +172,19 @@ export class Representation {
   }
 
   /** Returns the given properties of a record, as JSON. */
-  serializeFields(
-    { document }: Pick<Row, "document">,
-    fields: readonly string[],
-  ): string {
+  serializeFields({ document }: Row, fields: readonly string[]): string {
     const object = this.#toObject(document);
-    return JSON.stringify(
-      Object.fromEntries(fields.map((name) => [name, object[name]])),
-    );
+    const shown: Record<string, Json | undefined> = {};
+    for (const name of fields) shown[name] = object[name];
+    return JSON.stringify(shown);
   }
 
   /** Returns a record as an element of a list, without caching its text. */
   serialize(document: Document): string {
-    if (!this.#isShownAsStored(document)) {
-      return JSON.stringify(this.#toObject(document));
-    }
-    const parts = [JSON.stringify(document).slice(0, -1)];
-    for (const { name, before, property, after } of this.#urlProperties) {
-      const id = document[property];
-      const url = id === null ? null : `"${before}${id}${after}"`;
-      parts.push(`,"${name}":${url}`);
-    }
-    // Joined, because a concatenated text would keep all its parts in memory.
-    parts.push("}");
-    return parts.join("");
+    return JSON.stringify(this.#toObject(document));
   }
 
-  /**
-   * Returns whether a stored document is exactly what a reader may see, so that
-   * its JSON is the record's except for the URLs. Documents are written in the
-   * declared order, so comparing the names one by one is enough. It is also
-   * safe: any other name may be that of a password's hash, or of a property
-   * that is no longer declared, and neither must be shown. An older document,
-   * in another order or with a null where there is now a default, is serialized
-   * property by property.
-   */
-  #isShownAsStored(document: Document): boolean {
-    let index = 0;
-    for (const name in document) {
-      const property = this.#properties[index++];
-      if (property === undefined || name !== property.name) return false;
-      if (document[name] === null && property.default !== null) return false;
-    }
-    return index === this.#properties.length;
-  }
-
+  /** Returns what a reader may see of a document: the declared properties, never what else is stored, such as the hash of a password. */
   #toObject(document: Document): Record<string, Json> {
     const object: Record<string, Json> = {};
     for (const property of this.#properties) {

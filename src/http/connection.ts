@@ -2,10 +2,7 @@
  * Connections, and how responses are sent on them.
  *
  * node:http's parser alone decides where a request begins and ends, and node:http
- * sends the responses of a connection in the order of their requests, each
- * written through its own object. Nothing here reads or writes that framing. So
- * {@linkcode sendAtEndOfTurn}, which delays when a response is sent, cannot join
- * parts of two requests, or give one request the response to another.
+ * sends the responses of a connection in the order of their requests.
  *
  * Three methods of Node's objects are replaced, all in this folder and no others.
  * Without each of them the named test of `test/http/edge.test.ts` fails:
@@ -144,7 +141,7 @@ export class Connection {
   isClosing = false;
   /** True while nothing is received. */
   isPaused = false;
-  /** The length of a long response that is being sent. */
+  /** Of a long response. */
   sendingBytes = 0;
   /** How many requests node:http holds, with those that are never handled. */
   #held = 0;
@@ -241,9 +238,8 @@ export class Connection {
   }
 
   /**
-   * Ends what is sent, but lets the client send for a while: many read a response
-   * only after they have sent everything, and one whose connection is closed
-   * before that is reset and may never see it (RFC 9112 section 9.6).
+   * Ends what is sent, but lets the client send for a while: one that still sends
+   * would be reset, and may never see the response (RFC 9112 section 9.6).
    */
   #linger(): void {
     const { socket, server } = this;
@@ -398,9 +394,8 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
 }
 
 /**
- * Makes the failure of a response distinguishable from its end: without chunks
- * only the end of the connection makes it complete (RFC 9112 section 6.3). TLS
- * has its own end.
+ * Resets the connection if a response fails whose end only the end of the
+ * connection tells (RFC 9112 section 6.3); TLS has its own end.
  */
 function resetIfIncomplete(socket: Socket, response: OutgoingResponse): void {
   const { destroy } = socket;
@@ -414,9 +409,8 @@ function resetIfIncomplete(socket: Socket, response: OutgoingResponse): void {
 }
 
 /**
- * Receives and drops the rest of a body that nobody reads, within limits, before
- * the connection closes. If a thousand clients send large ones at a time,
- * receiving them as fast as they come would let the others wait for seconds.
+ * Receives and drops the rest of a body that nobody reads, before the connection
+ * closes: slowly, as a thousand large ones would let others wait for seconds.
  */
 function dropBody(request: IncomingRequest, connection: Connection): void {
   const { socket, server } = connection;
@@ -432,13 +426,12 @@ function dropBody(request: IncomingRequest, connection: Connection): void {
   });
 }
 
-/** Responses whose header is complete. */
+/** Those whose header is complete. */
 const waitingResponses: OutgoingResponse[] = [];
 
 /**
  * Sends a response together with all others that become ready in the same turn
- * of the event loop. Sent one by one, each of them wakes a client that then waits
- * for the next: batching sends a third more small responses a second.
+ * of the event loop: that sends a third more small responses a second.
  */
 function sendAtEndOfTurn(
   response: OutgoingResponse,

@@ -39,71 +39,10 @@ interface StoreWatcher {
 
 const processStart = Date.now().toString(36);
 
-/** An open store. */
-export abstract class Store {
-  /** The repairs made at startup, as sentences; none after a clean stop. */
-  abstract readonly notices: readonly string[];
-  /** The folder for files that are not records, and how it is accessed. */
-  readonly folder: StoreFolder;
-  /** False from a disk fault until a restart. */
-  abstract readonly isWritable: boolean;
-  /** True while the disk is full: only deletes and sign-ins are accepted. */
-  abstract readonly isDiskFull: boolean;
-  /** The end of the durable part of the log. */
-  abstract readonly position: LogPosition;
-  /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
-  abstract readonly headroom: number;
+/** What a store that several servers share decides; the defaults are those of a folder. */
+abstract class Shareable {
   /** Identifies this server among those that share the store, also after a restart. */
   readonly serverId: string = "";
-  /** All tables by name. */
-  readonly #tables: Tables;
-  /** The memory of the records, and its limit. */
-  readonly memory: Memory;
-  protected readonly queue: TransactionQueue;
-  readonly #watchers = new Set<StoreWatcher>();
-  /** Settles once the store is closed; undefined while it is open. */
-  protected closing: Promise<void> | undefined;
-
-  constructor(
-    folder: StoreFolder,
-    { seq, tables, memory = new Memory(), maxQueueBytes }: {
-      readonly seq: number;
-      readonly tables: Tables;
-      readonly memory?: Memory;
-      readonly maxQueueBytes: number;
-    },
-  ) {
-    this.folder = folder;
-    this.memory = memory;
-    memory.begin(tables);
-    this.queue = new TransactionQueue(seq, maxQueueBytes);
-    this.#tables = tables;
-  }
-
-  /** The last sequence number applied in memory. */
-  get seq(): number {
-    return this.queue.lastSeq;
-  }
-
-  /** The last sequence number known to be durable. */
-  get durableSeq(): number {
-    return this.queue.durableSeq;
-  }
-
-  /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
-  abstract missingBytes(): Promise<number>;
-
-  /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
-  onDurable(seq: number, callback: DurableCallback): void {
-    this.queue.onDurable(seq, callback);
-  }
-
-  /** Resolves once there is room for the transaction of a request; undefined if there is. */
-  whenRoom(): Promise<void> | undefined {
-    if (!this.queue.isHalfFull) return undefined;
-    // If the disk fails, the transaction itself will be refused.
-    return this.durable(this.durableSeq + 1)?.catch(() => {});
-  }
 
   /** Resolves once the state in memory is no older than any that somebody was shown before; undefined if it is already. */
   confirm(_isRead: boolean): Promise<void> | undefined {
@@ -135,6 +74,75 @@ export abstract class Store {
 
   /** Refuses all requests from now on, for a reason; or no longer. */
   suspend(_reason: string | undefined): void {}
+}
+
+/** How a store begins. */
+interface StoreState {
+  readonly seq: number;
+  readonly tables: Tables;
+  readonly memory?: Memory;
+  readonly maxQueueBytes: number;
+}
+
+/** An open store. */
+export abstract class Store extends Shareable {
+  /** The repairs made at startup, as sentences; none after a clean stop. */
+  abstract readonly notices: readonly string[];
+  /** The folder for files that are not records, and how it is accessed. */
+  readonly folder: StoreFolder;
+  /** False from a disk fault until a restart. */
+  abstract readonly isWritable: boolean;
+  /** True while the disk is full: only deletes and sign-ins are accepted. */
+  abstract readonly isDiskFull: boolean;
+  /** The end of the durable part of the log. */
+  abstract readonly position: LogPosition;
+  /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
+  abstract readonly headroom: number;
+  /** All tables by name. */
+  readonly #tables: Tables;
+  /** The memory of the records, and its limit. */
+  readonly memory: Memory;
+  protected readonly queue: TransactionQueue;
+  readonly #watchers = new Set<StoreWatcher>();
+  /** Settles once the store is closed; undefined while it is open. */
+  protected closing: Promise<void> | undefined;
+
+  constructor(
+    folder: StoreFolder,
+    { seq, tables, memory = new Memory(), maxQueueBytes }: StoreState,
+  ) {
+    super();
+    this.folder = folder;
+    this.memory = memory;
+    memory.begin(tables);
+    this.queue = new TransactionQueue(seq, maxQueueBytes);
+    this.#tables = tables;
+  }
+
+  /** The last sequence number applied in memory. */
+  get seq(): number {
+    return this.queue.lastSeq;
+  }
+
+  /** The last sequence number known to be durable. */
+  get durableSeq(): number {
+    return this.queue.durableSeq;
+  }
+
+  /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
+  abstract missingBytes(): Promise<number>;
+
+  /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
+  onDurable(seq: number, callback: DurableCallback): void {
+    this.queue.onDurable(seq, callback);
+  }
+
+  /** Resolves once there is room for the transaction of a request; undefined if there is. */
+  whenRoom(): Promise<void> | undefined {
+    if (!this.queue.isHalfFull) return undefined;
+    // If the disk fails, the transaction itself will be refused.
+    return this.durable(this.durableSeq + 1)?.catch(() => {});
+  }
 
   /** Adds a watcher, which is called until the store closes. */
   watch(watcher: StoreWatcher): void {

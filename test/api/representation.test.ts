@@ -8,46 +8,82 @@ import { runInNewContext } from "node:vm";
 import { deriveCollections } from "../../src/api/declaration/declaration.ts";
 import { Representation } from "../../src/api/representation.ts";
 import { collections } from "../collections.ts";
-import type { Row } from "../../src/store/memory/row.ts";
+import type { Document, Row } from "../../src/store/memory/row.ts";
 import { WritableTable } from "../../src/store/memory/table.ts";
 
 setFlagsFromString("--expose-gc");
 const collectGarbage: () => void = runInNewContext("gc");
 
-test("forty million characters of records are cached, and then the older half is dropped", () => {
+/** A row that counts how often its document is serialized. */
+class CountedRow implements Row {
+  readonly seq = 1;
+  reads = 0;
+  readonly #document: Document;
+
+  constructor(document: Document) {
+    this.#document = document;
+  }
+
+  get document() {
+    this.reads++;
+    return this.#document;
+  }
+}
+
+test("forty million characters of records are cached, and then all of them are dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const table = new WritableTable({ name: "zoos" });
-  const representation = new Representation(zoos, "/v1/", table);
+  const representation = new Representation(zoos, "/v1/");
   const name = "a".repeat(100_000);
   const created_at = "2026-05-05T12:00:00.000Z";
   // With its other properties each takes a little more than 100,000 characters.
-  for (let id = 1; id <= 398; id++) table.put({ id, name, created_at }, id);
-  const [first, ...others] = table.rows();
-  const last = others.pop();
-  assert.ok(first && last);
-  const read = (row: Row) => {
-    representation.validators(row);
-    return representation.asListItem(row);
+  const rows = Array.from(
+    { length: 398 },
+    (_, at) => new CountedRow({ id: at + 1, name, created_at }),
+  );
+  const isCached = (row: CountedRow) => {
+    const { reads } = row;
+    const text = representation.asListItem(row);
+    assert.match(text, /^\{"id":\d+,"name":"aaa/);
+    assert.equal(representation.validators(row)[0], "ETag");
+    return row.reads === reads;
   };
-  assert.match(read(first), /^\{"id":1,"name":"aaa/);
-  assert.equal(first.validators, undefined, "nothing would drop them");
-  read(first);
-  assert.equal(first.validators, representation.validators(last));
-  for (const row of others) read(row);
-  assert.ok([first, ...others].every(({ text }) => text !== undefined));
-  assert.equal(read(last), last.text);
-  assert.deepEqual([first.text, first.validators], [undefined, undefined]);
-  const cached = others.filter(({ text }) => text !== undefined);
-  assert.equal(cached.length, 198);
-  assert.equal(cached[0]?.document.id, 200);
+  for (const row of rows) assert.equal(isCached(row), false);
+  const last = rows.pop();
+  assert.ok(last);
+  assert.equal(
+    isCached(last),
+    true,
+    "the last one does not fit beside the others",
+  );
+  for (const row of rows.slice(0, 390)) assert.equal(isCached(row), false);
+  for (const row of rows.slice(0, 390)) assert.equal(isCached(row), true);
+});
+
+test("nothing is cached while the memory is tight", () => {
+  const zoos = deriveCollections(collections).get("zoos");
+  assert.ok(zoos);
+  const memory = { limit: 1e9, isTight: false, onTight: new Set<() => void>() };
+  const representation = new Representation(zoos, "/v1/", memory);
+  const row = new CountedRow({ id: 1, name: "Artis" });
+  const reads = () => {
+    const before = row.reads;
+    representation.asListItem(row);
+    return row.reads - before;
+  };
+  assert.ok(reads() > 0);
+  assert.equal(reads(), 0);
+  memory.isTight = true;
+  for (const drop of memory.onTight) drop();
+  assert.ok(reads() > 0);
+  assert.ok(reads() > 0);
 });
 
 test("a cached text does not outlive its record", async () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const table = new WritableTable({ name: "zoos" });
-  const representation = new Representation(zoos, "/v1/", table);
+  const representation = new Representation(zoos, "/v1/");
   const created_at = "2026-05-05T12:00:00.000Z";
   const cache = (name: string) => {
     table.put({ id: 1, name, created_at }, 1);
@@ -61,6 +97,8 @@ test("a cached text does not outlive its record", async () => {
   await nextTurn(); // a WeakRef holds its object until the end of the turn
   collectGarbage();
   assert.equal(replaced.deref(), undefined);
-  assert.match(current.deref()?.text ?? "", /New/);
+  const row = current.deref();
+  assert.ok(row);
+  assert.match(representation.asListItem(row), /New/);
   assert.equal([...table.rows()].length, 1);
 });

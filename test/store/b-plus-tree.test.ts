@@ -22,12 +22,7 @@ function numbers(seed: number): (below: number) => number {
 }
 
 function rowOf(id: number, values: Record<string, Json> = {}): Row {
-  return {
-    document: { id, ...values },
-    seq: 0,
-    text: undefined,
-    validators: undefined,
-  };
+  return { document: { id, ...values }, seq: 0 };
 }
 
 function valuesOf({ document }: Row): Json[] {

@@ -13,6 +13,7 @@
  */
 
 import { OverloadedError, type Requester } from "../../admission.ts";
+import type { Memory } from "../memory/limit.ts";
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import { JobQueue, rowsPerStep, type Steps } from "./job-queue.ts";
 import type { Column } from "./row-comparator.ts";
@@ -136,8 +137,18 @@ export class IndexCache {
   /** The number of rows scanned for want of an index since one was last built for that. */
   #scannedRows = 0;
 
-  constructor(table: Table) {
+  readonly #memory: Pick<Memory, "isTight" | "onTight"> | undefined;
+
+  /** @param memory while it is tight, no index is cached */
+  constructor(
+    table: Table,
+    memory?: Pick<Memory, "isTight" | "onTight">,
+  ) {
     this.table = table;
+    this.#memory = memory;
+    memory?.onTight.add(() => {
+      for (const name of this.#cached.keys()) this.#drop(name);
+    });
   }
 
   /** Returns all rows of the table, in ascending order of id. */
@@ -193,6 +204,7 @@ export class IndexCache {
     count: number,
     requester: Requester,
   ): SortedIndex | Promise<SortedIndex> | undefined {
+    if (this.#memory?.isTight) return undefined;
     if (count > maxScannedRows) return this.getOrBuild(columns, requester);
     this.#scannedRows += count;
     const isDue = this.#scannedRows > this.table.size * buildShare;

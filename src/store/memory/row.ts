@@ -26,10 +26,6 @@ export class Row {
   readonly document: Document;
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
-  /** Where the API caches the record's JSON text; the store does not use it. */
-  text: string | undefined;
-  /** Likewise for the record's ETag and Last-Modified fields. */
-  validators: readonly string[] | undefined;
 
   constructor(document: Document, seq: number) {
     this.document = document;
@@ -49,8 +45,6 @@ let slabEnd = 0;
  */
 export class PackedRow implements Row {
   readonly seq: number;
-  text: string | undefined;
-  validators: readonly string[] | undefined;
   readonly #slab: Buffer;
   readonly #start: number;
   readonly #end: number;
