@@ -175,6 +175,7 @@ function trackConnections(server: HttpServer, state: ServerState): void {
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
   const { pending, isClosing, isPaused } = connection;
+  if (pending[0]?.isLive) return void connection.socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;

@@ -5,6 +5,8 @@
 
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
 import {
   type Answer,
@@ -212,11 +214,16 @@ describe("QUERY of a collection", () => {
     const chunked = `${head}\r\nTransfer-Encoding: chunked\r\n\r\n` +
       "3\r\nlim\r\n4\r\nit=1\r\n0\r\n\r\n";
     const last = "GET /v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    const received = await exchange(
-      server.port,
-      one + none + chunked + one + last,
-    );
-    assert.equal(received.match(/HTTP\/1.1 200 OK/g)?.length, 5, received);
+    const socket = connect(server.port, "127.0.0.1");
+    let received = "";
+    socket.setEncoding("utf8").on("data", (text) => received += text);
+    for (const [at, request] of [one, none, chunked, one, last].entries()) {
+      socket.write(request);
+      while (received.match(/HTTP\/1.1 200 OK/g)?.length !== at + 1) {
+        await once(socket, "data");
+      }
+    }
+    await once(socket, "close");
   });
 });
 
