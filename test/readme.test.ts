@@ -340,11 +340,6 @@ test("every block of commands is run", () => {
   assert.deepEqual(all.filter((block) => !done.has(block)), []);
 });
 
-test("the size of the code can be counted", async () => {
-  const [, command = ""] = /`(node [^`]*size\.ts)`/.exec(readme) ?? [];
-  assert.match(await shell(command), /\d/);
-});
-
 test("its roles are those of the declarations", () => {
   for (
     const { name, access: { read, write, delete: last } } of [

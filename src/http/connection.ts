@@ -13,8 +13,8 @@
  * - `socket.destroy` of a download by HTTP/1.0, whose length only the end of the
  *   connection tells ("is reset if a download of HTTP/1.0 ends early").
  * - `server.closeIdleConnections`, which `close` calls, would cut off responses
- *   that have ended but are still being sent ("is not closed by a stop while its
- *   client still has to read a response").
+ *   that are still being sent ("is not closed by a stop while its client still has
+ *   to read a response").
  */
 
 import { Buffer } from "node:buffer";
@@ -222,7 +222,6 @@ export class Connection {
     this.pending.splice(count);
   }
 
-  /** Receives nothing more. */
   pause(): void {
     this.isPaused = true;
     this.socket.pause();

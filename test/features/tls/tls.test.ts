@@ -102,10 +102,12 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
           received,
           /^Strict-Transport-Security: max-age=31536000\r$/m,
         );
-        socket.write("NONSENSE\r\n\r\n");
-        const [error] = await once(socket, "data");
-        assert.match(String(error), /^HTTP\/1\.1 400 [^]*^Strict-Transport/m);
         socket.destroy();
+        const other = await open(server.port, options);
+        other.write("NONSENSE\r\n\r\n");
+        const [error] = await once(other, "data");
+        assert.match(String(error), /^HTTP\/1\.1 400 [^]*^Strict-Transport/m);
+        other.destroy();
       }
       const old = {
         minVersion: "TLSv1.1",
