@@ -14,7 +14,7 @@ import type {
   RunOnce,
 } from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
-import { errorCode } from "../../store/error.ts";
+import { errorCode, StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
 import {
@@ -49,7 +49,11 @@ export async function receiveImport(
   worker: ImportWorker,
   { call, body, target, runOnce }: ImportRequest,
 ): Promise<Result> {
-  prepareCreate(target, call); // refuses the request before the body is received
+  // Both refuse the request before the body is received.
+  prepareCreate(target, call);
+  if (worker.context.store.memory.isFull) {
+    throw new StoreError("memory-full", "The memory is full");
+  }
   return await uploads.run(call, async () => {
     await roomForTask(worker.context, call.signal);
     return await storeImport(worker, { call, body, target, runOnce });
