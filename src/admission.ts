@@ -26,6 +26,9 @@ export interface Requester {
 /** How long a request waits before it is refused. */
 const maxWaitMs = 30_000;
 
+/** How long a turn lasts whose end depends on the client: then others begin too. */
+const maxHoldMs = 10_000;
+
 /** The most clients whose last turn is remembered, unless more of them wait. */
 const maxClients = 1000;
 
@@ -69,14 +72,20 @@ export class Turns {
     }
   }
 
-  /** Waits for a turn that lasts until the signal is aborted; throws like {@linkcode run}. */
+  /** Waits for a turn that lasts until the signal is aborted, or for some seconds; throws like {@linkcode run}. */
   async hold(requester: Requester): Promise<void> {
     const { signal } = requester;
     if (this.#holders.has(signal)) return signal.throwIfAborted(); // processed again
     const client = await this.#begin(requester);
     this.#holders.add(signal);
-    signal.addEventListener("abort", () => this.#end(client));
-    if (signal.aborted) this.#end(client);
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      this.#end(client);
+    };
+    const timer = setTimeout(end, maxHoldMs);
+    signal.addEventListener("abort", end);
+    if (signal.aborted) end();
     signal.throwIfAborted();
   }
 
@@ -144,7 +153,8 @@ export class Turns {
   }
 }
 
-function tooLong(): OverloadedError {
+/** Creates the error of a request that has waited for too long. */
+export function tooLong(): OverloadedError {
   return new OverloadedError(
     `The server is busy: the request has waited for ${
       maxWaitMs / 1000

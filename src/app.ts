@@ -141,7 +141,12 @@ export class Application {
     const sent = parseParameters(target.query); // 400
     const { consumes, parse = rejectUnknownParameters } = operation;
     const parameters = parse(sent); // 400
-    if (consumes === undefined) return operation.run(exchange, parameters, {});
+    if (consumes === undefined) {
+      return this.#whenRoom(
+        exchange,
+        () => operation.run(exchange, parameters, {}),
+      );
+    }
     const runOnce = this.#runOnce(exchange, operation); // 400
     const type = checkContentType(request, consumes); // 415
     if (type === ndjsonType && operation.importNdjson) {
@@ -151,21 +156,31 @@ export class Application {
     const body = Promise.resolve(
       exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
     );
-    const run = (bytes: Uint8Array): Outcome => {
-      const room = method !== "QUERY" && this.#shared.store.whenRoom();
-      if (room) return exchange.afterWaiting(room, () => run(bytes));
+    return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;
       if (method === "QUERY") {
         const parameters = parse(parseFormParameters(bytes, sent));
         return operation.run(exchange, parameters, {});
       }
       const json = parseJsonObject(bytes); // 400
-      return runOnce(bytes, (storeKey) => {
-        exchange.storeKey = storeKey;
-        return operation.run(exchange, parameters, json); // 404 to 503
-      });
-    };
-    return exchange.afterWaiting(body, run); // 401, 403
+      return runOnce(bytes, (storeKey) =>
+        this.#whenRoom(exchange, () => {
+          exchange.storeKey = storeKey;
+          return operation.run(exchange, parameters, json); // 404 to 503
+        }));
+    });
+  }
+
+  /** Runs an operation; a write only once there is room for its transaction. */
+  #whenRoom(exchange: Exchange, run: () => Outcome): Outcome {
+    const room = isReadMethod(exchange.method)
+      ? undefined
+      : this.#shared.store.whenRoom();
+    if (room === undefined) return run();
+    return exchange.afterWaiting(room, () => {
+      exchange.signal.throwIfAborted();
+      return this.#whenRoom(exchange, run);
+    });
   }
 
   /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */

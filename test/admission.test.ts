@@ -137,6 +137,25 @@ test("a turn that is held ends when its client leaves, and is held only once", a
   await assert.rejects(turns.hold(next), /b has left/);
 });
 
+test("a client that holds its turns for long does not keep others from beginning", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const turns = new Turns(1);
+  const holder = visitor("a");
+  await turns.hold(holder);
+  let hasTurn = false;
+  const waiting = turns.hold(visitor("b")).then(() => hasTurn = true);
+  t.mock.timers.tick(9999);
+  await Promise.resolve();
+  assert.equal(hasTurn, false);
+  t.mock.timers.tick(1);
+  await waiting;
+  holder.leave(); // its turn has ended already
+  const { ask } = controlled(turns);
+  ask("c1");
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(hasTurn, true);
+});
+
 test("the last turns of a thousand clients are remembered", async () => {
   const turns = new Turns(1);
   const { started, ask, endOne } = controlled(turns);

@@ -108,8 +108,9 @@ export class Representation {
     if (cached !== undefined) return cached.text;
     const text = this.serialize(row.document);
     if (this.#memory?.isTight) return text;
-    this.#cachedLength += text.length + cachedRowLength;
-    if (this.#cachedLength > this.#maxCachedLength) this.#dropCache();
+    const length = text.length + cachedRowLength;
+    if (this.#cachedLength + length > this.#maxCachedLength) this.#dropCache();
+    this.#cachedLength += length;
     this.#cache.set(row, { text, validators: this.validatorsOf(row.document) });
     return text;
   }

@@ -3,10 +3,8 @@
  *
  * node:http's parser alone decides where a request begins and ends, and node:http
  * sends the responses of a connection in the order of their requests.
- *
- * Three methods of Node's objects are replaced, all in this folder and no others.
- * Without each of them the named test of `test/http/edge.test.ts` fails:
- *
+ * Three methods of Node's objects are replaced, and no others. Without each of
+ * them the named test of `test/http/edge.test.ts` fails:
  * - `socket.destroySoon`, which node:http calls after the last response, would
  *   close at once, and reset a client that still sends ("is not reset while a
  *   client that asked to close it still sends").
@@ -37,7 +35,7 @@ export const defaultLimits = {
   maxConnections: 1000,
   /** While more requests of a connection wait for their responses, no others are received. */
   maxPipelinedRequests: 16,
-  /** If more wait in all, a connection with more than those is closed: what one packet brings is parsed before the receiving stops. */
+  /** If more wait in all, one with more than its share is closed: what one packet brings is parsed before the receiving stops. */
   maxHeldRequests: 20_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
@@ -179,7 +177,9 @@ export class Connection {
     server.heldRequests++;
     if (++this.#held > maxPipelinedRequests) {
       this.pause();
-      if (server.heldRequests > maxHeldRequests) socket.destroy();
+      const isFull = server.heldRequests > maxHeldRequests;
+      const share = maxHeldRequests / server.connections.size;
+      if (isFull && this.#held > share) socket.destroy();
     }
     if (this.isClosing) return void request.resume();
     pending.push(response);

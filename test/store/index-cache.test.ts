@@ -290,6 +290,20 @@ test("a build that waits is dropped with its requester, unless others want it", 
   assert.equal(indexes.cached(unwanted), undefined);
 });
 
+test("a client waits in its own turn for an index that another one waits for", async () => {
+  const indexes = new IndexCache(tableOf(20_000));
+  const order: string[] = [];
+  const ask = async (name: string, client: string) => {
+    await indexes.getOrBuild([{ name, default: null }], visitor(client));
+    order.push(`${client} ${name}`);
+  };
+  const names = ["p1", "p2", "p3", "p4", "p5", "p6"];
+  const all = names.map((name) => ask(name, "a"));
+  all.push(ask("p6", "b"));
+  await Promise.all(all);
+  assert.ok(order.indexOf("b p6") < 3, order.join());
+});
+
 test("an index that is used is not evicted by others that are asked for once", async () => {
   const indexes = new IndexCache(tableOf(300));
   await indexes.getOrBuild(columns, background);

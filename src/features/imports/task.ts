@@ -5,6 +5,7 @@
  */
 
 import { setTimeout } from "node:timers/promises";
+import { tooLong } from "../../admission.ts";
 import { errorText, StoreError } from "../../store/error.ts";
 import type { Document, Mutation } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
@@ -138,8 +139,10 @@ export async function roomForTask(
 ): Promise<void> {
   for (let wait = 0; wait < 300; wait++) {
     if (unfinishedTasks(context).length <= maxTasks - maxUploads) return;
-    await setTimeout(100, undefined, { signal });
+    await setTimeout(100, undefined, { signal })
+      .catch(() => signal.throwIfAborted());
   }
+  throw tooLong();
 }
 
 /** Removes the body of a task. If that fails, the next start does it. */

@@ -14,8 +14,9 @@ export const feature: Feature = {
     const quotas = new WeakMap<object, Quota>();
     return {
       checkQuota(request) {
+        if (quotas.has(request)) return; // it is processed again
         const { client } = request;
-        const quota = quotas.get(request) ?? limiter.count(client);
+        const quota = limiter.count(client);
         quotas.set(request, quota);
         const problem = "There are too many requests";
         if (quota.used > limit) limiter.check(client, problem);

@@ -12,7 +12,7 @@
  * (which may have read any of their versions), and then applied like others.
  */
 
-import { OverloadedError, type Requester } from "../../admission.ts";
+import type { Requester } from "../../admission.ts";
 import type { Memory } from "../memory/limit.ts";
 import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
 import { JobQueue, rowsPerStep, type Steps } from "./job-queue.ts";
@@ -132,10 +132,11 @@ export class IndexCache {
   readonly table: Table;
   /** By name, the least recently used first. */
   readonly #cached = new Map<string, MaintainedIndex>();
-  /** The indexes that are being built or brought up to date, or wait for that, by name. */
+  /** The jobs that have begun to build an index or to bring it up to date, by its name. */
   readonly #building = new Map<string, Promise<SortedIndex>>();
-  /** The number of rows scanned for want of an index since one was last built for that. */
+  /** The number of rows scanned for want of an index since one was last built for that, and whether one is to be. */
   #scannedRows = 0;
+  #hasPlanned = false;
 
   readonly #memory: Pick<Memory, "isTight" | "onTight"> | undefined;
 
@@ -208,10 +209,13 @@ export class IndexCache {
     if (count > maxScannedRows) return this.getOrBuild(columns, requester);
     this.#scannedRows += count;
     const isDue = this.#scannedRows > this.table.size * buildShare;
-    if (isDue && this.#building.size === 0) {
+    if (isDue && !this.#hasPlanned) {
       this.#scannedRows = 0;
+      this.#hasPlanned = true;
+      const { client } = requester;
       const { signal } = new AbortController(); // whoever leaves
-      this.#build(columns, { ...requester, signal }).catch(() => {});
+      this.#build(columns, { client, signal }).catch(() => {})
+        .finally(() => this.#hasPlanned = false);
     }
     return undefined;
   }
@@ -242,38 +246,35 @@ export class IndexCache {
     });
   }
 
-  /** Builds an index, or brings it up to date, unless that has begun. */
+  /**
+   * Builds an index, or brings it up to date, in the requester's turn. A job that
+   * has begun is shared; one that waits is not, as its requester may wait long.
+   */
   #build(
     columns: readonly Column[],
     requester: Requester,
   ): Promise<SortedIndex> {
     const name = nameOf(columns);
     const begun = this.#building.get(name);
-    if (begun !== undefined) {
-      return begun.catch((error) => {
-        if (error instanceof OverloadedError) throw error;
-        return this.#build(columns, requester); // its requester left before its turn
-      });
-    }
-    const outdated = this.#cached.get(name);
-    const result = outdated
-      ? searches.run(requester, {
-        cost: Infinity,
-        isShared: true,
-        start: () => outdated.catchUp(),
-      })
-      : builds.run(requester, {
-        cost: Infinity,
-        isShared: true,
-        start: () => this.#buildNew(name, columns),
-      });
-    const building = Promise.resolve<SortedIndex>(result)
-      .finally(() => this.#building.delete(name));
-    this.#building.set(name, building);
-    return building;
+    if (begun !== undefined) return begun;
+    const queue = this.#cached.has(name) ? searches : builds;
+    const job: Promise<SortedIndex> = Promise.resolve(queue.run(requester, {
+      cost: Infinity,
+      isShared: true,
+      start: () => {
+        this.#building.set(name, job);
+        return this.#update(name, columns);
+      },
+    })).finally(() => {
+      if (this.#building.get(name) === job) this.#building.delete(name);
+    });
+    return job;
   }
 
-  *#buildNew(name: string, columns: readonly Column[]): Steps<SortedIndex> {
+  /** Builds an index unless another request has meanwhile, and else brings it up to date. */
+  *#update(name: string, columns: readonly Column[]): Steps<SortedIndex> {
+    const cached = this.#cached.get(name);
+    if (cached !== undefined) return yield* cached.catchUp();
     const tree = new BPlusTree(columns);
     const index = new MaintainedIndex(
       this.table,

@@ -86,7 +86,9 @@ export function megabytes(bytes: number): string {
 
 /** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
 export function sizeOf(value: Json): number {
-  if (typeof value === "string") return 20 + value.length;
+  if (typeof value === "string") { // of one or two bytes a character
+    return 20 + value.length * (/[^\0-\xff]/.test(value) ? 2 : 1);
+  }
   if (typeof value !== "object" || value === null) return 0;
   let bytes = 24;
   for (const name in value) bytes += 8 + sizeOf((value as Entries)[name] ?? 0);
