@@ -142,10 +142,8 @@ export class Application {
     const { consumes, parse = rejectUnknownParameters } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) {
-      return this.#whenRoom(
-        exchange,
-        () => operation.run(exchange, parameters, {}),
-      );
+      const run = () => operation.run(exchange, parameters, {});
+      return this.#whenRoom(exchange, run);
     }
     const runOnce = this.#runOnce(exchange, operation); // 400
     const type = checkContentType(request, consumes); // 415

@@ -17,6 +17,7 @@ const collectGarbage: () => void = runInNewContext("gc");
 /** A row that counts how often its document is serialized. */
 class CountedRow implements Row {
   readonly seq = 1;
+  cached: Row["cached"] = undefined;
   reads = 0;
   readonly #document: Document;
 
@@ -33,7 +34,8 @@ class CountedRow implements Row {
 test("forty million characters of records are cached, and then all of them are dropped", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
-  const representation = new Representation(zoos, "/v1/");
+  const table = { get: (id: number) => rows[id - 1] };
+  const representation = new Representation(zoos, "/v1/", table);
   const name = "a".repeat(100_000);
   const created_at = "2026-05-05T12:00:00.000Z";
   // With its other properties each takes a little more than 100,000 characters.
@@ -64,8 +66,9 @@ test("nothing is cached while the memory is tight", () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const memory = { limit: 1e9, isTight: false, onTight: new Set<() => void>() };
-  const representation = new Representation(zoos, "/v1/", memory);
   const row = new CountedRow({ id: 1, name: "Artis" });
+  const table = { get: () => row };
+  const representation = new Representation(zoos, "/v1/", table, memory);
   const reads = () => {
     const before = row.reads;
     representation.asListItem(row);
@@ -83,7 +86,7 @@ test("a cached text does not outlive its record", async () => {
   const zoos = deriveCollections(collections).get("zoos");
   assert.ok(zoos);
   const table = new WritableTable({ name: "zoos" });
-  const representation = new Representation(zoos, "/v1/");
+  const representation = new Representation(zoos, "/v1/", table);
   const created_at = "2026-05-05T12:00:00.000Z";
   const cache = (name: string) => {
     table.put({ id: 1, name, created_at }, 1);

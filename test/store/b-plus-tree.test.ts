@@ -22,7 +22,7 @@ function numbers(seed: number): (below: number) => number {
 }
 
 function rowOf(id: number, values: Record<string, Json> = {}): Row {
-  return { document: { id, ...values }, seq: 0 };
+  return { document: { id, ...values }, seq: 0, cached: undefined };
 }
 
 function valuesOf({ document }: Row): Json[] {

@@ -56,7 +56,7 @@ export function listRecords(
     }
   };
   const use = ({ rows: found, total }: Page): Result => {
-    const rows = checkScope(found);
+    const rows = scope ? checkScope(found) : found;
     const headers = [...validators(), ...pageHeaders(paged, total, url)];
     const result = { status: 200, headers, seq: currentSeq() };
     if (!asNdjson) {

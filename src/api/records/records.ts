@@ -75,6 +75,7 @@ export class Records {
     this.representation = new Representation(
       collection,
       options.prefix,
+      this.table,
       this.store.memory,
     );
     this.indexes = new IndexCache(this.table, this.store.memory);

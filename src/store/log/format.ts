@@ -82,9 +82,14 @@ export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
 
-/** Formats a time in milliseconds as RFC 3339, in UTC. */
+let formatted = { time: NaN, text: "" };
+
+/** Formats a time in milliseconds as RFC 3339, in UTC. Cached, because many writes share a millisecond: it takes 2 of the 40 µs of a POST. */
 export function formatTime(time: number): string {
-  return new Date(time).toISOString();
+  if (time !== formatted.time) {
+    formatted = { time, text: new Date(time).toISOString() };
+  }
+  return formatted.text;
 }
 
 /** Returns the beginning of a line with the CRC of the bytes after it. */

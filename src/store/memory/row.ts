@@ -21,11 +21,20 @@ export type Document = { readonly id: number } & {
   readonly [property: string]: Json;
 };
 
+/** What is cached of a record. */
+export interface CachedText {
+  readonly text: string;
+  /** Its ETag and Last-Modified fields. */
+  readonly validators: readonly string[];
+}
+
 /** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
 export class Row {
   readonly document: Document;
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
+  /** Where the API caches the record's JSON text and header fields; the store does not use it. */
+  cached: CachedText | undefined = undefined;
 
   constructor(document: Document, seq: number) {
     this.document = document;
@@ -45,6 +54,7 @@ let slabEnd = 0;
  */
 export class PackedRow implements Row {
   readonly seq: number;
+  cached: undefined;
   readonly #slab: Buffer;
   readonly #start: number;
   readonly #end: number;
