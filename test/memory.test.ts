@@ -141,7 +141,7 @@ describe("a full memory", { skip: notInNode }, () => {
       const server = await place.start(64);
       const token = await server.signIn();
       await fill(server, token);
-      const lines = `${JSON.stringify({ text })}\n`.repeat(20);
+      const lines = `${JSON.stringify({ text })}\n`.repeat(80);
       for (let id = 2; await statusOf(server) !== "ok"; id++) {
         await server.request("DELETE", `/v1/notes/${id}`, { token });
       }
@@ -156,12 +156,12 @@ describe("a full memory", { skip: notInNode }, () => {
         await statusOf(server) === "memory-full" &&
         (await task()).body.status === "running"
       );
-      for (let id = 30; id < 90; id++) {
+      for (let id = 40; id < 160; id++) {
         await server.request("DELETE", `/v1/notes/${id}`, { token });
       }
       await until(async () => (await task()).body.status !== "running");
       const { status, imported, rejected } = (await task()).body;
-      assert.deepEqual([status, imported, rejected], ["succeeded", 20, 0]);
+      assert.deepEqual([status, imported, rejected], ["succeeded", 80, 0]);
       await server.stop();
     } finally {
       await place.remove();
