@@ -152,7 +152,7 @@ export class Application {
     }
     const maxBytes = operation.maxBodyBytes ?? defaultMaxBodyBytes;
     const body = Promise.resolve(
-      exchange.body ?? readBody(exchange.response, { maxBytes }), // 413, 408
+      exchange.body ?? readBody(exchange.response, maxBytes), // 413, 408
     );
     return exchange.afterWaiting(body, (bytes) => { // 401, 403
       exchange.body = bytes;

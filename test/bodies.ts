@@ -3,7 +3,6 @@
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { connect } from "node:net";
-import type { BodyLimits } from "../src/http/body.ts";
 import {
   errorResponse,
   type OutgoingResponse,
@@ -13,7 +12,11 @@ import { ApiError } from "../src/http/errors.ts";
 import { listen } from "../src/http/server.ts";
 
 /** Reads a body as text. */
-type Read = (response: OutgoingResponse, limits: BodyLimits) => Promise<string>;
+type Read = (
+  response: OutgoingResponse,
+  maxBytes: number,
+  timeoutMs: number,
+) => Promise<string>;
 
 /** Sends the end of a header and a body to a server that responds with it, and returns the response. */
 export async function exchangeBody(
@@ -23,7 +26,7 @@ export async function exchangeBody(
 ): Promise<string> {
   const listener = await listen(async (response) => {
     try {
-      const text = await read(response, { maxBytes: 10, timeoutMs });
+      const text = await read(response, 10, timeoutMs);
       send(response, { status: 200, headers: [], body: text }, []);
     } catch (error) {
       assert.ok(error instanceof ApiError);

@@ -13,35 +13,31 @@ export const bodyTimeoutMs = 30_000;
 const empty: Uint8Array = new Uint8Array();
 
 /** The client has disconnected, so nobody is waiting for a response. */
-export class ClientDisconnected extends Error {
-  override readonly name = "ClientDisconnected";
-}
-
-/** How much of a body to accept. */
-export interface BodyLimits {
-  readonly maxBytes: number;
-  readonly timeoutMs?: number;
-}
+export class ClientDisconnected extends Error {}
 
 /**
  * Reads the body of a request into memory.
  *
- * @param limits.timeoutMs how long the whole body may take
+ * @param timeoutMs how long the whole body may take
  * @throws {ApiError} 41300 if it is larger than `maxBytes`, at once if
  * Content-Length says so; 40000 if its chunks are malformed; 40800 if it takes
  * too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
-export function readBody(
+export async function readBody(
   response: OutgoingResponse,
-  { maxBytes, timeoutMs = bodyTimeoutMs }: BodyLimits,
+  maxBytes: number,
+  timeoutMs = bodyTimeoutMs,
 ): Promise<Uint8Array> {
   const { req: request } = response;
+  checkLength(request, maxBytes);
+  // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
+  if (!request.hasContent) return empty;
+  requestBody(response);
+  await undefined; // now what came with the header has been parsed
+  const stated = Number(request.headers["content-length"]);
+  if (request.readableLength === stated) return request.read();
   return new Promise((resolve, reject) => {
-    checkLength(request, maxBytes);
-    // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
-    if (!request.hasContent) return resolve(empty);
-    requestBody(response);
     let body = empty;
     let length = 0;
     const add = (part: Uint8Array) => {
@@ -58,8 +54,7 @@ export function readBody(
     const settle = (error = request.bodyError) => {
       clearTimeout(timer);
       request.off("data", add);
-      if (error) reject(error);
-      else if (!request.readableEnded) reject(new ClientDisconnected());
+      if (!request.readableEnded) reject(error ?? new ClientDisconnected());
       else resolve(body.subarray(0, length));
       body = empty; // the request may be kept longer
     };

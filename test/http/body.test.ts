@@ -6,11 +6,7 @@ import { once } from "node:events";
 import { connect, Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import {
-  type BodyLimits,
-  ClientDisconnected,
-  readBody,
-} from "../../src/http/body.ts";
+import { ClientDisconnected, readBody } from "../../src/http/body.ts";
 import {
   IncomingRequest,
   OutgoingResponse,
@@ -19,10 +15,9 @@ import { listen } from "../../src/http/server.ts";
 import { bodies, exchangeBody, stalledBody } from "../bodies.ts";
 
 async function read(
-  response: OutgoingResponse,
-  limits: BodyLimits,
+  ...args: Parameters<typeof readBody>
 ): Promise<string> {
-  return (await readBody(response, limits)).toString();
+  return (await readBody(...args)).toString();
 }
 
 for (const [kind, [body, expected]] of Object.entries(bodies)) {
@@ -52,7 +47,7 @@ test("a body ends with an error if its client disconnects, before it is read or 
       if (isLate) {
         await new Promise((resolve) => response.req.on("close", resolve));
       }
-      settle(read(response, { maxBytes: 10 }));
+      settle(read(response, 10));
     }, { host: "127.0.0.1", port: 0 });
     const socket = connect(listener.port, "127.0.0.1", () => {
       socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${stalledBody}`);
@@ -71,7 +66,7 @@ test("a small body must arrive in time", async () => {
 test("a small body is copied as it arrives, so that its parts need not be kept", async () => {
   const request = new IncomingRequest(new Socket());
   request.headers = { "transfer-encoding": "chunked" };
-  const body = readBody(new OutgoingResponse(request), { maxBytes: 100 });
+  const body = readBody(new OutgoingResponse(request), 100);
   const text = "in parts of one byte each";
   for (const [index, byte] of Buffer.from(text).entries()) {
     const part = Buffer.of(byte);

@@ -686,7 +686,7 @@ describe("a connection", () => {
 
   test("delivers the 413 to a client that is still sending", async () => {
     const listener = await listen((response) => {
-      readBody(response, { maxBytes: 10 }).catch((error: ApiError) =>
+      readBody(response, 10).catch((error: ApiError) =>
         send(response, errorResponse(error), [])
       );
     }, { host: "127.0.0.1", port: 0 });

@@ -4,7 +4,6 @@
  */
 
 import {
-  type BodyLimits,
   bodyTimeoutMs,
   checkLength,
   ClientDisconnected,
@@ -17,14 +16,15 @@ import type { OutgoingResponse } from "../../http/connection.ts";
 /**
  * Yields a body that is too large for memory, part by part.
  *
- * @param limits.timeoutMs how long to wait for the next part
+ * @param timeoutMs how long to wait for the next part
  * @throws {ApiError} 41300 if it is larger than `maxBytes`; 40000 if its chunks
  * are malformed; 40800 if nothing arrives for too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
 export async function* streamBody(
   response: OutgoingResponse,
-  { maxBytes, timeoutMs = bodyTimeoutMs }: BodyLimits,
+  maxBytes: number,
+  timeoutMs = bodyTimeoutMs,
 ): AsyncGenerator<Uint8Array, undefined> {
   const { req: request } = response;
   checkLength(request, maxBytes);

@@ -68,7 +68,7 @@ export const feature: Feature = {
             },
           },
           importNdjson(call, response, runOnce) {
-            const body = streamBody(response, { maxBytes: maxNdjsonBytes });
+            const body = streamBody(response, maxNdjsonBytes);
             return receiveImport(worker, { call, body, target, runOnce });
           },
         };

@@ -3,16 +3,13 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import { streamBody } from "../../../src/features/imports/body.ts";
-import type { BodyLimits } from "../../../src/http/body.ts";
-import type { OutgoingResponse } from "../../../src/http/connection.ts";
 import { bodies, exchangeBody, stalledBody } from "../../bodies.ts";
 
 async function read(
-  response: OutgoingResponse,
-  limits: BodyLimits,
+  ...args: Parameters<typeof streamBody>
 ): Promise<string> {
   let text = "";
-  for await (const part of streamBody(response, limits)) text += part;
+  for await (const part of streamBody(...args)) text += part;
   return text;
 }
 
