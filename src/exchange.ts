@@ -12,7 +12,7 @@ import {
 } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, SingleHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
-import type { Scope } from "./api/query/planner.ts";
+import type { Scope, Select } from "./api/query/select.ts";
 import type {
   AuditEvent,
   RequestContext,
@@ -85,6 +85,10 @@ export class Exchange implements RequestContext {
       shared.hooks.findClient?.(peer, request.headers) ?? peer,
     );
     this.shared = shared;
+  }
+
+  get select(): Select | undefined {
+    return this.shared.hooks.select;
   }
 
   scope(): Scope | undefined {

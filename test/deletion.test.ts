@@ -42,7 +42,7 @@ const slow = [
   "test/api/changed-declaration.test.ts",
   "test/api/evolution.test.ts",
   "test/api/mistakes.test.ts",
-  "test/api/planner.test.ts",
+  "test/api/select.test.ts",
   "test/api/references.test.ts",
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",

@@ -13,6 +13,7 @@ import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { Operation, Route } from "./operations.ts";
+import type { Select } from "./query/select.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, RunOnce } from "./request-context.ts";
 
@@ -124,6 +125,8 @@ export interface SingleHooks {
     context: RequestContext,
     operation: Operation,
   ) => RunOnce | undefined;
+  /** Finds the rows of a list, as {@linkcode Select}. */
+  readonly select?: Select;
   /** Returns a function that turns a response into an HTML page; undefined if the client does not prefer HTML. */
   readonly selectPage?: (
     request: HandledRequest,

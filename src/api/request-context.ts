@@ -6,7 +6,7 @@
 import type { Actor } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { Mutation } from "../store/store.ts";
-import type { Scope } from "./query/planner.ts";
+import type { Scope, Select } from "./query/select.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
 export interface Result extends Response {
@@ -74,6 +74,8 @@ export interface RequestContext {
     promise: Promise<T>,
     resume: (value: T) => R | Promise<R>,
   ): Promise<R>;
+  /** Finds the rows of a list, if a feature does. */
+  readonly select?: Select | undefined;
   /** Aborted when the response closes: it has been sent, or the client has disconnected. */
   readonly signal: AbortSignal;
 }

@@ -15,13 +15,6 @@
 
 export { type Fault, StoreError } from "./error.ts";
 export { openStore } from "./file-store.ts";
-export type { SortedIndex } from "./indexes/b-plus-tree.ts";
-export { IndexCache, type RowSource } from "./indexes/index-cache.ts";
-export {
-  caseFold,
-  type Column,
-  compareValues,
-} from "./indexes/row-comparator.ts";
 export {
   type FileSystem,
   type OpenFile,
@@ -30,8 +23,20 @@ export {
 } from "./log/files.ts";
 export { formatTime, type Mutation } from "./log/format.ts";
 export { Memory } from "./memory/limit.ts";
+export {
+  caseFold,
+  type Column,
+  compareBy,
+  compareIn,
+  compareValues,
+  toCodePointOrder,
+} from "./memory/order.ts";
 export type { Document, Json, Row } from "./memory/row.ts";
-export type { Table, TableDeclaration } from "./memory/table.ts";
+export type {
+  ChangeListener,
+  Table,
+  TableDeclaration,
+} from "./memory/table.ts";
 export type {
   CommitOptions,
   LogFields,

@@ -4,33 +4,29 @@ import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import { localOperator, recordsOf } from "../../src/api/operator.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
+import type { Select } from "../../src/api/query/select.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import type { RequestContext } from "../../src/api/request-context.ts";
-import { openStore, type SortedIndex } from "../../src/store/store.ts";
+import { openStore } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
 import { folderFor } from "../store/support.ts";
 import { background } from "../requester.ts";
 
-/** Opens a store with an animal in each of two zoos, and a planner whose indexes ignore every condition. */
-async function withoutScopes(t: TestContext) {
+/** Opens a store with an animal in each of two zoos. */
+async function openRecords(t: TestContext) {
   const folder = await folderFor(t);
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
   t.after(() => store.close());
   const animal = (id: number) =>
     ["put", "animals", { id, zoo_id: id, name: `A${id}` }] as const;
   await store.commit([animal(1), animal(2)], 0);
-  const records = recordsOf(store, sample, "animals");
-  const { byId } = records.table;
-  const all: SortedIndex = {
-    size: byId.size,
-    rank: (_values, id) => id === Infinity ? byId.size : 0,
-    slice: (from, to) => byId.slice(from, to),
-    rows: (from, to, isBackwards) => byId.rows(from, to, isBackwards),
-  };
-  Object.assign(records.indexes, { cached: () => all });
-  return records;
+  return recordsOf(store, sample, "animals");
 }
+
+/** A planner that ignores every condition. */
+const select: Select = (_query, { table, use }) =>
+  use({ rows: table.rows(), total: table.size });
 
 function contextOf(zoo: number, asNdjson: boolean): RequestContext {
   return {
@@ -42,13 +38,14 @@ function contextOf(zoo: number, asNdjson: boolean): RequestContext {
     asNdjson,
     headers: {},
     scope: () => ({ conditions: { zoo_id: zoo } }),
+    select,
     authenticate: () => localOperator,
     afterWaiting: async (promise, resume) => await resume(await promise),
   };
 }
 
 test("a planner that ignores the scope of a URL shows no record outside of it", async (t) => {
-  const records = await withoutScopes(t);
+  const records = await openRecords(t);
   const { GET } = collectionMethods({ records });
   const query = GET.parse?.(new Map()) as Parameters<typeof listRecords>[2];
   await assert.rejects(

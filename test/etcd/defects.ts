@@ -67,7 +67,7 @@ export const defects: Readonly<Record<string, Defect>> = {
   "gives the id of a deleted record again": {
     file: "api/records/records.js",
     from: "const { lastId } = this.table;",
-    to: "const lastId = this.table.byId.slice(-1)[0]?.document.id ?? 0;",
+    to: "const lastId = this.table.rows().at(-1)?.document.id ?? 0;",
     caught: /was created twice/,
   },
 };

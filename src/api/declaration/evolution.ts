@@ -190,7 +190,7 @@ export function findMisfits(
 ): Misfit[] {
   const found = new Map<string, Misfit>();
   for (const collection of collections) {
-    for (const { document } of store.table(collection.name).byId.rows()) {
+    for (const { document } of store.table(collection.name).frozen()) {
       const errors = validateStored(collection, document, store);
       for (const { field, code, message } of errors) {
         const name = `${collection.name}.${field}`;

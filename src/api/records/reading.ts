@@ -5,7 +5,7 @@ import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
-import { type Page, select } from "../query/planner.ts";
+import { type Page, select } from "../query/select.ts";
 import { ndjsonType } from "../representation.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
 import {
@@ -32,7 +32,7 @@ export function listRecords(
   context: RequestContext,
   query: Query,
 ): Outcome {
-  const { collection, table, representation, indexes } = records;
+  const { collection, table, representation } = records;
   const { caller, url, asNdjson } = context;
   const { fields } = query;
   const scope = context.scope();
@@ -70,7 +70,8 @@ export function listRecords(
     };
     return { ...result, type: ndjsonType, stream };
   };
-  const find = () => select(indexes, paged, { scope, use, requester: context });
+  const selection = { table, scope, use, requester: context };
+  const find = () => (context.select ?? select)(paged, selection);
   const result = asNdjson && context.method !== "HEAD" // which has no records
     ? exports.hold(context).then(find)
     : find();

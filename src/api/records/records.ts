@@ -18,7 +18,6 @@ import {
   type CommitOptions,
   type Document,
   formatTime,
-  IndexCache,
   type Mutation,
   type Row,
   type Store,
@@ -38,7 +37,7 @@ import {
   enforceRules,
   validate,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/planner.ts";
+import type { Scope } from "../query/select.ts";
 import { Representation } from "../representation.ts";
 import type {
   AuditEvent,
@@ -65,7 +64,6 @@ export class Records {
   readonly store: Store;
   readonly table: Table;
   readonly representation: Representation;
-  readonly indexes: IndexCache;
 
   constructor(collection: Collection, options: RecordsOptions) {
     this.collection = collection;
@@ -78,7 +76,6 @@ export class Records {
       this.table,
       this.store.memory,
     );
-    this.indexes = new IndexCache(this.table, this.store.memory);
   }
 
   /**

@@ -14,7 +14,7 @@ import {
   enforceRules,
   validate,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/planner.ts";
+import type { Scope } from "../query/select.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
 import {
   collectionValidators,

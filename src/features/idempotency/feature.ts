@@ -168,9 +168,8 @@ class StoredKeys {
 
   /** Returns the ids of the oldest rows, if they have expired or if there are too many bytes. */
   #surplus(by: number): Iterable<number> {
-    const { byId } = this.#table;
     const rows = [
-      ...this.#oldest(byId.slice(0, maxDeletions), 0, maxBytes),
+      ...this.#oldest(this.#table.slice(0, maxDeletions), 0, maxBytes),
       ...this.#oldest(
         this.#table.find("by", by, maxDeletions),
         by,

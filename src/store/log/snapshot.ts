@@ -37,7 +37,7 @@ export function freezeTables(tables: Tables) {
   return Array.from(tables.values(), (table) => ({
     name: table.name,
     last: [table.lastId, table.lastSeq] as const,
-    rows: table.byId.rows(),
+    rows: table.frozen(),
   }));
 }
 

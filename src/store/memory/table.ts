@@ -5,10 +5,16 @@
  * consistent version of the record.
  */
 
-import { BPlusTree } from "../indexes/b-plus-tree.ts";
 import type { LogHeader, Mutation } from "../log/format.ts";
 import { sizeOf } from "./limit.ts";
-import { type Document, type Json, PackedRow, Row, Rows } from "./row.ts";
+import {
+  type Document,
+  findPosition,
+  type Json,
+  PackedRow,
+  Row,
+  Rows,
+} from "./row.ts";
 
 /** Returns the key under which a hash index holds a document; null for one that it does not hold. */
 type ToIndexKey = (document: Document) => string | number | null;
@@ -29,22 +35,36 @@ export type ChangeListener = (
   after: Row | undefined,
 ) => void;
 
+/** At most one in eight ids of a key is a deleted one. */
+const minLengthPerDeleted = 8;
+
 /**
  * A hash index: the ids of the records by a key that is computed from them, in
- * ascending order. An array, because most changes are at its end; and ids, as
- * numbers are moved far faster than rows if a change is not.
+ * ascending order. Most changes are at the end; a record that is deleted
+ * elsewhere leaves its id with a minus sign until there are many such, because
+ * to remove one of a million ids takes a millisecond.
  */
 class HashIndex {
   readonly #keyOf: ToIndexKey;
   readonly #ids = new Map<string | number, number[]>();
+  /** The number of ids with a minus sign, of the keys that have some. */
+  readonly #deleted = new Map<string | number, number>();
 
   constructor(keyOf: ToIndexKey) {
     this.#keyOf = keyOf;
   }
 
-  /** Returns the ids with a key. Copy them before anything can change. */
-  ids(key: string | number): readonly number[] {
-    return this.#ids.get(key) ?? [];
+  count(key: string | number): number {
+    const { length } = this.#ids.get(key) ?? [];
+    return length - (this.#deleted.get(key) ?? 0);
+  }
+
+  /** Returns the lowest id of a key that is higher than another. */
+  next(key: string | number, after: number): number | undefined {
+    const ids = this.#ids.get(key) ?? [];
+    let at = findPosition(ids, after + 1);
+    while ((ids[at] ?? 0) < 0) at++;
+    return ids[at];
   }
 
   replace(before: Row | undefined, after: Row | undefined): void {
@@ -61,28 +81,26 @@ class HashIndex {
       this.#ids.set(key, [id]);
       return;
     }
-    const at = lowerBound(ids, id);
+    const at = findPosition(ids, id);
     if (at === ids.length) ids.push(id); // far faster than splice
-    else ids.splice(at, 0, id);
+    else if (ids[at] !== -id) ids.splice(at, 0, id);
+    else {
+      ids[at] = id;
+      this.#deleted.set(key, (this.#deleted.get(key) ?? 0) - 1);
+    }
   }
 
   #delete(key: string | number, id: number): void {
     const ids = this.#ids.get(key) ?? [];
-    ids.splice(lowerBound(ids, id), 1);
-    if (ids.length === 0) this.#ids.delete(key);
+    ids[findPosition(ids, id)] = -id;
+    const deleted = (this.#deleted.get(key) ?? 0) + 1;
+    this.#deleted.set(key, deleted);
+    if (deleted * minLengthPerDeleted <= ids.length) return;
+    this.#deleted.delete(key);
+    const rest = ids.filter((each) => each > 0);
+    if (rest.length > 0) this.#ids.set(key, rest);
+    else this.#ids.delete(key);
   }
-}
-
-/** Returns the position of the first id that is not lower. */
-function lowerBound(ids: readonly number[], id: number): number {
-  let low = 0;
-  let high = ids.length;
-  // The last one first, as most records are added in ascending order.
-  for (let middle = high - 1; low < high; middle = (low + high) >> 1) {
-    if ((ids[middle] ?? 0) < id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** Rolls back one change; newer ones must be rolled back first. */
@@ -93,8 +111,8 @@ export function rollBack(changes: readonly Undo[]): void {
   for (const undo of changes.toReversed()) undo();
 }
 
-/** The memory that a row takes besides its document: in the tree, the page, and an index. */
-const rowBytes = 80;
+/** The memory that a row takes besides its document: its object, its place in a page, and an index. */
+const rowBytes = 70;
 /** The memory that a packed row takes in V8's heap. */
 const packedRowBytes = 120;
 
@@ -107,8 +125,6 @@ export type Table = Omit<
 /** The records of one collection. */
 export class WritableTable {
   readonly name: string;
-  /** The primary index: all rows by id, always current. */
-  readonly byId = new BPlusTree([]);
   readonly #rows = new Rows();
   readonly #indexes = new Map<string, HashIndex>();
   /** The listeners that receive each change. */
@@ -131,7 +147,7 @@ export class WritableTable {
 
   /** The number of records. */
   get size(): number {
-    return this.byId.size;
+    return this.#rows.size;
   }
 
   get(id: number): Row | undefined {
@@ -140,24 +156,42 @@ export class WritableTable {
 
   /** Returns a copy of all rows, in ascending order of id. */
   rows(): readonly Row[] {
-    return this.byId.slice(0);
+    return this.slice(0);
+  }
+
+  /** Returns a copy of the rows from one rank in this order up to, but not including, another. */
+  slice(from: number, to = this.size): Row[] {
+    return this.#rows.slice(from, to);
+  }
+
+  /** Returns the same rows as they are now, whatever changes before they are read. */
+  frozen(from = 0, to = this.size): Iterable<Row> {
+    return this.#rows.frozen(from, to);
+  }
+
+  /** Returns the number of rows with lower ids. */
+  rank(id: number): number {
+    return this.#rows.rank(id);
   }
 
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
-  find(index: string, key: string | number, limit?: number): readonly Row[] {
-    return [...this.rowsWith(index, key, limit)];
+  find(index: string, key: string | number, limit = Infinity): readonly Row[] {
+    const found: Row[] = [];
+    for (const row of this.rowsWith(index, key)) {
+      if (found.length >= limit) break;
+      found.push(row);
+    }
+    return found;
   }
 
   /**
-   * Yields the same rows, of which there may be very many; without those that
-   * are deleted meanwhile, and the others as they are when it reaches them.
+   * Yields the same rows, of which there may be very many, as they are when it
+   * reaches them.
    */
-  *rowsWith(
-    index: string,
-    key: string | number,
-    limit?: number,
-  ): Generator<Row> {
-    for (const id of this.#index(index).ids(key).slice(0, limit)) {
+  *rowsWith(index: string, key: string | number): Generator<Row> {
+    const found = this.#index(index);
+    let id = found.next(key, 0);
+    for (; id !== undefined; id = found.next(key, id)) {
       const row = this.get(id);
       if (row !== undefined) yield row;
     }
@@ -165,7 +199,7 @@ export class WritableTable {
 
   /** Returns the number of rows with a key of a declared index. */
   count(index: string, key: string | number): number {
-    return this.#index(index).ids(key).length;
+    return this.#index(index).count(key);
   }
 
   /** Stores a document; returns its undo. */
@@ -201,7 +235,7 @@ export class WritableTable {
 
   /** Replaces all rows and the counters. Slow: for renamings only. */
   restore({ rows, lastId, lastSeq }: WritableTable["state"]): void {
-    // The newest first: an index removes its last rows faster than its first.
+    // The newest first, as the last pages are removed faster than the first.
     for (const { document } of this.rows().toReversed()) {
       this.#replace(document.id, undefined);
     }
@@ -231,7 +265,6 @@ export class WritableTable {
     const before = this.#rows.replace(id, row);
     this.bytes += this.#sizeOf(row) - this.#sizeOf(before);
     for (const index of this.#indexes.values()) index.replace(before, row);
-    this.byId.replace(before, row);
     for (const listener of this.listeners) listener(before, row);
   }
 

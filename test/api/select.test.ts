@@ -1,23 +1,11 @@
+/** What a list shows, with all features and with none: with sorted indexes and without. */
+
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
-import { deriveCollections } from "../../src/api/declaration/declaration.ts";
-import { parseParameters, parseQuery } from "../../src/api/query/parameters.ts";
-import {
-  type Page,
-  select as selectPage,
-} from "../../src/api/query/planner.ts";
-import { tablesOf } from "../../src/api/routes.ts";
-import { collections, sample } from "../collections.ts";
-import {
-  type Document,
-  IndexCache,
-  type Mutation,
-} from "../../src/store/store.ts";
-import { WritableTable } from "../../src/store/memory/table.ts";
+import type { Document, Mutation } from "../../src/store/store.ts";
 import { heldFiles, type Running, startApplication } from "../application.ts";
-import { background } from "../requester.ts";
 
 const names = [
   "Zoë",
@@ -463,54 +451,4 @@ test("more sort orders than the cache holds indexes for are all served correctly
       })
     ),
   );
-});
-
-/** Creates a table of animals, and a function that queries those of zoo 1. */
-function queriesOf(count: number, zooOf: (id: number) => number) {
-  const animals = deriveCollections(collections).get("animals");
-  assert.ok(animals);
-  const [, declared] = tablesOf(sample, []);
-  assert.equal(declared?.name, "animals");
-  const table = new WritableTable(declared);
-  const below = numbers(10);
-  for (let id = 1; id <= count; id++) {
-    table.put({ ...animal(id, below), zoo_id: zooOf(id) }, id);
-  }
-  const indexes = new IndexCache(table);
-  const select = (parameters: string) =>
-    selectPage(indexes, parseQuery(animals, parseParameters(parameters)), {
-      scope: { conditions: { zoo_id: 1 } },
-      use: ({ rows, total }: Page) => ({
-        total,
-        ids: Array.from(rows, ({ document: { id } }) => id),
-      }),
-      requester: background,
-    });
-  return { table, select };
-}
-
-test("a small zoo in a large table waits for no index until it is queried often", async (t) => {
-  t.mock.method(performance, "now", () => 0); // however slow the machine is
-  const { table, select } = queriesOf(10_000, (id) => id % 100);
-  const { listeners } = table;
-  const first = select("sortby=name&sex=female");
-  assert.ok(!(first instanceof Promise), "it waits");
-  assert.ok(first.total > 0 && first.total < 100);
-  for (let asked = 1; listeners.size === 0; asked++) {
-    assert.ok(asked <= 26, "at most a quarter of the table is scanned");
-    assert.deepEqual(await select("sortby=name&sex=female"), first);
-  }
-  assert.equal(listeners.size, 1);
-  assert.deepEqual(select("sortby=name&sex=female"), first);
-});
-
-test("a large zoo is indexed at once, by one index for the same conditions in any order", async () => {
-  const { table, select } = queriesOf(20_000, (id) => id % 4 && 1);
-  const one = "species=Equus&sex=female&sortby=name";
-  const other = "sortby=name&sex=female&species=Equus";
-  const first = select(one);
-  assert.ok(first instanceof Promise, "its index is built first");
-  const found = await first;
-  table.listeners.add = () => assert.fail("another index is built");
-  assert.deepEqual(select(other), found);
 });

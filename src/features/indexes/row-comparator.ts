@@ -1,19 +1,17 @@
-/**
- * The sort order of rows and of values. Rows are sorted by the values of some
- * columns, then by id, so that no two are equal. Numbers are sorted by size,
- * strings by Unicode code point, false before true, and null after all else,
- * unless a column says otherwise.
- */
+/** Compares rows with each other and with positions in an index, by the values of some columns, then by id. */
 
-import type { Document, Json, Row } from "../memory/row.ts";
+import {
+  caseFold,
+  type Column,
+  compareIn,
+  type Document,
+  type Json,
+  type Row,
+  toCodePointOrder,
+} from "../../store/store.ts";
 
-/** A property that rows are sorted by, and its value in rows that lack it. */
-export interface Column {
-  readonly name: string;
-  readonly default: Json;
-  readonly descending?: boolean;
-  /** True if null sorts before all other values, not after them, whatever the direction. */
-  readonly nullsFirst?: boolean;
+/** A column of an index. */
+export interface IndexColumn extends Column {
   /** True if strings are compared as {@linkcode caseFold} returns them. */
   readonly caseFolded?: boolean;
 }
@@ -26,11 +24,11 @@ export interface Bound {
 
 /** Compares rows by some columns, then by id. */
 export class RowComparator {
-  readonly columns: readonly Column[];
+  readonly columns: readonly IndexColumn[];
   /** The first column, or the id. */
-  readonly #first: Column;
+  readonly #first: IndexColumn;
 
-  constructor(columns: readonly Column[]) {
+  constructor(columns: readonly IndexColumn[]) {
     this.columns = columns;
     this.#first = columns[0] ?? { name: "id", default: null };
   }
@@ -95,56 +93,9 @@ export class RowComparator {
   }
 }
 
-/** Compares two values in the direction of a column. */
-function compareIn(
-  { descending, nullsFirst }: Column,
-  a: Json,
-  b: Json,
-): number {
-  const order = compareValues(a, b);
-  const isReversed = a === null || b === null ? nullsFirst : descending;
-  return isReversed ? -order : order;
-}
-
-function valueOf(document: Document, column: Column): Json {
+function valueOf(document: Document, column: IndexColumn): Json {
   const value = document[column.name] ?? column.default;
   return column.caseFolded && typeof value === "string"
     ? caseFold(value)
     : value;
-}
-
-/**
- * Folds a string for comparison without regard to case. The final form of the
- * Greek sigma becomes the usual one: else a word in capital letters would not
- * start with its own first letters.
- */
-export function caseFold(text: string): string {
-  return text.toLowerCase().replaceAll("\u03c2", "\u03c3");
-}
-
-/** Compares two values of one type, or null, which comes last; returns a number below 0, 0 or above 0. */
-export function compareValues(a: Json, b: Json): number {
-  if (typeof a === "string" && typeof b === "string") {
-    if (a === b) return 0;
-    return toCodePointOrder(a) < toCodePointOrder(b) ? -1 : 1;
-  }
-  if (a === null || b === null) return Number(a === null) - Number(b === null);
-  return Number(a) - Number(b);
-}
-
-/**
- * Returns a string that the operators of JavaScript order as code points:
- * nearly always the string itself. They compare UTF-16 code units, which puts
- * U+10000 before U+FFFD.
- */
-function toCodePointOrder(text: string): string {
-  if (!/[\ud800-\uffff]/.test(text)) return text;
-  return text.replace(
-    /[\ud800-\uffff]/g,
-    (character) => {
-      const unit = character.charCodeAt(0);
-      // Surrogates, which stand for code points from U+10000 on, come last.
-      return String.fromCharCode(unit + (unit < 0xe000 ? 0x2000 : -0x800));
-    },
-  );
 }

@@ -8,9 +8,16 @@
  * (copy-on-write).
  */
 
-import type { Document, Json, Row } from "../memory/row.ts";
-import { rowsPerStep, type Steps, testsPerStep } from "./job-queue.ts";
-import { type Bound, type Column, RowComparator } from "./row-comparator.ts";
+import type { Steps } from "../../api/query/job-queue.ts";
+import type { Json, Row } from "../../store/store.ts";
+import {
+  type Bound,
+  type IndexColumn,
+  RowComparator,
+} from "./row-comparator.ts";
+
+/** The rows, or changes, that are processed in one step. */
+export const rowsPerStep = 128;
 
 /** The most entries of a node: larger nodes are slower to change, smaller ones slower to search. */
 const maxEntries = 64;
@@ -44,7 +51,7 @@ class Node {
 }
 
 /** A sorted index, for reading. */
-export type SortedIndex = Pick<BPlusTree, "size" | "rank" | "slice" | "rows">;
+export type SortedIndex = Pick<BPlusTree, "rank" | "slice" | "rows">;
 
 /** Yields the rows of a frozen tree. */
 function* readSlices(
@@ -67,17 +74,11 @@ function* readSlices(
 
 export class BPlusTree {
   readonly #comparator: RowComparator;
-  readonly #where: (document: Document) => boolean;
   #version = 0;
   #root = new Node(0, []);
 
-  /** @param where selects the rows of a partial index; without it all rows are indexed */
-  constructor(
-    columns: readonly Column[],
-    where: (document: Document) => boolean = () => true,
-  ) {
+  constructor(columns: readonly IndexColumn[]) {
     this.#comparator = new RowComparator(columns);
-    this.#where = where;
   }
 
   /** The number of rows in the index. */
@@ -127,17 +128,16 @@ export class BPlusTree {
     rows: Iterable<Row>,
     isOutdated: (id: number) => boolean = () => false,
   ): Steps {
-    const matching: Row[] = [];
-    let count = 0;
+    const loaded: Row[] = [];
     for (const row of rows) {
-      if (this.#where(row.document)) matching.push(row);
-      if (++count % testsPerStep === 0) yield;
+      if (loaded.push(row) % rowsPerStep === 0) yield;
     }
-    for (const at of yield* sort(matching, this.#comparator)) {
-      const row = matching[at];
+    let count = 0;
+    for (const at of yield* sort(loaded, this.#comparator)) {
+      const row = loaded[at];
       if (row === undefined || isOutdated(row.document.id)) continue;
       this.replace(undefined, row);
-      if (++count % testsPerStep === 0) yield;
+      if (++count % rowsPerStep === 0) yield;
     }
   }
 
@@ -147,9 +147,7 @@ export class BPlusTree {
    */
   replace(before: Row | undefined, after: Row | undefined): void {
     this.#root = this.#own(this.#root);
-    const bound = after && this.#where(after.document)
-      ? this.#comparator.boundOf(after)
-      : undefined;
+    const bound = after && this.#comparator.boundOf(after);
     const staysInPlace = before && bound &&
       this.#comparator.compareTo(before, bound) === 0;
     if (before && !staysInPlace) {

@@ -13,12 +13,11 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import type { Memory } from "../memory/limit.ts";
-import { BPlusTree, type SortedIndex } from "./b-plus-tree.ts";
-import { JobQueue, rowsPerStep, type Steps } from "./job-queue.ts";
-import type { Column } from "./row-comparator.ts";
-import type { Document, Row } from "../memory/row.ts";
-import type { ChangeListener, Table } from "../memory/table.ts";
+import { JobQueue, type Steps } from "../../api/query/job-queue.ts";
+import { searches } from "../../api/query/select.ts";
+import type { ChangeListener, Memory, Row, Table } from "../../store/store.ts";
+import { BPlusTree, rowsPerStep, type SortedIndex } from "./b-plus-tree.ts";
+import type { IndexColumn } from "./row-comparator.ts";
 
 /**
  * The most indexes cached for one table. Each takes 10 to 13 MB for a million
@@ -51,25 +50,17 @@ const maxScannedRows = 10_000;
 const buildShare = 1 / 4;
 
 /**
- * Searches get a quarter of the time while others want it; so does bringing an
- * index up to date. An index that is being built gets half of it, so that no
- * load keeps it from being finished.
+ * An index that is being built gets half of the time while others want it, so
+ * that no load keeps it from being finished; bringing one up to date takes a
+ * turn like a search.
  *
- * This bounds the work that strangers can cause: one search, one catch-up and
- * one build run at a time, in turns by address. A stranger who asks for one
- * index after the other takes half of the time at most; each is built only
- * after rows of that number have been scanned for want of one, or while its
- * requester waits.
+ * This bounds the work that strangers can cause: one search or catch-up and one
+ * build run at a time, in turns by address. A stranger who asks for one index
+ * after the other takes half of the time at most; each is built only after rows
+ * of that number have been scanned for want of one, or while its requester
+ * waits.
  */
-const searches = new JobQueue(1 / 3);
 const builds = new JobQueue(1);
-
-/** The candidate rows of a search. */
-export interface RowSource {
-  readonly count: number;
-  /** May yield versions that have been replaced since, or newer ones. */
-  readonly rows: () => Iterable<Row>;
-}
 
 /** A B+tree and the changes of the table that it lacks. */
 class MaintainedIndex {
@@ -101,14 +92,15 @@ class MaintainedIndex {
     }
   };
 
-  /** Loads rows of the table, then applies all that changed meanwhile. */
-  *build(rows: () => Iterable<Row>): Steps<BPlusTree> {
-    this.#table.listeners.add(this.onChange);
+  /** Loads the rows of the table, then applies all that changed meanwhile. */
+  *build(): Steps {
+    const table = this.#table;
+    table.listeners.add(this.onChange);
     try {
-      yield* this.tree.bulkLoad(rows(), (id) => this.#changed.has(id));
-      return yield* this.catchUp();
+      yield* this.tree.bulkLoad(table.frozen(), (id) => this.#changed.has(id));
+      yield* this.catchUp();
     } finally {
-      this.#table.listeners.delete(this.onChange);
+      table.listeners.delete(this.onChange);
     }
   }
 
@@ -152,19 +144,13 @@ export class IndexCache {
     });
   }
 
-  /** Returns all rows of the table, in ascending order of id. */
-  all(): RowSource {
-    const { size, byId } = this.table;
-    return { count: size, rows: () => byId.rows() };
-  }
-
   /**
    * Returns the index of some columns if it is cached and lacks few changes,
    * which are then applied. It is current until the next write: use it before
    * any `await`.
    */
-  cached(columns: readonly Column[]): SortedIndex | undefined {
-    if (columns.length === 0) return this.table.byId;
+  cached(columns: readonly IndexColumn[]): SortedIndex | undefined {
+    if (columns.length === 0) return byId(this.table);
     const name = nameOf(columns);
     const index = this.#cached.get(name);
     if (index === undefined || index.pendingCost > maxImmediateCost) {
@@ -184,7 +170,7 @@ export class IndexCache {
    * @throws {OverloadedError}; the reason of the requester's signal
    */
   getOrBuild(
-    columns: readonly Column[],
+    columns: readonly IndexColumn[],
     requester: Requester,
   ): SortedIndex | Promise<SortedIndex> {
     const cached = this.cached(columns);
@@ -201,7 +187,7 @@ export class IndexCache {
    * @throws {OverloadedError}; the reason of the requester's signal
    */
   getBuildOrScan(
-    columns: readonly Column[],
+    columns: readonly IndexColumn[],
     count: number,
     requester: Requester,
   ): SortedIndex | Promise<SortedIndex> | undefined {
@@ -221,58 +207,32 @@ export class IndexCache {
   }
 
   /**
-   * Sorts those rows of a source that match a condition, and returns the result
-   * of `use`. All rows are as of the moment when `use` is called, whatever was
-   * written during the scan.
-   *
-   * @throws {OverloadedError}
-   */
-  scan<T>(
-    { count, rows }: RowSource,
-    { columns, where, use, requester }: {
-      readonly columns: readonly Column[];
-      readonly where: (document: Document) => boolean;
-      readonly use: (found: SortedIndex) => T;
-      readonly requester: Requester;
-    },
-  ): T | Promise<T> {
-    const tree = new BPlusTree(columns, where);
-    const index = new MaintainedIndex(this.table, tree);
-    return searches.run(requester, {
-      cost: count,
-      start: function* () {
-        return use(yield* index.build(rows));
-      },
-    });
-  }
-
-  /**
    * Builds an index, or brings it up to date, in the requester's turn. A job that
    * has begun is shared; one that waits is not, as its requester may wait long.
    */
   #build(
-    columns: readonly Column[],
+    columns: readonly IndexColumn[],
     requester: Requester,
   ): Promise<SortedIndex> {
     const name = nameOf(columns);
     const begun = this.#building.get(name);
     if (begun !== undefined) return begun;
     const queue = this.#cached.has(name) ? searches : builds;
-    const job: Promise<SortedIndex> = Promise.resolve(queue.run(requester, {
-      cost: Infinity,
-      isShared: true,
-      start: () => {
-        this.#building.set(name, job);
-        return this.#update(name, columns);
-      },
-    })).finally(() => {
-      if (this.#building.get(name) === job) this.#building.delete(name);
-    });
+    const steps = this.#update(columns, () => this.#building.set(name, job));
+    const job: Promise<SortedIndex> = queue.run(requester, steps, true)
+      .finally(() => {
+        if (this.#building.get(name) === job) this.#building.delete(name);
+      });
     return job;
   }
 
   /** Builds an index unless another request has meanwhile, and else brings it up to date. */
-  *#update(name: string, columns: readonly Column[]): Steps<SortedIndex> {
+  *#update(
+    columns: readonly IndexColumn[],
+    onBegin: () => void,
+  ): Steps<SortedIndex> {
+    onBegin();
+    const name = nameOf(columns);
     const cached = this.#cached.get(name);
     if (cached !== undefined) return yield* cached.catchUp();
     const tree = new BPlusTree(columns);
@@ -281,7 +241,7 @@ export class IndexCache {
       tree,
       () => this.#drop(name),
     );
-    yield* index.build(this.all().rows);
+    yield* index.build();
     const [leastRecent = ""] = this.#cached.keys();
     if (this.#cached.size >= maxCachedIndexes) this.#drop(leastRecent);
     this.#cached.set(name, index);
@@ -296,7 +256,7 @@ export class IndexCache {
   }
 }
 
-function nameOf(columns: readonly Column[]): string {
+function nameOf(columns: readonly IndexColumn[]): string {
   let all = "";
   for (const { name, caseFolded, descending, nullsFirst } of columns) {
     all += name;
@@ -306,4 +266,16 @@ function nameOf(columns: readonly Column[]): string {
     all += ",";
   }
   return all;
+}
+
+/** Returns the rows of a table by id as an index. */
+function byId(table: Table): SortedIndex {
+  return {
+    rank: (_values, id) => table.rank(id),
+    slice: (from, to) => table.slice(from, to),
+    rows: (from, to, isBackwards) =>
+      isBackwards
+        ? table.slice(from ?? 0, to).reverse()
+        : table.frozen(from, to),
+  };
 }
