@@ -198,7 +198,7 @@ test(
     for (let each = 0; each < 3; each++) {
       await one.request("POST", "/v1/zoos", { token, json: zoo });
     }
-    const [first] = one.store.table("zoos").slice(0, 1);
+    const [first] = one.store.table("zoos").rows(0, 1);
     const follower = await follow(other.port, token, String(first?.seq));
     t.after(() => follower.cut());
     assert.equal((await follower.next()).data["id"], 2);

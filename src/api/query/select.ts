@@ -16,6 +16,7 @@ import {
 import { readValue, toIndexKey } from "../declaration/declaration.ts";
 import { JobQueue, type Steps } from "./job-queue.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
+import { SortedRows } from "./sorted-rows.ts";
 
 /** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
 export interface Scope {
@@ -61,18 +62,16 @@ export type Select = <T>(
 /** Candidates for the rows of a query. */
 export interface RowSource {
   readonly count: number;
-  /** May yield versions that have been replaced since, or newer ones. */
+  /** Begins to read them, as they are then; those that change meanwhile may be read in any version, or not at all. */
   readonly rows: () => Iterable<Row>;
 }
 
-/** The most rows that are tested at once; more of them are tested in slices of time. */
+/** The most rows that are tested at once, and for how long; the rest is tested in a turn of the requester. */
 const maxImmediateRows = 250;
+const immediateMs = 5;
 
 /** The rows that are tested in one step, as the text of one can be long. */
-const testsPerStep = 16;
-
-/** The rows that are sorted, or merged, in one step. */
-const sortedPerStep = 256;
+const rowsPerStep = 16;
 
 /**
  * Searches get a quarter of the time while others want it. One runs at a time,
@@ -85,17 +84,19 @@ export const select: Select = (query, selection) => {
   const { table, scope, use } = selection;
   const { sort, isBackwards, offset, limit } = query;
   const filters = filtersOf(query, scope);
-  const isById = filters.length === 0 && !scope?.where && sort.length === 0;
-  if (!isById || isBackwards && limit === Infinity) {
+  if (
+    filters.length + sort.length > 0 || scope?.where ||
+    (isBackwards && limit === Infinity) // to reverse all would take long
+  ) {
     return scan(lookUp(table, filters), query, selection);
   }
   const { size: total } = table;
-  if (limit === Infinity) return use({ rows: table.frozen(offset), total });
   if (!isBackwards) {
-    return use({ rows: table.slice(offset, offset + limit), total });
+    const rows = table.frozen(offset, offset + limit);
+    return use({ rows, total });
   }
-  const end = total - offset;
-  const rows = table.slice(Math.max(end - limit, 0), end).reverse();
+  const end = Math.max(total - offset, 0);
+  const rows = table.rows(Math.max(end - limit, 0), end).toReversed();
   return use({ rows, total });
 };
 
@@ -133,20 +134,22 @@ export function lookUp(table: Table, filters: readonly Filter[]): RowSource {
 
 /** Tests and sorts candidates: a few at once, many in a turn of the requester. */
 export function scan<T>(
-  { count, rows }: RowSource,
+  source: RowSource,
   query: Query,
   selection: Selection<T>,
 ): T | Promise<T> {
-  const steps = search(rows, query, selection);
-  if (count > maxImmediateRows) return searches.run(selection.requester, steps);
-  while (true) {
-    const result = steps.next();
-    if (result.done) return result.value;
+  const steps = search(source, query, selection);
+  const isShort = source.count <= maxImmediateRows;
+  const end = isShort ? performance.now() + immediateMs : 0;
+  while (performance.now() < end) {
+    const { done, value } = steps.next();
+    if (done) return value;
   }
+  return searches.run(selection.requester, steps);
 }
 
 function* search<T>(
-  rows: () => Iterable<Row>,
+  { rows }: RowSource,
   query: Query,
   { table, scope, use }: Selection<T>,
 ): Steps<T> {
@@ -155,60 +158,33 @@ function* search<T>(
   const isMatch = ({ document }: Row) =>
     scope?.where?.(document) !== false &&
     filters.every((each) => matches(readValue(document, each.property), each));
-  const compare = compareBy(sort);
-  const changedIds = new Set<number>();
+  const matching = new SortedRows(compareBy(sort));
+  /** The rows that have changed since they were tested, or before, as they were then. */
+  const changed = new Map<number, Row | undefined>();
   const onChange: ChangeListener = (before, after) => {
-    for (const row of [before, after]) if (row) changedIds.add(row.document.id);
+    const id = (before ?? after)?.document.id ?? 0;
+    if (!changed.has(id)) changed.set(id, before);
   };
   table.listeners.add(onChange);
   try {
-    const matching: Row[] = [];
-    let tested = 0;
+    let count = 0;
     for (const row of rows()) {
-      if (isMatch(row)) matching.push(row);
-      if (++tested % testsPerStep === 0) yield;
+      if (!changed.has(row.document.id) && isMatch(row)) matching.add(row);
+      if (++count % rowsPerStep === 0) yield;
     }
-    let found = yield* sortInSteps(matching, compare);
-    if (changedIds.size > 0) {
-      found = found.filter(({ document }) => !changedIds.has(document.id));
-      for (const id of changedIds) {
-        const row = table.get(id);
-        if (row && isMatch(row)) found.push(row);
-      }
-      found.sort(compare); // takes one pass, as nearly all of them are sorted
+    count = changed.size; // those that change after this are few
+    for (const [id, before] of changed) {
+      changed.delete(id);
+      if (before) matching.delete(before);
+      const row = table.get(id);
+      if (row && isMatch(row)) matching.add(row);
+      if (--count > 0 && count % rowsPerStep === 0) yield;
     }
+    const found = matching.all();
     if (isBackwards) found.reverse();
     const page = found.slice(offset, offset + limit);
     return use({ rows: page, total: found.length });
   } finally {
     table.listeners.delete(onChange);
   }
-}
-
-/** Sorts many rows in steps, by merge sort. */
-function* sortInSteps(
-  rows: Row[],
-  compare: (a: Row, b: Row) => number,
-): Steps<Row[]> {
-  if (rows.length <= sortedPerStep) {
-    yield;
-    return rows.sort(compare);
-  }
-  const middle = rows.length >> 1;
-  const left = yield* sortInSteps(rows.slice(0, middle), compare);
-  const right = yield* sortInSteps(rows.slice(middle), compare);
-  const sorted: Row[] = [];
-  let [at, otherAt] = [0, 0];
-  while (sorted.length < rows.length) {
-    const [row, other] = [left[at], right[otherAt]];
-    if (row && (!other || compare(row, other) < 0)) {
-      sorted.push(row);
-      at++;
-    } else if (other) {
-      sorted.push(other);
-      otherAt++;
-    }
-    if (sorted.length % sortedPerStep === 0) yield;
-  }
-  return sorted;
 }

@@ -169,7 +169,7 @@ class StoredKeys {
   /** Returns the ids of the oldest rows, if they have expired or if there are too many bytes. */
   #surplus(by: number): Iterable<number> {
     const rows = [
-      ...this.#oldest(this.#table.slice(0, maxDeletions), 0, maxBytes),
+      ...this.#oldest(this.#table.rows(0, maxDeletions), 0, maxBytes),
       ...this.#oldest(
         this.#table.find("by", by, maxDeletions),
         by,

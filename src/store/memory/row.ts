@@ -80,27 +80,32 @@ export class PackedRow implements Row {
 /** The number of ids per page. */
 const pageLength = 32;
 
-const emptyPage: readonly undefined[] = new Array(pageLength).fill(undefined);
-
 /** The rows of neighboring ids. */
 interface Page {
   /** The version of the table that created it; an older page is frozen. */
   readonly version: number;
   readonly rows: (Row | undefined)[];
+  /** The number of rows. */
+  count: number;
 }
+
+const emptyPage: Page = {
+  version: -1,
+  rows: new Array(pageLength).fill(undefined),
+  count: 0,
+};
 
 /**
  * The rows of one table by id, in pages. Ids are assigned in sequence, so
  * neighbors share a page, and a row takes 12 bytes here. An isolated id wastes
- * a page. A reader that takes long freezes all pages, which takes less than a
- * millisecond for a million rows: after that a page is copied before its next
- * change (copy-on-write).
+ * a page. A reader freezes all pages, which takes less than a millisecond for a
+ * million rows: after that a page is copied before its next change
+ * (copy-on-write).
  */
 export class Rows {
-  /** The numbers of the pages in ascending order, then the pages, and the number of rows in each. */
-  readonly #numbers: number[] = [];
+  /** In ascending order of the pages' numbers, which are in another array, as it is searched faster. */
   readonly #pages: Page[] = [];
-  readonly #counts: number[] = [];
+  readonly #numbers: number[] = [];
   #version = 0;
   /** The number of rows. */
   size = 0;
@@ -116,79 +121,57 @@ export class Rows {
   replace(id: number, row: Row | undefined): Row | undefined {
     const number = Math.floor(id / pageLength);
     const at = findPosition(this.#numbers, number);
-    const found = this.#numbers[at] === number ? this.#pages[at] : undefined;
-    let page = found;
-    if (page?.version !== this.#version) {
-      if (page === undefined && row === undefined) return undefined;
-      const rows = (page?.rows ?? emptyPage).slice();
-      page = { version: this.#version, rows };
-      this.#pages.splice(at, found ? 1 : 0, page);
-    }
-    if (found === undefined) {
+    if (this.#numbers[at] !== number) {
       this.#numbers.splice(at, 0, number);
-      this.#counts.splice(at, 0, 0);
+      this.#pages.splice(at, 0, emptyPage);
+    }
+    let page = this.#pages[at] ?? emptyPage;
+    if (page.version !== this.#version) {
+      const { rows, count } = page;
+      page = { version: this.#version, rows: rows.slice(), count };
+      this.#pages[at] = page;
     }
     const before = page.rows[id % pageLength];
     page.rows[id % pageLength] = row;
     const growth = Number(row !== undefined) - Number(before !== undefined);
-    const count = (this.#counts[at] ?? 0) + growth;
-    this.#counts[at] = count;
+    page.count += growth;
     this.size += growth;
-    if (count === 0) {
-      const lists = [this.#numbers, this.#pages, this.#counts];
-      for (const list of lists) list.splice(at, 1);
+    if (page.count === 0) {
+      this.#numbers.splice(at, 1);
+      this.#pages.splice(at, 1);
     }
     return before;
   }
 
-  /** Returns the number of rows with lower ids. */
-  rank(id: number): number {
-    const number = Math.floor(id / pageLength);
-    const at = findPosition(this.#numbers, number);
-    let rank = 0;
-    for (const count of this.#counts.slice(0, at)) rank += count;
-    if (this.#numbers[at] !== number) return rank;
-    const before = this.#pages[at]?.rows.slice(0, id % pageLength) ?? [];
-    return rank + before.filter((row) => row !== undefined).length;
-  }
-
-  /** Returns the rows from one rank up to, but not including, another, in ascending order of id. */
-  slice(from: number, to: number): Row[] {
-    const { at, skipped } = this.#locate(from);
-    return [...read(this.#pages, at, skipped, to - from)];
-  }
-
-  /** Returns the same rows as they are now, whatever changes before they are read. */
+  /**
+   * Returns the rows from one rank up to, but not including, another, in
+   * ascending order of id: as they are now, whatever changes before they are
+   * read.
+   */
   frozen(from: number, to: number): Iterable<Row> {
     this.#version++;
-    const { at, skipped } = this.#locate(from);
-    return read(this.#pages.slice(at), 0, skipped, to - from);
-  }
-
-  /** Returns the position of the page that has the row at a rank, and the number of rows before it in this page. */
-  #locate(rank: number) {
+    let skipped = from;
     let at = 0;
-    let skipped = rank;
-    for (const count of this.#counts) {
+    for (const { count } of this.#pages) {
       if (skipped < count) break;
       skipped -= count;
       at++;
     }
-    return { at, skipped };
+    const length = to - from;
+    return read(this.#pages.slice(at, at + length + 1), skipped, length);
   }
 }
 
-/** Yields a number of rows, after some that are skipped, from a page on. */
+/** Yields a number of rows, after some that are skipped. */
 function* read(
   pages: readonly Page[],
-  at: number,
   skipped: number,
-  count: number,
+  remaining: number,
 ): Generator<Row> {
-  for (; at < pages.length; at++) {
-    for (const row of pages[at]?.rows ?? []) {
+  for (const { rows } of pages) {
+    for (const row of rows) {
       if (row === undefined || skipped-- > 0) continue;
-      if (count-- <= 0) return;
+      if (remaining-- <= 0) return;
       yield row;
     }
   }
@@ -199,13 +182,24 @@ function* read(
  * order, or where it belongs. The sign of the numbers in the list is ignored.
  */
 export function findPosition(list: readonly number[], value: number): number {
+  return list[value] === value // in a list without gaps
+    ? value
+    : lowerBound(list.length, (at) => Math.abs(list[at] ?? 0) < value);
+}
+
+/**
+ * Returns the first position in a sorted list that is not before what is
+ * searched; the length if all are.
+ */
+export function lowerBound(
+  length: number,
+  isBefore: (at: number) => boolean,
+): number {
   let low = 0;
-  // A list without gaps has it exactly there; most others are added at the end.
-  let high = Math.min(list.length, value + 1);
+  let high = length;
+  // The last one first, as most things are added in ascending order.
   for (let middle = high - 1; low < high; middle = (low + high) >> 1) {
-    const found = Math.abs(list[middle] ?? 0);
-    if (found === value) return middle;
-    if (found < value) low = middle + 1;
+    if (isBefore(middle)) low = middle + 1;
     else high = middle;
   }
   return low;

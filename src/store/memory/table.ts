@@ -154,24 +154,14 @@ export class WritableTable {
     return this.#rows.get(id);
   }
 
-  /** Returns a copy of all rows, in ascending order of id. */
-  rows(): readonly Row[] {
-    return this.slice(0);
-  }
-
-  /** Returns a copy of the rows from one rank in this order up to, but not including, another. */
-  slice(from: number, to = this.size): Row[] {
-    return this.#rows.slice(from, to);
+  /** Returns a copy of all rows, or of those from one rank up to another, in ascending order of id. */
+  rows(from?: number, to?: number): readonly Row[] {
+    return [...this.frozen(from, to)];
   }
 
   /** Returns the same rows as they are now, whatever changes before they are read. */
-  frozen(from = 0, to = this.size): Iterable<Row> {
+  frozen(from = 0, to = Infinity): Iterable<Row> {
     return this.#rows.frozen(from, to);
-  }
-
-  /** Returns the number of rows with lower ids. */
-  rank(id: number): number {
-    return this.#rows.rank(id);
   }
 
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
