@@ -14,7 +14,7 @@ import {
   type Table,
 } from "../../store/store.ts";
 import { readValue, toIndexKey } from "../declaration/declaration.ts";
-import { JobQueue, type Steps } from "./job-queue.ts";
+import { runInSlices, type Steps } from "./slices.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
 import { SortedRows } from "./sorted-rows.ts";
 
@@ -73,12 +73,6 @@ const immediateMs = 5;
 /** The rows that are tested in one step, as the text of one can be long. */
 const rowsPerStep = 16;
 
-/**
- * Searches get a quarter of the time while others want it. One runs at a time,
- * in turns by address, which bounds the work that strangers can cause.
- */
-export const searches = new JobQueue(1 / 3);
-
 /** Finds the rows of a query without any index but those by id and by key. */
 export const select: Select = (query, selection) => {
   const { table, scope, use } = selection;
@@ -92,8 +86,7 @@ export const select: Select = (query, selection) => {
   }
   const { size: total } = table;
   if (!isBackwards) {
-    const rows = table.frozen(offset, offset + limit);
-    return use({ rows, total });
+    return use({ rows: table.frozen(offset, offset + limit), total });
   }
   const end = Math.max(total - offset, 0);
   const rows = table.rows(Math.max(end - limit, 0), end).toReversed();
@@ -145,7 +138,7 @@ export function scan<T>(
     const { done, value } = steps.next();
     if (done) return value;
   }
-  return searches.run(selection.requester, steps);
+  return runInSlices(steps, selection.requester);
 }
 
 function* search<T>(

@@ -8,7 +8,7 @@
  * (copy-on-write).
  */
 
-import type { Steps } from "../../api/query/job-queue.ts";
+import type { Steps } from "../../api/query/slices.ts";
 import type { Json, Row } from "../../store/store.ts";
 import {
   type Bound,

@@ -13,10 +13,10 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import { JobQueue, type Steps } from "../../api/query/job-queue.ts";
-import { searches } from "../../api/query/select.ts";
+import type { Steps } from "../../api/query/slices.ts";
 import type { ChangeListener, Memory, Row, Table } from "../../store/store.ts";
 import { BPlusTree, rowsPerStep, type SortedIndex } from "./b-plus-tree.ts";
+import { JobQueue } from "./job-queue.ts";
 import type { IndexColumn } from "./row-comparator.ts";
 
 /**
@@ -51,15 +51,15 @@ const buildShare = 1 / 4;
 
 /**
  * An index that is being built gets half of the time while others want it, so
- * that no load keeps it from being finished; bringing one up to date takes a
- * turn like a search.
+ * that no load keeps it from being finished; bringing one up to date gets a
+ * quarter, like a search.
  *
- * This bounds the work that strangers can cause: one search or catch-up and one
- * build run at a time, in turns by address. A stranger who asks for one index
- * after the other takes half of the time at most; each is built only after rows
- * of that number have been scanned for want of one, or while its requester
- * waits.
+ * This bounds the work that strangers can cause: one catch-up and one build run
+ * at a time, in turns by address. A stranger who asks for one index after the
+ * other takes half of the time at most; each is built only after rows of that
+ * number have been scanned for want of one, or while its requester waits.
  */
+const catchUps = new JobQueue(1 / 3);
 const builds = new JobQueue(1);
 
 /** A B+tree and the changes of the table that it lacks. */
@@ -150,7 +150,6 @@ export class IndexCache {
    * any `await`.
    */
   cached(columns: readonly IndexColumn[]): SortedIndex | undefined {
-    if (columns.length === 0) return byId(this.table);
     const name = nameOf(columns);
     const index = this.#cached.get(name);
     if (index === undefined || index.pendingCost > maxImmediateCost) {
@@ -217,9 +216,9 @@ export class IndexCache {
     const name = nameOf(columns);
     const begun = this.#building.get(name);
     if (begun !== undefined) return begun;
-    const queue = this.#cached.has(name) ? searches : builds;
+    const queue = this.#cached.has(name) ? catchUps : builds;
     const steps = this.#update(columns, () => this.#building.set(name, job));
-    const job: Promise<SortedIndex> = queue.run(requester, steps, true)
+    const job: Promise<SortedIndex> = queue.run(requester, steps)
       .finally(() => {
         if (this.#building.get(name) === job) this.#building.delete(name);
       });
@@ -266,16 +265,4 @@ function nameOf(columns: readonly IndexColumn[]): string {
     all += ",";
   }
   return all;
-}
-
-/** Returns the rows of a table by id as an index. */
-function byId(table: Table): SortedIndex {
-  return {
-    rank: (_values, id) => table.rank(id),
-    slice: (from, to) => table.slice(from, to),
-    rows: (from, to, isBackwards) =>
-      isBackwards
-        ? table.slice(from ?? 0, to).reverse()
-        : table.frozen(from, to),
-  };
 }

@@ -6,6 +6,7 @@ import {
   compareIn,
   type Document,
   type Json,
+  lowerBound,
   type Row,
   toCodePointOrder,
 } from "../../store/store.ts";
@@ -53,15 +54,10 @@ export class RowComparator {
 
   /** Returns the index of the first row at or after a position in a sorted list. */
   lowerBound(rows: readonly Row[], bound: Bound): number {
-    let low = 0;
-    let high = rows.length;
-    // The last row first, as most rows are added in ascending order.
-    for (let middle = high - 1; low < high; middle = (low + high) >> 1) {
-      const row = rows[middle];
-      if (row !== undefined && this.compareTo(row, bound) < 0) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return lowerBound(rows.length, (at) => {
+      const row = rows[at];
+      return row !== undefined && this.compareTo(row, bound) < 0;
+    });
   }
 
   /** Returns the value of the first column, which nearly always decides, in a form for {@linkcode compare}. */

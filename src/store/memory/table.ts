@@ -165,23 +165,22 @@ export class WritableTable {
   }
 
   /** Returns the rows with a key of a declared index, or the first ones, in ascending order of id. */
-  find(index: string, key: string | number, limit = Infinity): readonly Row[] {
-    const found: Row[] = [];
-    for (const row of this.rowsWith(index, key)) {
-      if (found.length >= limit) break;
-      found.push(row);
-    }
-    return found;
+  find(index: string, key: string | number, limit?: number): readonly Row[] {
+    return [...this.rowsWith(index, key, limit)];
   }
 
   /**
    * Yields the same rows, of which there may be very many, as they are when it
    * reaches them.
    */
-  *rowsWith(index: string, key: string | number): Generator<Row> {
-    const found = this.#index(index);
-    let id = found.next(key, 0);
-    for (; id !== undefined; id = found.next(key, id)) {
+  *rowsWith(
+    index: string,
+    key: string | number,
+    limit = Infinity,
+  ): Generator<Row> {
+    const ids = this.#index(index);
+    let id = ids.next(key, 0);
+    for (; id !== undefined && limit-- > 0; id = ids.next(key, id)) {
       const row = this.get(id);
       if (row !== undefined) yield row;
     }

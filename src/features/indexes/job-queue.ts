@@ -1,14 +1,12 @@
 /**
- * Runs long jobs (searching many rows, building an index) one after another, in
- * the turns that admission.ts gives, and in slices of time. Between two slices
- * the event loop handles other requests.
+ * Builds indexes and brings them up to date, one after another, in the turns
+ * that admission.ts gives, and in slices of time. Once such a job has begun it
+ * is finished, although its client leaves: others may need it too.
  */
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Requester, Turns } from "../../admission.ts";
-
-/** A job in steps of less than a millisecond; it yields after each. */
-export type Steps<T = void> = Generator<undefined, T>;
+import type { Steps } from "../../api/query/slices.ts";
 
 /** How long a slice lasts, in ms. */
 const minSliceMs = 0.5;
@@ -29,20 +27,17 @@ export class JobQueue {
   /**
    * Runs a job in its turn.
    *
-   * @param isShared true if others need it too: once begun it is finished,
-   * though its client leaves
    * @throws {OverloadedError}; the reason of the requester's signal
    */
-  run<T>(requester: Requester, job: Steps<T>, isShared = false): Promise<T> {
+  run<T>(requester: Requester, job: Steps<T>): Promise<T> {
     const steps: Iterator<undefined, T> = job;
     return this.#turns.run(requester, async () => {
       while (true) {
         if (performance.now() >= this.#sliceEnd) await this.#nextSlice();
-        if (!isShared) requester.signal.throwIfAborted();
         const { done, value } = steps.next();
         if (done) return value;
       }
-    }).finally(() => steps.return?.());
+    });
   }
 
   /** Lets the event loop handle all that waits; begins a slice in proportion to the time that this took. */
