@@ -165,13 +165,17 @@ function* search<T>(
       if (!changed.has(row.document.id) && isMatch(row)) matching.add(row);
       if (++count % rowsPerStep === 0) yield;
     }
-    count = changed.size; // those that change after this are few
+    let remaining = rowsPerStep;
     for (const [id, before] of changed) {
       changed.delete(id);
       if (before) matching.delete(before);
       const row = table.get(id);
       if (row && isMatch(row)) matching.add(row);
-      if (--count > 0 && count % rowsPerStep === 0) yield;
+      if (--remaining > 0) continue;
+      const { size } = changed;
+      yield;
+      // Twice as many as have changed meanwhile: else it might never end.
+      remaining = Math.max(rowsPerStep, 2 * (changed.size - size));
     }
     const found = matching.all();
     if (isBackwards) found.reverse();

@@ -37,7 +37,7 @@ export class SortedRows {
 
   /** Returns a copy of all of them. */
   all(): Row[] {
-    return this.#chunks.flat();
+    return new Array<Row>().concat(...this.#chunks); // flat is far slower
   }
 
   /** Returns the chunk where a row is or belongs, and its place in it. */
