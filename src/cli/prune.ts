@@ -1,6 +1,7 @@
 /** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
+import { PackedRow } from "../store/memory/packed-row.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import type { Mutation, Row, Store } from "../store/store.ts";
@@ -30,7 +31,7 @@ async function pruneCommand(
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
     isFixed: true,
-    isPacked: true,
+    rowClass: PackedRow,
     etcd,
   });
   try {

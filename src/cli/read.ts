@@ -25,6 +25,7 @@ import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { describeMisfit } from "../data-folder.ts";
 import { errorCode } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
+import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/options.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
@@ -76,7 +77,7 @@ export async function readStore(
   const { dataDir: folder, etcd } = typeof place === "string"
     ? { dataDir: place }
     : place;
-  const all = { files: realFiles, tables: [], isPacked: true, ...options };
+  const all = { files: realFiles, tables: [], rowClass: PackedRow, ...options };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
     return await scanEtcd(etcd, all);

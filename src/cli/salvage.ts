@@ -26,6 +26,7 @@ import {
   type LogLine,
   trimZeros,
 } from "../store/log/format.ts";
+import { PackedRow } from "../store/memory/packed-row.ts";
 import {
   restoreCounters,
   type TableDeclaration,
@@ -50,7 +51,7 @@ export class Salvage {
 
   constructor(faults: readonly Fault[], declared: readonly TableDeclaration[]) {
     this.faults = faults;
-    this.tables = new Tables(declared, { isPacked: true });
+    this.tables = new Tables(declared, { rowClass: PackedRow });
   }
 
   /** The number of missing transactions, at most. */

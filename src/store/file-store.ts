@@ -34,8 +34,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { tables, log = () => {}, isPacked = false, memory = new Memory() } =
-    options;
+  const { tables, log = () => {}, rowClass, memory = new Memory() } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = limitsFor(memory, options.limits);
@@ -46,7 +45,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
   try {
-    const scanOptions = { files, tables, isPacked, memory };
+    const scanOptions = { files, tables, rowClass, memory };
     let scan = await scanFolder(path, scanOptions);
     if (!scan.exists) {
       await createStore(folder);

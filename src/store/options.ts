@@ -2,6 +2,7 @@
 
 import type { FileSystem } from "./log/files.ts";
 import type { Memory } from "./memory/limit.ts";
+import type { RowClass } from "./memory/row.ts";
 import type { TableDeclaration } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
@@ -53,8 +54,8 @@ export interface StoreOptions {
   readonly limits?: Partial<StoreLimits>;
   /** The memory that the records may take; as much as the process has by default. */
   readonly memory?: Memory;
-  /** True if the rows are to take little memory, for a command. */
-  readonly isPacked?: boolean;
+  /** The class of the rows, if not the usual one. */
+  readonly rowClass?: RowClass;
 }
 
 /** Where a store in etcd is, and how it is used. */

@@ -16,6 +16,7 @@ const collectGarbage: () => void = runInNewContext("gc");
 
 /** A row that counts how often its document is serialized. */
 class CountedRow implements Row {
+  readonly bytes = 0;
   readonly seq = 1;
   cached: Row["cached"] = undefined;
   reads = 0;

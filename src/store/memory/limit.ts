@@ -20,7 +20,7 @@ import { constants, PerformanceObserver } from "node:perf_hooks";
 import process from "node:process";
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import { StoreError } from "../error.ts";
-import type { Json } from "./row.ts";
+import { type Json, sizeOf } from "./row.ts";
 
 const mebibyte = 1 << 20;
 
@@ -83,19 +83,6 @@ const advice =
 export function megabytes(bytes: number): string {
   return `${Math.max(0, Math.ceil(bytes / mebibyte))} MiB`;
 }
-
-/** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
-export function sizeOf(value: Json): number {
-  if (typeof value === "string") { // of one or two bytes a character
-    return 20 + value.length * (/[^\0-\xff]/.test(value) ? 2 : 1);
-  }
-  if (typeof value !== "object" || value === null) return 0;
-  let bytes = 24;
-  for (const name in value) bytes += 8 + sizeOf((value as Entries)[name] ?? 0);
-  return bytes;
-}
-
-type Entries = Readonly<Record<string, Json>>;
 
 /** The memory of a store, and its limit. */
 export class Memory {

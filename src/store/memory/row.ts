@@ -5,8 +5,6 @@
  * those of one table.
  */
 
-import { Buffer } from "node:buffer";
-
 /** Any JSON value. */
 export type Json =
   | null
@@ -28,6 +26,22 @@ export interface CachedText {
   readonly validators: readonly string[];
 }
 
+/** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
+export function sizeOf(value: Json): number {
+  if (typeof value === "string") { // of one or two bytes a character
+    return 20 + value.length * (/[^\0-\xff]/.test(value) ? 2 : 1);
+  }
+  if (typeof value !== "object" || value === null) return 0;
+  let bytes = 24;
+  for (const name in value) bytes += 8 + sizeOf((value as Entries)[name] ?? 0);
+  return bytes;
+}
+
+type Entries = Readonly<Record<string, Json>>;
+
+/** The memory that a row takes besides its document: its object, its place in a page, and an index. */
+const rowBytes = 70;
+
 /** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
 export class Row {
   readonly document: Document;
@@ -40,42 +54,15 @@ export class Row {
     this.document = document;
     this.seq = seq;
   }
-}
 
-/** The size of the buffers that hold the documents of {@linkcode PackedRow}. */
-const slabBytes = 1 << 16;
-
-let slab = Buffer.alloc(0);
-let slabEnd = 0;
-
-/**
- * A row for the commands, which need less memory than a server: its document is
- * kept as JSON outside of V8's heap, and parsed each time it is read.
- */
-export class PackedRow implements Row {
-  readonly seq: number;
-  cached: undefined;
-  readonly #slab: Buffer;
-  readonly #start: number;
-  readonly #end: number;
-
-  constructor(document: Document, seq: number) {
-    const json = JSON.stringify(document);
-    const length = Buffer.byteLength(json);
-    if (slabEnd + length > slab.length) {
-      slab = Buffer.allocUnsafeSlow(Math.max(slabBytes, length));
-      slabEnd = 0;
-    }
-    this.seq = seq;
-    this.#slab = slab;
-    this.#start = slabEnd;
-    this.#end = slabEnd += slab.write(json, slabEnd);
-  }
-
-  get document(): Document {
-    return JSON.parse(this.#slab.toString("utf8", this.#start, this.#end));
+  /** About how much memory it takes. */
+  get bytes(): number {
+    return rowBytes + sizeOf(this.document);
   }
 }
+
+/** A class of rows: commands have one that takes less memory. */
+export type RowClass = new (document: Document, seq: number) => Row;
 
 /** The number of ids per page. */
 const pageLength = 32;

@@ -6,13 +6,12 @@
  */
 
 import type { LogHeader, Mutation } from "../log/format.ts";
-import { sizeOf } from "./limit.ts";
 import {
   type Document,
   findPosition,
   type Json,
-  PackedRow,
   Row,
+  type RowClass,
   Rows,
 } from "./row.ts";
 
@@ -111,11 +110,6 @@ export function rollBack(changes: readonly Undo[]): void {
   for (const undo of changes.toReversed()) undo();
 }
 
-/** The memory that a row takes besides its document: its object, its place in a page, and an index. */
-const rowBytes = 70;
-/** The memory that a packed row takes in V8's heap. */
-const packedRowBytes = 120;
-
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
@@ -135,11 +129,14 @@ export class WritableTable {
   lastSeq = 0;
   /** The memory that its documents take, as {@linkcode sizeOf} counts it. */
   bytes = 0;
-  readonly #isPacked: boolean;
+  readonly #rowClass: RowClass;
 
-  constructor({ name, indexes = {} }: TableDeclaration, isPacked = false) {
+  constructor(
+    { name, indexes = {} }: TableDeclaration,
+    rowClass: RowClass = Row,
+  ) {
     this.name = name;
-    this.#isPacked = isPacked;
+    this.#rowClass = rowClass;
     for (const [index, keyOf] of Object.entries(indexes)) {
       this.#indexes.set(index, new HashIndex(keyOf));
     }
@@ -204,8 +201,7 @@ export class WritableTable {
    * separately.
    */
   load(document: Document, seq: number): void {
-    const RowClass = this.#isPacked ? PackedRow : Row;
-    this.#replace(document.id, new RowClass(document, seq));
+    this.#replace(document.id, new this.#rowClass(document, seq));
   }
 
   /** Deletes a record if it exists; returns the undo. */
@@ -252,14 +248,9 @@ export class WritableTable {
 
   #replace(id: number, row: Row | undefined): void {
     const before = this.#rows.replace(id, row);
-    this.bytes += this.#sizeOf(row) - this.#sizeOf(before);
+    this.bytes += (row?.bytes ?? 0) - (before?.bytes ?? 0);
     for (const index of this.#indexes.values()) index.replace(before, row);
     for (const listener of this.listeners) listener(before, row);
-  }
-
-  #sizeOf(row: Row | undefined): number {
-    if (row === undefined) return 0;
-    return this.#isPacked ? packedRowBytes : rowBytes + sizeOf(row.document);
   }
 
   #index(name: string): HashIndex {
@@ -271,17 +262,16 @@ export class WritableTable {
 
 /** All tables by name: those declared, and those found on disk. */
 export class Tables extends Map<string, WritableTable> {
-  /** True if their rows take little memory, and are slow. */
-  readonly isPacked: boolean;
+  readonly rowClass: RowClass;
 
   constructor(
     declared: readonly TableDeclaration[] = [],
-    { isPacked = false }: { readonly isPacked?: boolean | undefined } = {},
+    { rowClass = Row }: { readonly rowClass?: RowClass | undefined } = {},
   ) {
     super();
-    this.isPacked = isPacked;
+    this.rowClass = rowClass;
     for (const each of declared) {
-      this.set(each.name, new WritableTable(each, isPacked));
+      this.set(each.name, new WritableTable(each, rowClass));
     }
   }
 
@@ -302,7 +292,7 @@ export function countRecords(tables: Tables): number {
 /** Returns a table that is named on disk; its records are retained even if it is not declared. */
 export function getOrCreateTable(tables: Tables, name: string): WritableTable {
   const table = tables.get(name) ??
-    new WritableTable({ name }, tables.isPacked);
+    new WritableTable({ name }, tables.rowClass);
   tables.set(name, table);
   return table;
 }

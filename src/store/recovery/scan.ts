@@ -34,6 +34,7 @@ import {
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
 import type { Memory } from "../memory/limit.ts";
+import type { RowClass } from "../memory/row.ts";
 import {
   applyMutation,
   getOrCreateTable,
@@ -88,8 +89,8 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
-  /** True if the rows are to take little memory. */
-  readonly isPacked?: boolean;
+  /** The class of the rows, if not the usual one. */
+  readonly rowClass?: RowClass | undefined;
   /** What must not be exceeded by the records. */
   readonly memory?: Memory;
 }

@@ -4,7 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { BPlusTree } from "../../../src/features/indexes/b-plus-tree.ts";
 import { compareValues } from "../../../src/store/memory/order.ts";
-import type { Json, Row } from "../../../src/store/memory/row.ts";
+import { type Json, Row } from "../../../src/store/memory/row.ts";
 
 const columns = [
   { name: "zoo_id", default: 1 },
@@ -22,7 +22,7 @@ function numbers(seed: number): (below: number) => number {
 }
 
 function rowOf(id: number, values: Record<string, Json> = {}): Row {
-  return { document: { id, ...values }, seq: 0, cached: undefined };
+  return new Row({ id, ...values }, 0);
 }
 
 function valuesOf({ document }: Row): Json[] {
