@@ -55,6 +55,9 @@ export const maxWriteBytes = 64 * 1024;
 /** How many waiting responses are sent per turn of the event loop. */
 const maxResponsesPerTurn = 64;
 
+/** How much of bodies that nobody reads is received per second, of all clients together. */
+const maxDroppedBytesPerSecond = 1 << 24;
+
 /** The memory that a request takes while it waits. */
 const heldRequestBytes = 2048;
 
@@ -117,6 +120,8 @@ export interface ServerState {
   isStopping: boolean;
   /** How many requests wait for their responses. */
   heldRequests: number;
+  /** How many bodies that nobody reads are being received. */
+  droppedBodies: number;
 }
 
 /** The state of an open connection. */
@@ -172,7 +177,7 @@ export class Connection {
       if (server.heldRequests > maxHeldRequests) return void socket.destroy();
     }
     if (pending.length > 0 && request.hasContent) this.isClosing = true;
-    if (this.isClosing) return dropBody(request, this);
+    if (this.isClosing) return void request.resume();
     pending.push(response);
     if (pending.length === 1) this.#handle(response);
   }
@@ -357,12 +362,21 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
   }
 }
 
-/** Receives and drops a body that nobody reads, up to a limit. */
+/**
+ * Receives and drops a body that nobody reads, up to a limit: slowly, as a
+ * thousand large ones would let others wait for seconds.
+ */
 function dropBody(request: IncomingRequest, connection: Connection): void {
-  let left = connection.server.limits.maxDroppedBytes;
+  const { socket, server } = connection;
+  let left = server.limits.maxDroppedBytes;
+  server.droppedBodies++;
+  socket.once("close", () => server.droppedBodies--);
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    if (left <= 0) connection.pause();
+    request.pause();
+    const ms = 1000 * length * server.droppedBodies / maxDroppedBytesPerSecond;
+    if (left > 0) setTimeout(() => request.resume(), ms);
+    else connection.pause();
   });
 }
 

@@ -88,6 +88,7 @@ export async function listen(
     fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
     heldRequests: 0,
+    droppedBodies: 0,
   };
   const serverOptions = {
     IncomingMessage: IncomingRequest,
@@ -138,6 +139,10 @@ export async function listen(
         for (const socket of slots.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
+      const peers = new Set(Array.from(connections.keys(), peerOf));
+      for (const socket of slots.keys()) {
+        if (!peers.has(peerOf(socket))) socket.destroy(); // in its TLS handshake
+      }
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
@@ -145,13 +150,18 @@ export async function listen(
   };
 }
 
+/** Returns what a TLS socket and the one below it have in common. */
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
 /** The open connections, the oldest first, each with the network of its client. */
 type Slots = Map<Socket, string>;
 
 /**
  * Takes a slot for a connection; with TLS, before its handshake. If there are
- * too many, the oldest of the client with the most is closed, or this one if no
- * client has more.
+ * too many, one that has had its last response is closed, or the oldest of the
+ * client with the most, or this one if no client has more.
  */
 function takeSlot(slots: Slots, socket: Socket, max: number): void {
   const client = networkOf(socket.remoteAddress ?? "");
@@ -164,9 +174,10 @@ function takeSlot(slots: Slots, socket: Socket, max: number): void {
     counts.set(each, (counts.get(each) ?? 0) + 1);
   }
   const most = Math.max(...counts.values());
-  const [oldest = socket] = [...slots.keys()]
-    .filter((each) => counts.get(slots.get(each) ?? "") === most);
-  const closed = counts.get(client) === most ? socket : oldest;
+  const [oldest] = [...slots].find(([, each]) => counts.get(each) === most) ??
+    [];
+  const closed = [...slots.keys()].find(({ writable }) => !writable) ??
+    (counts.get(client) === most ? socket : oldest ?? socket);
   slots.delete(closed);
   closed.destroy();
 }

@@ -503,6 +503,7 @@ describe("a connection", () => {
       connections: new Map(),
       isStopping: false,
       heldRequests: 0,
+      droppedBodies: 0,
     });
     assert.equal(connection.idleMs(0), 0);
     [written, waiting] = [1000, 1000];

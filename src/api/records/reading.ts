@@ -8,6 +8,7 @@ import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import { type Page, select } from "../query/planner.ts";
 import { ndjsonType } from "../representation.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
+import { holdTurn } from "./held-turn.ts";
 import {
   collectionValidators,
   isNotModified,
@@ -72,7 +73,7 @@ export function listRecords(
   };
   const find = () => select(indexes, paged, { scope, use, requester: context });
   const result = asNdjson && context.method !== "HEAD" // which has no records
-    ? exports.hold(context).then(find)
+    ? holdTurn(exports, context).then(find)
     : find();
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
