@@ -16,7 +16,6 @@
 import { Buffer } from "node:buffer";
 import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { networkOf } from "./client-address.ts";
@@ -139,7 +138,8 @@ export class Connection {
   /** How many requests node:http holds, with those that are never handled. */
   #held = 0;
   #readBytes = -1;
-  #readAt = 0;
+  /** How long the client has read nothing. */
+  idleMs = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
@@ -218,10 +218,7 @@ export class Connection {
   end(): void {
     const { pending: [response], socket } = this;
     if (!response) socket.destroySoon();
-    else if (response.isLive) {
-      response.end(); // sends as much of it as can be sent at once
-      socket.destroy();
-    }
+    else if (response.isLive) response.end();
   }
 
   /**
@@ -245,19 +242,17 @@ export class Connection {
   }
 
   /**
-   * Returns how long the client has read nothing, of a response or after it.
-   * Notes its progress, so it must be called regularly. A time-out of the socket
-   * would not do: it counts what the client sends, such as empty lines.
+   * Notes whether the client has read anything since the last call, of a response
+   * or after it. A time-out of the socket would not do: it counts what the client
+   * sends, such as empty lines.
    */
-  idleMs(now: number): number {
+  noteProgress(): void {
     const { bytesWritten, writableLength } = this.socket;
     const readBytes = bytesWritten - writableLength;
     const isWaiting = writableLength === 0 && this.pending.length > 0;
-    if (isWaiting || readBytes !== this.#readBytes) {
-      this.#readBytes = readBytes;
-      this.#readAt = now;
-    }
-    return now - this.#readAt;
+    const isIdle = !isWaiting && readBytes === this.#readBytes;
+    this.idleMs = isIdle ? this.idleMs + this.server.limits.checkIntervalMs : 0;
+    this.#readBytes = readBytes;
   }
 }
 
@@ -267,11 +262,10 @@ export class Connection {
  * most of it; one that reads is never disconnected.
  */
 export function checkReaders({ connections, limits }: ServerState): void {
-  const now = performance.now();
   const idle = new Map<string, Connection[]>();
   for (const connection of connections.values()) {
-    const { client, socket } = connection;
-    const idleMs = connection.idleMs(now);
+    connection.noteProgress();
+    const { client, socket, idleMs } = connection;
     if (idleMs >= limits.readTimeoutMs) socket.destroy();
     else if (idleMs >= limits.unreadTimeoutMs) {
       idle.set(client, [...idle.get(client) ?? [], connection]);

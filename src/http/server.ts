@@ -173,11 +173,12 @@ function takeSlot(slots: Slots, socket: Socket, max: number): void {
   for (const each of slots.values()) {
     counts.set(each, (counts.get(each) ?? 0) + 1);
   }
-  const most = Math.max(...counts.values());
-  const [oldest] = [...slots].find(([, each]) => counts.get(each) === most) ??
-    [];
-  const closed = [...slots.keys()].find(({ writable }) => !writable) ??
-    (counts.get(client) === most ? socket : oldest ?? socket);
+  const rank = (each: Socket) =>
+    each.writable ? counts.get(slots.get(each) ?? "") ?? 0 : Infinity;
+  let closed = socket;
+  for (const each of slots.keys()) {
+    if (rank(each) > rank(closed)) closed = each;
+  }
   slots.delete(closed);
   closed.destroy();
 }
