@@ -36,7 +36,10 @@ export async function readBody(
   requestBody(response);
   await undefined; // now what came with the header has been parsed
   const stated = Number(request.headers["content-length"]);
-  if (request.readableLength === stated) return request.read();
+  if (request.readableLength === stated) {
+    request.isRead = true;
+    return request.read();
+  }
   return new Promise((resolve, reject) => {
     let body = empty;
     let length = 0;

@@ -75,6 +75,13 @@ describe("a connection", () => {
     assert.match(received, /Artis/);
   });
 
+  test("stays open after an error in a body that came with its header", async () => {
+    const signIn = wire("POST /v1/authorizations", app.token, {});
+    const received = await exchange(app.port, signIn, /\}\]\}$/);
+    assert.deepEqual(statuses(received), [422]);
+    assert.match(received, /^Connection: keep-alive\r$/m);
+  });
+
   test("is redirected with only valid characters in Location", async () => {
     const received = await exchange(
       app.port,
