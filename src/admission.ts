@@ -45,7 +45,7 @@ export class Turns {
   }
 
   /**
-   * Runs work in its turn.
+   * Runs work in its turn, never before the caller has continued.
    *
    * @throws {OverloadedError}; the reason of the signal if the client leaves
    * before its turn
@@ -55,8 +55,9 @@ export class Turns {
     work: () => T | Promise<T>,
   ): Promise<T> {
     signal.throwIfAborted();
-    if (this.#mayBegin(client)) this.#begin(client);
-    else await this.#wait(client, signal);
+    await (this.#mayBegin(client)
+      ? this.#begin(client)
+      : this.#wait(client, signal));
     try {
       return await work();
     } finally {
