@@ -57,9 +57,6 @@ const maxResponsesPerTurn = 64;
 /** How much of bodies that nobody reads is received per second, of all clients together. */
 const maxDroppedBytesPerSecond = 1 << 24;
 
-/** The memory that a request takes while it waits. */
-const heldRequestBytes = 2048;
-
 /** The media type of a response by default. */
 export const jsonType = "application/json; charset=utf-8";
 
@@ -229,6 +226,7 @@ export class Connection {
    */
   #linger(): void {
     const { socket, server } = this;
+    this.isClosing = true; // a request that comes now would get no response
     socket.end();
     const timer = setTimeout(
       () => socket.destroy(),
@@ -239,8 +237,8 @@ export class Connection {
 
   /** How many bytes of memory wait for the client to read. */
   get unreadBytes(): number {
-    return this.socket.writableLength +
-      (this.pending[0]?.content?.length ?? 0) + this.#held * heldRequestBytes;
+    const [response] = this.pending;
+    return this.socket.writableLength + (response?.content?.length ?? 0);
   }
 
   /**

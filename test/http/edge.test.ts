@@ -770,6 +770,20 @@ describe("a connection", () => {
     },
   );
 
+  test("has no request handled after the server has ended it", async () => {
+    let handled = 0;
+    const listener = await serveResponse({ body: "{}" }, {}, () => handled++);
+    const { port } = listener;
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+    socket.write(get("/"));
+    await once(socket, "data");
+    const stopped = listener.close(1e9);
+    await once(socket.resume(), "end");
+    socket.end(get("/"));
+    await stopped;
+    assert.equal(handled, 1);
+  });
+
   test("is not reset by a stop while a client sends a body that nobody reads", {
     timeout: 60_000,
   }, async () => {
