@@ -25,6 +25,7 @@ import { isReadMethod } from "./http/conditional.ts";
 import {
   ApiError,
   type ErrorCode,
+  errorResponse,
   implementedMethods,
   notImplemented,
 } from "./http/errors.ts";
@@ -34,9 +35,9 @@ import {
   checkContentType,
   chooseFormat,
 } from "./http/negotiation.ts";
+import { prefersProblemJson, toProblem } from "./http/problem.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
-  errorResponse,
   type OutgoingResponse,
   type RawError,
   type Response,
@@ -210,14 +211,10 @@ export class Application {
     const apiError = toApiError(error);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
-    this.#respond(exchange, {
-      ...errorResponse(
-        apiError,
-        exchange.headers.accept,
-        this.hooks.documentationUrl,
-      ),
-      seq,
-    });
+    const response = errorResponse(apiError, this.hooks.documentationUrl);
+    const isProblem = prefersProblemJson(exchange.headers.accept);
+    const final = isProblem ? toProblem(response) : response;
+    this.#respond(exchange, { ...final, seq });
   }
 
   /** Sends a response; one that cannot be written must not affect other clients. */

@@ -149,10 +149,11 @@ test("nothing sends a request to another server, or starts a process", async () 
 
 test("few files import node:http and node:fs", () => {
   // One calls etcd, with half the time that fetch takes; one has the requests
-  // and responses, the last one listens.
+  // and responses, one the reason phrases, the last one listens.
   assert.deepEqual(importing("node:http"), [
     "etcd/client.ts",
     "http/connection.ts",
+    "http/problem.ts",
     "http/server.ts",
   ]);
   assert.deepEqual(importing("node:https"), [

@@ -5,8 +5,10 @@
  */
 
 import type { IncomingRequest, Response } from "./connection.ts";
-import { ApiError, problemType } from "./errors.ts";
-import { negotiate, parseMediaType, parseReturnPreference } from "./headers.ts";
+import { negotiate, parseReturnPreference } from "./accept.ts";
+import { ApiError } from "./errors.ts";
+import { parseMediaType } from "./headers.ts";
+import { problemType } from "./problem.ts";
 
 /**
  * Chooses the media type of a response (RFC 9110 section 12.5.1). A client that

@@ -1,11 +1,20 @@
 import { strict as assert } from "node:assert";
+import { STATUS_CODES } from "node:http";
 import { test } from "node:test";
 import {
   ApiError,
-  errorBody,
   type ErrorCode,
-  prefersProblemJson,
+  errorResponse,
 } from "../../src/http/errors.ts";
+import { prefersProblemJson, toProblem } from "../../src/http/problem.ts";
+
+/** Returns the bodies of an error in both formats. */
+function bodiesOf(error: ApiError) {
+  const response = errorResponse(error);
+  return [response, toProblem(response)].map(({ body }) =>
+    JSON.parse(String(body))
+  );
+}
 
 const json = "application/json";
 const problem = "application/problem+json";
@@ -38,16 +47,16 @@ test("both formats describe the same error", () => {
     { field: "name", code: "required", message: "It is required." } as const,
   ];
   const error = new ApiError(42200, "The animal is not valid.", { errors });
-  assert.deepEqual(JSON.parse(errorBody(error)), {
+  const [ours, standard] = bodiesOf(error);
+  assert.deepEqual(ours, {
     error: "The animal is not valid.",
     errorCode: 42200,
     errorMsg: "The animal is not valid.",
     errors,
   });
-  const title = "Unprocessable Content";
-  assert.deepEqual(JSON.parse(errorBody(error, title)), {
+  assert.deepEqual(standard, {
     type: "about:blank",
-    title,
+    title: STATUS_CODES[422],
     status: 422,
     detail: "The animal is not valid.",
     errorCode: 42200,
@@ -58,14 +67,12 @@ test("both formats describe the same error", () => {
 test("a 401 and a 403 link to their documentation in both formats", () => {
   for (const code of [40100, 40300] as const) {
     const error = new ApiError(code);
-    const title = "A title";
-    const ours = JSON.parse(errorBody(error));
-    const standard = JSON.parse(errorBody(error, title));
+    const [ours, standard] = bodiesOf(error);
     assert.match(ours.documentation_url, /^https:/);
     assert.equal(ours.message, error.message);
     assert.deepEqual(standard, {
       type: "about:blank",
-      title,
+      title: STATUS_CODES[error.status],
       status: Math.floor(code / 100),
       detail: error.message,
       errorCode: code,

@@ -1,11 +1,7 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  negotiate,
-  parseMediaType,
-  parseReturnPreference,
-  splitList,
-} from "../../src/http/headers.ts";
+import { negotiate, parseReturnPreference } from "../../src/http/accept.ts";
+import { parseMediaType, splitList } from "../../src/http/headers.ts";
 
 const offers = [
   "application/json",

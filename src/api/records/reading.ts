@@ -8,6 +8,7 @@ import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import { type Page, select } from "../query/select.ts";
 import { ndjsonType } from "../representation.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
+import { holdTurn } from "./held-turn.ts";
 import {
   collectionValidators,
   isNotModified,
@@ -73,7 +74,7 @@ export function listRecords(
   const selection = { table, scope, use, requester: context };
   const find = () => (context.select ?? select)(paged, selection);
   const result = asNdjson && context.method !== "HEAD" // which has no records
-    ? exports.hold(context).then(find)
+    ? holdTurn(exports, context).then(find)
     : find();
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {

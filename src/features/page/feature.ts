@@ -12,7 +12,7 @@ import { textRoute } from "../../api/operations.ts";
 import { evaluatePreconditions } from "../../http/conditional.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
-import { negotiate } from "../../http/headers.ts";
+import { negotiate } from "../../http/accept.ts";
 import { shrink } from "./shrink.ts";
 
 const folder = new URL("assets/", import.meta.url);

@@ -5,31 +5,31 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { type Quota, RateLimiter, windowMs } from "../../http/rate-limit.ts";
+import { RateLimiter, windowMs } from "../../http/rate-limit.ts";
 
 export const feature: Feature = {
   open({ settings: { RATE_LIMIT: limit = 0 }, now }) {
     const limiter = new RateLimiter(limit, now);
-    /** The quotas of the requests in progress, each of which is counted once. */
-    const quotas = new WeakMap<object, Quota>();
+    /** How much was used with each request in progress, which is counted once. */
+    const counts = new WeakMap<object, number>();
     return {
       checkQuota(request) {
-        if (quotas.has(request)) return; // it is processed again
+        if (counts.has(request)) return; // it is processed again
         const { client } = request;
-        const quota = limiter.count(client);
-        quotas.set(request, quota);
+        const used = limiter.count(client);
+        counts.set(request, used);
         const problem = "There are too many requests";
-        if (quota.used > limit) limiter.check(client, problem);
+        if (used > limit) limiter.check(client, problem);
       },
       onResponse(request, { fields }) {
-        const quota = quotas.get(request);
-        if (quota === undefined) return; // of an operation without a limit
-        const left = Math.max(0, limit - quota.used);
+        const used = counts.get(request);
+        if (used === undefined) return; // of an operation without a limit
+        const left = Math.max(0, limit - used);
         fields.push(
           "RateLimit-Policy",
           `"default";q=${limit};w=${windowMs / 1000}`,
           "RateLimit",
-          `"default";r=${left};t=${limiter.secondsLeft(quota)}`,
+          `"default";r=${left};t=${limiter.secondsLeft()}`,
         );
       },
     };
