@@ -4,7 +4,11 @@
  * writing it.
  */
 
+import { createWriteStream } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import process from "node:process";
+import { pipeline } from "node:stream/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
@@ -23,7 +27,8 @@ import { usersWithHashes } from "../api/records/imported.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { describeMisfit } from "../data-folder.ts";
-import { errorCode } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
+import { CommandError, UsageError } from "../usage.ts";
 import { generationOf } from "../store/log/folder.ts";
 import type { EtcdOptions } from "../store/options.ts";
 import type { LogLine } from "../store/log/format.ts";
@@ -236,6 +241,11 @@ async function exportCommand(
 ): Promise<void> {
   const { flags, loadApi } = settings;
   const declaration = await loadApi();
+  const folder = flags.get("to");
+  if (folder !== undefined) {
+    if (name === undefined) return await exportAll(settings, folder);
+    throw new UsageError("export: name a collection or --to, not both");
+  }
   const derived = collectionsOf(declaration);
   derived.delete("authorizations");
   const collection = flags.has("with-hashes")
@@ -258,6 +268,30 @@ async function exportCommand(
     done += text.split("\n").length - 1;
   }
   endProgress();
+}
+
+/**
+ * Writes the records of each declared collection to a file in a folder, all as
+ * of the same moment, for `import --from`. Replaces no file.
+ */
+async function exportAll(settings: CommandSettings, to: string): Promise<void> {
+  const declaration = await settings.loadApi();
+  const derived = collectionsOf(declaration);
+  const { tables } = await readUndamagedStore(settings);
+  follow(declaration, tables);
+  await mkdir(to, { recursive: true });
+  for (const { name } of declaration.collections) {
+    const collection = derived.get(name);
+    if (collection === undefined) continue;
+    const rows = tables.get(name)?.rows() ?? [];
+    const lines = new Representation(collection, "").toNdjson(rows);
+    const path = join(to, `${name}.ndjson`);
+    const options = { flags: "wx", flush: true } as const;
+    await pipeline(lines, createWriteStream(path, options)).catch((error) => {
+      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
+    });
+    await print(`${path}: ${rows.length} ${name}\n`);
+  }
 }
 
 /**
