@@ -22,7 +22,10 @@ import {
   followDeclaration,
   RenameError,
 } from "../api/declaration/evolution.ts";
-import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
+import {
+  historyTable,
+  reservedCollectionNames,
+} from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
@@ -136,7 +139,7 @@ async function check(
   const scan = await readStore(settings, { tables: tablesOf(api, []) });
   const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
-    if (name === declarationTable) continue;
+    if (internalTables.includes(name)) continue;
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
   await print(`log: generation ${generation}, sequence ${seq}\n`);
@@ -163,7 +166,8 @@ async function check(
 }
 
 /** The names that no declared collection can have. */
-const ownNames = [...reservedCollectionNames, declarationTable];
+const internalTables = [declarationTable, historyTable];
+const ownNames = [...reservedCollectionNames, ...internalTables];
 
 /**
  * Returns the number of records of each undeclared collection, and the number

@@ -13,6 +13,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
+import { deletionOf } from "../../api/records/deleting.ts";
 import { ownerOfImported } from "../../api/records/imported.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
@@ -297,7 +298,7 @@ function complete(
     const changes = emptyReferences(records, id);
     if (changes === undefined) return { errors };
     for (const change of changes) apply(change);
-    apply(["del", collection.name, id]);
+    apply(deletionOf(collection, previous));
     return { imported: -1, rejected: 1, errors, isOpen: true };
   }
 }

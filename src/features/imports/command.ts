@@ -139,7 +139,7 @@ async function sourcesIn(
   return sources;
 }
 
-/** Sorts files so that each comes after those of the collections that its records must refer to. */
+/** Sorts files so that each comes after that of the users, and those of the collections that its records must refer to. */
 function requiredFirst(
   sources: readonly Source[],
   find: (name: string) => Records | undefined,
@@ -156,6 +156,9 @@ function requiredFirst(
     }
     sorted.add(source);
   };
+  for (const source of sources) {
+    if (source.collection === "users") add(source);
+  }
   for (const source of sources) add(source);
   return [...sorted];
 }
