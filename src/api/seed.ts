@@ -1,7 +1,7 @@
 /**
  * Loads sample records into an empty store. They are validated by the same
- * rules as a POST, and committed in one transaction: one invalid record rolls
- * back all of them.
+ * rules as a POST, but may refer to records that come later, and are committed
+ * in one transaction: one invalid record rolls back all of them.
  */
 
 import { Buffer } from "node:buffer";
@@ -9,6 +9,8 @@ import { ApiError } from "../http/errors.ts";
 import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
+import type { NamedProperty } from "./declaration/declaration.ts";
+import type { ValidationContext } from "./declaration/validation.ts";
 import { localOperator, recordsOf } from "./operator.ts";
 import { ownerOfImported } from "./records/imported.ts";
 import type { Records } from "./records/records.ts";
@@ -54,33 +56,45 @@ export function loadSeed(
       `the seed has "${name}", which is not a collection; allowed: ${allowed}`,
     );
   }
+  const fail = (name: string, index: number, reasons: string): never => {
+    throw new ApiError(42200, `${name}[${index}] in the seed: ${reasons}`);
+  };
+  const references: (() => void)[] = [];
   const seq = store.transact(0, (apply) => {
-    for (const records of parentsFirst(all)) {
-      const { name } = records.collection;
+    for (const [name, records] of all) {
       const bodies = seed[name] ?? [];
       if (!Array.isArray(bodies)) {
         throw new ApiError(42200, `"${name}" in the seed is not an array`);
       }
       for (const [index, body] of bodies.entries()) {
+        // A reference may lead to a record that comes later.
+        const defersCheck = ({ name: of, target }: NamedProperty, id: number) =>
+          references.push(() => {
+            if (store.table(target?.name ?? "").get(id)) return;
+            fail(name, index, `"${of}" is ${id}, which does not exist.`);
+          }) > 0;
         try {
-          apply(records.putMutation(buildSeedRecord(records, body)));
+          const document = buildSeedRecord(records, body, defersCheck);
+          apply(records.putMutation(document));
         } catch (error) {
           if (!(error instanceof ApiError)) throw error;
           const { errors = [error] } = error;
           const reasons = errors.map(({ message }) => message).join(" ");
-          throw new ApiError(
-            42200,
-            `${name}[${index}] in the seed: ${reasons}`,
-          );
+          fail(name, index, reasons);
         }
       }
     }
+    for (const check of references) check();
   });
   return { seq };
 }
 
 /** Builds a record, with the next id if the body has none; throws an ApiError if it is invalid. */
-function buildSeedRecord(records: Records, body: unknown): Document {
+function buildSeedRecord(
+  records: Records,
+  body: unknown,
+  defersCheck: ValidationContext["defersCheck"],
+): Document {
   if (!isObject(body)) throw new ApiError(42200, "It is not an object.");
   const id = body["id"] ?? records.nextId();
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 1) {
@@ -93,28 +107,6 @@ function buildSeedRecord(records: Records, body: unknown): Document {
     caller: localOperator,
     owner: ownerOfImported(records, body, localOperator),
     imported: { id },
+    defersCheck,
   });
-}
-
-/**
- * Sorts collections so that each comes after those that it refers to or, if
- * that is impossible, after those that it must refer to.
- */
-function parentsFirst(collections: ReadonlyMap<string, Records>): Records[] {
-  const left = new Map(collections);
-  const isWaiting = ({ collection }: Records, isOptionalToo: boolean) =>
-    collection.parents.some(({ target, isRequired }) =>
-      (isRequired || isOptionalToo) && target.name !== collection.name &&
-      left.has(target.name)
-    );
-  const ordered: Records[] = [];
-  while (left.size > 0) {
-    const waiting = [...left.values()];
-    const next = waiting.find((each) => !isWaiting(each, true)) ??
-      waiting.find((each) => !isWaiting(each, false));
-    if (next === undefined) break; // never happens: required references form no cycle
-    left.delete(next.collection.name);
-    ordered.push(next);
-  }
-  return ordered;
 }

@@ -9,6 +9,7 @@
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/evolution.ts";
+import { historyTable } from "../api/declaration/reserved-names.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { etcdOf } from "../etcd/settings.ts";
@@ -85,6 +86,7 @@ async function readSource(from: Place | string) {
     const message = `Cannot copy: there is no store in ${scan.folder}`;
     throw new StoreError("damaged", message);
   }
+  scan.tables.delete(historyTable); // the copy begins a new one
   const secret = scan.secret ??
     await readSmallFile(realFiles, scan.folder, "secret");
   return { scan, secret };

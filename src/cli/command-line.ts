@@ -12,8 +12,8 @@ const commandOf = new Map(Object.entries({
   "dry-run": "repair",
   "with-hashes": "export users",
   sample: "serve",
-  from: "copy",
-  to: "copy",
+  from: "copy or import",
+  to: "copy or export",
 }));
 
 /**
@@ -35,7 +35,9 @@ export function parseCommandLine(
     if (typeof text !== "string" || text === "" || more.length > 0) {
       throw new UsageError(`--${name} must be given once, with a value`);
     }
-    if (command && !`${positionals.join(" ")} `.startsWith(`${command} `)) {
+    const isOf = (each: string) =>
+      `${positionals.join(" ")} `.startsWith(`${each} `);
+    if (command && !command.split(" or ").some(isOf)) {
       throw new UsageError(`--${name} is only allowed with ${command}`);
     }
     flags.set(name, text);

@@ -31,14 +31,17 @@ Commands:
   user password NAME          change a password, read from standard input
   user list                   print id, name, role and time of creation
   export COLLECTION           print all records as NDJSON: one JSON object per line
+  export --to FOLDER          write all collections to files, for import --from
   export users --with-hashes  print all users with their password hashes; redirect the
                               output only to a private file, after umask 077
   log [COLLECTION[/ID]] [--user NAME]
                               print who changed what and when, as far back as the
                               folder holds logs
-  import COLLECTION FILE      create records from NDJSON (- is standard input);
+  import COLLECTION FILE [COLLECTION FILE …]
+                              create records from NDJSON (- is standard input);
                               exit code 0: all were created, 1: some were rejected;
                               for users: the output of export users --with-hashes
+  import --from FOLDER        create records from what export --to has written
   prune COLLECTION[.PROPERTY] permanently delete data that is stored but not declared
   prune answers               forget all idempotency keys
   help, version               print this, or the version

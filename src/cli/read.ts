@@ -4,7 +4,11 @@
  * writing it.
  */
 
+import { createWriteStream } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import process from "node:process";
+import { pipeline } from "node:stream/promises";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import {
@@ -18,12 +22,16 @@ import {
   followDeclaration,
   RenameError,
 } from "../api/declaration/evolution.ts";
-import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
+import {
+  historyTable,
+  reservedCollectionNames,
+} from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { describeMisfit } from "../data-folder.ts";
-import { errorCode } from "../store/error.ts";
+import { errorCode, errorText } from "../store/error.ts";
+import { CommandError, UsageError } from "../usage.ts";
 import { generationOf } from "../store/log/folder.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -132,7 +140,7 @@ async function check(
   const scan = await readStore(settings, { tables: tablesOf(api, []) });
   const { faults, generation, refusal, seq, tables, tornWrite } = scan;
   for (const { lastId, name, size } of tables.values()) {
-    if (name === declarationTable) continue;
+    if (internalTables.includes(name)) continue;
     await print(`${name}: ${size} records, highest id ${lastId}\n`);
   }
   await print(`log: generation ${generation}, sequence ${seq}\n`);
@@ -159,7 +167,8 @@ async function check(
 }
 
 /** The names that no declared collection can have. */
-const ownNames = [...reservedCollectionNames, declarationTable];
+const internalTables = [declarationTable, historyTable];
+const ownNames = [...reservedCollectionNames, ...internalTables];
 
 /**
  * Returns the number of records of each undeclared collection, and the number
@@ -237,6 +246,11 @@ async function exportCommand(
 ): Promise<void> {
   const { flags, loadApi } = settings;
   const declaration = await loadApi();
+  const folder = flags.get("to");
+  if (folder !== undefined) {
+    if (name === undefined) return await exportAll(settings, folder);
+    throw new UsageError("export: name a collection or --to, not both");
+  }
   const derived = collectionsOf(declaration);
   derived.delete("authorizations");
   const collection = flags.has("with-hashes")
@@ -259,6 +273,30 @@ async function exportCommand(
     done += text.split("\n").length - 1;
   }
   endProgress();
+}
+
+/**
+ * Writes the records of each declared collection to a file in a folder, all as
+ * of the same moment, for `import --from`. Replaces no file.
+ */
+async function exportAll(settings: CommandSettings, to: string): Promise<void> {
+  const declaration = await settings.loadApi();
+  const derived = collectionsOf(declaration);
+  const { tables } = await readUndamagedStore(settings);
+  follow(declaration, tables);
+  await mkdir(to, { recursive: true });
+  for (const { name } of declaration.collections) {
+    const collection = derived.get(name);
+    if (collection === undefined) continue;
+    const rows = tables.get(name)?.rows() ?? [];
+    const lines = new Representation(collection, "").toNdjson(rows);
+    const path = join(to, `${name}.ndjson`);
+    const options = { flags: "wx", flush: true } as const;
+    await pipeline(lines, createWriteStream(path, options)).catch((error) => {
+      throw new CommandError(`cannot write ${path}: ${errorText(error)}`);
+    });
+    await print(`${path}: ${rows.length} ${name}\n`);
+  }
 }
 
 /**

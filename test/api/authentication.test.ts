@@ -30,10 +30,11 @@ test("a signature is verified once, everything else at each request, and a thous
     now: () => now,
     verified: new Map(),
   };
+  const created_at = "1970-01-01T00:00:00.999Z";
   await store.commit([
     ["put", "users", { id: 1, role: "keeper" }],
-    ["put", "authorizations", { id: 1, user_id: 1 }],
-    ["put", "authorizations", { id: 2, user_id: 1 }],
+    ["put", "authorizations", { id: 1, user_id: 1, created_at }],
+    ["put", "authorizations", { id: 2, user_id: 1, created_at }],
   ], 0);
   const tokenOf = (jti: number, exp: number) =>
     `Bearer ${signer.sign({ sub: 1, jti, iat: 0, exp })}`;

@@ -145,20 +145,24 @@ test("records that refer to each other are loaded in whatever order they are dec
     const ids = await load(JSON.stringify(seed), { ...sample, collections });
     assert.deepEqual(ids, { books: [1, 2], authors: [1], shelves: [1] });
   }
-  // A record can only refer to those before it.
-  const later = { ...seed, authors: [{ best_id: 1 }] };
+  // References may lead to later records, and in circles.
+  const collections = [books, authors, shelves];
+  const later = {
+    ...seed,
+    books: [{ author_id: 1, sequel_of_id: 2 }, {
+      author_id: 1,
+      sequel_of_id: 2,
+    }],
+    authors: [{ best_id: 1 }],
+  };
+  const api = { ...sample, collections };
+  assert.deepEqual((await load(JSON.stringify(later), api)).books, [1, 2]);
+  const nowhere = { ...later, authors: [{ best_id: 3 }] };
+  await assert.rejects(load(JSON.stringify(nowhere), api), {
+    message: /^authors\[0\] in the seed: "best_id" is 3, which does not exist/,
+  });
   await assert.rejects(
     load(JSON.stringify(later), { ...sample, collections: [books, authors] }),
     { message: /^the seed has "shelves", which is not a collection/ },
-  );
-  await assert.rejects(
-    load(JSON.stringify(later), {
-      ...sample,
-      collections: [books, authors, shelves],
-    }),
-    {
-      message:
-        /^authors\[0\] in the seed: "best_id" is 1, which does not exist/,
-    },
   );
 });

@@ -83,9 +83,9 @@ export function authenticate(
       "The token is not valid: its sub does not own its jti.",
     );
   }
-  // After a backup is restored, the ids of later authorizations are issued
-  // again.
-  if (Date.parse(String(created_at)) >= (iat + 1) * 1000) {
+  // After a backup is restored, the ids of later authorizations and users are
+  // issued again.
+  if (Math.floor(Date.parse(String(created_at)) / 1000) !== iat) {
     throw unauthorized(declaration, 40104);
   }
   return { id, role, grants };

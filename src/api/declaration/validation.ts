@@ -25,7 +25,7 @@ import type { Failure } from "./values.ts";
 export type Body = Readonly<Record<string, unknown>>;
 
 /** The change that a body describes, and what it is validated against. */
-interface ValidationContext {
+export interface ValidationContext {
   readonly store: Pick<Store, "table">;
   /** The records of the collection. */
   readonly table: Table;
@@ -39,6 +39,10 @@ interface ValidationContext {
   readonly partial?: boolean;
   /** Values that the URL provides where the body omits them. */
   readonly valuesFromUrl?: Values | undefined;
+  /** Called with each reference to a record that does not exist; returns whether it is checked later instead. */
+  readonly defersCheck?:
+    | ((property: NamedProperty, id: number) => boolean)
+    | undefined;
   /** The only properties that the caller may change here. */
   readonly only?: readonly string[] | undefined;
 }
@@ -274,20 +278,23 @@ function findFailure(
 
 /** Checks that a value is present, allowed by its property, and refers to a record. */
 function checkValue(
-  { name, check, target }: NamedProperty,
+  property: NamedProperty,
   value: unknown,
-  { store, caller, previous }: ValidationContext,
+  { store, caller, previous, defersCheck }: ValidationContext,
 ): Failure | undefined {
+  const { name, check, target } = property;
   if (value === undefined) return { code: "required", reason: "is missing" };
   const failure = check(value);
   if (failure || target === undefined) return failure;
   const row = store.table(target.name).get(Number(value));
   // Another user, who sees that record, may have set it.
   const isSame = value === previous?.[name];
-  if (row && (isSame || isVisible(target, row.document, caller))) {
-    return undefined;
-  }
-  return { code: "reference", reason: `is ${value}, which does not exist` };
+  const isFound = row
+    ? isSame || isVisible(target, row.document, caller)
+    : defersCheck?.(property, Number(value));
+  return isFound
+    ? undefined
+    : { code: "reference", reason: `is ${value}, which does not exist` };
 }
 
 /**

@@ -10,6 +10,7 @@ import type { Document, Mutation, Row } from "../../store/store.ts";
 import {
   type Collection,
   isVisible,
+  ownerOf,
   seesAll,
 } from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
@@ -54,7 +55,7 @@ export function deleteRecord(
   // The newest first: an index removes its last rows faster than its first.
   const mutations = [...changes].reverse().flatMap(
     ([{ document: previous }, { of, next }]): Mutation[] => [
-      next ? ["put", of.name, next] : ["del", of.name, previous.id],
+      next ? ["put", of.name, next] : deletionOf(of, previous),
       ...of.sideEffects?.({ previous, next }, store) ?? [],
     ],
   );
@@ -63,6 +64,15 @@ export function deleteRecord(
     response: { status: 204, headers: [] },
     change: { previous, next: undefined },
   });
+}
+
+/** Returns the mutation that deletes a record. */
+export function deletionOf(of: Collection, previous: Document): Mutation {
+  const { name } = of;
+  const owner = ownerOf(of, previous);
+  return owner === undefined
+    ? ["del", name, previous.id]
+    : ["del", name, previous.id, owner];
 }
 
 /**

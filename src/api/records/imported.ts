@@ -15,7 +15,7 @@ import type { Records } from "./records.ts";
 /**
  * Returns the owner of a new private record that is imported: the user that its
  * body names, if the caller sees the records of all users, or else the caller;
- * null for none.
+ * null for none, and for a user who is gone.
  *
  * @throws {ApiError} 42200
  */
@@ -28,8 +28,8 @@ export function ownerOfImported(
     return caller?.id || null; // the operator is not a user
   }
   if (named === null) return null;
-  if (typeof named === "number" && store.table("users").get(named)) {
-    return named;
+  if (typeof named === "number" && Number.isInteger(named)) {
+    return store.table("users").get(named) ? named : null;
   }
   throw validationError([{
     field: "owner_id",

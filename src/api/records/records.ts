@@ -36,6 +36,7 @@ import {
   type Body,
   enforceRules,
   validate,
+  type ValidationContext,
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/select.ts";
 import { Representation } from "../representation.ts";
@@ -145,7 +146,7 @@ export class Records {
    */
   buildRecord(
     body: Body,
-    { caller, valuesFromUrl, hashes, owner = caller?.id || null, imported }: {
+    { caller, owner = caller?.id || null, hashes, imported, ...options }: {
       /** The user who creates it. */
       readonly caller: Actor | undefined;
       readonly valuesFromUrl?: Values | undefined;
@@ -154,6 +155,7 @@ export class Records {
       readonly owner?: number | null;
       /** The values that the record has instead of the next id and the current time. */
       readonly imported?: Partial<Document>;
+      readonly defersCheck?: ValidationContext["defersCheck"];
     },
   ): Document {
     const { collection, table, store } = this;
@@ -162,7 +164,7 @@ export class Records {
       table,
       caller,
       owner: collection.private ? owner : undefined,
-      valuesFromUrl,
+      ...options,
     });
     const at = this.timestamp();
     const document = {

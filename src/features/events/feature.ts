@@ -16,10 +16,9 @@ import {
 } from "node:timers/promises";
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
-import { parseInteger } from "../../api/declaration/values.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/transactions.ts";
-import type { Json, Mutation } from "../../store/store.ts";
+import type { Mutation } from "../../store/store.ts";
 import {
   ChangeFeed,
   type Reset,
@@ -28,6 +27,8 @@ import {
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/evolution.ts";
+import { historyTable } from "../../api/declaration/reserved-names.ts";
+import { beginHistory, parseEventId, toEventId } from "./history.ts";
 import { route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
@@ -49,27 +50,19 @@ interface Client extends Subscriber {
   readonly reader: Actor;
   /** Returns whether the user is still signed in, with the same role. */
   readonly isAuthorized: () => boolean;
-  /** The sequence number of the last transaction that was sent to it, or that it may not see; -1 if unknown. */
+  /** The sequence number from which it can resume; -1 if unknown. It tells nothing about the records of others. */
   seq: number;
 }
 
-/** The API, and information that the log does not contain. */
 interface Source extends Api {
   readonly feed: ChangeFeed;
-  /** The owners of the private records deleted last, by names such as `notes/7`. */
-  readonly owners: ReadonlyMap<string, Json>;
   /** Resolves in the next turn of the event loop for which no other client is waiting. */
   readonly nextTurn: () => Promise<void>;
+  encoded: Encoded;
 }
 
-/** The most owners of deleted records that are remembered. */
-const maxOwners = 10_000;
-
 /** The events of transactions as bytes, by the rights of a role, then by the id of a user; 0 stands for all users. */
-const encoded = new WeakMap<
-  Transaction,
-  Map<Grants, Map<number, Uint8Array>>
->();
+type Encoded = WeakMap<Transaction, Map<Grants, Map<number, Uint8Array>>>;
 
 /** Follows the changes after a position; if that is unknown, sends a reset and follows from now on. */
 function follow(
@@ -92,11 +85,31 @@ function follow(
     headers: ["Cache-Control", "no-store", "X-Accel-Buffering", "no"],
     type: "text/event-stream",
     live: (output) => {
-      const state = { seq: from?.seq ?? -1, isEnded: false, wake() {} };
+      const seq = from ? initialSeq(source, reader, from.seq) : -1;
+      const state = { seq, isEnded: false, wake() {} };
       return send(source, { output, reader, isAuthorized, ...state }, from);
     },
     seq: 0, // the feed has only what is durable
   };
+}
+
+/** Returns whether a user sees the records of all others. */
+function seesOthers({ served }: Api, reader: Actor): boolean {
+  return served.every(({ collection }) => seesAll(collection, reader));
+}
+
+/** Returns the highest sequence number of what a user sees: after it, nothing up to `seq` is missing. */
+function initialSeq(source: Source, reader: Actor, seq: number): number {
+  if (seesOthers(source, reader)) return seq;
+  let highest = 0;
+  for (const { collection, table } of source.served) {
+    if (!mayAccess(reader.grants, collection.access.read)) continue;
+    const own = seesAll(collection, reader)
+      ? [{ seq: table.lastSeq }]
+      : table.rowsWith(ownerProperty.name, reader.id);
+    for (const each of own) highest = Math.max(highest, each.seq);
+  }
+  return highest;
 }
 
 async function send(
@@ -110,14 +123,16 @@ async function send(
   const timer = setInterval(() => {
     if (!isAuthorized()) disconnect(client);
     else if (!output.writableNeedDrain && !output.writableEnded) {
-      output.write(heartbeatComment(client));
+      output.write(heartbeatComment(source, client));
     }
   }, heartbeatMs);
   // Contains an id to resume from, in case the connection breaks before any
   // event.
-  output.write(`retry: 1000\n${heartbeatComment(client)}`);
+  output.write(`retry: 1000\n${heartbeatComment(source, client)}`);
+  const showsAll = seesOthers(source, reader);
   let batch: Uint8Array[] = [];
   let length = 0;
+  let resumeSeq = client.seq;
   try {
     for await (const item of source.feed.changes(client, from)) {
       if (item.mutations && item.bytes > maxBatchBytes) {
@@ -129,11 +144,12 @@ async function send(
       const { seq } = item;
       const bytes = encode(source, item, reader);
       if (bytes.length > 0) batch.push(bytes);
+      if (bytes.length > 0 || showsAll) resumeSeq = seq;
       length += bytes.length;
       // The cost of a write hardly depends on its length.
       const isBehind = seq < source.store.durableSeq;
       if (isBehind && length < maxBatchBytes) continue;
-      client.seq = seq;
+      client.seq = resumeSeq;
       const [first] = batch;
       if (first) {
         output.write(batch.length > 1 ? Buffer.concat(batch, length) : first);
@@ -159,7 +175,8 @@ function encode(
   reader: Actor,
 ): Uint8Array {
   const { mutations } = item;
-  if (mutations === undefined) return Buffer.from(resetOf(item.seq));
+  if (mutations === undefined) return Buffer.from(resetOf(source, item.seq));
+  const { encoded } = source;
   const byRole = encoded.get(item) ??
     new Map<Grants, Map<number, Uint8Array>>();
   const byUser = byRole.get(reader.grants) ?? new Map<number, Uint8Array>();
@@ -174,8 +191,8 @@ function encode(
   return bytes;
 }
 
-function resetOf(seq: number): string {
-  return `id: ${seq}\nevent: reset\ndata: {}\n\n`;
+function resetOf({ store }: Source, seq: number): string {
+  return `id: ${toEventId(store, seq)}\nevent: reset\ndata: {}\n\n`;
 }
 
 function textOf(
@@ -185,28 +202,33 @@ function textOf(
 ): string {
   const events = item.mutations.map((each) => eventOf(source, each, reader))
     .filter((event) => event !== "");
-  if (events.includes(undefined)) return resetOf(item.seq);
+  if (events.includes(undefined)) return resetOf(source, item.seq);
   // Resuming from any event but the last would miss those after it.
   const last = events.pop();
-  if (last !== undefined) events.push(`id: ${item.seq}\n${last}`);
+  if (last !== undefined) {
+    events.push(`id: ${toEventId(source.store, item.seq)}\n${last}`);
+  }
   return events.join("");
 }
 
-/** Returns an event, "" if the reader may not see it, undefined if that is unknown. */
+/**
+ * Returns an event, "" if the reader may not see it, undefined if that is
+ * unknown. Of a record that is gone only the deletion is shown.
+ */
 function eventOf(
-  { served, owners }: Source,
+  { served }: Source,
   mutation: Mutation,
   reader: Actor,
 ): string | undefined {
   if (mutation[0] === "rename") return "";
-  const [kind, name, target] = mutation;
+  const [kind, name, target, deletedOwner] = mutation;
   const records = served.find(({ collection }) => collection.name === name);
   if (!records || !mayAccess(reader.grants, records.collection.access.read)) {
     return "";
   }
   if (!seesAll(records.collection, reader)) {
     const owner = kind === "del"
-      ? owners.get(`${name}/${target}`)
+      ? deletedOwner
       : target[ownerProperty.name] ?? null;
     if (owner === undefined) return undefined;
     if (owner !== reader.id) return "";
@@ -214,27 +236,12 @@ function eventOf(
   if (kind === "del") {
     return `event: ${name}.deleted\ndata: {"id":${target}}\n\n`;
   }
+  if (records.table.get(target.id) === undefined) return "";
   const { created_at, updated_at = created_at } = target;
   const change = updated_at === created_at ? "created" : "updated";
   // JSON has no line breaks except in strings, where they are escaped.
   const data = records.representation.serialize(target);
   return `event: ${name}.${change}\ndata: ${data}\n\n`;
-}
-
-/** Remembers the owners of deleted private records, because the log does not contain them. */
-function followDeletions({ served }: Api): Source["owners"] {
-  const owners = new Map<string, Json>();
-  for (const { collection, table } of served) {
-    if (!collection.private) continue;
-    table.listeners.add((before, after) => {
-      if (before === undefined || after !== undefined) return;
-      const { id, [ownerProperty.name]: owner = null } = before.document;
-      owners.set(`${table.name}/${id}`, owner);
-      const [oldest = ""] = owners.keys();
-      if (owners.size > maxOwners) owners.delete(oldest);
-    });
-  }
-  return owners;
 }
 
 function disconnect(client: Client): void {
@@ -247,19 +254,27 @@ function disconnect(client: Client): void {
 }
 
 /** Returns a comment with the id of the last change, which the client may not have been sent. */
-function heartbeatComment({ seq }: Client): string {
-  return seq < 0 ? ":\n\n" : `:\nid: ${seq}\n\n`;
+function heartbeatComment({ store }: Source, { seq }: Client): string {
+  return seq < 0 ? ":\n\n" : `:\nid: ${toEventId(store, seq)}\n\n`;
 }
 
 /** Changes of records as server-sent events. */
 export const feature: Feature = {
+  tables: [{ name: historyTable }],
   open(api) {
     const feed = new ChangeFeed(api.store, (error) => {
       api.log("error", `Cannot read the log: ${errorText(error)}`);
     });
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
-    const source = { ...api, feed, owners: followDeletions(api), nextTurn };
+    const encoded: Encoded = new WeakMap();
+    const source = { ...api, feed, encoded, nextTurn };
+    for (const { table } of api.served) {
+      table.listeners.add((_, after) => {
+        // The events of a record that is gone must not be sent again.
+        if (after === undefined) source.encoded = new WeakMap();
+      });
+    }
     const path = route(
       {
         GET: {
@@ -281,7 +296,7 @@ export const feature: Feature = {
             if (id === undefined) {
               return follow(source, context, api.store.position);
             }
-            const seq = parseInteger(String(id)) ?? -1; // an invalid id counts as too old
+            const seq = parseEventId(api.store, String(id));
             // Records from before the last change of the declaration may not
             // fit it.
             const { lastSeq } = api.store.table(declarationTable);
@@ -297,5 +312,11 @@ export const feature: Feature = {
       "events",
     );
     api.add("events", path, "events_url");
+    return {
+      start: () =>
+        beginHistory(api.store).catch((error) => {
+          api.log("error", `Cannot begin a history: ${errorText(error)}`);
+        }),
+    };
   },
 };

@@ -2,27 +2,56 @@
  * Imports a batch: parses lines, validates each as POST would, and adds the
  * valid ones to a transaction. An invalid line is rejected with its errors,
  * and the others are imported.
+ *
+ * A line may refer to one that comes later, to itself, or in a circle. So the
+ * files are read in passes. In the first, an optional reference to a record that
+ * may still come is left empty: one with an id above all that were used before
+ * the import. The second sets it; by then the record is there, or the line is
+ * rejected after all and its record deleted. What referred to that one is
+ * checked in another pass.
  */
 
 import { performance } from "node:perf_hooks";
 import type { Actor } from "../../auth/access.ts";
+import { deletionOf } from "../../api/records/deleting.ts";
 import { ownerOfImported } from "../../api/records/imported.ts";
 import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
-import type { Document, Mutation } from "../../store/store.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
 import { recordId, type Values } from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
-import type { Body } from "../../api/declaration/validation.ts";
+import {
+  type Body,
+  readSent,
+  validate,
+} from "../../api/declaration/validation.ts";
+import {
+  type NamedProperty,
+  ownerOf,
+  readValue,
+  type Reference,
+} from "../../api/declaration/declaration.ts";
 
 /** A rejected line, as a task lists it. */
 type RejectedLine = {
+  /** Its collection, if the import has several. */
+  readonly collection?: string;
   readonly line: number;
   readonly errors: readonly Pick<FieldError, keyof FieldError>[];
 };
 
 /** The progress of an import: a part of its task. */
 export interface Progress {
+  /** How often all files have been read before: 0 in the first pass. */
+  readonly pass?: number;
+  /** True if another pass is needed, as references were left empty or lines were rejected. */
+  readonly isOpen?: boolean;
+  /** True if lines without an id are left for the last pass, as they refer to others. */
+  readonly hasLate?: boolean;
+  readonly isLast?: boolean;
+  /** The number of the file, from 0. */
+  readonly part?: number;
   /** The offset of the next line in the spool file. */
   readonly byte: number;
   /** The number of the last line, counting blank ones. */
@@ -41,6 +70,10 @@ interface Target {
   readonly caller: Actor | undefined;
   /** The values that the URL provides for each record. */
   readonly given: Values;
+  /** True if the sender has the highest role. */
+  readonly isTrusted: boolean;
+  /** The highest ids that were used before the import, by the names of its collections. */
+  readonly lastIds: Readonly<Record<string, number>>;
   /** Milliseconds since 1970. */
   readonly now: number;
   /** Adds a mutation to the transaction. */
@@ -59,8 +92,8 @@ const lineTooLong: FieldError = {
   message: `The line is longer than ${maxLineBytes} bytes.`,
 };
 
-/** The highest id that a line may have, so that higher ids remain available. */
-const maxImportedId = 2 ** 52;
+/** How far above the highest used id that of a line may be, so that higher ids remain available. */
+const maxIdGap = 1_000_000;
 
 // Each batch writes the errors again, and 250 tasks are stored: as each error
 // takes at most some 300 bytes, those of a task take about 150 KB.
@@ -80,9 +113,17 @@ const idProperty = recordId();
  */
 export function importBatch(
   pending: Line[],
-  { progress, ...target }: Target & { readonly progress: Progress },
+  { progress, ...target }: Target & {
+    readonly progress: Progress;
+    /** True if the import has several files. */
+    readonly hasParts: boolean;
+  },
 ): Progress {
+  const { pass = 0, isLast = false } = progress;
+  const { name } = target.records.collection;
+  const place = target.hasParts ? { collection: name } : {};
   let { byte, line, imported, rejected, errors } = progress;
+  let { isOpen = false, hasLate = false } = progress;
   let used = 0;
   const deadline = performance.now() + maxBatchMs;
   for (const { bytes, end } of pending) {
@@ -92,20 +133,37 @@ export function importBatch(
     const isTooLong = end - byte > maxLineBytes; // the beginning is missing
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
-    const found = isTooLong ? [lineTooLong] : importLine(bytes, target);
-    if (found.length === 0) {
-      imported++;
-      continue;
-    }
-    rejected++;
-    if (errors.length < maxErrors) {
-      errors = [...errors, { line, errors: found.slice(0, maxErrorsPerLine) }];
+    const result = isTooLong
+      ? (pass === 0 ? { errors: [lineTooLong], rejected: 1 } : {})
+      : importLine(
+        bytes,
+        target,
+        isLast ? "last" : pass === 0 ? "first" : "next",
+      );
+    imported += result.imported ?? 0;
+    rejected += result.rejected ?? 0;
+    isOpen ||= result.isOpen ?? false;
+    hasLate ||= result.isLate ?? false;
+    const { errors: found = [] } = result;
+    if (found.length > 0 && errors.length < maxErrors) {
+      const first = found.slice(0, maxErrorsPerLine);
+      errors = [...errors, { ...place, line, errors: first }];
     }
     if (rejected >= maxRejectedLines) break;
   }
   pending.splice(0, used);
   const lines = imported + rejected;
-  return { byte, line, lines, imported, rejected, errors };
+  return {
+    ...progress,
+    byte,
+    line,
+    lines,
+    imported,
+    rejected,
+    errors,
+    isOpen,
+    hasLate,
+  };
 }
 
 /** Returns whether a byte is a space, tab or carriage return. */
@@ -113,48 +171,185 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** Adds the record of a line to the transaction; returns the errors if the line is invalid. */
+/** What a line adds to the progress. */
+interface LineResult {
+  readonly imported?: number;
+  readonly rejected?: number;
+  readonly errors?: readonly FieldError[];
+  readonly isOpen?: boolean;
+  readonly isLate?: boolean;
+}
+
+/** Adds the mutations of a line to the transaction. */
 function importLine(
   bytes: Uint8Array,
-  { records, caller, given, now, apply }: Target,
-): readonly FieldError[] {
-  const errors: FieldError[] = [];
+  target: Target,
+  pass: "first" | "next" | "last",
+): LineResult {
+  let body: Body;
   try {
-    const body = parseJsonObject(bytes, "line");
-    errors.push(...checkId(body, records.table.lastId));
+    body = parseJsonObject(bytes, "line");
+  } catch (error) {
+    return pass === "first" ? { rejected: 1, errors: errorsOf(error) } : {};
+  }
+  const references = newReferences(body, target);
+  // Nothing can refer to a line without an id, so it waits until all else is there.
+  const isLate = references.length > 0 && !Object.hasOwn(body, "id");
+  switch (pass) {
+    case "first":
+      return isLate ? { isLate } : createRecord(body, target, true);
+    case "next":
+      return isLate ? {} : complete(body, target, references);
+    case "last":
+      return isLate ? createRecord(body, target, false) : {};
+  }
+}
+
+/** Returns the errors of an invalid line. */
+function errorsOf(error: unknown): readonly FieldError[] {
+  if (!(error instanceof ApiError)) throw error;
+  const { message, errors } = error;
+  const code = error.code === 40002 ? "type" : "format";
+  return errors ?? [{ field: "", code, message }];
+}
+
+/** Returns the optional references of a line to records that did not exist before the import. */
+function newReferences(
+  body: Body,
+  { records, lastIds }: Target,
+): readonly Reference[] {
+  return records.collection.parents.filter(
+    ({ isRequired, property, target: { name } }) =>
+      !isRequired && Number(body[property]) > (lastIds[name] ?? Infinity),
+  );
+}
+
+/** Creates the record of a line, without the references to records that are not there yet. */
+function createRecord(
+  body: Body,
+  { records, caller, given, now, apply, isTrusted, lastIds }: Target,
+  isFirst: boolean,
+): LineResult {
+  const errors = checkId(body, records, isTrusted);
+  const missing: Record<string, null> = {};
+  const defersCheck = (
+    { name, nullable, target: of }: NamedProperty,
+    id: number,
+  ) => {
+    const isNew = isFirst && nullable &&
+      id > (lastIds[of?.name ?? ""] ?? Infinity);
+    if (isNew) missing[name] = null;
+    return isNew;
+  };
+  try {
     const document = records.buildRecord(body, {
       caller,
       valuesFromUrl: given,
       owner: ownerOfImported(records, body, caller),
       imported: importedValues(body, now),
+      defersCheck,
     });
-    if (errors.length === 0) apply(records.putMutation(document));
-    return errors;
+    if (errors.length > 0) return { rejected: 1, errors };
+    apply(records.putMutation({ ...document, ...missing }));
+    return { imported: 1, isOpen: Object.keys(missing).length > 0 };
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const { message, errors: invalid } = error;
-    const code = error.code === 40002 ? "type" : "format";
-    return [...errors, ...invalid ?? [{ field: "", code, message }]];
+    return { rejected: 1, errors: [...errors, ...errorsOf(error)] };
   }
 }
 
+/**
+ * Sets the references of a record that the first pass has created. If one of them
+ * leads nowhere, the line is rejected and its record deleted, unless others
+ * require it: then it stays without the reference.
+ */
+function complete(
+  body: Body,
+  { records, caller, given, now, apply, lastIds }: Target,
+  references: readonly Reference[],
+): LineResult {
+  const { collection, store, table } = records;
+  const id = Number(body["id"]);
+  const row = id > (lastIds[collection.name] ?? Infinity)
+    ? table.get(id)
+    : undefined;
+  if (row === undefined) return {}; // rejected, or deleted since
+  const previous = row.document;
+  const { created_at = previous["created_at"] } = importedValues(body, now);
+  const isEmpty = (name: string) =>
+    previous[name] === null &&
+    references.some(({ property }) => property === name);
+  // A record that somebody has changed, or created with this id, stays as it is.
+  const isSame = created_at === previous["created_at"] &&
+    collection.properties.every((each) => {
+      const value = readSent(each, body) ?? given[each.name] ?? each.default;
+      return value === readValue(previous, each) || isEmpty(each.name);
+    });
+  if (!isSame || !references.some(({ property }) => isEmpty(property))) {
+    return {};
+  }
+  try {
+    const owner = ownerOf(collection, previous);
+    const context = { store, table, caller, owner, previous };
+    const values = validate(collection, body, context);
+    apply(records.putMutation({ ...previous, ...values }));
+    return {};
+  } catch (error) {
+    const errors = errorsOf(error);
+    const changes = emptyReferences(records, id);
+    if (changes === undefined) return { errors };
+    for (const change of changes) apply(change);
+    apply(deletionOf(collection, previous));
+    return { imported: -1, rejected: 1, errors, isOpen: true };
+  }
+}
+
+/** Returns the changes that empty all references to a record; undefined if one is required. */
+function emptyReferences(
+  records: Records,
+  id: number,
+): readonly Mutation[] | undefined {
+  const { collection, store } = records;
+  const changed = new Map<Row, Document>();
+  const tables = new Map<Row, string>();
+  for (const { source, property, isRequired } of collection.children) {
+    for (const row of store.table(source.name).rowsWith(property, id)) {
+      if (isRequired) return undefined;
+      const updated_at = records.timestamp(row.document["updated_at"]);
+      const next = changed.get(row) ?? { ...row.document, updated_at };
+      changed.set(row, { ...next, [property]: null });
+      tables.set(row, source.name);
+    }
+  }
+  return Array.from(
+    changed,
+    ([row, next]) => ["put", tables.get(row) ?? "", next],
+  );
+}
+
 /** Checks that an id was never used before: it must be higher than all used ids. */
-function checkId(body: Body, lastId: number): FieldError[] {
-  const id = Object.hasOwn(body, "id") ? body["id"] : lastId + 1;
+function checkId(
+  body: Body,
+  { table: { lastId } }: Records,
+  isTrusted: boolean,
+): FieldError[] {
+  if (!Object.hasOwn(body, "id")) return [];
+  const id = body["id"];
   const invalid = idProperty.check(id);
+  const highest = isTrusted ? Infinity : lastId + maxIdGap;
   const code = invalid?.code ??
     (Number(id) <= lastId
       ? "unique"
-      : Number(id) > Math.max(maxImportedId, lastId + 1)
+      : Number(id) > highest
       ? "range"
       : undefined);
   if (code === undefined) return [];
   const reason = invalid?.reason ?? `is ${id}`;
+  const limit = isTrusted ? "" : `, at most ${highest}`;
   return [{
     field: "id",
     code,
     message:
-      `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far, and at most 2^52; or omit it.`,
+      `"id" ${reason}: it must be ${idProperty.expected}, above ${lastId}, the highest id used so far${limit}; or omit it.`,
   }];
 }
 

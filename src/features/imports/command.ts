@@ -1,43 +1,57 @@
-/** The command `import`. */
+/** The command `import`: NDJSON files into an existing store. */
 
 import { createReadStream } from "node:fs";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import process from "node:process";
 import type { CommandSettings } from "../../api/feature.ts";
-import { localOperator, recordsOf } from "../../api/operator.ts";
+import { recordsOf } from "../../api/operator.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
-import type { RequestContext } from "../../api/request-context.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
-import { receiveImport } from "./requests.ts";
-import { findTask, type ImportContext, type Task, tasks } from "./task.ts";
+import { storeFiles } from "./requests.ts";
+import {
+  findTask,
+  type ImportContext,
+  partsOf,
+  type Task,
+  tasks,
+  unfinishedTasks,
+} from "./task.ts";
 import { createWorker } from "./worker.ts";
 
+/** A file to import. */
+interface Source {
+  readonly collection: string;
+  readonly file: string;
+}
+
 /**
- * Runs `import COLLECTION FILE`: imports one JSON object per line, as POST
- * would. If the process ends early, the next start of the server resumes the
- * import, except one of users: hashes are accepted only here, never over HTTP.
+ * Runs `import COLLECTION FILE [COLLECTION FILE …]` or `import --from FOLDER`:
+ * imports one JSON object per line, as POST would; references may lead from any
+ * file to any other. If the process ends early, the next start of the server
+ * resumes the import, except one of users: hashes are accepted only here, never
+ * over HTTP.
  *
  * @returns the exit code: 0 if all lines were imported, 1 if some were rejected
  * @throws {UsageError} on an unknown collection, or without a file
  */
 export async function importCommand(
-  { dataDir, etcd, loadApi }: CommandSettings,
-  [name, file]: readonly string[],
+  { dataDir, etcd, flags, loadApi }: CommandSettings,
+  args: readonly string[],
 ): Promise<number> {
   const declaration = await loadApi();
   const { roles } = declaration;
   const names = declaration.collections.map(({ name }) => name)
     .concat("users");
-  if (name === undefined || !names.includes(name)) {
-    throw unknownCollection("import", name, names);
-  }
-  if (file === undefined) {
-    throw new UsageError("import: name a file: import COLLECTION FILE");
-  }
+  const from = flags.get("from");
+  const sources = from === undefined
+    ? sourcesOf(args, names)
+    : await sourcesIn(from, args, names);
   const collections = () => [tasks(roles)];
   const tables = tablesOf(declaration, [{ collections }]);
   const store = await openDataFolder(dataDir, declaration, {
@@ -48,12 +62,12 @@ export async function importCommand(
   });
   try {
     const users = usersWithHashes(roles);
-    const target = (name: string) =>
-      recordsOf(store, declaration, name === "users" ? users : name);
     // Any collection, because the worker also resumes unfinished imports of a
     // server.
     const importable = (name: string) =>
-      names.includes(name) ? target(name) : undefined;
+      names.includes(name)
+        ? recordsOf(store, declaration, name === "users" ? users : name)
+        : undefined;
     const context = {
       declaration,
       store,
@@ -62,50 +76,126 @@ export async function importCommand(
       now: Date.now,
       log,
     };
-    return await report(await importFile(context, file, target(name)));
+    return await report(
+      await importFiles(context, requiredFirst(sources, importable)),
+    );
   } finally {
     await store.close();
   }
 }
 
-/** The request that an import receives its body with. */
-const call: RequestContext = {
-  client: "",
-  ids: [],
-  caller: localOperator,
-  url: "",
-  method: "",
-  asNdjson: false,
-  headers: {},
-  scope: () => undefined,
-  authenticate: () => localOperator,
-  afterWaiting: async (promise, resume) => await resume(await promise),
-  signal: new AbortController().signal,
-};
+/** Returns the collections and files that the arguments name in pairs. */
+function sourcesOf(
+  args: readonly string[],
+  names: readonly string[],
+): readonly Source[] {
+  const sources: Source[] = [];
+  for (let at = 0; at < Math.max(args.length, 1); at += 2) {
+    const [collection, file] = args.slice(at);
+    if (collection === undefined || !names.includes(collection)) {
+      throw unknownCollection("import", collection, names);
+    }
+    if (sources.some((each) => each.collection === collection)) {
+      throw new UsageError(`import: name ${collection} once`);
+    }
+    if (file === undefined) {
+      throw new UsageError(
+        `import: name a file for ${collection}: import COLLECTION FILE`,
+      );
+    }
+    sources.push({ collection, file });
+  }
+  return sources;
+}
+
+/** Returns the files in a folder that `export --to` has written. */
+async function sourcesIn(
+  folder: string,
+  args: readonly string[],
+  names: readonly string[],
+): Promise<readonly Source[]> {
+  if (args.length > 0) {
+    throw new UsageError("import: name files or --from, not both");
+  }
+  const files = await readdir(folder).catch((error) => {
+    throw new CommandError(`cannot read ${folder}: ${errorText(error)}`);
+  });
+  const sources = files.filter((file) => file.endsWith(".ndjson")).sort()
+    .map((file) => ({
+      collection: file.slice(0, -".ndjson".length),
+      file: join(folder, file),
+    }));
+  if (sources.length === 0) {
+    throw new CommandError(`${folder} holds no file COLLECTION.ndjson`);
+  }
+  for (const { collection } of sources) {
+    if (names.includes(collection)) continue;
+    throw new CommandError(
+      `${folder}/${collection}.ndjson is of no collection of this API: one of ${
+        names.join(", ")
+      }`,
+    );
+  }
+  return sources;
+}
+
+/** Sorts files so that each comes after that of the users, and those of the collections that its records must refer to. */
+function requiredFirst(
+  sources: readonly Source[],
+  find: (name: string) => Records | undefined,
+): readonly Source[] {
+  const sorted = new Set<Source>();
+  const add = (source: Source) => {
+    const { parents = [] } = find(source.collection)?.collection ?? {};
+    for (const { isRequired, target } of parents) {
+      const parent = sources.find(({ collection }) =>
+        collection === target.name
+      );
+      // Required references form no circle.
+      if (isRequired && parent && !sorted.has(parent)) add(parent);
+    }
+    sorted.add(source);
+  };
+  for (const source of sources) {
+    if (source.collection === "users") add(source);
+  }
+  for (const source of sources) add(source);
+  return [...sorted];
+}
 
 function log(level: string, message: string): void {
   if (level === "error") process.stderr.write(`zoo-api: ${message}\n`);
 }
 
-/** Imports a file; returns its task once the import has ended or cannot continue. */
-async function importFile(
+/** Imports files; returns the task once the import has ended or cannot continue. */
+async function importFiles(
   context: ImportContext,
-  file: string,
-  target: Records,
+  sources: readonly Source[],
 ): Promise<Task | undefined> {
   const worker = createWorker(context);
-  let bytes = 0;
-  await receiveImport(worker, {
-    call,
-    body: readInput(file, (count) => bytes += count),
-    target,
-    runOnce: (_hash, execute) => execute(),
+  for (const { id, collection, imported } of unfinishedTasks(context)) {
+    log(
+      "error",
+      `first finishing an earlier import of ${collection} (task ${id}), of which ${imported} records are in`,
+    );
+  }
+  const sizes = sources.map(() => 0);
+  const files = sources.map(({ collection, file }, at) => ({
+    collection,
+    body: readInput(file, (count) => sizes[at] = (sizes[at] ?? 0) + count),
+  }));
+  const id = await storeFiles(worker, files);
+  const interrupt = () => void worker.stop();
+  process.once("SIGINT", interrupt);
+  worker.wake();
+  const task = () => findTask(context, id);
+  const endProgress = showProgress(() => {
+    const { part = 0, byte = 0 } = task() ?? {};
+    return (part + byte / (sizes[part] || Infinity)) / sizes.length;
   });
-  const { lastId } = context.records.table;
-  const task = () => findTask(context, lastId);
-  const endProgress = showProgress(() => Number(task()?.byte) / bytes);
   await worker.idle();
   endProgress();
+  process.off("SIGINT", interrupt);
   return task();
 }
 
@@ -128,19 +218,22 @@ async function* readInput(
 /** Prints the result of an import and returns the exit code. */
 async function report(task: Task | undefined): Promise<number> {
   if (task === undefined) throw new Error("The import task no longer exists");
-  const { status, failure, imported, rejected, collection, errors } = task;
-  for (const { line, errors: found } of errors) {
+  const { id, status, failure, imported, rejected, errors } = task;
+  const names = partsOf(task).map(({ collection }) => collection).join(", ");
+  for (const { collection, line, errors: found } of errors) {
     const messages = found.map(({ message }) => message).join(" ");
-    process.stderr.write(`line ${line}: ${messages}\n`);
+    const place = collection === undefined ? "" : `${collection} `;
+    process.stderr.write(`${place}line ${line}: ${messages}\n`);
   }
   if (rejected > errors.length) {
     process.stderr.write("only the first rejected lines are listed\n");
   }
-  await print(`imported ${imported} ${collection}, rejected ${rejected}\n`);
-  if (status === "succeeded") return rejected === 0 ? 0 : 1;
+  await print(`imported ${imported} ${names}, rejected ${rejected}\n`);
+  if (status === "succeeded") return errors.length === 0 ? 0 : 1;
   throw new CommandError(
     `the import did not finish: ${
-      failure ?? "the next start of the server resumes it"
+      failure ??
+        `the next start of the server, or the next import, finishes it; to repeat it would import it twice, and DELETE /v1/tasks/${id} cancels the rest`
     }`,
   );
 }

@@ -24,7 +24,7 @@ export const feature: Feature = {
   collections: (roles) => [tasks(roles)],
   commands: {
     import: [
-      2,
+      Infinity,
       async (...of) =>
         await (await import("./command.ts")).importCommand(...of),
     ],

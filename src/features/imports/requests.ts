@@ -3,6 +3,7 @@
  * disk and a task that names it is stored; the worker does the rest.
  */
 
+import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
 import { countRenamings } from "../../api/declaration/evolution.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
@@ -22,9 +23,10 @@ import {
   findTask,
   type ImportContext,
   maxUploads,
-  removeBody,
+  type Part,
+  partsOf,
+  removeBodies,
   roomForTask,
-  type Task,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
 
@@ -75,8 +77,13 @@ async function storeImport(
       return runOnce(hash, (storeKey) => {
         call.storeKey = storeKey;
         const given = prepareCreate(target, call)?.conditions ?? {};
-        const task = { collection, given, spool };
-        const queued = queueTask(context, call, task);
+        const user = call.caller?.id ?? null;
+        const part = { collection, given, spool };
+        const { next, mutations } = planTask(context, user, [part]);
+        const { records } = context;
+        const response = queuedResponse(records, next);
+        const change = { previous: undefined, next };
+        const queued = records.commit(call, { mutations, response, change });
         isNeeded = true;
         return queued;
       }, (createdId) => repeatQueued(context, collection, createdId));
@@ -88,32 +95,72 @@ async function storeImport(
     if (errorCode(error) === "disk-full") isNeeded = false;
     throw error;
   } finally {
-    if (!isNeeded) await removeBody(context, spool);
+    if (!isNeeded) await removeBodies(context, [{ spool }]);
   }
 }
 
-function queueTask(
+/**
+ * Stores the files of an import of the command line, and one task for all of
+ * them.
+ *
+ * @returns the id of the task
+ * @throws {StoreError}; errors of the bodies
+ */
+export async function storeFiles(
+  { context }: ImportWorker,
+  files: readonly {
+    readonly collection: string;
+    readonly body: AsyncIterable<Uint8Array>;
+  }[],
+): Promise<number> {
+  const { records, store } = context;
+  const parts: Part[] = [];
+  try {
+    for (const { collection, body } of files) {
+      const { name: spool } = await writeSpool(store, body);
+      parts.push({ collection, given: {}, spool });
+    }
+    await store.settle(() => {
+      const { mutations } = planTask(context, localOperator.id, parts);
+      return { seq: store.apply(mutations, localOperator.id) };
+    });
+  } catch (error) {
+    await removeBodies(context, parts);
+    throw error;
+  }
+  return records.table.lastId;
+}
+
+/** Returns a new task, and the mutations that store it. */
+function planTask(
   context: ImportContext,
-  call: RequestContext,
-  task: Pick<Task, "collection" | "given" | "spool">,
-): Result {
+  user_id: number | null,
+  parts: readonly Part[],
+) {
   const { records, now, store } = context;
+  const [first, ...more] = parts;
+  const collection = first?.collection ?? "";
   const next: Document = {
-    ...newTask(records.nextId(), task.collection, formatTime(now())),
-    user_id: call.caller?.id ?? null,
+    ...newTask(records.nextId(), collection, formatTime(now())),
+    user_id,
     byte: 0,
     line: 0,
+    lastIds: Object.fromEntries(
+      parts.map(({ collection }) => [
+        collection,
+        store.table(collection).lastId,
+      ]),
+    ),
     renamings: countRenamings(store),
     ...store.serverId && { server: store.serverId },
-    ...task,
+    ...first,
+    ...more.length > 0 && { more },
   };
   const mutations = [
     records.putMutation(next),
     ...evictOldestFinished(context),
   ];
-  const response = queuedResponse(records, next);
-  const change = { previous: undefined, next };
-  return records.commit(call, { mutations, response, change });
+  return { next, mutations };
 }
 
 /**
@@ -172,7 +219,7 @@ export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
   const result = deleteRecord(context.records, call, false);
   context.store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
-    if (task && !error) removeBody(context, task.spool);
+    if (task && !error) removeBodies(context, partsOf(task));
   });
   return result;
 }

@@ -118,7 +118,8 @@ export async function* readSpool(
   }
 }
 
-/** Returns the path of a spool file. */
+/** Returns the path of a spool file. A task from a damaged or foreign store must not name another file. */
 export function pathOf({ folder }: Store, name: string): string {
+  if (!/^[\w-]*$/.test(name)) throw new Error("This is no spool file");
   return join(folder.folder, "spool", `${name}.spool`);
 }

@@ -31,7 +31,7 @@ const rejectedLine = {
 
 const count = readOnly(integer({ minimum: 0 }));
 
-/** The properties that clients see; `user_id`, `spool`, `given`, `renamings`, `byte` and `line` are stored too. */
+/** The properties that clients see; the others of {@linkcode Task} are stored too. */
 const properties = {
   type: readOnly(choice("import")),
   collection: readOnly(string({ maxLength: 100 })),
@@ -63,20 +63,28 @@ export function listedTasks(roles: Roles): Declaration {
   return { ...tasks(roles), singular: "listed task", properties: listed };
 }
 
-/** A task as it is stored. Only this feature writes to its table. */
-export interface Task extends Document, Progress {
+/** A file of NDJSON, and where its records go. */
+export type Part = {
   readonly collection: string;
+  /** The name of the spool file. */
+  readonly spool: string;
+  /** The values that the URL provides for each record: `{"zoo_id":7}`. */
+  readonly given: Values;
+};
+
+/** A task as it is stored. Only this feature writes to its table. */
+export interface Task extends Document, Progress, Part {
   readonly status: "queued" | "running" | "succeeded" | "failed";
   /** Why it failed. */
   readonly failure: string | null;
   /** The user who sent the body; 0 for the command line, null for a client that was not signed in. */
   readonly user_id: number | null;
-  /** The name of the spool file with the body. */
-  readonly spool: string;
-  /** The values that the URL provides for each record: `{"zoo_id":7}`. */
-  readonly given: Values;
+  /** Further files of the same command. */
+  readonly more?: readonly Part[];
   /** The server that has the body. */
   readonly server?: string;
+  /** The highest ids that were used before the import, by the names of its collections. */
+  readonly lastIds?: Readonly<Record<string, number>>;
   /** How many names had been exchanged when the body was sent. */
   readonly renamings?: number;
   readonly updated_at: string;
@@ -89,6 +97,12 @@ export interface ImportContext
   readonly records: Records;
   /** Returns the records of a collection, if it accepts imports. */
   readonly importable: (collection: string) => Records | undefined;
+}
+
+/** Returns the files of a task. */
+export function partsOf(task: Task): readonly Part[] {
+  const { collection, spool, given, more = [] } = task;
+  return [{ collection, spool, given }, ...more];
 }
 
 /** The most tasks that are stored. */
@@ -145,14 +159,16 @@ export async function roomForTask(
   throw tooLong();
 }
 
-/** Removes the body of a task. If that fails, the next start does it. */
-export async function removeBody(
+/** Removes files that a task no longer needs. If that fails, the next start does it. */
+export async function removeBodies(
   context: ImportContext,
-  spool: string,
+  parts: readonly Pick<Part, "spool">[],
 ): Promise<void> {
   const { store } = context;
-  await store.folder.files.remove(pathOf(store, spool))
-    .catch((error) => logFailure(context, error));
+  for (const { spool } of parts) {
+    await store.folder.files.remove(pathOf(store, spool))
+      .catch((error) => logFailure(context, error));
+  }
 }
 
 /** Logs why an import cannot continue. */

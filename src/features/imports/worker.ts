@@ -23,7 +23,9 @@ import {
   type ImportContext,
   isUnfinished,
   logFailure,
-  removeBody,
+  type Part,
+  partsOf,
+  removeBodies,
   type Task,
   unfinishedTasks,
 } from "./task.ts";
@@ -92,8 +94,13 @@ export function createWorker(context: ImportContext) {
     wake,
     /** Removes files that no task needs and resumes imports. Call before the first request. */
     async start() {
-      const needed = unfinishedTasks(context).map(({ spool }) => spool);
+      const needed = unfinishedTasks(context)
+        .flatMap((task) => partsOf(task).map(({ spool }) => spool));
       await removeOtherSpools(context.store, needed);
+      for (const { id, collection, imported } of unfinishedTasks(context)) {
+        const fields = { task: id, collection, imported };
+        context.log("info", "resumes an import", fields);
+      }
       if (context.store.serverId !== "") {
         timer = setInterval(() => endAbandoned(context), lookMs);
       }
@@ -157,39 +164,77 @@ async function runTask(
   }
 }
 
-/** Imports batches of lines until the body ends or the task must not continue. */
+/** How often the files of an import are read: as often as lines were rejected because others were. */
+const maxPasses = 100;
+
+/** Reads all files until no line waits for another, or the task must not continue. */
 async function importLines(
   context: ImportContext,
   task: Task,
   signal: AbortSignal,
 ): Promise<void> {
+  let current: Task | undefined = task;
+  while (current) {
+    const { part = 0, pass = 0, isOpen, hasLate, isLast } = current;
+    const next = partsOf(task)[part];
+    if (next) current = await importPart(context, current, next, signal);
+    else if (!isOpen && (!hasLate || isLast)) {
+      return await finishTask(context, current, null);
+    } else if (pass + 1 === maxPasses) {
+      const failure = "Too many lines refer to lines that were rejected.";
+      return await finishTask(context, current, failure);
+    } else {
+      const start = { part: 0, byte: 0, line: 0, isOpen: false };
+      current = { ...current, ...start, pass: pass + 1, isLast: !isOpen };
+    }
+  }
+}
+
+/** Imports a file in batches; returns the task after it, or undefined if it must not continue. */
+async function importPart(
+  context: ImportContext,
+  task: Task,
+  { collection, given, spool }: Part,
+  signal: AbortSignal,
+): Promise<Task | undefined> {
   const { store, now } = context;
-  const { given, user_id, spool, byte: start } = task;
-  const records = context.importable(task.collection);
+  const { user_id, byte: start, lastIds = {}, part = 0, more } = task;
+  const records = context.importable(collection);
   let current = task;
   let savedAt = performance.now();
-  for await (const lines of readSpool(store, spool, { start, maxLineBytes })) {
+  for await (
+    const lines of readSpool(store, spool, { start, maxLineBytes })
+  ) {
     while (lines.length > 0) {
       await nextTick();
       // From here to the transaction nothing is awaited.
-      if (signal.aborted || !isStored(context, task)) return;
+      if (signal.aborted || !isStored(context, task)) return undefined;
       const failure = abortReason(context, current, records);
       if (records === undefined || failure !== null) {
-        return await finishTask(context, current, failure);
+        return void await finishTask(context, current, failure);
       }
+      const caller = senderOf(context, current);
       const seq = store.transact(user_id ?? 0, (apply) => {
-        const { imported } = current;
+        let isChanged = performance.now() > savedAt + saveIntervalMs;
         const progress = importBatch(lines, {
           progress: current,
+          hasParts: more !== undefined,
           records,
-          caller: senderOf(context, current),
+          caller,
+          isTrusted: mayAccess(
+            caller?.grants,
+            context.declaration.roles.highest,
+          ),
           given,
-          apply,
+          lastIds,
+          apply(mutation) {
+            isChanged = true;
+            apply(mutation);
+          },
           now: now(),
         });
         current = { ...current, ...progress, status: "running" };
-        const isDue = performance.now() > savedAt + saveIntervalMs;
-        if (current.imported === imported && !isDue) return;
+        if (!isChanged) return;
         current = touch(context, current);
         apply(context.records.putMutation(current));
         savedAt = performance.now();
@@ -197,7 +242,9 @@ async function importLines(
       await store.durable(seq);
     }
   }
-  await finishTask(context, current, abortReason(context, current, records));
+  const failure = abortReason(context, current, records);
+  if (failure !== null) return void await finishTask(context, current, failure);
+  return { ...current, part: part + 1, byte: 0, line: 0 };
 }
 
 /** Returns the user who sent the body of a task, with the rights that they have now; undefined if they have none. */
@@ -218,7 +265,8 @@ function abortReason(
   task: Task,
   records: Records | undefined,
 ): string | null {
-  const { collection, given, rejected, renamings = 0 } = task;
+  const { rejected, renamings = 0, part = 0 } = task;
+  const { collection, given } = partsOf(task)[part] ?? task;
   if (rejected >= maxRejectedLines) {
     return `It was stopped at ${maxRejectedLines} rejected lines.`;
   }
@@ -247,7 +295,7 @@ async function finishTask(
   const status = failure === null ? "succeeded" : "failed";
   const finished = touch(context, { ...task, status, failure });
   await store.commit([records.putMutation(finished)], task.user_id ?? 0);
-  await removeBody(context, task.spool);
+  await removeBodies(context, partsOf(task));
 }
 
 /** Returns whether a task must still be run: it may have been deleted, ended by another server, or rolled back and its id assigned to another one. */

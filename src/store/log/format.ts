@@ -26,7 +26,7 @@ import { Buffer } from "node:buffer";
 import { crc32 } from "node:zlib";
 import { type Fault, StoreError } from "../error.ts";
 import { type Line, type ReadableFile, readLines } from "./files.ts";
-import type { Document } from "../memory/row.ts";
+import type { Document, Json } from "../memory/row.ts";
 
 /**
  * The version of the files that this store writes. It also reads version 2,
@@ -36,13 +36,15 @@ import type { Document } from "../memory/row.ts";
 export const format = 3;
 
 /**
- * A change of one record; or a renaming, which exchanges what is stored under
+ * A change of one record, with the owner of a private one that is deleted, so
+ * that readers of the log know who may see that; or a renaming, which exchanges what is stored under
  * two names: the values of two properties in all records of a table, or two
  * tables. So nothing is overwritten, and the same renaming again undoes it.
  */
 export type Mutation =
   | readonly ["put", string, Document]
   | readonly ["del", string, number]
+  | readonly ["del", string, number, owner: Json]
   | readonly ["rename", table: string, from: string, to: string]
   | readonly ["rename", table: string, to: string];
 

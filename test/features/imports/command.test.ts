@@ -76,7 +76,10 @@ test("import reports unusable arguments in one line", async () => {
       /unknown collection "authorizations"/,
     ],
     [["import", "zoos"], 2, /name a file/],
-    [["import", "zoos", "a", "b"], 2, /unexpected argument "b"/],
+    [["import", "zoos", "a", "b"], 2, /unknown collection "b"/],
+    [["import", "zoos", "a", "zoos", "b"], 2, /name zoos once/],
+    [["import", "zoos", "a", "--from", "b"], 2, /files or --from, not both/],
+    [["import", "--from", "/nowhere"], 1, /cannot read \/nowhere/],
     [["import", "zoos", join(own, "none")], 1, /cannot read .*none: ENOENT/],
     [["import", "zoos", own], 1, /cannot read .*EISDIR/],
   ];

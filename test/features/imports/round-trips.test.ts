@@ -1,0 +1,317 @@
+/** What is exported is imported again, whatever refers to what. */
+
+import { strict as assert } from "node:assert";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { recordsOf } from "../../../src/api/operator.ts";
+import { seedEmptyStore } from "../../../src/api/seed.ts";
+import { tablesOf } from "../../../src/api/routes.ts";
+import { loadFile } from "../../../src/cli/declaration/load-file.ts";
+import { openStore } from "../../../src/store/store.ts";
+import { removeFolder, start, temporaryFolder } from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
+import { startLibrary } from "../../library.ts";
+import {
+  ended,
+  fetchLines,
+  importLines,
+  sendLines,
+  taskWhen,
+  toLines,
+} from "../../lines.ts";
+import { signalBeforeWrite } from "./interrupted.ts";
+
+let own: string;
+before(async () => own = await temporaryFolder());
+after(() => removeFolder(own));
+
+/** Returns a generator of numbers from 0 to below `limit`, the same for the same seed. */
+function random(seed: number): (limit: number) => number {
+  let state = seed;
+  return (limit) => {
+    state = (state * 1664525 + 1013904223) % 2 ** 32;
+    return Math.floor(state / 2 ** 32 * limit);
+  };
+}
+
+/** A reference of a generated collection, by the numbers of the collections. */
+interface Reference {
+  readonly property: string;
+  readonly to: number;
+  readonly isRequired: boolean;
+}
+
+/** Generates collections that refer to each other and to themselves, and records of them. */
+function generate(seed: number) {
+  const next = random(seed);
+  const count = 1 + next(4);
+  const references: Reference[][] = [];
+  for (let from = 0; from < count; from++) {
+    references[from] = Array.from({ length: next(4) }, (_, at) => {
+      const to = next(count);
+      const property = `r${at}_id`;
+      // Required references form no circle.
+      return { property, to, isRequired: to < from && next(2) === 0 };
+    });
+  }
+  const ids = references.map(() => {
+    let id = 0;
+    return Array.from({ length: 1 + next(30) }, () => id += 1 + next(3));
+  });
+  const records = references.map((each, from) =>
+    (ids[from] ?? []).map((id) => ({
+      id,
+      name: `record ${id} of ${from} Öß "\\`,
+      ...Object.fromEntries(each.map(({ property, to, isRequired }) => {
+        const others = ids[to] ?? [];
+        const isEmpty = !isRequired && next(3) === 0;
+        return [property, isEmpty ? null : others[next(others.length)]];
+      })),
+    }))
+  );
+  const collections = references.map((each, from) => {
+    const properties = each.map(({ property, to, isRequired }, at) => {
+      const word = `reference("c${to}", { as: "from_${from}_${at}" })`;
+      return `${property}: ${isRequired ? word : `optional(${word})`},`;
+    });
+    return `collection({
+      name: "c${from}", singular: "s${from}", private: ${next(4) === 0},
+      access: { read: "viewer", write: "keeper", delete: "keeper" },
+      properties: { name: string({ maxLength: 50 }), ${properties.join(" ")} },
+    }),`;
+  });
+  const declaration =
+    `export default ({ collection, string, optional, reference }) => ({
+    collections: [${collections.join("\n")}],
+  });`;
+  const seeds = Object.fromEntries(
+    records.map((each, from) => [`c${from}`, each]),
+  );
+  return { declaration, seeds, count, next };
+}
+
+async function command(folder: string, declaration: string, args: string[]) {
+  const all = [...args, "--data-dir", folder, "--collections", declaration];
+  const result = await runHere(all);
+  assert.equal(result.code, 0, `${args.join(" ")}: ${result.stderr}`);
+  return result.stdout;
+}
+
+/** Returns the content of all files in a folder. */
+async function contentOf(folder: string): Promise<Record<string, string>> {
+  const files = await readdir(folder);
+  return Object.fromEntries(
+    await Promise.all(files.map(async (file) => [
+      file,
+      await readFile(join(folder, file), "utf8"),
+    ])),
+  );
+}
+
+for (let seed = 1; seed <= 12; seed++) {
+  test(`a store that was exported is imported again: seed ${seed}`, async () => {
+    const { declaration, seeds, count, next } = generate(seed);
+    const place = (name: string) => join(own, `${seed}-${name}`);
+    const file = place("api.mjs");
+    await writeFile(file, declaration);
+    const api = await loadFile(file);
+    const tables = tablesOf(api, []);
+    const store = await openStore({ folder: place("first"), tables });
+    await store.durable(seedEmptyStore(store, api, JSON.stringify(seeds)).seq);
+    // Times that differ from those of the import.
+    const records = recordsOf(store, api, "c0");
+    for (const { document } of records.table.rows()) {
+      const updated_at = records.timestamp(document["updated_at"]);
+      store.apply([records.putMutation({ ...document, updated_at })], 0);
+    }
+    await store.close();
+    await command(place("first"), file, ["export", "--to", place("files")]);
+    const exported = await contentOf(place("files"));
+    assert.equal(Object.keys(exported).length, count);
+
+    await command(place("second"), file, ["import", "--from", place("files")]);
+    await command(place("second"), file, ["export", "--to", place("again")]);
+    assert.deepEqual(await contentOf(place("again")), exported);
+
+    const pairs = Array.from({ length: count }, (_, from) => [
+      `c${from}`,
+      join(place("files"), `c${from}.ndjson`),
+    ]).sort(() => next(2) - 0.5);
+    await command(place("third"), file, ["import", ...pairs.flat()]);
+    await command(place("third"), file, ["export", "--to", place("mixed")]);
+    assert.deepEqual(await contentOf(place("mixed")), exported);
+  });
+}
+
+const title = (id: number, sequel_of_id: number | null, more = {}) => ({
+  id,
+  title: `Book ${id}`,
+  sequel_of_id,
+  ...more,
+});
+
+/** Books that refer to later ones, themselves and each other. */
+const circles = [
+  title(1, 2),
+  title(2, 1),
+  title(3, 3),
+  title(4, 9),
+  title(5, 4),
+  title(9, 5),
+];
+
+test("a collection that refers to itself is imported over HTTP as it was exported", async (t) => {
+  const [one, other] = [await startLibrary(), await startLibrary()];
+  t.after(() => Promise.all([one.stop(), other.stop()]));
+  const raw = toLines(circles);
+  const task = await importLines(one, "/v1/books", { token: one.token, raw });
+  assert.deepEqual([task.imported, task.rejected], [6, 0]);
+  const { text } = await fetchLines(one, "/v1/books");
+  assert.match(text, /"id":4,.*"sequel_of_id":9,/);
+  const again = await importLines(other, "/v1/books", {
+    token: other.token,
+    raw: text,
+  });
+  assert.deepEqual([again.imported, again.rejected], [6, 0]);
+  assert.equal((await fetchLines(other, "/v1/books")).text, text);
+});
+
+test("no reader of an import sees a reference that leads nowhere, and what leads nowhere in the end is rejected", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  const table = app.store.table("books");
+  const chain = Array.from(
+    { length: 2000 },
+    (_, at) => title(100 + at, 101 + at),
+  );
+  const bad = [
+    title(1, 2), // rejected, as 2 is
+    title(2, 3), // as 3 is
+    title(3, 4000), // which never comes
+    title(4, 1),
+    title(5, 4),
+    title(6, 7), // whose line is invalid
+    title(7, 5, { title: 7 }),
+  ];
+  const books = [...bad, ...chain, title(2100, 100)];
+  const raw = [
+    toLines(books),
+    toLines([{ title: "Without an id", sequel_of_id: 2100 }, {
+      title: "Refers to a rejected one",
+      sequel_of_id: 4,
+    }]),
+    toLines([{ title: "Leads nowhere", sequel_of_id: 5000 }]),
+  ].join("");
+  const { body } = await sendLines(app, "/v1/books", {
+    token: app.token,
+    raw,
+  });
+  let isEnded = false;
+  const watch = async () => {
+    while (!isEnded) {
+      for (const { document: { id, sequel_of_id } } of table.rows()) {
+        const isThere = sequel_of_id === null ||
+          table.get(Number(sequel_of_id)) !== undefined;
+        assert.ok(isThere, `${id} refers to ${sequel_of_id}`);
+      }
+      await nextTurn();
+    }
+  };
+  const watching = watch();
+  const task = await taskWhen(app, {
+    url: body.url,
+    token: app.token,
+    until: ended,
+  }).finally(() => isEnded = true);
+  await watching;
+  assert.equal(task.status, "succeeded", String(task.failure));
+  const left = table.rows().map(({ document }) => document.id);
+  const expected = [...chain.map(({ id }) => id), 2100, 2101];
+  assert.deepEqual(left, expected);
+  assert.deepEqual([task.imported, task.rejected], [expected.length, 9]);
+  for (const { document: { id, sequel_of_id } } of table.rows()) {
+    const next = id === 2100 ? 100 : id === 2101 ? 2100 : id + 1;
+    assert.equal(sequel_of_id, next);
+  }
+  const errors = task.errors.map(({ line, errors: [first] }) => [
+    line,
+    `${first?.field} ${first?.code}`,
+  ]);
+  assert.deepEqual(errors, [
+    [7, "title type"],
+    [3, "sequel_of_id reference"],
+    [6, "sequel_of_id reference"],
+    [2, "sequel_of_id reference"],
+    [1, "sequel_of_id reference"],
+    [4, "sequel_of_id reference"],
+    [5, "sequel_of_id reference"],
+    [books.length + 2, "sequel_of_id reference"],
+    [books.length + 3, "sequel_of_id reference"],
+  ]);
+});
+
+test("an import that is killed in its second pass goes on at the next start", async (t) => {
+  const folder = join(own, "killed");
+  const file = join(own, "ring.ndjson");
+  const api = join(import.meta.dirname, "../../library/collections.ts");
+  const ring = Array.from({ length: 3000 }, (_, at) => ({
+    id: at + 1,
+    title: "A",
+    genre: "novel",
+    isbn: String(9780000000000 + at),
+    sequel_of_id: at === 2999 ? 1 : at + 2,
+  }));
+  await writeFile(file, toLines(ring));
+  const env = { COLLECTIONS: api };
+  const nodeArgs = signalBeforeWrite("SIGKILL", '"sequel_of_id":1500,');
+  const server = await start({ folder, env, nodeArgs });
+  const token = await server.signIn();
+  const raw = toLines(ring);
+  const { status } = await sendLines(server, "/v1/books", { token, raw });
+  assert.equal(status, 202);
+  assert.equal(await server.ended, null);
+  const again = await start({ folder, env });
+  t.after(() => again.stop());
+  const task = await taskWhen(again, {
+    url: "/v1/tasks/1",
+    token: await again.signIn(),
+    until: ended,
+  });
+  assert.deepEqual([task.imported, task.rejected], [3000, 0]);
+  const { text } = await fetchLines(again, "/v1/books?sortby=id");
+  const found = text.split("\n").slice(0, -1)
+    .map((line) => JSON.parse(line).sequel_of_id);
+  assert.deepEqual(found, ring.map(({ sequel_of_id }) => sequel_of_id));
+});
+
+test("a record that others require stays, without a reference that leads nowhere", async () => {
+  const place = (name: string) => join(own, `required-${name}`);
+  const api = place("api.mjs");
+  await writeFile(
+    api,
+    `export default ({ collection, reference, optional }) => {
+      const access = { read: "viewer", write: "keeper", delete: "keeper" };
+      return { collections: [
+        collection({ name: "pages", singular: "page", access, properties: { book_id: reference("books") } }),
+        collection({ name: "books", singular: "book", access, properties: { next_id: optional(reference("books", { as: "previous" })) } }),
+      ] };
+    };`,
+  );
+  await mkdir(place("files"));
+  const write = (name: string, records: unknown[]) =>
+    writeFile(join(place("files"), `${name}.ndjson`), toLines(records));
+  await write("pages", [{ id: 1, book_id: 1 }, { id: 2, book_id: 2 }]);
+  await write("books", [{ id: 1, next_id: 9 }, { id: 2, next_id: 1 }]);
+  const data = ["--data-dir", place("store"), "--collections", api];
+  const { code, stdout, stderr } = await runHere([
+    ...["import", "--from", place("files")],
+    ...data,
+  ]);
+  assert.equal(stdout, "imported 4 books, pages, rejected 0\n", stderr);
+  assert.match(stderr, /^books line 1: "next_id" is 9, which does not exist/);
+  assert.equal(code, 1);
+  const books = await runHere(["export", "books", ...data]);
+  assert.match(books.stdout, /"id":1,"next_id":null,.*\n.*"id":2,"next_id":1,/);
+});
