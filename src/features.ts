@@ -13,6 +13,7 @@ type Modules = Readonly<
 
 // With a type, because the list may be empty.
 const modules: Modules = {
+  evolution: () => import("./features/evolution/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),

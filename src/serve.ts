@@ -51,7 +51,9 @@ export async function serve(
   const features = await loadFeatures(config.FEATURES, config);
   for (const { checkSettings } of features) checkSettings?.(config);
   const etcd = etcdOf(config);
-  const options = { log, tables: tablesOf(declaration, features), etcd };
+  const { adaptRecords } = features.find((each) => each.adaptRecords) ?? {};
+  const tables = tablesOf(declaration, features);
+  const options = { log, tables, etcd, adaptRecords };
   const store = await openDataFolder(dataDir, declaration, options);
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];

@@ -48,6 +48,7 @@ async function startRecorded(
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
+  evolution: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },

@@ -12,6 +12,7 @@ import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
+import type { OpenedDeclaration } from "./declaration/remembered.ts";
 import type { Operation, Route } from "./operations.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, RunOnce } from "./request-context.ts";
@@ -25,6 +26,8 @@ export interface CommandSettings {
   readonly flags: ReadonlyMap<string, string>;
   /** Loads the declared API; throws a UsageError if that fails. */
   readonly loadApi: () => Promise<ApiDeclaration>;
+  /** Loads the features that are on, except those that a setting switches on. */
+  readonly loadFeatures: () => Promise<readonly Feature[]>;
 }
 
 /** A command, which returns its exit code, 0 by default. */
@@ -85,6 +88,12 @@ export interface Feature {
   readonly commands?: Commands;
   /** Throws a UsageError if its settings cannot be used; called before anything is opened. */
   readonly checkSettings?: (settings: FeatureSettings) => void;
+  /**
+   * Adapts the stored records to a declaration that may have changed, and
+   * remembers it; throws a CommandError if one does not fit. Without this hook
+   * a changed declaration is refused.
+   */
+  readonly adaptRecords?: ((opened: OpenedDeclaration) => void) | undefined;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

@@ -8,7 +8,7 @@
 
 import { join } from "node:path";
 import process from "node:process";
-import { declarationTable } from "../api/declaration/evolution.ts";
+import { declarationTable } from "../api/declaration/remembered.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { etcdOf } from "../etcd/settings.ts";

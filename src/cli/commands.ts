@@ -41,7 +41,8 @@ async function run(words: readonly string[]): Promise<number> {
   const config = readConfig(flags, env);
   const { DATA_DIR: dataDir, COLLECTIONS } = config;
   const load = modules.get(name);
-  const sources = load ? [await load()] : await loadFeatures(config.FEATURES);
+  const features = () => loadFeatures(config.FEATURES);
+  const sources = load ? [await load()] : await features();
   const [, command] = sources
     .flatMap(({ commands = {} }) => Object.entries(commands))
     .find(([each]) => each === name) ?? [];
@@ -66,6 +67,7 @@ async function run(words: readonly string[]): Promise<number> {
     etcd: etcdOf(config),
     flags,
     loadApi: () => loadApi(COLLECTIONS),
+    loadFeatures: features,
   };
   return await execute(commandSettings, args) ?? 0;
 }

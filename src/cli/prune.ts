@@ -29,7 +29,6 @@ async function pruneCommand(
 ): Promise<void> {
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
-    isFixed: true,
     isPacked: true,
     etcd,
   });

@@ -27,7 +27,7 @@ import {
   type Transaction,
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
-import { declarationTable } from "../../api/declaration/evolution.ts";
+import { declarationTable } from "../../api/declaration/remembered.ts";
 import { route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
