@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
+import { createReader } from "../../../src/cli/command-line.ts";
 import { createServerOf } from "../../../src/features/tls/feature.ts";
 import { send } from "../../../src/http/connection.ts";
 import { listen } from "../../../src/http/server.ts";
@@ -148,10 +149,10 @@ describe("HTTPS", { skip: !hasOpenssl && "there is no openssl" }, () => {
   test("stops without waiting for handshakes, but for responses", {
     timeout: 30_000, // far below the time that a handshake may take here
   }, async () => {
-    const settings = {
+    const settings = createReader(new Map(), {
       TLS_CERT: join(folder, "first.pem"),
       TLS_KEY: join(folder, "first.key"),
-    };
+    });
     const createServer = createServerOf(settings, () => {});
     const requests = new EventEmitter();
     const listener = await listen(
