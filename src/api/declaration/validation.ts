@@ -17,8 +17,7 @@ import {
   toIndexKey,
   withArticle,
 } from "./declaration.ts";
-import type { Json, Values } from "./properties.ts";
-import type { Failure } from "./values.ts";
+import type { Failure, Json, Values } from "./properties.ts";
 
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;

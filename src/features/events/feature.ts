@@ -16,7 +16,7 @@ import {
 } from "node:timers/promises";
 import { type Actor, type Grants, mayAccess } from "../../auth/access.ts";
 import { ownerProperty, seesAll } from "../../api/declaration/declaration.ts";
-import { parseInteger } from "../../api/declaration/values.ts";
+import { parseInteger } from "../../api/declaration/properties.ts";
 import { errorText } from "../../store/error.ts";
 import type { LogPosition } from "../../store/transactions.ts";
 import type { Json, Mutation } from "../../store/store.ts";
