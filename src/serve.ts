@@ -98,7 +98,7 @@ async function serve(options: CommandSettings): Promise<void> {
     const hint = `the data is in ${place}; Ctrl-C stops the server`;
     if (isForPeople) print("info", hint);
     const scheme = hooks.createServer ? "https" : "http";
-    const urls = urlsOf(config, scheme, listener.port);
+    const urls = describeUrls(config, scheme, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {
@@ -163,8 +163,8 @@ function stopSignal(): Promise<string> {
   });
 }
 
-/** Returns the URL to open and, if they differ, the one at which others reach it. */
-function urlsOf(
+/** Describes the URL to open and, if `BASE_URL` names one, the URL at which others reach it. */
+function describeUrls(
   { HOST, BASE_URL: { origin, path } }: Config,
   scheme: string,
   port: number,

@@ -138,6 +138,14 @@ describe("FEATURES", { concurrency: 2 }, () => {
     assert.match(stdout, /--features .*\n.*FEATURES, default: all/);
   });
 
+  test("the setting of a feature that is off is refused, not ignored", async () => {
+    const { code, stderr } = await runHere(["serve", "--port", "0"], {
+      env: { FEATURES: "none", METRICS: "local" },
+    });
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, /^zoo-api: METRICS: .*lacks the feature for it\n$/);
+  });
+
   test("the command of a feature that is off is unknown", async () => {
     const { code, stderr } = await runHere(["import", "zoos", "-"], {
       env: { FEATURES: "none" },
