@@ -1,59 +1,37 @@
 /**
- * The settings: one table of variables, defaults, descriptions and allowed
- * values. A flag overrides its environment variable; an invalid value prevents
- * the start.
+ * The settings of the server without features: one table of variables, defaults,
+ * descriptions and allowed values. A flag overrides its environment variable; an
+ * invalid value prevents the start.
  */
 
 import { Buffer } from "node:buffer";
-import { isIP } from "node:net";
-import { etcdSettings } from "./etcd/settings.ts";
 import { featureNames } from "./features.ts";
 import { password } from "./api/accounts/users.ts";
+import {
+  listOf,
+  numberUpTo,
+  oneOf,
+  type Settings,
+  type SettingValues,
+  text,
+} from "./api/setting.ts";
 import { logLevels } from "./log.ts";
 
-/** A setting; its name is that of its environment variable. */
-export interface Setting {
-  /** Set if the value is read from a file: one that the flag names, or both flag and variable. */
-  readonly file?: "flag" | "both";
-  /** Set if it needs a feature of its own. */
-  readonly needsFeature?: true;
-  readonly description: string;
-  /** The allowed values, to follow "must be". */
-  readonly expected: string;
-  readonly default: unknown;
-  /** The default as `help` shows it, if that differs; "none" if it is undefined. */
-  readonly defaultText?: string;
-  /** Returns undefined if the value is not allowed. */
-  readonly parse: (value: string) => unknown;
-}
+/**
+ * The settings of features, which each describes in its folder. One that no
+ * feature acts on is refused, not ignored.
+ */
+export const featureSettings = [
+  "TLS_CERT",
+  "TLS_KEY",
+  "CORS_ORIGINS",
+  "RATE_LIMIT",
+  "TRUST_PROXY",
+  "METRICS",
+];
 
-/** The attributes of a setting that may be any text, and is not set by default. */
-const text = {
-  expected: "text",
-  default: undefined,
-  parse: (value: string) => value,
-};
-
-function numberUpTo(max: number) {
-  return {
-    expected: `a number from 0 to ${max}`,
-    parse: (value: string) =>
-      /^\d{1,7}$/.test(value) && Number(value) <= max
-        ? Number(value)
-        : undefined,
-  };
-}
-
-/** The values of a setting that is off by default, or on. */
-function oneOf(off: string, on: string) {
-  return {
-    expected: `${off} or ${on}`,
-    default: false,
-    defaultText: off,
-    parse: (value: string) =>
-      value === on || value === off ? value === on : undefined,
-  };
-}
+/** The flags of the settings of a store in etcd, which etcd/settings.ts describes. */
+export const etcdFlags = ["store", "etcd-user", "etcd-password-file", "reads"];
 
 export const settings = {
   HOST: {
@@ -75,7 +53,6 @@ export const settings = {
     defaultText: "/",
     parse: parseBase,
   },
-  ...etcdSettings,
   DATA_DIR: {
     description: "folder of the store, created if missing",
     ...text,
@@ -136,67 +113,15 @@ export const settings = {
         ? []
         : listOf(value, (name) => featureNames.includes(name)),
   },
-  /** Where the certificate is: it is read again on SIGHUP. */
-  TLS_CERT: {
-    needsFeature: true,
-    description: "PEM file of a certificate with its chain, for HTTPS",
-    ...text,
-  },
-  TLS_KEY: {
-    needsFeature: true,
-    description: "PEM file of the certificate's private key",
-    ...text,
-  },
-  /** Origins whose scripts may read responses; `*` means any. */
-  CORS_ORIGINS: {
-    needsFeature: true,
-    description: "origins whose scripts may read responses, or *",
-    expected: "* or origins such as https://example.com, separated by commas",
-    default: undefined,
-    parse: (value) =>
-      listOf(value, (origin) => origin === "*" || isOrigin(origin)),
-  },
-  /** How many requests a client may send in a minute. */
-  RATE_LIMIT: {
-    needsFeature: true,
-    description: "requests per minute for each client; 0 for no limit",
-    default: 0,
-    ...numberUpTo(1_000_000),
-  },
-  TRUST_PROXY: {
-    needsFeature: true,
-    description: "proxies whose Forwarded or X-Forwarded-For is trusted",
-    expected:
-      "IP addresses or networks such as 10.0.0.0/8, separated by commas",
-    default: undefined,
-    parse: (value) => listOf(value, isNetwork),
-  },
   /** True if a change of a record must have a precondition. */
   REQUIRE_IF_MATCH: {
     description: "1: a change must have a precondition such as If-Match",
     ...oneOf("0", "1"),
   },
-  METRICS: {
-    description:
-      "local: programs on this machine read /metrics without a token",
-    ...oneOf("off", "local"),
-  },
-} satisfies Record<string, Setting>;
+} satisfies Settings;
 
-/** The values of all settings. */
-export type Config = {
-  readonly [Name in keyof typeof settings]:
-    | Exclude<ReturnType<(typeof settings)[Name]["parse"]>, undefined>
-    | (typeof settings)[Name]["default"];
-};
-
-function listOf(
-  value: string,
-  isAllowed: (member: string) => boolean,
-): string[] | undefined {
-  const members = value.split(/,|\r?\n/).map((member) => member.trim());
-  return members.every(isAllowed) ? members : undefined;
-}
+/** The values of these settings. */
+export type Config = SettingValues<typeof settings>;
 
 function parseBase(value: string) {
   const match = /^(https?:\/\/(?:[\w.-]+|\[[\d:a-f]+\])(?::\d+)?)(.*)$/i
@@ -207,16 +132,4 @@ function parseBase(value: string) {
   return /^\/(?:(?!\.\.?\/)[\w.~-]+\/)*$/.test(path)
     ? { origin: origin && new URL(origin).origin, path }
     : undefined;
-}
-
-/** Returns whether a text is an address, or a network such as `10.0.0.0/8`. */
-function isNetwork(text: string): boolean {
-  const [, address = "", length = "0"] =
-    /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
-  const maxLength = isIP(address) === 6 ? 128 : 32;
-  return isIP(address) !== 0 && Number(length) <= maxLength;
-}
-
-function isOrigin(url: string): boolean {
-  return URL.canParse(url) && new URL(url).origin === url;
 }

@@ -14,6 +14,7 @@ type Modules = Readonly<
 // With a type, because the list may be empty.
 const modules: Modules = {
   indexes: () => import("./features/indexes/feature.ts"),
+  evolution: () => import("./features/evolution/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
@@ -30,23 +31,18 @@ const modulesOfSettings: Modules = {
   TRUST_PROXY: () => import("./features/trust-proxy/feature.ts"),
 };
 
-/** The names of those settings. */
-export const featureSettings: readonly string[] = Object.keys(modulesOfSettings)
-  .flatMap((names) => names.split(" "));
-
 /** The names that the setting `FEATURES` accepts. */
 export const featureNames: readonly string[] = Object.keys(modules);
 
 /** Imports the named features and those of the settings, in the order of the lists above. */
 export async function loadFeatures(
   names: readonly string[],
-  settings: Readonly<Record<string, unknown>> = {},
+  isSet: (setting: string) => boolean = () => false,
 ): Promise<readonly Feature[]> {
   const all = { ...modules, ...modulesOfSettings };
   const features: Feature[] = [];
   for (const [name, load] of Object.entries(all)) {
-    const isOn = names.includes(name) ||
-      name.split(" ").some((each) => settings[each]);
+    const isOn = names.includes(name) || name.split(" ").some(isSet);
     if (isOn) features.push((await load()).feature);
   }
   return features;

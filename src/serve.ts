@@ -3,17 +3,16 @@
  * gracefully.
  */
 
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
+import type { Command, CommandSettings, Feature } from "./api/feature.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { CommandError } from "./usage.ts";
-import type { Config } from "./config.ts";
+import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import { etcdOf } from "./etcd/settings.ts";
-import { loadFeatures } from "./features.ts";
 import {
   createFirstAdmin,
   explainInvalid,
@@ -25,6 +24,7 @@ import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import type { Store } from "./store/store.ts";
 import { megabytes, requireHeap } from "./store/memory/limit.ts";
+import { CommandError, UsageError } from "./usage.ts";
 
 /** How long the requests in flight may take at shutdown. */
 const graceMs = 10_000;
@@ -33,30 +33,38 @@ const graceMs = 10_000;
 const announceMs = 100;
 
 /**
- * Serves until a signal.
+ * The command: serves until a signal.
  *
  * @throws {CommandError} if it cannot start: the port or folder is in use, the
  * seed is invalid or the store is damaged
- * @throws {UsageError} if a feature cannot use its settings
+ * @throws {UsageError} if a setting is not allowed
  */
-export async function serve(
-  config: Config,
-  declaration: ApiDeclaration,
-): Promise<void> {
+export const command: Command = [0, async (options) => {
+  requireHeap();
+  await serve(options);
+  // A signal that comes while Node.js itself shuts down would kill the process.
+  process.exit(0);
+}];
+
+async function serve(options: CommandSettings): Promise<void> {
+  const { etcd, flags, reader } = options;
+  const config = { ...reader.read(settings) }; // a copy reads all of them
+  const declaration = await options.loadApi();
   process.on("SIGHUP", () => {}); // without a listener it would end the process
-  const { DATA_DIR: dataDir, HOST: host, PORT: port, SEED: seed } = config;
+  const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  requireHeap();
-  const features = await loadFeatures(config.FEATURES, config);
-  for (const { checkSettings } of features) checkSettings?.(config);
-  const etcd = etcdOf(config);
-  const options = { log, tables: tablesOf(declaration, features), etcd };
-  const store = await openDataFolder(dataDir, declaration, options);
+  const features = await loadCheckedFeatures(options);
+  const store = await openDataFolder(dataDir, declaration, {
+    adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
+    log,
+    tables: tablesOf(declaration, features),
+    etcd,
+  });
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    if (seed !== undefined) await loadSeed(store, declaration, seed);
+    await loadSeed(store, declaration, seedOf(config, flags));
     const secrets = await loadSecrets(config, store);
     const application = new Application({
       declaration,
@@ -67,7 +75,7 @@ export async function serve(
       now: Date.now,
       log,
       requireIfMatch: config.REQUIRE_IF_MATCH,
-      settings: config,
+      settings: reader,
     });
     closing.unshift(() => application.stop());
     await application.start();
@@ -86,11 +94,12 @@ export async function serve(
     handle = (response) => application.handle(response);
     early.forEach(handle);
     const stopped = stopSignal();
-    if (isForPeople && etcd === undefined) {
-      const folder = resolve(dataDir);
-      print("info", `the data is in ${folder}; Ctrl-C stops the server`);
-    }
-    print("info", describeServer(config, listener.port, store));
+    const place = etcd ? "etcd" : resolve(dataDir);
+    const hint = `the data is in ${place}; Ctrl-C stops the server`;
+    if (isForPeople) print("info", hint);
+    const scheme = hooks.createSecureServer ? "https" : "http";
+    const urls = describeUrls(config, scheme, listener.port);
+    print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {
     for (const close of closing) await close();
@@ -98,12 +107,44 @@ export async function serve(
   log("info", "stopped");
 }
 
-/** Loads the seed into an empty store. Few starts have one, so it is imported late. */
+/**
+ * Loads the features that are on, and reads their settings.
+ *
+ * @throws {UsageError} if one is not allowed, or its feature is not on
+ */
+async function loadCheckedFeatures(
+  { loadFeatures, reader }: CommandSettings,
+): Promise<readonly Feature[]> {
+  const features = await loadFeatures();
+  const names: string[] = [];
+  for (const { settings = {}, checkSettings } of features) {
+    names.push(...Object.keys({ ...reader.read(settings) }));
+    checkSettings?.(reader);
+  }
+  for (const name of featureSettings) {
+    if (names.includes(name) || !reader.isSet(name)) continue;
+    throw new UsageError(`${name}: this server lacks the feature for it`);
+  }
+  return features;
+}
+
+/** Returns the seed, if there is one: with `--sample`, the sample records, unless other collections or another seed are named. */
+function seedOf(
+  { COLLECTIONS, SEED }: Config,
+  flags: CommandSettings["flags"],
+): string | undefined {
+  const isOther = COLLECTIONS !== undefined || SEED !== undefined;
+  if (isOther || !flags.has("sample")) return SEED;
+  return readFileSync(new URL("../data/seed.json", import.meta.url), "utf8");
+}
+
+/** Loads a seed into an empty store. Few starts have one, so its code is imported late. */
 async function loadSeed(
   store: Store,
   declaration: ApiDeclaration,
-  seed: string,
+  seed: string | undefined,
 ): Promise<void> {
+  if (seed === undefined) return;
   const { seedEmptyStore } = await import("./api/seed.ts");
   const load = () => seedEmptyStore(store, declaration, seed);
   await explainInvalid(store.settle(load));
@@ -122,18 +163,23 @@ function stopSignal(): Promise<string> {
   });
 }
 
-/** Describes where the server listens, its process and its Node.js. */
-function describeServer(
-  { HOST, TLS_CERT }: Config,
+/** Describes the URL to open and, if `BASE_URL` names one, the URL at which others reach it. */
+function describeUrls(
+  { HOST, BASE_URL: { origin, path } }: Config,
+  scheme: string,
   port: number,
-  { memory: { used, limit }, tables }: Store,
 ): string {
+  const name = HOST.includes(":") ? `[${HOST}]` : HOST;
+  const outside = origin && `, served as ${origin}${path}`;
+  return `${scheme}://${name}:${port}${path.slice(0, -1)}${outside}`;
+}
+
+/** Describes the process, its Node.js and its memory. */
+function describeProcess({ memory: { used, limit }, tables }: Store): string {
   const { pid, version } = process;
   let records = 0;
   for (const { size } of tables.values()) records += size;
-  const scheme = TLS_CERT === undefined ? "http" : "https";
-  const name = HOST.includes(":") ? `[${HOST}]` : HOST;
-  return `listening on ${scheme}://${name}:${port} as process ${pid} on Node.js ${version}` +
+  return `as process ${pid} on Node.js ${version}` +
     `; ${records} records take ${megabytes(used)} of ${megabytes(limit)}`;
 }
 

@@ -10,7 +10,7 @@ import type { ApiDeclaration } from "../src/api/declaration/api.ts";
 import type { Declaration } from "../src/api/declaration/declaration.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { TokenSigner } from "../src/auth/jwt.ts";
-import { readConfig } from "../src/cli/command-line.ts";
+import { createReader } from "../src/cli/command-line.ts";
 import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";
@@ -74,14 +74,13 @@ export async function startApplication(options: {
 } = {}): Promise<Running> {
   const { declarations = collections, now = Date.now } = options;
   const { declaration = apiOf(declarations) } = options;
-  const settings = {
-    TRUST_PROXY: readConfig(new Map(), { TRUST_PROXY: options.trustProxy })
-      .TRUST_PROXY,
-    RATE_LIMIT: options.rateLimit ?? 0,
-    METRICS: options.hasLocalMetrics ?? false,
-  };
+  const settings = createReader(new Map(), {
+    TRUST_PROXY: options.trustProxy,
+    RATE_LIMIT: options.rateLimit?.toString(),
+    METRICS: options.hasLocalMetrics ? "local" : undefined,
+  });
   const names = options.features ?? featureNames;
-  const features = await loadFeatures(names, settings);
+  const features = await loadFeatures(names, settings.isSet);
   const folder = await temporaryFolder();
   const { etcd } = options;
   const open = etcd

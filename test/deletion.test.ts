@@ -39,8 +39,6 @@ const quick = [
 /** Tests whose subject is not a feature, and which run only with all features deleted. */
 const slow = [
   "test/api/cascade.test.ts",
-  "test/api/changed-declaration.test.ts",
-  "test/api/evolution.test.ts",
   "test/api/mistakes.test.ts",
   "test/api/select.test.ts",
   "test/api/references.test.ts",

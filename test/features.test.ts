@@ -49,6 +49,7 @@ const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
   indexes: { urls: [], entries: [] },
+  evolution: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
@@ -136,6 +137,14 @@ describe("FEATURES", { concurrency: 2 }, () => {
     }
     const { stdout } = await runHere(["help"]);
     assert.match(stdout, /--features .*\n.*FEATURES, default: all/);
+  });
+
+  test("the setting of a feature that is off is refused, not ignored", async () => {
+    const { code, stderr } = await runHere(["serve", "--port", "0"], {
+      env: { FEATURES: "none", METRICS: "local" },
+    });
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, /^zoo-api: METRICS: .*lacks the feature for it\n$/);
   });
 
   test("the command of a feature that is off is unknown", async () => {

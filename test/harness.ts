@@ -15,7 +15,7 @@ import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
 import process from "node:process";
-import { followDeclaration } from "../src/api/declaration/evolution.ts";
+import { followDeclaration } from "../src/data-folder.ts";
 import { tablesOf } from "../src/api/routes.ts";
 import { collectionsOf } from "../src/api/routes.ts";
 import { featureNames } from "../src/features.ts";
@@ -75,9 +75,9 @@ async function createTemplate(): Promise<string> {
   const folder = join(own, "store");
   const store = await openStore({ folder, tables: tablesOf(sample, []) });
   const seq = store.transact(0, (apply) => {
-    apply(["put", "users", storedAdmin]);
     const collections = [...collectionsOf(sample).values()];
-    followDeclaration(collections, { store, apply });
+    followDeclaration({ collections, store, apply, log: () => {} });
+    apply(["put", "users", storedAdmin]);
   });
   await store.durable(seq);
   await store.close();

@@ -50,7 +50,7 @@ export function loadedWith(
 }
 
 /** What `serve` loads by calls of `import()`, without features, a seed and etcd. */
-const lateOfServe = ["cli/commands.ts", "cli/serve.ts"];
+const lateOfServe = ["cli/commands.ts", "serve.ts"];
 
 /** The files that a server without features loads: the kernel. */
 export const kernel: ReadonlySet<string> = loadedWith(

@@ -18,7 +18,7 @@ const wholeOnly =
 
 /** Files that generate histories, queries or declarations, and those whose code other files run too. */
 const unrecorded =
-  /^(?:admission|architecture|documents|faults|features|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|evolution|private)|features\/events\/feed)\.test\./;
+  /^(?:admission|architecture|documents|faults|features|harness|library|limits|log|races|server-log|size|store\/(?:torture|upgrade)[\w-]*|api\/(?:select|private)|features\/(?:events\/feed|evolution\/sequences))\.test\./;
 
 const folder = import.meta.dirname;
 const files = readdirSync(folder, { recursive: true, encoding: "utf8" })

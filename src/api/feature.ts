@@ -12,20 +12,25 @@ import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
+import type { OpenedDeclaration } from "./declaration/remembered.ts";
 import type { Operation, Route } from "./operations.ts";
 import type { Select } from "./query/select.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, RunOnce } from "./request-context.ts";
+import type { SettingReader, Settings } from "./setting.ts";
 
 /** The settings that a command needs. */
 export interface CommandSettings {
   readonly dataDir: string;
   /** Where the store is, if it is not in the folder. */
   readonly etcd: EtcdOptions | undefined;
+  readonly reader: SettingReader;
   /** The values of the flags by name; a flag without a value has the value 1. */
   readonly flags: ReadonlyMap<string, string>;
   /** Loads the declared API; throws a UsageError if that fails. */
   readonly loadApi: () => Promise<ApiDeclaration>;
+  /** Loads the features that are on. */
+  readonly loadFeatures: () => Promise<readonly Feature[]>;
 }
 
 /** A command, which returns its exit code, 0 by default. */
@@ -52,17 +57,7 @@ export interface ApiOptions {
   readonly log: Logger;
   /** True if a change of a record must have a precondition. */
   readonly requireIfMatch: boolean;
-  readonly settings: FeatureSettings;
-}
-
-/** The settings of features, which config.ts describes. */
-export interface FeatureSettings {
-  readonly CORS_ORIGINS?: readonly string[] | undefined;
-  readonly METRICS?: boolean;
-  readonly RATE_LIMIT?: number;
-  readonly TLS_CERT?: string | undefined;
-  readonly TLS_KEY?: string | undefined;
-  readonly TRUST_PROXY?: readonly string[] | undefined;
+  readonly settings: SettingReader;
 }
 
 /** The parts of the API that a feature builds on. */
@@ -82,10 +77,18 @@ export interface Api extends ApiOptions {
 export interface Feature {
   readonly collections?: (roles: Roles) => readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
+  /** Its settings, which are read before anything is opened. */
+  readonly settings?: Settings;
   /** Commands that it adds to the command line, by name. */
   readonly commands?: Commands;
   /** Throws a UsageError if its settings cannot be used; called before anything is opened. */
-  readonly checkSettings?: (settings: FeatureSettings) => void;
+  readonly checkSettings?: (settings: SettingReader) => void;
+  /**
+   * Adapts the stored records to a declaration that may have changed, and
+   * remembers it; throws a CommandError if one does not fit. Without this hook
+   * a changed declaration is refused.
+   */
+  readonly adaptRecords?: ((opened: OpenedDeclaration) => void) | undefined;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

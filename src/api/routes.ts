@@ -25,7 +25,7 @@ import {
   toIndexKey,
 } from "./declaration/declaration.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
-import { declarationTable } from "./declaration/evolution.ts";
+import { declarationTable } from "./declaration/remembered.ts";
 import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
 import type { RequestContext } from "./request-context.ts";
 import {

@@ -8,12 +8,11 @@
 
 import { join } from "node:path";
 import process from "node:process";
-import { declarationTable } from "../api/declaration/evolution.ts";
+import { declarationTable } from "../api/declaration/remembered.ts";
 import { historyTable } from "../api/declaration/reserved-names.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
-import { etcdOf } from "../etcd/settings.ts";
-import { type Flags, readConfig } from "./command-line.ts";
+import { createReader, findEtcd, type Flags } from "./command-line.ts";
 import { print } from "./output.ts";
 import { StoreError } from "../store/error.ts";
 import {
@@ -137,16 +136,17 @@ async function backupCommand(
  * @throws {StoreError} not-empty, damaged; {UsageError}
  */
 async function copyCommand({ flags }: CommandSettings): Promise<void> {
-  await copyStore(placeOf("from", flags), placeOf("to", flags));
+  const from = await findPlace("from", flags);
+  await copyStore(from, await findPlace("to", flags));
 }
 
 /** Returns the place that a flag names. */
-function placeOf(flag: string, flags: Flags): Place {
+async function findPlace(flag: string, flags: Flags): Promise<Place> {
   const dataDir = flags.get(flag);
   if (!dataDir) throw new UsageError(`copy: name a store with --${flag}`);
   if (!/^etcds?:/.test(dataDir)) return { dataDir };
   const named = new Map([...flags, ["store", dataDir]]);
-  return { dataDir, etcd: etcdOf(readConfig(named, process.env)) };
+  return { dataDir, etcd: await findEtcd(createReader(named, process.env)) };
 }
 
 /** Writes all records into a snapshot, and an empty log after it. */

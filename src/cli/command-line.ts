@@ -1,8 +1,9 @@
 /** The command line: its parser, and the settings that it and the environment give. */
 
 import { parseArgs } from "node:util";
-import { type Config, type Setting, settings } from "../config.ts";
-import { featureSettings } from "../features.ts";
+import type { Setting, SettingReader } from "../api/setting.ts";
+import { etcdFlags, featureSettings, settings } from "../config.ts";
+import type { EtcdOptions } from "../store/options.ts";
 import { readText, UsageError } from "../usage.ts";
 
 /** The flags that are not settings, and the command of each. */
@@ -23,10 +24,10 @@ const commandOf = new Map(Object.entries({
  * @throws {UsageError} on a flag that is unknown, repeated, lacks its value or
  * belongs to another command
  */
-export function parseCommandLine(
+export async function parseCommandLine(
   args: readonly string[],
-): { readonly positionals: readonly string[]; readonly flags: Flags } {
-  const { values, positionals } = parse([...args]);
+): Promise<{ readonly positionals: readonly string[]; readonly flags: Flags }> {
+  const { values, positionals } = await parse([...args]);
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
     const command = commandOf.get(name);
@@ -45,9 +46,13 @@ export function parseCommandLine(
   return { positionals, flags };
 }
 
-function parse(args: string[]) {
-  const settingFlags = Object.entries(settings).map((each) => flagOf(...each));
-  const names = [...settingFlags, ...commandOf.keys()];
+async function parse(args: string[]) {
+  const names = [
+    ...Object.entries<Setting>(settings).map((each) => flagOf(...each)),
+    ...featureSettings.map((each) => flagOf(each)),
+    ...etcdFlags,
+    ...commandOf.keys(),
+  ];
   const text = { type: "string", multiple: true } as const;
   try {
     return parseArgs({
@@ -63,28 +68,18 @@ function parse(args: string[]) {
       allowPositionals: true,
     });
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    const message = error.message.replace(/\.?\sTo specify.*/s, "")
-      .replaceAll("\n", " ");
-    const [, unknown] = /^Unknown option '--(.*)'$/.exec(message) ?? [];
-    const meant = unknown &&
-      names.find((name) =>
-        name.startsWith(unknown) || sortLetters(name) === sortLetters(unknown)
-      );
-    const hint = meant ? `: did you mean --${meant}?` : "";
-    throw new UsageError(message + hint);
+    const { explainFlag } = await import("./unknown-flag.ts");
+    throw explainFlag(error, names);
   }
 }
 
-/** Returns the letters of a word in alphabetical order. */
-function sortLetters(word: string): string {
-  return [...word].sort().join("");
-}
-
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */
-export function flagOf(variable: string, { file }: Setting): string {
+export function flagOf(
+  variable: string,
+  setting?: Setting,
+): string {
   const name = variable.toLowerCase().replaceAll("_", "-");
-  return file === "flag" ? `${name}-file` : name;
+  return setting?.file === "flag" ? `${name}-file` : name;
 }
 
 /** The values of flags by name. */
@@ -92,41 +87,44 @@ export type Flags = ReadonlyMap<string, string>;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-function readSetting(
-  [variable, setting]: readonly [string, Setting],
+/** Creates the reader of the settings that flags and variables give. */
+export function createReader(
   flags: Flags,
   environment: Environment,
-): unknown {
-  const { file, expected, default: defaultValue } = setting;
-  const flag = flagOf(variable, setting);
-  const isFlag = flags.has(flag);
-  const name = isFlag ? `--${flag}` : variable;
-  const text = isFlag ? flags.get(flag) : environment[variable];
-  if (!text) return defaultValue;
-  if (setting.needsFeature && !featureSettings.includes(variable)) {
-    throw new UsageError(`${name}: this server lacks the feature for it`);
-  }
-  const isFile = file === "both" || (file && isFlag);
-  const parsed = setting.parse(isFile ? readText(name, text) : text);
-  if (parsed !== undefined) return parsed;
-  // A message must not repeat a secret.
-  const shown = file ? "its value" : JSON.stringify(text);
-  throw new UsageError(
-    `${name}: ${shown} is not allowed: it must be ${expected}`,
-  );
+): SettingReader {
+  const readSetting = (variable: string, setting: Setting) => {
+    const { file, expected, parse, default: defaultValue } = setting;
+    const flag = flagOf(variable, setting);
+    const isFlag = flags.has(flag);
+    const name = isFlag ? `--${flag}` : variable;
+    const text = isFlag ? flags.get(flag) : environment[variable];
+    if (!text) return defaultValue;
+    const isFile = file === "both" || (file && isFlag);
+    const parsed = parse(isFile ? readText(name, text) : text);
+    if (parsed !== undefined) return parsed;
+    // A message must not repeat a secret.
+    const shown = file ? "its value" : JSON.stringify(text);
+    throw new UsageError(
+      `${name}: ${shown} is not allowed: it must be ${expected}`,
+    );
+  };
+  return {
+    isSet: (name) => flags.has(flagOf(name)) || Boolean(environment[name]),
+    read(settings) {
+      const getters = Object.entries(settings).map((each) => [
+        each[0],
+        { enumerable: true, get: () => readSetting(...each) },
+      ]);
+      return Object.create(null, Object.fromEntries(getters));
+    },
+  };
 }
 
-/**
- * Returns the settings. Each is read when it is used, so that one that a command
- * does not need cannot prevent it. A copy, `{ ...config }`, reads all.
- *
- * The object throws a {@linkcode UsageError} where a value is not allowed, with
- * the name of the setting and what is allowed.
- */
-export function readConfig(flags: Flags, environment: Environment): Config {
-  const getters = Object.entries(settings).map((each) => [
-    each[0],
-    { enumerable: true, get: () => readSetting(each, flags, environment) },
-  ]);
-  return Object.create(null, Object.fromEntries(getters));
+/** Returns where the store in etcd is; undefined for one of files. */
+export async function findEtcd(
+  { isSet, read }: SettingReader,
+): Promise<EtcdOptions | undefined> {
+  if (!isSet("STORE")) return undefined;
+  const { etcdOf, etcdSettings } = await import("../etcd/settings.ts");
+  return etcdOf(read(etcdSettings));
 }

@@ -1,56 +1,34 @@
 /** The command line: finds the command, runs it, and ends with its exit code. */
 
 import process from "node:process";
-import { loadApi } from "./declaration/load-api.ts";
-import type { Feature } from "../api/feature.ts";
-import { CommandError, UsageError } from "../usage.ts";
-import { etcdOf } from "../etcd/settings.ts";
+import { settings } from "../config.ts";
 import { loadFeatures } from "../features.ts";
-import { parseCommandLine, readConfig } from "./command-line.ts";
 import { errorCode, errorText } from "../store/error.ts";
-
-const read = () => import("./read.ts");
-const copy = () => import("./backup.ts");
-const help = () => import("./help.ts");
-
-/** Imports the module of each command that no feature adds. */
-const modules = new Map(
-  Object.entries<() => Promise<Pick<Feature, "commands">>>({
-    serve: () => import("./serve.ts"),
-    check: read,
-    repair: () => import("./repair.ts"),
-    backup: copy,
-    copy,
-    user: () => import("./user.ts"),
-    prune: () => import("./prune.ts"),
-    export: read,
-    log: read,
-    help,
-    version: help,
-  }),
-);
+import { CommandError, UsageError } from "../usage.ts";
+import { createReader, findEtcd, parseCommandLine } from "./command-line.ts";
+import { loadApi } from "./declaration/load-api.ts";
 
 const { argv, env } = process;
 let isServing = false;
 
 /** Runs a command line and returns the exit code. */
 async function run(words: readonly string[]): Promise<number> {
-  const { positionals, flags } = parseCommandLine(words);
+  const { positionals, flags } = await parseCommandLine(words);
   const [name = "serve", ...args] = positionals;
   isServing = name === "serve";
-  const config = readConfig(flags, env);
-  const { DATA_DIR: dataDir, COLLECTIONS } = config;
-  const load = modules.get(name);
-  const sources = load ? [await load()] : await loadFeatures(config.FEATURES);
-  const [, command] = sources
-    .flatMap(({ commands = {} }) => Object.entries(commands))
-    .find(([each]) => each === name) ?? [];
-  if (command === undefined) {
-    throw new UsageError(
-      `unknown command ${JSON.stringify(name)}: see "zoo-api help"`,
-    );
-  }
-  const [maxArguments, execute] = command;
+  const reader = createReader(flags, env);
+  const config = reader.read(settings);
+  const options = {
+    dataDir: config.DATA_DIR,
+    etcd: await findEtcd(reader),
+    flags,
+    reader,
+    loadApi: () => loadApi(config.COLLECTIONS),
+    loadFeatures: () => loadFeatures(config.FEATURES, reader.isSet),
+  };
+  const [maxArguments, execute] = isServing
+    ? (await import("../serve.ts")).command
+    : await (await import("./tools.ts")).loadCommand(name, options);
   if (args.length > maxArguments) {
     // npm consumes the flag of `npm start --port 4000`, and passes on only
     // 4000.
@@ -61,13 +39,7 @@ async function run(words: readonly string[]): Promise<number> {
       `unexpected argument ${JSON.stringify(args[maxArguments])}${hint}`,
     );
   }
-  const commandSettings = {
-    dataDir,
-    etcd: etcdOf(config),
-    flags,
-    loadApi: () => loadApi(COLLECTIONS),
-  };
-  return await execute(commandSettings, args) ?? 0;
+  return await execute(options, args) ?? 0;
 }
 
 // Files and the lock's socket are for their owner only.

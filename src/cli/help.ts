@@ -1,13 +1,16 @@
 /** The commands `help` and `version`. */
 
 import { readFileSync } from "node:fs";
-import { type Setting, settings } from "../config.ts";
+import type { Setting } from "../api/setting.ts";
+import { settings } from "../config.ts";
+import { etcdSettings } from "../etcd/settings.ts";
+import { featureNames, loadFeatures } from "../features.ts";
 import { flagOf } from "./command-line.ts";
 import type { Commands } from "../api/feature.ts";
 import { print } from "./output.ts";
 
 export const commands: Commands = {
-  help: [0, () => print(text)],
+  help: [0, printHelp],
   version: [0, printVersion],
 };
 
@@ -47,7 +50,18 @@ Commands:
   help, version               print this, or the version
 
 Settings (a flag overrides its environment variable):
-${describeSettings()}`;
+`;
+
+/** Prints the commands and all settings, also those of features that are off. */
+async function printHelp(): Promise<void> {
+  const features = await loadFeatures(featureNames, () => true);
+  const all: readonly [string, Setting][] = [
+    settings,
+    etcdSettings,
+    ...features.map((each) => each.settings ?? {}),
+  ].flatMap((table) => Object.entries(table));
+  await print(text + all.map(describeSetting).join(""));
+}
 
 async function printVersion(): Promise<void> {
   const file = new URL("../../package.json", import.meta.url);
@@ -55,16 +69,14 @@ async function printVersion(): Promise<void> {
   await print(`${version}\n`);
 }
 
-/** Returns all settings as lines of `help`. */
-function describeSettings(): string {
-  return Object.entries<Setting>(settings).map(([variable, setting]) => {
-    const { file, description, default: value } = setting;
-    const { defaultText = value ?? "none" } = setting;
-    const flag = `--${flagOf(variable, setting)} ${
-      file === "flag" ? "FILE" : "VALUE"
-    }`;
-    return `  ${flag.padEnd(28)}${description}\n${
-      "".padEnd(30)
-    }variable ${variable}, default: ${defaultText}\n`;
-  }).join("");
+/** Describes a setting in two lines. */
+function describeSetting([variable, setting]: [string, Setting]): string {
+  const { file, description, default: value } = setting;
+  const { defaultText = value ?? "none" } = setting;
+  const flag = `--${flagOf(variable, setting)} ${
+    file === "flag" ? "FILE" : "VALUE"
+  }`;
+  return `  ${flag.padEnd(28)}${description}\n${
+    "".padEnd(30)
+  }variable ${variable}, default: ${defaultText}\n`;
 }

@@ -30,7 +30,6 @@ async function pruneCommand(
 ): Promise<void> {
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
-    isFixed: true,
     rowClass: PackedRow,
     etcd,
   });

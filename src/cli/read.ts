@@ -16,12 +16,8 @@ import {
   type RecordChange,
   serverProperties,
 } from "../api/declaration/declaration.ts";
-import {
-  declarationTable,
-  findMisfits,
-  followDeclaration,
-  RenameError,
-} from "../api/declaration/evolution.ts";
+import { describeMisfit, findMisfits } from "../api/declaration/misfits.ts";
+import { declarationTable } from "../api/declaration/remembered.ts";
 import {
   historyTable,
   reservedCollectionNames,
@@ -29,9 +25,9 @@ import {
 import { usersWithHashes } from "../api/records/imported.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
-import { describeMisfit } from "../data-folder.ts";
-import { errorCode, errorText } from "../store/error.ts";
+import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
+import { errorCode, errorText } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/options.ts";
@@ -49,7 +45,7 @@ import {
   scanFolder,
   wholeFile,
 } from "../store/recovery/scan.ts";
-import { realFiles, type Table } from "../store/store.ts";
+import { type Mutation, realFiles, type Table } from "../store/store.ts";
 import {
   describeFault,
   print,
@@ -155,7 +151,7 @@ async function check(
   // format.
   if (refusal?.code === "format") await print(`fault: ${refusal.message}\n`);
   if (refusal !== undefined) return 2;
-  const misfits = describeMisfits(api, tables);
+  const misfits = await describeMisfits(settings, api, tables);
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {
     await print(`hidden: ${each}\n`);
@@ -207,30 +203,43 @@ export function describeHidden(hidden: ReadonlyMap<string, number>): string[] {
   });
 }
 
-/** Lists the records that would not fit the declaration at a start. Changes the tables in memory as the start would. */
-export function describeMisfits(
+/** Lists the records that do not fit the declaration, or says why the next start will refuse it. Changes the tables in memory as the start would. */
+export async function describeMisfits(
+  settings: CommandSettings,
   declaration: ApiDeclaration,
   tables: Tables,
-): string {
+): Promise<string> {
   try {
-    const { collections, table } = follow(declaration, tables);
-    return findMisfits(collections, { table })
+    const { collections, store } = await follow(settings, declaration, tables);
+    return findMisfits(collections, store)
       .map((misfit) => `${describeMisfit(misfit)}\n`).join("");
   } catch (error) {
-    if (!(error instanceof RenameError)) throw error;
+    if (!(error instanceof CommandError)) throw error;
     return `${error.message}\n`;
   }
 }
 
-/** Adapts tables that were read to the declaration, as a start would. */
-function follow(declaration: ApiDeclaration, tables: Tables) {
-  const collections = [...collectionsOf(declaration).values()];
+/**
+ * Adapts tables that were read to the declaration, as a start would.
+ *
+ * @throws {CommandError} if the start would refuse the declaration
+ */
+async function follow(
+  { loadFeatures }: CommandSettings,
+  declaration: ApiDeclaration,
+  tables: Tables,
+) {
+  const features = await loadFeatures();
+  const { adaptRecords } = features.find((each) => each.adaptRecords) ?? {};
   const table = (name: string) => getOrCreateTable(tables, name);
-  followDeclaration(collections, {
+  const opened = {
+    collections: [...collectionsOf(declaration).values()],
     store: { tables, table },
-    apply: (mutation) => void applyMutation(tables, mutation, 0),
-  });
-  return { collections, table };
+    apply: (mutation: Mutation) => void applyMutation(tables, mutation, 0),
+    log: () => {},
+  };
+  followDeclaration(opened, adaptRecords);
+  return opened;
 }
 
 /**
@@ -260,7 +269,7 @@ async function exportCommand(
     throw unknownCollection("export", name, [...derived.keys()]);
   }
   const { tables } = await readUndamagedStore(settings);
-  follow(declaration, tables);
+  await follow(settings, declaration, tables);
   const rows = tables.get(collection.name)?.rows() ?? [];
   const representation = new Representation(collection, "");
   let done = 0;
@@ -283,7 +292,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
   const declaration = await settings.loadApi();
   const derived = collectionsOf(declaration);
   const { tables } = await readUndamagedStore(settings);
-  follow(declaration, tables);
+  await follow(settings, declaration, tables);
   await mkdir(to, { recursive: true });
   for (const { name } of declaration.collections) {
     const collection = derived.get(name);

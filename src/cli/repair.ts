@@ -102,9 +102,8 @@ async function replaceFiles(
  * @returns the exit code: 2 if a dry run finds something to repair, otherwise 0
  * @throws {StoreError} in-use, format
  */
-async function repairCommand(
-  { dataDir, etcd, flags, loadApi }: CommandSettings,
-): Promise<number> {
+async function repairCommand(settings: CommandSettings): Promise<number> {
+  const { dataDir, etcd, flags, loadApi } = settings;
   if (etcd) {
     throw new UsageError(
       "repair: only a folder can be repaired, as etcd keeps copies of its own: " +
@@ -114,7 +113,7 @@ async function repairCommand(
   // A repair must be possible without the declaration.
   const api = await loadApi().catch(() => undefined);
   const options = { tables: api ? tablesOf(api, []) : [] };
-  if (!await printLosses(dataDir, options.tables, api)) {
+  if (!await printLosses(settings, options.tables, api)) {
     await print("there was nothing to repair\n");
     return 0;
   }
@@ -129,19 +128,25 @@ async function repairCommand(
 
 /** Prints what a repair would lose; returns false if there is nothing to repair. */
 async function printLosses(
-  dataDir: string,
+  settings: CommandSettings,
   tables: readonly TableDeclaration[],
   api: ApiDeclaration | undefined,
 ): Promise<boolean> {
-  const { salvage } = await repairStore(dataDir, { tables, isDryRun: true });
-  if (salvage !== undefined) await print(describeLosses(salvage, api));
-  return salvage !== undefined;
+  const options = { tables, isDryRun: true };
+  const { salvage } = await repairStore(settings.dataDir, options);
+  if (salvage === undefined) return false;
+  await print(describeLosses(salvage));
+  await print(
+    api
+      ? await describeMisfits(settings, api, salvage.tables)
+      : "records were not validated: the declaration cannot be loaded\n",
+  );
+  return true;
 }
 
 /** Lists the damage and, as far as possible, what is lost. */
 function describeLosses(
   { damagedRecords, faults, lostTransactions, tables }: Salvage,
-  api: ApiDeclaration | undefined,
 ): string {
   const isThere = (name: string) => {
     const [table = "", id] = name.split("/");
@@ -152,8 +157,5 @@ function describeLosses(
   return faults.map((each) => `fault: ${describeFault(each)}\n`).join("") +
     `lost transactions: ${lostTransactions}\n` +
     describeList("lost records", records.filter((each) => !isThere(each))) +
-    describeList(title, records.filter(isThere)) +
-    (api
-      ? describeMisfits(api, tables)
-      : "records were not validated: the declaration cannot be loaded\n");
+    describeList(title, records.filter(isThere));
 }

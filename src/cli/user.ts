@@ -37,7 +37,6 @@ async function userCommand(
   }
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
-    isFixed: true,
     etcd,
   });
   try {

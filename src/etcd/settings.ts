@@ -1,4 +1,4 @@
-/** The settings of the store in etcd, which config.ts lists among all others. */
+/** The settings of the store in etcd, which are parsed only if STORE is one. */
 
 import type { EtcdOptions } from "../store/options.ts";
 

@@ -7,7 +7,7 @@ import {
   type Node,
   parsePattern,
 } from "../../src/cli/declaration/pattern-syntax.ts";
-import { emailAddress } from "../../src/api/declaration/values.ts";
+import { emailAddress } from "../../src/api/declaration/properties.ts";
 import { Random } from "../torture/random.ts";
 
 /** Patterns of everyday use, with the length of the strings. */

@@ -12,6 +12,7 @@ import { loadSeed } from "../../src/api/seed.ts";
 import { operator } from "../operator.ts";
 import { recordsOf } from "../../src/api/operator.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
+import { loadFeatures } from "../../src/features.ts";
 import type { Answer } from "../harness.ts";
 import { lacks, removeFolder, temporaryFolder } from "../harness.ts";
 import { notes as declaration, startNotes } from "../library.ts";
@@ -373,7 +374,10 @@ describe("private records", () => {
     );
   });
 
-  test("must be unique among all records once they are no longer private", async (t) => {
+  test("must be unique among all records once they are no longer private", {
+    skip: lacks("evolution"),
+  }, async (t) => {
+    const [feature] = await loadFeatures(["evolution"]);
     const folder = await temporaryFolder();
     t.after(() => removeFolder(folder));
     const { string, unique } = vocabulary;
@@ -390,7 +394,7 @@ describe("private records", () => {
     );
     await store.close();
     await assert.rejects(
-      () => openDataFolder(folder, api(false)),
+      () => openDataFolder(folder, api(false), { ...feature }),
       /marks\.title/,
     );
     await (await openDataFolder(folder, api(true))).close();

@@ -279,6 +279,21 @@ describe("the command line", { concurrency: 3 }, () => {
     }
   });
 
+  test("that line names the URL to open, and the one that others use", async (t) => {
+    for (
+      const [url, expected] of [
+        ["/zoo/", "/zoo as process"],
+        ["https://a.example/zoo", "/zoo, served as https://a.example/zoo/ as"],
+      ] as const
+    ) {
+      const server = await serverFor(t, { env: { BASE_URL: url } });
+      const line = `listening on http://127.0.0.1:${server.port}${expected}`;
+      assert.ok(server.output().includes(line), server.output());
+      const { status } = await server.request("GET", "/zoo");
+      assert.equal(status, 200);
+    }
+  });
+
   test("on a terminal it prints for people, unless LOG is set", {
     skip: spawnSync("script", ["--version"]).status !== 0,
   }, async (t) => {

@@ -5,23 +5,8 @@
  * responses and the OpenAPI document all follow from it.
  */
 
+import type { FieldError } from "../../http/errors.ts";
 import type { Json } from "../../store/store.ts";
-import {
-  checkBy,
-  checkInteger,
-  checkNumber,
-  checkString,
-  describeRange,
-  emailAddress,
-  type Failure,
-  type NumberOptions,
-  parseDate,
-  parseInteger,
-  parseNumber,
-  parseTimestamp,
-  type StringOptions,
-  wrongType,
-} from "./values.ts";
 
 export type { Json };
 
@@ -35,6 +20,12 @@ export type JsonSchema = Values;
 export interface Former {
   /** Its name in earlier declarations. */
   readonly renamed?: string;
+}
+
+/** The reason why a value is refused: the code of a field error, and a phrase that follows the property's name. */
+export interface Failure {
+  readonly code: FieldError["code"];
+  readonly reason: string;
 }
 
 /** One property of a collection, and the type of its values. */
@@ -126,29 +117,16 @@ export function readOnly(of: Property): Property {
   };
 }
 
-/** Matches strings without control characters; the second one, those that also are not blank. */
-const printable = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
-const notBlank =
-  "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
-
-/** A string that is well-formed, without control characters, and not blank. */
-export function string(options: Former & StringOptions): Property<string> {
-  const { minLength = 1, maxLength, pattern, description } = options;
-  return {
-    ...required,
-    kind: "string",
-    expected: description ??
-      `a string of ${minLength} to ${maxLength} characters` +
-        (pattern ? ` that matches ${pattern}` : ""),
-    schema: {
-      type: "string",
-      minLength,
-      maxLength,
-      pattern: pattern?.source ?? (minLength > 0 ? notBlank : printable),
-    },
-    check: (value) => checkString(value, options),
-    parse: (text) => text,
-  };
+/** Returns the failure of a value of the wrong JSON type. */
+function wrongType(value: unknown): Failure {
+  const type = value === null
+    ? "null"
+    : Array.isArray(value)
+    ? "an array"
+    : typeof value === "object"
+    ? "an object"
+    : `a ${typeof value}`;
+  return { code: "type", reason: `is ${type}` };
 }
 
 /** Any string at all, for values that are compared but never stored. */
@@ -163,6 +141,88 @@ export function anyString(): Property<string> {
   };
 }
 
+/** The limits of a string; lengths count Unicode code points. */
+interface StringOptions {
+  /** 1 by default. */
+  readonly minLength?: number;
+  readonly maxLength: number;
+  readonly pattern?: RegExp;
+  /** The allowed strings, as a phrase that follows "must be". */
+  readonly description?: string;
+}
+
+/** Matches strings without control characters; the second one, those that also are not blank. */
+const printable = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+const notBlank =
+  "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
+/** Matches printable ASCII that does not begin with a space: nearly all strings, whose length is their number of code points. */
+const plainText = /^[!-~][ -~]*$/;
+
+/** A string that is well-formed, without control characters, and not blank. */
+export function string(options: Former & StringOptions): Property<string> {
+  const { minLength = 1, maxLength, pattern, description } = options;
+  const base = anyString();
+  const failWith = (code: Failure["code"], reason: string) => ({
+    code,
+    reason,
+  });
+  return {
+    ...base,
+    expected: description ??
+      `a string of ${minLength} to ${maxLength} characters` +
+        (pattern ? ` that matches ${pattern}` : ""),
+    schema: {
+      type: "string",
+      minLength,
+      maxLength,
+      pattern: pattern?.source ?? (minLength > 0 ? notBlank : printable),
+    },
+    check(value) {
+      if (typeof value !== "string") return base.check(value);
+      let { length } = value;
+      if (!plainText.test(value)) {
+        if (!value.isWellFormed()) {
+          return failWith("format", "contains an unpaired surrogate");
+        }
+        if (/\p{Cc}/u.test(value)) {
+          return failWith("format", "contains a control character");
+        }
+        if (minLength > 0 && value.trim() === "") {
+          return failWith("length", "is blank");
+        }
+        length = [...value].length;
+      }
+      if (length < minLength || length > maxLength) {
+        return failWith("length", `has ${length} characters`);
+      }
+      return pattern?.test(value) === false
+        ? failWith("format", "does not match the required format")
+        : undefined;
+    },
+  };
+}
+
+/** A string of which `parse` knows the form: it returns undefined for any other. */
+function parsed(
+  kind: Property["kind"],
+  { expected, schema, failure, parse }:
+    & Pick<Property<string>, "expected" | "schema" | "parse">
+    & { readonly failure: Failure },
+): Property<string> {
+  return {
+    ...required,
+    kind,
+    expected,
+    schema: { type: "string", ...schema },
+    check(value) {
+      if (typeof value !== "string") return wrongType(value);
+      return parse(value) === undefined ? failure : undefined;
+    },
+    parse,
+  };
+}
+
 /** One of a fixed set of strings. */
 export function choice<const Options extends readonly (string | Former)[]>(
   ...options: Options
@@ -171,27 +231,133 @@ export function choice(
   ...all: readonly (string | Former)[]
 ): Property<string> {
   const values = all.filter((each) => typeof each === "string");
-  const parse = (text: string) => values.find((value) => value === text);
-  return {
-    ...required,
-    kind: "enum",
+  return parsed("enum", {
     expected: `one of ${values.map((value) => `"${value}"`).join(", ")}`,
-    schema: { type: "string", enum: values },
-    check: checkBy(parse, { code: "enum", reason: "is not allowed" }),
-    parse,
+    schema: { enum: values },
+    failure: { code: "enum", reason: "is not allowed" },
+    parse: (text) => values.find((value) => value === text),
+  });
+}
+
+/** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
+export function date(): Property<string> {
+  return parsed("date", {
+    expected: "a calendar date as YYYY-MM-DD",
+    schema: { format: "date" },
+    failure: { code: "format", reason: "is not a valid date" },
+    parse: parseDate,
+  });
+}
+
+function parseDate(text: string): string | undefined {
+  if (!/^\d{4}-\d\d-\d\d$/.test(text)) return undefined;
+  // For Date, 30 February is a day in March, and 2026-13-01 is invalid.
+  const day = new Date(`${text}T00:00:00Z`).getUTCDate();
+  return day === Number(text.slice(8)) ? text : undefined;
+}
+
+/** A point in time (RFC 3339 section 5.6, date-time). What a client sends is normalized to UTC with milliseconds, so that text order is time order. */
+export function timestamp(): Property<string> {
+  return parsed("timestamp", {
+    expected: "a timestamp such as 2026-01-31T12:00:00Z",
+    schema: { format: "date-time" },
+    failure: { code: "format", reason: "is not a valid timestamp" },
+    parse: parseTimestamp,
+  });
+}
+
+const timestampForm =
+  /^(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/i;
+
+function parseTimestamp(text: string): string | undefined {
+  const [, date = ""] = timestampForm.exec(text) ?? [];
+  if (parseDate(date) === undefined) return undefined;
+  const utc = new Date(text.toUpperCase()).toISOString();
+  // Years with a sign and six digits would not sort as text.
+  return /^\d{4}-/.test(utc) ? utc : undefined;
+}
+
+/** An http or https URL of at most 2,000 characters. */
+export function url(): Property<string> {
+  return formatted(
+    "http(s) URL",
+    { format: "uri", maxLength: 2000 },
+    (text) => /^https?:\/\/[^\s\\/][^\s\\]*$/i.test(text) && URL.canParse(text),
+  );
+}
+
+/** A dot-atom, an at sign and a domain name of two labels or more (RFC 5321 section 4.1.2, without quoted local parts and address literals). */
+export const emailAddress =
+  /^(?=.{1,64}@)[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
+
+/** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
+export function email(): Property<string> {
+  return formatted(
+    "e-mail address",
+    { format: "email", maxLength: 254 },
+    (text) => emailAddress.test(text),
+  );
+}
+
+function formatted(
+  noun: string,
+  schema: { readonly format: string; readonly maxLength: number },
+  isValid: (text: string) => boolean,
+): Property<string> {
+  const { maxLength } = schema;
+  const description = `an ${noun} of at most ${maxLength} characters`;
+  const base = string({ maxLength, description });
+  const failure: Failure = { code: "format", reason: `is not a valid ${noun}` };
+  return {
+    ...base,
+    schema: { type: "string", ...schema },
+    check: (value) =>
+      base.check(value) ?? (isValid(String(value)) ? undefined : failure),
   };
 }
 
+export function boolean(): Property<boolean> {
+  return {
+    ...required,
+    kind: "boolean",
+    expected: "true or false",
+    schema: { type: "boolean" },
+    check: (value) => typeof value === "boolean" ? undefined : wrongType(value),
+    parse: (text) =>
+      text === "true" ? true : text === "false" ? false : undefined,
+  };
+}
+
+/** The bounds of a number, by the keywords of JSON Schema. */
+type NumberOptions = {
+  readonly [bound in "minimum" | "exclusiveMinimum" | "maximum"]?: number;
+};
+
 export function number(
-  { renamed: _, ...options }: Former & NumberOptions = {},
+  { renamed: _, ...bounds }: Former & NumberOptions = {},
 ): Property<number> {
+  const { minimum = -Infinity, exclusiveMinimum = -Infinity } = bounds;
+  const { maximum = Infinity } = bounds;
   return {
     ...required,
     kind: "number",
-    expected: `a number${describeRange(options)}`,
-    schema: { type: "number", ...options },
-    check: (value) => checkNumber(value, options),
-    parse: parseNumber,
+    expected: `a number${describeRange(bounds)}`,
+    schema: { type: "number", ...bounds },
+    check(value) {
+      if (typeof value !== "number") return wrongType(value);
+      // JSON.parse returns Infinity for 1e400.
+      if (!Number.isFinite(value)) {
+        return { code: "range", reason: "is too large for a double" };
+      }
+      return value < minimum || value <= exclusiveMinimum || value > maximum
+        ? { code: "range", reason: `is ${value}` }
+        : undefined;
+    },
+    parse(text) {
+      const form = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+      const value = form.test(text) ? Number(text) : NaN;
+      return Number.isFinite(value) ? value : undefined;
+    },
   };
 }
 
@@ -202,14 +368,35 @@ export function integer(
     & NumberOptions = {},
 ): Property<number> {
   const bounds = { ...others, maximum };
-  const safe = { minimum: Number.MIN_SAFE_INTEGER, ...bounds };
+  const base = number({ minimum: Number.MIN_SAFE_INTEGER, ...bounds });
   return {
-    ...number(bounds),
+    ...base,
     expected: `an integer${describeRange(bounds)}`,
     schema: { type: "integer", ...bounds },
-    check: (value) => checkInteger(value, safe),
+    check: (value) =>
+      Number.isFinite(value) && !Number.isInteger(value)
+        ? { code: "type", reason: "is not a whole number" }
+        : base.check(value),
     parse: parseInteger,
   };
+}
+
+/** Returns undefined if a text is not an integer in its usual form. */
+export function parseInteger(text: string): number | undefined {
+  const value = /^(?:0|-?[1-9]\d{0,15})$/.test(text) ? Number(text) : NaN;
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+/** Describes bounds as a phrase that follows "a number". */
+function describeRange(
+  { minimum, exclusiveMinimum, maximum }: NumberOptions,
+): string {
+  const limit = maximum === Number.MAX_SAFE_INTEGER ? "2^53-1" : maximum;
+  return [
+    minimum === undefined ? "" : ` from ${minimum}`,
+    exclusiveMinimum === undefined ? "" : ` above ${exclusiveMinimum}`,
+    limit === undefined ? "" : ` up to ${limit}`,
+  ].join("");
 }
 
 /** The id of a record of another collection. The property's name must end in `_id`: `zoo_id` gives the record a `zoo_url`. */
@@ -228,87 +415,6 @@ export function reference(
 /** The id of the record itself. */
 export function recordId(): Property {
   return readOnly({ ...integer({ minimum: 1 }), expected: "an id" });
-}
-
-export function boolean(): Property<boolean> {
-  return {
-    ...required,
-    kind: "boolean",
-    expected: "true or false",
-    schema: { type: "boolean" },
-    check: (value) => typeof value === "boolean" ? undefined : wrongType(value),
-    parse: (text) =>
-      text === "true" ? true : text === "false" ? false : undefined,
-  };
-}
-
-/** A valid calendar date, `YYYY-MM-DD` (RFC 3339 section 5.6, full-date). */
-export function date(): Property<string> {
-  return {
-    ...required,
-    kind: "date",
-    expected: "a calendar date as YYYY-MM-DD",
-    schema: { type: "string", format: "date" },
-    check: checkBy(parseDate, {
-      code: "format",
-      reason: "is not a valid date",
-    }),
-    parse: parseDate,
-  };
-}
-
-/** A point in time (RFC 3339 section 5.6, date-time). What a client sends is normalized to UTC with milliseconds, so that text order is time order. */
-export function timestamp(): Property<string> {
-  return {
-    ...required,
-    kind: "timestamp",
-    expected: "a timestamp such as 2026-01-31T12:00:00Z",
-    schema: { type: "string", format: "date-time" },
-    check: checkBy(parseTimestamp, {
-      code: "format",
-      reason: "is not a valid timestamp",
-    }),
-    parse: parseTimestamp,
-  };
-}
-
-/** An http or https URL of at most 2,000 characters. */
-export function url(): Property<string> {
-  return formatted(
-    "http(s) URL",
-    "uri",
-    2000,
-    (text) => /^https?:\/\/[^\s\\/][^\s\\]*$/i.test(text) && URL.canParse(text),
-  );
-}
-
-/** An e-mail address of at most 254 characters (RFC 5321 section 4.5.3.1.3, minus the angle brackets). */
-export function email(): Property<string> {
-  return formatted(
-    "e-mail address",
-    "email",
-    254,
-    (text) => emailAddress.test(text),
-  );
-}
-
-function formatted(
-  noun: string,
-  format: string,
-  maxLength: number,
-  isValid: (text: string) => boolean,
-): Property<string> {
-  const description = `an ${noun} of at most ${maxLength} characters`;
-  const base = string({ maxLength, description });
-  return {
-    ...base,
-    schema: { type: "string", format, maxLength },
-    check: (value) =>
-      base.check(value) ??
-        (isValid(String(value))
-          ? undefined
-          : { code: "format", reason: `is not a valid ${noun}` }),
-  };
 }
 
 /** Marks a property as appearing in no response; if it is stored, it is stored as a hash. */

@@ -12,14 +12,12 @@ import {
   type Collection,
   isVisible,
   type NamedProperty,
-  ownerOf,
   ownerProperty,
   readValue,
   toIndexKey,
   withArticle,
 } from "./declaration.ts";
-import type { Json, Values } from "./properties.ts";
-import type { Failure } from "./values.ts";
+import type { Failure, Json, Values } from "./properties.ts";
 
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;
@@ -64,7 +62,7 @@ export function validate(
 }
 
 /** Returns the valid values of a body, and the errors of the others. */
-function collectValues(
+export function collectValues(
   collection: Collection,
   body: Body,
   context: ValidationContext,
@@ -87,7 +85,7 @@ function collectValues(
     const sent = readSent(property, body);
     const value = sent === undefined ? valueOfOmitted(property, context) : sent;
     // A stored value has been validated against this declaration: see
-    // evolution.ts.
+    // followDeclaration in data-folder.ts.
     const failure = value !== undefined && sent === undefined && previous
       ? undefined
       : findFailure(property, value, context);
@@ -109,7 +107,11 @@ export function readSent(
     : sent;
 }
 
-function fieldError(field: string, { code, reason }: Failure): FieldError {
+/** Creates the error of a property. */
+export function fieldError(
+  field: string,
+  { code, reason }: Failure,
+): FieldError {
   return { field, code, message: `"${field}" ${reason}.` };
 }
 
@@ -165,41 +167,6 @@ export function enforceRules(collection: Collection, document: Document): void {
   if (errors.length > 0) throw validationError(errors);
 }
 
-/**
- * Returns why a stored record does not fit its collection: the errors that a
- * body with its values would have, or that its check fails.
- */
-export function validateStored(
-  collection: Collection,
-  document: Document,
-  store: Pick<Store, "table">,
-): readonly FieldError[] {
-  const body: Record<string, Json> = {};
-  for (const property of collection.properties) {
-    const value = readValue(document, property);
-    // Of a secret, the hash is stored.
-    if (value !== null && property.kind !== "secret") {
-      body[property.name] = value;
-    }
-  }
-  const owner = ownerOf(collection, document);
-  const context = {
-    store,
-    table: store.table(collection.name),
-    owner,
-    previous: document,
-  };
-  const { errors } = collectValues(collection, body, context);
-  const failure = findFailure(ownerProperty, owner ?? null, context);
-  if (failure) errors.push(fieldError(ownerProperty.name, failure));
-  if (errors.length > 0) return errors;
-  try {
-    return checkRules(collection, document);
-  } catch (error) {
-    return [{ field: "check", code: "rule", message: errorText(error) }];
-  }
-}
-
 export function validationError(errors: readonly FieldError[]): ApiError {
   const names = [...new Set(errors.slice(0, 10).map(({ field }) => field))];
   const more = errors.length > 10 ? ` and ${errors.length - 10} more` : "";
@@ -242,7 +209,7 @@ export function valueOfOmitted(
 }
 
 /** Returns why a value is refused; undefined if it is allowed. */
-function findFailure(
+export function findFailure(
   property: NamedProperty,
   value: unknown,
   context: ValidationContext,

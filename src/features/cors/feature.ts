@@ -6,6 +6,7 @@
  */
 
 import type { Feature, HandledRequest } from "../../api/feature.ts";
+import { listOf } from "../../api/setting.ts";
 
 /** The request fields that a script may set. A wildcard would not include Authorization. */
 const allowedHeaders =
@@ -55,10 +56,29 @@ export function corsHeaders(
   return fields;
 }
 
+const settings = {
+  /** Origins whose scripts may read responses; `*` means any. */
+  CORS_ORIGINS: {
+    description: "origins whose scripts may read responses, or *",
+    expected: "* or origins such as https://example.com, separated by commas",
+    default: undefined,
+    parse: (value: string) =>
+      listOf(value, (origin) => origin === "*" || isOrigin(origin)),
+  },
+};
+
+function isOrigin(url: string): boolean {
+  return URL.canParse(url) && new URL(url).origin === url;
+}
+
 export const feature: Feature = {
-  open: ({ settings: { CORS_ORIGINS: origins = [] } }) => ({
-    onResponse(request, { fields }) {
-      fields.push(...corsHeaders(origins, request));
-    },
-  }),
+  settings,
+  open({ settings: { read } }) {
+    const { CORS_ORIGINS: origins = [] } = read(settings);
+    return {
+      onResponse(request, { fields }) {
+        fields.push(...corsHeaders(origins, request));
+      },
+    };
+  },
 };

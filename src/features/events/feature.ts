@@ -26,7 +26,7 @@ import {
   type Transaction,
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
-import { declarationTable } from "../../api/declaration/evolution.ts";
+import { declarationTable } from "../../api/declaration/remembered.ts";
 import { historyTable } from "../../api/declaration/reserved-names.ts";
 import { beginHistory, parseEventId, toEventId } from "./history.ts";
 import { route } from "../../api/operations.ts";

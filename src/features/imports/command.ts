@@ -55,7 +55,6 @@ export async function importCommand(
   const collections = () => [tasks(roles)];
   const tables = tablesOf(declaration, [{ collections }]);
   const store = await openDataFolder(dataDir, declaration, {
-    isFixed: true,
     etcd,
     log,
     tables,

@@ -5,7 +5,6 @@
 
 import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
-import { countRenamings } from "../../api/declaration/evolution.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
 import { prepareCreate } from "../../api/records/writing.ts";
@@ -19,6 +18,7 @@ import { errorCode, StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
 import {
+  countRenamings,
   evictOldestFinished,
   findTask,
   type ImportContext,

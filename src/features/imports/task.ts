@@ -7,7 +7,7 @@
 import { setTimeout } from "node:timers/promises";
 import { tooLong } from "../../admission.ts";
 import { errorText, StoreError } from "../../store/error.ts";
-import type { Document, Mutation } from "../../store/store.ts";
+import type { Document, Mutation, Store } from "../../store/store.ts";
 import type { Api } from "../../api/feature.ts";
 import type { Roles } from "../../auth/access.ts";
 import { type Declaration } from "../../api/declaration/declaration.ts";
@@ -20,6 +20,7 @@ import {
   string,
   type Values,
 } from "../../api/declaration/properties.ts";
+import { declarationTable } from "../../api/declaration/remembered.ts";
 import type { Records } from "../../api/records/records.ts";
 import type { Progress } from "./batch.ts";
 import { pathOf } from "./spool.ts";
@@ -55,6 +56,12 @@ export function tasks({ lowest, highest }: Roles): Declaration {
     overseer: highest,
     properties,
   };
+}
+
+/** Returns how often names of collections and properties have been exchanged: a request sent before the last time may mean other names. */
+export function countRenamings(store: Pick<Store, "table">): number {
+  const remembered = store.table(declarationTable).get(1)?.document;
+  return Number(remembered?.["renamings"] ?? 0);
 }
 
 /** Tasks without their errors: those of 250 tasks would take 30 MB. */

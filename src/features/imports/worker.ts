@@ -11,7 +11,6 @@
 
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
-import { countRenamings } from "../../api/declaration/evolution.ts";
 import { type Actor, mayAccess } from "../../auth/access.ts";
 import { localOperator } from "../../api/operator.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
@@ -19,6 +18,7 @@ import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
+  countRenamings,
   findTask,
   type ImportContext,
   isUnfinished,

@@ -8,6 +8,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { route } from "../../api/operations.ts";
+import { oneOf } from "../../api/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 
@@ -195,8 +196,18 @@ function isFromLoopback({ socket, headers }: IncomingRequest): boolean {
     !Object.keys(headers).some((name) => forwarding.test(name));
 }
 
+const settings = {
+  METRICS: {
+    description:
+      "local: programs on this machine read /metrics without a token",
+    ...oneOf("off", "local"),
+  },
+};
+
 export const feature: Feature = {
+  settings,
   open(api) {
+    const { METRICS: isLocal } = api.settings.read(settings);
     const requests = new RequestMetrics();
     const syncs = new Histogram();
     api.store.watch({
@@ -208,7 +219,7 @@ export const feature: Feature = {
         summary: "Metrics for Prometheus",
         isLocal: true,
         access: api.declaration.roles.highest,
-        isPublicFor: api.settings.METRICS ? isFromLoopback : undefined,
+        isPublicFor: isLocal ? isFromLoopback : undefined,
         run: () => ({
           status: 200,
           headers: ["Cache-Control", "no-store"],

@@ -5,10 +5,23 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
+import { numberUpTo } from "../../api/setting.ts";
 import { RateLimiter, windowMs } from "../../http/rate-limit.ts";
 
+const settings = {
+  /** How many requests a client may send in a minute. */
+  RATE_LIMIT: {
+    description: "requests per minute for each client; 0 for no limit",
+    default: 0,
+    ...numberUpTo(1_000_000),
+  },
+};
+
 export const feature: Feature = {
-  open({ settings: { RATE_LIMIT: limit = 0 }, now }) {
+  settings,
+  open({ settings: { read }, now }) {
+    const limit = read(settings).RATE_LIMIT;
+    if (limit === 0) return;
     const limiter = new RateLimiter(limit, now);
     /** How much was used with each request in progress, which is counted once. */
     const counts = new WeakMap<object, number>();

@@ -6,7 +6,8 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createServer } from "node:https";
 import process from "node:process";
-import type { Feature, FeatureSettings } from "../../api/feature.ts";
+import type { Feature } from "../../api/feature.ts";
+import { type SettingReader, text } from "../../api/setting.ts";
 import { readText, UsageError } from "../../usage.ts";
 import type { CreateServer } from "../../http/server.ts";
 import { errorText } from "../../store/error.ts";
@@ -14,7 +15,20 @@ import type { Logger } from "../../store/store.ts";
 
 const minVersion = "TLSv1.2";
 
+const settings = {
+  /** Where the certificate is: it is read again on SIGHUP. */
+  TLS_CERT: {
+    description: "PEM file of a certificate with its chain, for HTTPS",
+    ...text,
+  },
+  TLS_KEY: {
+    description: "PEM file of the certificate's private key",
+    ...text,
+  },
+};
+
 export const feature: Feature = {
+  settings,
   checkSettings: readFiles,
   open: ({ settings, log }) => ({
     createSecureServer: createServerOf(settings, log),
@@ -24,7 +38,7 @@ export const feature: Feature = {
 
 /** Returns the function that creates a server with the certificate of the settings. */
 export function createServerOf(
-  settings: FeatureSettings,
+  settings: SettingReader,
   log: Logger,
 ): CreateServer {
   return (options) => {
@@ -52,7 +66,8 @@ export function createServerOf(
  * @throws {UsageError} if only one of them is set, a file is unreadable, or they
  * do not belong together
  */
-function readFiles({ TLS_CERT, TLS_KEY }: FeatureSettings) {
+function readFiles({ read }: SettingReader) {
+  const { TLS_CERT, TLS_KEY } = read(settings);
   if (TLS_CERT === undefined || TLS_KEY === undefined) {
     const missing = TLS_CERT === undefined ? "TLS_CERT" : "TLS_KEY";
     throw new UsageError(

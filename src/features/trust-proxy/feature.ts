@@ -6,6 +6,7 @@
 
 import { BlockList, isIP } from "node:net";
 import type { Feature } from "../../api/feature.ts";
+import { listOf } from "../../api/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { networkOf } from "../../http/client-address.ts";
 import { splitList } from "../../http/headers.ts";
@@ -91,8 +92,28 @@ function addressOf(node: string): string | undefined {
   return isIP(address) === 0 ? undefined : address;
 }
 
+/** Returns whether a text is an address, or a network such as `10.0.0.0/8`. */
+function isNetwork(text: string): boolean {
+  const [, address = "", length = "0"] =
+    /^([\da-f.:]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
+  const maxLength = isIP(address) === 6 ? 128 : 32;
+  return isIP(address) !== 0 && Number(length) <= maxLength;
+}
+
+export const settings = {
+  TRUST_PROXY: {
+    description: "proxies whose Forwarded or X-Forwarded-For is trusted",
+    expected:
+      "IP addresses or networks such as 10.0.0.0/8, separated by commas",
+    default: undefined,
+    parse: (value: string) => listOf(value, isNetwork),
+  },
+};
+
 export const feature: Feature = {
-  open({ settings: { TRUST_PROXY: networks = [] } }) {
+  settings,
+  open({ settings: { read } }) {
+    const { TRUST_PROXY: networks = [] } = read(settings);
     const proxies = toBlockList(networks);
     return {
       findClient: (peer, headers) => clientOf(peer, headers, proxies),

@@ -4,6 +4,7 @@ import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { describe, test } from "node:test";
+import { createReader } from "../../../src/cli/command-line.ts";
 import { declareApi } from "../../../src/api/declaration/api.ts";
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
@@ -232,7 +233,7 @@ test("nothing is written to a stream that a stopping server has ended", async (t
     now: Date.now,
     log: () => {},
     requireIfMatch: false,
-    settings: {},
+    settings: createReader(new Map(), {}),
   }, [feature]);
   const context = { ...operator, headers: { "last-event-id": seq } };
   const get = routes.get("/v1/events")?.operations.get("GET");

@@ -2,6 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
+import { createReader } from "../../../src/cli/command-line.ts";
 import { collection } from "../../../src/api/declaration/declaration.ts";
 import {
   choice,
@@ -81,7 +82,7 @@ describe("the OpenAPI document", () => {
       now: Date.now,
       log: () => {},
       requireIfMatch: false,
-      settings: {},
+      settings: createReader(new Map(), {}),
     }, [feature]);
     const get = routes.get("/v1/openapi.json")?.operations.get("GET");
     const read = async () => await get?.run(operator, undefined, {});

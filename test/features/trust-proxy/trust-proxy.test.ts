@@ -4,16 +4,18 @@ import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import {
   clientOf,
+  settings,
   toBlockList,
 } from "../../../src/features/trust-proxy/feature.ts";
 import { networkOf } from "../../../src/http/client-address.ts";
-import { readConfig } from "../../../src/cli/command-line.ts";
+import { createReader } from "../../../src/cli/command-line.ts";
 import { startApplication } from "../../application.ts";
 
 type Headers = Parameters<typeof clientOf>[1];
 
 function clientFrom(address: string, headers: Headers, trusted: string) {
-  const { TRUST_PROXY } = readConfig(new Map(), { TRUST_PROXY: trusted });
+  const reader = createReader(new Map(), { TRUST_PROXY: trusted });
+  const { TRUST_PROXY } = reader.read(settings);
   assert.ok(TRUST_PROXY);
   return networkOf(clientOf(address, headers, toBlockList(TRUST_PROXY)));
 }

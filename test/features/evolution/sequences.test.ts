@@ -7,12 +7,13 @@
 import { strict as assert } from "node:assert";
 import process from "node:process";
 import { test } from "node:test";
-import type { ApiDeclaration } from "../../src/api/declaration/api.ts";
+import type { ApiDeclaration } from "../../../src/api/declaration/api.ts";
 import {
   collection,
   readValue,
-} from "../../src/api/declaration/declaration.ts";
-import { RenameError } from "../../src/api/declaration/evolution.ts";
+} from "../../../src/api/declaration/declaration.ts";
+import { feature } from "../../../src/features/evolution/feature.ts";
+import { RenameError } from "../../../src/features/evolution/renaming.ts";
 import {
   boolean,
   choice,
@@ -27,19 +28,24 @@ import {
   string,
   timestamp,
   unique,
-} from "../../src/api/declaration/properties.ts";
-import { deleteRecord } from "../../src/api/records/deleting.ts";
-import { changeRecord, createRecord } from "../../src/api/records/writing.ts";
-import { operator } from "../operator.ts";
-import { recordsOf } from "../../src/api/operator.ts";
-import { CommandError } from "../../src/usage.ts";
-import { openDataFolder } from "../../src/data-folder.ts";
-import { ApiError } from "../../src/http/errors.ts";
-import type { Store } from "../../src/store/store.ts";
-import { apiOf } from "../collections.ts";
-import { removeFolder, temporaryFolder } from "../harness.ts";
-import { Disk } from "../torture/disk.ts";
-import { Random } from "../torture/random.ts";
+} from "../../../src/api/declaration/properties.ts";
+import { deleteRecord } from "../../../src/api/records/deleting.ts";
+import {
+  changeRecord,
+  createRecord,
+} from "../../../src/api/records/writing.ts";
+import { operator } from "../../operator.ts";
+import { recordsOf } from "../../../src/api/operator.ts";
+import { CommandError } from "../../../src/usage.ts";
+import { openDataFolder } from "../../../src/data-folder.ts";
+import { ApiError } from "../../../src/http/errors.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { apiOf } from "../../collections.ts";
+import { removeFolder, temporaryFolder } from "../../harness.ts";
+import { Disk } from "../../torture/disk.ts";
+import { Random } from "../../torture/random.ts";
+
+const { adaptRecords } = feature;
 
 /** Each kind of property with values that fit it; many fit several. */
 const kinds: readonly [() => Property, readonly Json[]][] = [
@@ -399,6 +405,7 @@ class Sequence {
     if (how === 3) await this.#interrupt(next);
     try {
       this.store = await openDataFolder(folder, declare(next), {
+        adaptRecords,
         files: this.#disk,
         limits,
       });
@@ -422,6 +429,7 @@ class Sequence {
       this.refusals++;
       // Nothing has changed.
       this.store = await openDataFolder(folder, declare(this.shape), {
+        adaptRecords,
         files: this.#disk,
         limits,
       });
@@ -452,6 +460,7 @@ class Sequence {
     };
     try {
       const store = await openDataFolder(folder, declare(next), {
+        adaptRecords,
         files: this.#disk,
         limits,
       });

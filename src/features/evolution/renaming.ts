@@ -1,8 +1,6 @@
 /**
- * Adapts stored records to a changed declaration. The store remembers the
- * declaration that it was last opened with. If it is opened with another one,
- * names that have changed are exchanged in the stored records, and all records
- * are validated.
+ * Exchanges the names that have changed in the stored records, and remembers
+ * the declaration.
  *
  * Data that is no longer declared stays stored, but hidden. The exchanged names
  * are remembered too, so that returning to an earlier declaration exchanges
@@ -10,13 +8,13 @@
  * `books.title`.
  */
 
-import type { FieldError } from "../../http/errors.ts";
-import type { Document, Mutation, Store } from "../../store/store.ts";
-import type { Collection } from "./declaration.ts";
-import { validateStored } from "./validation.ts";
-
-/** The table of the remembered declaration, its only document. No collection can have this name. */
-export const declarationTable = "_declaration";
+import {
+  declarationTable,
+  type OpenedDeclaration,
+  rulesOf,
+} from "../../api/declaration/remembered.ts";
+import type { Document, Store } from "../../store/store.ts";
+import { CommandError } from "../../usage.ts";
 
 /** The remembered declaration. */
 interface Remembered {
@@ -26,39 +24,20 @@ interface Remembered {
   readonly newNames: ReadonlyMap<string, string>;
 }
 
-/** The records that do not fit because of one property. */
-export interface Misfit {
-  /** The name of the property. */
-  readonly name: string;
-  readonly ids: Set<number>;
-  /** The error of the first record. */
-  readonly code: FieldError["code"];
-  readonly message: string;
-}
-
-/** The functions that read and change the stored data. */
-interface Following {
-  readonly store: Pick<Store, "tables" | "table">;
-  readonly apply: (mutation: Mutation) => void;
-  /** Called with each difference between the remembered declaration and this one. */
-  readonly onDifference?: (text: string) => void;
-}
-
 /**
- * Adapts the stored data to a declaration, and remembers it.
+ * Exchanges names in the stored data, and remembers the declaration.
  *
  * @returns false if it is the remembered one, and nothing was applied; after
  * true, the caller must roll back if there are misfits
  * @throws {RenameError} if a renaming would hide other data
  */
-export function followDeclaration(
-  collections: readonly Collection[],
-  { store, apply, onDifference = () => {} }: Following,
+export function rememberDeclaration(
+  { collections, store, apply, log }: OpenedDeclaration,
 ): boolean {
   const before = store.table(declarationTable).get(1)?.document;
-  const loaded = describeAll(collections);
+  const loaded = rulesOf(collections);
   let remembered = recall(before);
-  let renamings = countRenamings(store);
+  let renamings = Number(before?.["renamings"] ?? 0);
   const rename = (name: string, hint: string | undefined) => {
     const { names, newNames } = remembered;
     const latest = names.has(name) ? undefined : newNames.get(name);
@@ -72,7 +51,7 @@ export function followDeclaration(
       if (former === hint) throw new RenameError(former, name);
       return;
     }
-    onDifference(`${name} was ${former}`);
+    log("info", `${name} was ${former}`);
     remembered = moveNames(remembered, former, name);
     renamings++;
     const [table = "", from] = former.split(".");
@@ -95,15 +74,8 @@ export function followDeclaration(
   };
   if (JSON.stringify(after) === JSON.stringify(before)) return false;
   apply(["put", declarationTable, after]);
-  if (before) describeDifferences(remembered.names, loaded, onDifference);
+  if (before) logDifferences(remembered.names, loaded, log);
   return true;
-}
-
-/** Returns how many names have been exchanged so far: a request sent before the last exchange may mean other names. */
-export function countRenamings(store: Pick<Store, "table">): number {
-  return Number(
-    store.table(declarationTable).get(1)?.document["renamings"] ?? 0,
-  );
 }
 
 function recall(document: Document | undefined): Remembered {
@@ -114,39 +86,21 @@ function recall(document: Document | undefined): Remembered {
   };
 }
 
-/** Returns the rules that decide which records fit, by name. */
-function describeAll(collections: readonly Collection[]): Map<string, string> {
-  const found = new Map<string, string>();
-  for (const collection of collections) {
-    const { name: of, unique, private: isPrivate, check } = collection;
-    const rules = { unique, isPrivate, check: check && String(check) };
-    found.set(of, JSON.stringify(rules));
-    for (const property of collection.properties) {
-      const { name, target: _, renamed: __, expected: ___, ...deciding } =
-        property;
-      found.set(`${of}.${name}`, JSON.stringify(deciding));
-    }
-  }
-  return found;
-}
-
-function describeDifferences(
+function logDifferences(
   before: ReadonlyMap<string, string>,
   after: ReadonlyMap<string, string>,
-  onDifference: (text: string) => void,
+  log: OpenedDeclaration["log"],
 ): void {
   for (const name of new Set([...before.keys(), ...after.keys()])) {
     if (before.get(name) === after.get(name)) continue;
     const hidden = "is no longer declared: its data stays stored, but hidden";
     const found = before.has(name) ? "has changed" : "is new";
-    onDifference(`${name} ${after.has(name) ? found : hidden}`);
+    log("info", `${name} ${after.has(name) ? found : hidden}`);
   }
 }
 
 /** A renaming to a name under which other data is stored. */
-export class RenameError extends Error {
-  readonly code = "rename";
-
+export class RenameError extends CommandError {
   constructor(former: string, name: string) {
     super(
       `${former} cannot be renamed to ${name}, because other data is stored under that name; nothing was changed. ` +
@@ -181,25 +135,4 @@ function moveNames(
     names: new Map(Array.from(names, ([each, text]) => [move(each), text])),
     newNames: new Map([...moved, [former, name]]),
   };
-}
-
-/** Validates all records; takes about a microsecond for each. */
-export function findMisfits(
-  collections: readonly Collection[],
-  store: Pick<Store, "table">,
-): Misfit[] {
-  const found = new Map<string, Misfit>();
-  for (const collection of collections) {
-    for (const { document } of store.table(collection.name).frozen()) {
-      const errors = validateStored(collection, document, store);
-      for (const { field, code, message } of errors) {
-        const name = `${collection.name}.${field}`;
-        const misfit = found.get(name) ??
-          { name, ids: new Set(), code, message };
-        misfit.ids.add(document.id);
-        found.set(name, misfit);
-      }
-    }
-  }
-  return [...found.values()];
 }

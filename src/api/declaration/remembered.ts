@@ -1,0 +1,36 @@
+/** The declaration that a store was last opened with, which it remembers. */
+
+import type { Logger, Mutation, Store } from "../../store/store.ts";
+import type { Collection } from "./declaration.ts";
+
+/** The table of the remembered declaration, its only document. No collection can have this name. */
+export const declarationTable = "_declaration";
+
+/** A declaration that a store is opened with, and the functions that read and change what is stored. */
+export interface OpenedDeclaration {
+  readonly collections: readonly Collection[];
+  readonly store: Pick<Store, "tables" | "table">;
+  readonly apply: (mutation: Mutation) => void;
+  readonly log: Logger;
+}
+
+/**
+ * Returns the rules that decide which records fit, as text, by name: that of a
+ * collection, `books`, or of a property, `books.title`.
+ */
+export function rulesOf(
+  collections: readonly Collection[],
+): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const collection of collections) {
+    const { name: of, unique, private: isPrivate, check } = collection;
+    const rules = { unique, isPrivate, check: check && String(check) };
+    found.set(of, JSON.stringify(rules));
+    for (const property of collection.properties) {
+      const { name, target: _, renamed: __, expected: ___, ...deciding } =
+        property;
+      found.set(`${of}.${name}`, JSON.stringify(deciding));
+    }
+  }
+  return found;
+}

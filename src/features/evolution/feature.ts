@@ -1,0 +1,50 @@
+/**
+ * Lets a declaration change while records are stored. The server compares it
+ * with the one that it last started with, exchanges names that have changed, and
+ * validates all records. Without this feature a changed declaration is refused.
+ */
+
+import {
+  describeMisfit,
+  findMisfits,
+  type Misfit,
+} from "../../api/declaration/misfits.ts";
+import type { OpenedDeclaration } from "../../api/declaration/remembered.ts";
+import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
+import type { Feature } from "../../api/feature.ts";
+import { CommandError } from "../../usage.ts";
+import { rememberDeclaration } from "./renaming.ts";
+
+export const feature: Feature = { adaptRecords, open: () => {} };
+
+/**
+ * Adapts the stored records to a declaration.
+ *
+ * @throws {CommandError} if records do not fit, or a renaming would hide others;
+ * the caller then rolls back
+ */
+function adaptRecords(opened: OpenedDeclaration): void {
+  if (!rememberDeclaration(opened)) return;
+  const misfits = findMisfits(opened.collections, opened.store);
+  if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
+}
+
+/** Explains why a store cannot be opened with a declaration, and what to do. */
+function explainMisfits(misfits: readonly Misfit[]): string {
+  const lines = misfits.map((misfit) => {
+    const { code, name } = misfit;
+    const isBuiltIn = reservedCollectionNames.includes(
+      name.split(".")[0] ?? "",
+    );
+    const advice = code === "required"
+      ? 'make it optional, give it a default, or give its former name with renamed: "…"'
+      : "correct them with the previous declaration" +
+        (code === "rule" || isBuiltIn
+          ? ""
+          : ", or remove it from the declaration, start, and delete its values with " +
+            `"zoo-api prune ${name}"`);
+    return `\n${describeMisfit(misfit)} You can ${advice}`;
+  });
+  return "cannot open the store, because its records do not fit the declaration; " +
+    `nothing was changed:${lines.join("")}`;
+}
