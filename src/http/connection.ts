@@ -52,7 +52,7 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 export const maxWriteBytes = 64 * 1024;
 
 /** How many waiting responses are sent per turn of the event loop. */
-const maxResponsesPerTurn = 256;
+const maxResponsesPerTurn = 64;
 
 /** How much of bodies that nobody reads is received per second, of all clients together. */
 const maxDroppedBytesPerSecond = 1 << 24;
