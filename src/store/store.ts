@@ -31,7 +31,12 @@ export {
   compareValues,
   toCodePointOrder,
 } from "./memory/order.ts";
-export { type Document, type Json, lowerBound, type Row } from "./memory/row.ts";
+export {
+  type Document,
+  type Json,
+  lowerBound,
+  type Row,
+} from "./memory/row.ts";
 export type {
   ChangeListener,
   Table,
