@@ -13,7 +13,9 @@ type Modules = Readonly<
 
 // With a type, because the list may be empty.
 const modules: Modules = {
+  conditional: () => import("./features/conditional/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
+  negotiation: () => import("./features/negotiation/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),

@@ -9,7 +9,7 @@ import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import { CommandError } from "./usage.ts";
+import { CommandError, UsageError } from "./usage.ts";
 import type { Config } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
 import { etcdOf } from "./etcd/settings.ts";
@@ -48,9 +48,16 @@ export async function serve(
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
   requireHeap();
-  const features = await loadFeatures(config.FEATURES, config);
-  for (const { checkSettings } of features) checkSettings?.(config);
+  const loaded = await loadFeatures(config.FEATURES, config);
+  if (config.REQUIRE_IF_MATCH && !config.FEATURES.includes("conditional")) {
+    throw new UsageError(
+      "REQUIRE_IF_MATCH: this server lacks the feature for it",
+    );
+  }
   const etcd = etcdOf(config);
+  const shared = etcd ? [(await import("./etcd/feature.ts")).feature] : [];
+  const features = [...loaded, ...shared];
+  for (const { checkSettings } of features) checkSettings?.(config);
   const options = { log, tables: tablesOf(declaration, features), etcd };
   const store = await openDataFolder(dataDir, declaration, options);
   /** Undoes each step of the startup, the last one first. */
@@ -66,7 +73,6 @@ export async function serve(
       base: config.BASE_URL,
       now: Date.now,
       log,
-      requireIfMatch: config.REQUIRE_IF_MATCH,
       settings: config,
     });
     closing.unshift(() => application.stop());

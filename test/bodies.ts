@@ -3,12 +3,8 @@
 import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { connect } from "node:net";
-import {
-  errorResponse,
-  type OutgoingResponse,
-  send,
-} from "../src/http/connection.ts";
-import { ApiError } from "../src/http/errors.ts";
+import { type OutgoingResponse, send } from "../src/http/connection.ts";
+import { ApiError, errorResponse } from "../src/http/errors.ts";
 import { listen } from "../src/http/server.ts";
 
 /** Reads a body as text. */

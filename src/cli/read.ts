@@ -20,6 +20,7 @@ import {
 } from "../api/declaration/evolution.ts";
 import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
+import { toNdjson } from "../api/ndjson.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { describeMisfit } from "../data-folder.ts";
@@ -253,7 +254,7 @@ async function exportCommand(
   const endProgress = process.stdout.isTTY
     ? () => {}
     : showProgress(() => done / rows.length);
-  for await (const text of representation.toNdjson(rows)) {
+  for await (const text of toNdjson(representation, rows)) {
     await print(text);
     done += text.split("\n").length - 1;
   }

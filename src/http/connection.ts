@@ -16,18 +16,12 @@
  */
 
 import { Buffer } from "node:buffer";
-import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
+import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { networkOf } from "./client-address.ts";
-import {
-  type ApiError,
-  errorBody,
-  prefersProblemJson,
-  problemType,
-} from "./errors.ts";
 
 /** The default limits on what a server accepts from its clients. */
 export const defaultLimits = {
@@ -317,23 +311,6 @@ export interface Response {
   readonly stream?: (() => AsyncIterable<string | Uint8Array>) | undefined;
   /** Instead of `body`: writes as long as the connection lasts, and settles when it closes. */
   readonly live?: ((to: Writable) => Promise<void>) | undefined;
-}
-
-/**
- * Creates the response to a request that failed.
- *
- * @param accept the Accept field of the request, which can ask for the format of RFC 9457
- * @param documentationUrl where all errors are documented, if anywhere
- */
-export function errorResponse(
-  error: ApiError,
-  accept?: string,
-  documentationUrl?: string,
-): Response {
-  const { status, headers } = error;
-  const title = prefersProblemJson(accept) ? STATUS_CODES[status] : undefined;
-  const body = errorBody(error, title, documentationUrl);
-  return { status, headers, body, type: title && problemType };
 }
 
 /**

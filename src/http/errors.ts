@@ -4,8 +4,6 @@
  * the last two distinguish the errors of that status.
  */
 
-import { negotiate } from "./headers.ts";
-
 /** All error codes with their default messages. */
 export const errorMessages = {
   40000: "The request is malformed.",
@@ -127,51 +125,30 @@ export function notImplemented(method: string): ApiError {
   );
 }
 
-/** The media type of errors in the format of RFC 9457. */
-export const problemType = "application/problem+json";
-
-/**
- * Returns whether an Accept field names the format of RFC 9457 and does not
- * prefer plain JSON. A wildcard is not enough, and neither is a field that
- * excludes both.
- */
-export function prefersProblemJson(accept: string | undefined): boolean {
-  return accept?.toLowerCase().includes(problemType) === true &&
-    negotiate(accept, [problemType, "application/json"]) === problemType;
-}
-
 // The specification that explains a 401 or 403 where the server itself has no documentation.
-const documentation: Readonly<Record<number, string>> = {
+const specifications: Readonly<Record<number, string>> = {
   401: "https://www.rfc-editor.org/rfc/rfc6750#section-3",
   403: "https://www.rfc-editor.org/rfc/rfc9110#section-15.5.4",
 };
 
 /**
- * Writes the JSON body of an error.
+ * Creates the response to a request that failed.
  *
- * @param title the reason phrase; if present, the body has the format of RFC
- * 9457 section 3. Its type is `about:blank`: it means no more than the status
- * code (section 4.2.1), and `errorCode` says more.
  * @param documentationUrl where each error has a fragment, its code
  */
-export function errorBody(
-  error: ApiError,
-  title?: string,
-  documentationUrl?: string,
-): string {
-  const { status, code: errorCode, message, errors } = error;
-  const specification = documentation[status];
-  const documentation_url = documentationUrl
-    ? `${documentationUrl}#${errorCode}`
-    : specification;
-  const members = title === undefined
-    ? {
-      error: message,
-      errorCode,
-      errorMsg: message,
-      message: specification && message,
-    }
-    : { type: "about:blank", title, status, detail: message, errorCode };
+export function errorResponse(error: ApiError, documentationUrl?: string) {
+  const { status, headers, code, message, errors } = error;
+  const specification = specifications[status];
   // JSON.stringify omits what is undefined.
-  return JSON.stringify({ ...members, documentation_url, errors });
+  const body = JSON.stringify({
+    error: message,
+    errorCode: code,
+    errorMsg: message,
+    message: specification && message,
+    documentation_url: documentationUrl
+      ? `${documentationUrl}#${code}`
+      : specification,
+    errors,
+  });
+  return { status, headers, body };
 }

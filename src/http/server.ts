@@ -33,7 +33,7 @@ import {
   type ServerLimits,
   type ServerState,
 } from "./connection.ts";
-import { ApiError, errorBody } from "./errors.ts";
+import { ApiError, errorResponse } from "./errors.ts";
 
 export type { Handler };
 
@@ -204,7 +204,7 @@ function sendRawError(
   error: ApiError,
 ): void {
   if (!socket.writable) return; // the previous response was the last one
-  const body = errorBody(error, undefined, documentationUrl);
+  const { body } = errorResponse(error, documentationUrl);
   const id = requestId(undefined);
   onRawError?.({
     id,

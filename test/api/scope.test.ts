@@ -2,7 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { localOperator, recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/operator.ts";
+import { ndjsonFormat } from "../../src/api/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import type { RequestContext } from "../../src/api/request-context.ts";
@@ -10,7 +11,7 @@ import { openStore, type SortedIndex } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
 import { folderFor } from "../store/support.ts";
-import { background } from "../requester.ts";
+import { operator } from "../operator.ts";
 
 /** Opens a store with an animal in each of two zoos, and a planner whose indexes ignore every condition. */
 async function withoutScopes(t: TestContext) {
@@ -32,18 +33,12 @@ async function withoutScopes(t: TestContext) {
   return records;
 }
 
-function contextOf(zoo: number, asNdjson: boolean): RequestContext {
+function contextOf(zoo: number): RequestContext {
   return {
-    ...background,
+    ...operator,
     method: "GET",
-    url: "",
     ids: [zoo],
-    caller: localOperator,
-    asNdjson,
-    headers: {},
     scope: () => ({ conditions: { zoo_id: zoo } }),
-    authenticate: () => localOperator,
-    afterWaiting: async (promise, resume) => await resume(await promise),
   };
 }
 
@@ -52,10 +47,12 @@ test("a planner that ignores the scope of a URL shows no record outside of it", 
   const { GET } = collectionMethods({ records });
   const query = GET.parse?.(new Map()) as Parameters<typeof listRecords>[2];
   await assert.rejects(
-    async () => await listRecords(records, contextOf(1, false), query),
+    async () => await listRecords(records, contextOf(1), query),
     /outside the scope/,
   );
-  const { stream } = await listRecords(records, contextOf(1, true), query);
+  const format = ndjsonFormat(records.representation);
+  const all = await listRecords(records, contextOf(1), query, format);
+  const { stream } = all;
   let text = "";
   await assert.rejects(async () => {
     for await (const part of stream?.() ?? []) text += part;

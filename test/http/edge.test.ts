@@ -11,7 +11,6 @@ import { string } from "../../src/api/declaration/properties.ts";
 import {
   Connection,
   defaultLimits,
-  errorResponse,
   IncomingRequest,
   OutgoingResponse,
   type Response,
@@ -19,7 +18,7 @@ import {
   type ServerLimits,
 } from "../../src/http/connection.ts";
 import { readBody } from "../../src/http/body.ts";
-import { ApiError } from "../../src/http/errors.ts";
+import { ApiError, errorResponse } from "../../src/http/errors.ts";
 import { listen, type Listener } from "../../src/http/server.ts";
 import { collections } from "../collections.ts";
 import { type Running, startApplication } from "../application.ts";

@@ -75,8 +75,11 @@ const call: RequestContext = {
   caller: localOperator,
   url: "",
   method: "",
-  asNdjson: false,
+  format: undefined,
   headers: {},
+  checkPreconditions: () => false,
+  validators: () => [],
+  runOnce: ({ execute }) => execute(),
   scope: () => undefined,
   authenticate: () => localOperator,
   afterWaiting: async (promise, resume) => await resume(await promise),
@@ -99,7 +102,6 @@ async function importFile(
     call,
     body: readInput(file, (count) => bytes += count),
     target,
-    runOnce: (_hash, execute) => execute(),
   });
   const { lastId } = context.records.table;
   const task = () => findTask(context, lastId);

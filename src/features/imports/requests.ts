@@ -8,11 +8,7 @@ import { countRenamings } from "../../api/declaration/evolution.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
 import { prepareCreate } from "../../api/records/writing.ts";
-import type {
-  RequestContext,
-  Result,
-  RunOnce,
-} from "../../api/request-context.ts";
+import type { RequestContext, Result } from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
@@ -37,7 +33,6 @@ export interface ImportRequest {
   readonly body: AsyncIterable<Uint8Array>;
   /** The records of the collection to import into. */
   readonly target: Records;
-  readonly runOnce: RunOnce;
 }
 
 /**
@@ -47,7 +42,7 @@ export interface ImportRequest {
  */
 export async function receiveImport(
   worker: ImportWorker,
-  { call, body, target, runOnce }: ImportRequest,
+  { call, body, target }: ImportRequest,
 ): Promise<Result> {
   // Both refuse the request before the body is received.
   prepareCreate(target, call);
@@ -56,13 +51,13 @@ export async function receiveImport(
   }
   return await uploads.run(call, async () => {
     await roomForTask(worker.context, call.signal);
-    return await storeImport(worker, { call, body, target, runOnce });
+    return await storeImport(worker, { call, body, target });
   });
 }
 
 async function storeImport(
   worker: ImportWorker,
-  { call, body, target, runOnce }: ImportRequest,
+  { call, body, target }: ImportRequest,
 ): Promise<Result> {
   const { context } = worker;
   const { name: spool, hash } = await writeSpool(context.store, body);
@@ -72,14 +67,16 @@ async function storeImport(
       isNeeded = false;
       call.authenticate();
       const collection = target.collection.name;
-      return runOnce(hash, (storeKey) => {
-        call.storeKey = storeKey;
+      const execute = () => {
         const given = prepareCreate(target, call)?.conditions ?? {};
         const task = { collection, given, spool };
         const queued = queueTask(context, call, task);
         isNeeded = true;
         return queued;
-      }, (createdId) => repeatQueued(context, collection, createdId));
+      };
+      const repeat = (createdId: number) =>
+        repeatQueued(context, collection, createdId);
+      return call.runOnce({ body: hash, execute, repeat });
     });
     worker.wake();
     return result;

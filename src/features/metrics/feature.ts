@@ -206,7 +206,6 @@ export const feature: Feature = {
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",
-        isLocal: true,
         access: api.declaration.roles.highest,
         isPublicFor: api.settings.METRICS ? isFromLoopback : undefined,
         run: () => ({

@@ -8,14 +8,18 @@ import type { Feature } from "../../api/feature.ts";
 import { type Quota, RateLimiter, windowMs } from "../../http/rate-limit.ts";
 
 export const feature: Feature = {
-  open({ settings: { RATE_LIMIT: limit = 0 }, now }) {
+  open({ settings: { RATE_LIMIT: limit = 0 }, base: { path }, now }) {
     const limiter = new RateLimiter(limit, now);
     /** The quotas of the requests in progress, each of which is counted once. */
     const quotas = new WeakMap<object, Quota>();
     return {
-      checkQuota(request) {
-        if (quotas.has(request)) return; // it is processed again
-        const { client } = request;
+      checkQuota(request, client) {
+        if (quotas.has(request)) return; // it is judged again
+        const [url] = request.target.split("?", 1);
+        const isUnlimited = url === `${path}health` ||
+          // Signing in has a limit of its own.
+          request.method === "POST" && url === `${path}v1/authorizations`;
+        if (isUnlimited) return;
         const quota = limiter.count(client);
         quotas.set(request, quota);
         const problem = "There are too many requests";

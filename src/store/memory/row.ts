@@ -24,8 +24,6 @@ export type Document = { readonly id: number } & {
 /** What is cached of a record. */
 export interface CachedText {
   readonly text: string;
-  /** Its ETag and Last-Modified fields. */
-  readonly validators: readonly string[];
 }
 
 /** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
@@ -33,7 +31,7 @@ export class Row {
   readonly document: Document;
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
-  /** Where the API caches the record's JSON text and header fields; the store does not use it. */
+  /** Where the API caches the record's JSON text; the store does not use it. */
   cached: CachedText | undefined = undefined;
 
   constructor(document: Document, seq: number) {

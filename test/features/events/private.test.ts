@@ -199,7 +199,6 @@ test("nothing is written to a stream that a stopping server has ended", async (t
     base: { origin: "", path: "/" },
     now: Date.now,
     log: () => {},
-    requireIfMatch: false,
     settings: {},
   }, [feature]);
   const context = { ...operator, headers: { "last-event-id": seq } };

@@ -11,7 +11,7 @@ import {
   type RequestOptions,
   type Server,
   start,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const problem = "application/problem+json";
 

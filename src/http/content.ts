@@ -1,0 +1,69 @@
+/**
+ * The content of a request: whether its method asks for a representation, and
+ * whether the media type of its body is supported (RFC 9110 section 8.3).
+ */
+
+import type { IncomingRequest } from "./connection.ts";
+import { ApiError } from "./errors.ts";
+import { parseMediaType } from "./headers.ts";
+
+/**
+ * Returns whether a method retrieves a representation: GET, HEAD or QUERY (RFC
+ * 9110 section 9.2.1, RFC 10008). Their responses can be cached and revalidated.
+ * OPTIONS is safe too, but retrieves nothing, so it does not count here.
+ */
+export function isReadMethod(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "QUERY";
+}
+
+/**
+ * Checks the media type and coding of a body, and returns its type; undefined
+ * if there is no body, which is reported when the body is parsed.
+ *
+ * @throws {ApiError} 41500 with the field that lists what is supported (RFC
+ * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a
+ * type, and on a part of a body
+ */
+export function checkContentType(
+  request: IncomingRequest,
+  consumes: readonly string[],
+): string | undefined {
+  const { headers, method } = request;
+  const { "content-encoding": coding = "identity", "content-type": field } =
+    headers;
+  if (headers["content-range"]) { // RFC 9110 section 14.5
+    throw new ApiError(
+      40000,
+      "A Content-Range is not supported: send the complete body without it.",
+    );
+  }
+  if (coding.toLowerCase() !== "identity") {
+    throw new ApiError(
+      41500,
+      "The body must not have a Content-Encoding other than identity.",
+      { headers: ["Accept-Encoding", "identity"] },
+    );
+  }
+  if (field === undefined) {
+    if (method === "QUERY") { // RFC 10008 section 2
+      throw new ApiError(
+        40000,
+        `The request must have a Content-Type: ${consumes.join(" or ")}.`,
+      );
+    }
+    if (!request.hasContent) return undefined;
+  } else if (consumes.includes(field)) return field;
+  const type = parseMediaType(field ?? "");
+  const charset = type?.parameters.get("charset") ?? "utf-8";
+  if (type && consumes.includes(type.type) && charset === "utf-8") {
+    return type.type;
+  }
+  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
+  throw new ApiError(
+    41500,
+    `The Content-Type must be ${consumes.join(" or ")}, in UTF-8.`,
+    method === "PUT" || method === "QUERY" // Accept-Query is in every response
+      ? {}
+      : { headers: [name, consumes.join(", ")] },
+  );
+}
