@@ -7,8 +7,6 @@
  * and only a request that has waited for 30 s is refused.
  */
 
-import type { Writable } from "node:stream";
-
 /** The request waited too long, or there is no room for it; nothing was done. */
 export class OverloadedError extends Error {
   override readonly name = "OverloadedError";
@@ -26,30 +24,19 @@ export interface Requester {
 /** How long a request waits before it is refused. */
 const maxWaitMs = 30_000;
 
-/** How long a turn lasts whose end depends on the client: then others begin too. */
-const maxHoldMs = 10_000;
-
-/** The most clients whose last turn is remembered, unless more of them wait. */
+/** The most clients whose last turn is remembered. */
 const maxClients = 1000;
-
-interface Client {
-  /** The number of its last turn. */
-  lastTurn: number;
-  running: number;
-  /** The functions that begin the turns of its waiting requests, in order. */
-  readonly waiting: Set<() => void>;
-}
 
 /** The turns of one kind of work. */
 export class Turns {
   readonly #maxRunning: number;
   readonly #maxPerClient: number;
-  readonly #clients = new Map<string, Client>();
-  readonly #holders = new WeakSet<AbortSignal>();
-  #running = 0;
-  #lastTurn = 0;
-  /** Where the newest client is in the order of turns: before all others. */
-  #newest = 0;
+  /** The clients that have a turn, once for each. */
+  readonly #running: string[] = [];
+  /** The clients that had a turn, the last one of the first the longest ago. */
+  readonly #recent = new Set<string>();
+  /** The functions that begin the turns of the waiting requests of each client, in order. */
+  readonly #waiting = new Map<string, Set<() => void>>();
 
   /** @param maxPerClient how many turns at a time one client has: fewer than there are, if a client decides how long one lasts */
   constructor(maxRunning: number, maxPerClient = maxRunning) {
@@ -58,97 +45,73 @@ export class Turns {
   }
 
   /**
-   * Runs work in its turn.
+   * Runs work in its turn, never before the caller has continued.
    *
    * @throws {OverloadedError}; the reason of the signal if the client leaves
    * before its turn
    */
-  async run<T>(requester: Requester, work: () => T | Promise<T>): Promise<T> {
-    const client = await this.#begin(requester);
+  async run<T>(
+    { client, signal }: Requester,
+    work: () => T | Promise<T>,
+  ): Promise<T> {
+    signal.throwIfAborted();
+    await (this.#mayBegin(client)
+      ? this.#begin(client)
+      : this.#wait(client, signal));
     try {
       return await work();
     } finally {
-      this.#end(client);
+      this.#running.splice(this.#running.indexOf(client), 1);
+      this.#beginNext();
     }
   }
 
-  /** Waits for a turn that lasts until the signal is aborted, or for some seconds; throws like {@linkcode run}. */
-  async hold(requester: Requester): Promise<void> {
-    const { signal } = requester;
-    if (this.#holders.has(signal)) return signal.throwIfAborted(); // processed again
-    const client = await this.#begin(requester);
-    this.#holders.add(signal);
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      this.#end(client);
-    };
-    const timer = setTimeout(end, maxHoldMs);
-    signal.addEventListener("abort", end);
-    if (signal.aborted) end();
-    signal.throwIfAborted();
+  #wait(client: string, signal: AbortSignal): Promise<void> {
+    const waiting = this.#waiting.get(client) ?? new Set();
+    this.#waiting.set(client, waiting);
+    return new Promise((resolve, reject) => {
+      const leave = (settle: () => void) => {
+        waiting.delete(start);
+        if (waiting.size === 0) this.#waiting.delete(client);
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const start = () => leave(resolve);
+      const onAbort = () => leave(() => reject(signal.reason));
+      const onTimeout = () => leave(() => reject(tooLong()));
+      const timer = setTimeout(onTimeout, maxWaitMs);
+      signal.addEventListener("abort", onAbort);
+      waiting.add(start);
+    });
   }
 
-  async #begin({ client: name, signal }: Requester): Promise<Client> {
-    signal.throwIfAborted();
-    const client = this.#find(name);
-    if (this.#isNext(client)) this.#count(client);
-    else {
-      await new Promise<void>((resolve, reject) => {
-        const leave = (settle: () => void) => {
-          client.waiting.delete(start);
-          clearTimeout(timer);
-          signal.removeEventListener("abort", onAbort);
-          settle();
-        };
-        const start = () => leave(resolve);
-        const onAbort = () => leave(() => reject(signal.reason));
-        const onTimeout = () => leave(() => reject(tooLong()));
-        const timer = setTimeout(onTimeout, maxWaitMs);
-        signal.addEventListener("abort", onAbort);
-        client.waiting.add(start);
-      });
-    }
-    return client;
+  #mayBegin(client: string): boolean {
+    const own = this.#running.filter((each) => each === client);
+    return this.#running.length < this.#maxRunning &&
+      own.length < this.#maxPerClient;
   }
 
-  /** Returns a client. Of two that had no turn yet the later goes first, so that a crowd of them does not delay those who come after it. */
-  #find(name: string): Client {
-    const client = this.#clients.get(name) ??
-      { lastTurn: --this.#newest, running: 0, waiting: new Set() };
-    this.#clients.set(name, client);
-    if (this.#clients.size > maxClients) {
-      for (const [each, { running, waiting }] of this.#clients) {
-        if (running + waiting.size > 0 || each === name) continue;
-        this.#clients.delete(each);
-        break;
-      }
-    }
-    return client;
+  #begin(client: string): void {
+    this.#running.push(client);
+    this.#recent.delete(client);
+    this.#recent.add(client);
+    const [oldest = ""] = this.#recent;
+    if (this.#recent.size > maxClients) this.#recent.delete(oldest);
   }
 
-  #isNext({ running }: Client): boolean {
-    return this.#running < this.#maxRunning && running < this.#maxPerClient;
-  }
-
-  #count(client: Client): void {
-    this.#running++;
-    client.running++;
-    client.lastTurn = ++this.#lastTurn;
-  }
-
-  /** Ends a turn, and begins the next one in the same moment. */
-  #end(client: Client): void {
-    this.#running--;
-    client.running--;
-    let next: Client | undefined;
-    for (const each of this.#clients.values()) {
-      if (each.waiting.size === 0 || !this.#isNext(each)) continue;
-      if (!next || each.lastTurn < next.lastTurn) next = each;
-    }
+  /** Begins the next turn in the moment in which another ends. Of two clients that had none yet the later goes first, so that a crowd of them does not delay those who come after it. */
+  #beginNext(): void {
+    const clients = [...this.#waiting.keys()].filter((client) =>
+      this.#mayBegin(client)
+    );
+    const next = clients.findLast((client) => !this.#recent.has(client)) ??
+      [...this.#recent].find((client) =>
+        this.#waiting.has(client) && this.#mayBegin(client)
+      );
     if (next === undefined) return;
-    const [start] = next.waiting;
-    this.#count(next);
+    const [start] = this.#waiting.get(next) ?? [];
+    this.#begin(next);
     start?.();
   }
 }
@@ -160,48 +123,4 @@ export function tooLong(): OverloadedError {
       maxWaitMs / 1000
     } s, and nothing was done.`,
   );
-}
-
-/** Slots for work that does not wait in a queue: a connection or a response holds one until it closes. */
-export class Slots {
-  readonly #max: number;
-  readonly #message: string;
-  /** The streams that hold a slot, the oldest first, with their clients. */
-  readonly #held = new Map<Writable, string>();
-
-  /** @param message the message of the error with which work is refused */
-  constructor(max: number, message: string) {
-    this.#max = max;
-    this.#message = message;
-  }
-
-  /**
-   * Gives a stream a slot. If none is free, the oldest stream of the client with
-   * the most slots is destroyed, unless it would then have fewer than this
-   * client.
-   *
-   * @throws {OverloadedError}
-   */
-  take(client: string, stream: Writable): void {
-    if (this.#held.size >= this.#max) {
-      const displaced = this.#findDisplaced(client);
-      this.#held.delete(displaced);
-      displaced.destroy();
-    }
-    this.#held.set(stream, client);
-    stream.once("close", () => this.#held.delete(stream));
-  }
-
-  #findDisplaced(client: string): Writable {
-    const counts = new Map([[client, 1]]);
-    for (const each of this.#held.values()) {
-      counts.set(each, (counts.get(each) ?? 0) + 1);
-    }
-    const most = Math.max(...counts.values());
-    for (const [stream, each] of this.#held) {
-      const count = counts.get(each) ?? 0;
-      if (count === most && most > (counts.get(client) ?? 0)) return stream;
-    }
-    throw new OverloadedError(this.#message);
-  }
 }

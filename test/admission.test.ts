@@ -1,10 +1,9 @@
 /** Waiting when many ask at once: the order in which they are served, and who is not. */
 
 import { strict as assert } from "node:assert";
-import { once } from "node:events";
-import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { OverloadedError, Slots, Turns } from "../src/admission.ts";
+import { OverloadedError, Turns } from "../src/admission.ts";
+import { holdTurn } from "../src/api/records/held-turn.ts";
 import { background, visitor } from "./requester.ts";
 
 /** Work that runs until it is told to end. */
@@ -120,30 +119,29 @@ test("a turn ends when its work fails", async () => {
   assert.equal(await turns.run(background, () => "done"), "done");
 });
 
-test("a turn that is held ends when its client leaves, and is held only once", async () => {
+test("a turn that is held ends when its client leaves", async () => {
   const turns = new Turns(1);
   const holder = visitor("a");
-  await turns.hold(holder);
-  await turns.hold(holder); // the same request again
+  await holdTurn(turns, holder);
   const next = visitor("b");
   let hasTurn = false;
-  const waiting = turns.hold(next).then(() => hasTurn = true);
+  const waiting = holdTurn(turns, next).then(() => hasTurn = true);
   await Promise.resolve();
   assert.equal(hasTurn, false);
   holder.leave();
   await waiting;
   next.leave();
   assert.equal(await turns.run(background, () => "free"), "free");
-  await assert.rejects(turns.hold(next), /b has left/);
+  await assert.rejects(holdTurn(turns, next), /b has left/);
 });
 
 test("a client that holds its turns for long does not keep others from beginning", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const turns = new Turns(1);
   const holder = visitor("a");
-  await turns.hold(holder);
+  await holdTurn(turns, holder);
   let hasTurn = false;
-  const waiting = turns.hold(visitor("b")).then(() => hasTurn = true);
+  const waiting = holdTurn(turns, visitor("b")).then(() => hasTurn = true);
   t.mock.timers.tick(9999);
   await Promise.resolve();
   assert.equal(hasTurn, false);
@@ -171,39 +169,4 @@ test("the last turns of a thousand clients are remembered", async () => {
     return started.join("");
   };
   assert.equal(await order(), "xab", "the turn of a was longer ago");
-});
-
-test("the client with the most slots loses one to a client that holds fewer", () => {
-  const slots = new Slots(3, "Too many.");
-  const cancelled: string[] = [];
-  const take = (name: string) => {
-    const destroy = () => cancelled.push(name);
-    const stream = Object.assign(new PassThrough(), { destroy });
-    slots.take(name.charAt(0), stream);
-    return () => stream.emit("close");
-  };
-  const release = take("a1");
-  take("a2");
-  take("a3");
-  assert.throws(() => take("a4"), new OverloadedError("Too many."));
-  take("b1");
-  assert.deepEqual(cancelled, ["a1"]);
-  release(); // its slot belongs to b by now
-  assert.throws(() => take("b2"), OverloadedError, "a would hold fewer");
-  take("c1");
-  assert.deepEqual(cancelled, ["a1", "a2"]);
-  assert.throws(() => take("d1"), OverloadedError, "each holds one");
-});
-
-test("a slot is free again when its stream closes", async () => {
-  const slots = new Slots(1, "Too many.");
-  for (let times = 0; times < 3; times++) {
-    const stream = new PassThrough();
-    slots.take("a", stream);
-    const other = new PassThrough();
-    assert.throws(() => slots.take("a", other), OverloadedError);
-    assert.equal(stream.destroyed, false);
-    stream.destroy();
-    await once(stream, "close");
-  }
 });

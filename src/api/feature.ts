@@ -119,8 +119,8 @@ export interface FeatureHooks extends SingleHooks {
 
 /** The hooks that at most one feature has. */
 export interface SingleHooks {
-  /** Creates the server, by default one of node:http. */
-  readonly createServer?: CreateServer;
+  /** Creates a server of node:https instead of one of node:http. */
+  readonly createSecureServer?: CreateServer;
   /** Header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
   /** Returns the address of the client of a request, given that of its connection. */

@@ -36,20 +36,20 @@ export async function readBody(
   requestBody(response);
   await undefined; // now what came with the header has been parsed
   const stated = Number(request.headers["content-length"]);
-  if (request.readableLength === stated) return request.read();
+  if (request.readableLength === stated) {
+    request.isRead = true;
+    return request.read();
+  }
   return new Promise((resolve, reject) => {
     let body = empty;
     let length = 0;
     const add = (part: Uint8Array) => {
       const start = length;
       length += part.length;
-      if (length > maxBytes) settle(tooLarge(maxBytes));
-      else if (start === 0) body = part; // and usually the only one
-      else {
-        // Not an array of parts: a part of one byte takes 300 bytes of memory.
-        if (length > body.length) body = Buffer.concat([body], 2 * length);
-        body.set(part, start);
-      }
+      if (length > maxBytes) return settle(tooLarge(maxBytes));
+      // Not an array of parts: a part of one byte takes 300 bytes of memory.
+      if (length > body.length) body = Buffer.concat([body], 2 * length);
+      body.set(part, start);
     };
     const settle = (error = request.bodyError) => {
       clearTimeout(timer);

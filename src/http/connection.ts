@@ -3,13 +3,11 @@
  *
  * node:http's parser alone decides where a request begins and ends, and node:http
  * sends the responses of a connection in the order of their requests.
- * Three methods of Node's objects are replaced, and no others. Without each of
+ * Two methods of Node's objects are replaced, and no others. Without each of
  * them the named test of `test/http/edge.test.ts` fails:
  * - `socket.destroySoon`, which node:http calls after the last response, would
  *   close at once, and reset a client that still sends ("is not reset while a
  *   client that asked to close it still sends").
- * - `socket.destroy` of a download by HTTP/1.0, whose length only the end of the
- *   connection tells ("is reset if a download of HTTP/1.0 ends early").
  * - `server.closeIdleConnections`, which `close` calls, would cut off responses
  *   that are still being sent ("is not closed by a stop while its client still has
  *   to read a response").
@@ -18,7 +16,6 @@
 import { Buffer } from "node:buffer";
 import { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { networkOf } from "./client-address.ts";
@@ -29,7 +26,7 @@ export const defaultLimits = {
   maxConnections: 1000,
   /** While more requests of a connection wait for their responses, no others are received. */
   maxPipelinedRequests: 16,
-  /** If more wait in all, one with more than its share is closed: what one packet brings is parsed before the receiving stops. */
+  /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
   maxHeldRequests: 20_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
@@ -54,11 +51,11 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
+/** How many waiting responses are sent per turn of the event loop. */
+const maxResponsesPerTurn = 64;
+
 /** How much of bodies that nobody reads is received per second, of all clients together. */
 const maxDroppedBytesPerSecond = 1 << 24;
-
-/** The memory that a request takes while it waits. */
-const heldRequestBytes = 2048;
 
 /** The media type of a response by default. */
 export const jsonType = "application/json; charset=utf-8";
@@ -67,6 +64,8 @@ export const jsonType = "application/json; charset=utf-8";
 export class IncomingRequest extends IncomingMessage {
   /** Why the rest of its body cannot be read. */
   bodyError: Error | undefined;
+  /** True once its whole body has been read, although node:http may not call it complete yet. */
+  isRead = false;
 
   /** True if it has content, possibly of unknown length (RFC 9112 section 6.3). */
   get hasContent(): boolean {
@@ -86,7 +85,7 @@ export class IncomingRequest extends IncomingMessage {
 export class OutgoingResponse extends ServerResponse<IncomingRequest> {
   /** Set before the request is handled. */
   declare connectionState: Connection;
-  /** Its content while it waits for {@linkcode sendWaiting}. */
+  /** Its content until it has been sent. */
   content: string | Uint8Array | undefined;
   /** True if the response lasts until the connection closes. */
   isLive = false;
@@ -114,7 +113,7 @@ export interface ServerState {
   /** Called for each error that is sent without calling the handler. */
   readonly onRawError?: ((error: RawError) => void) | undefined;
   /** All open connections. */
-  readonly connections: Map<Writable, Connection>;
+  readonly connections: Map<Socket, Connection>;
   /** True if each response is the last one of its connection. */
   isStopping: boolean;
   /** How many requests wait for their responses. */
@@ -127,22 +126,24 @@ export interface ServerState {
 export class Connection {
   readonly socket: Socket;
   readonly server: ServerState;
+  /** The network of its client. */
+  readonly client: string;
   /** The responses that are to be sent, in order: to the request that is being handled, and to those that wait for it. */
   readonly pending: OutgoingResponse[] = [];
   /** True if no further request is handled, and the connection closes after the pending responses. */
   isClosing = false;
   /** True while nothing is received. */
   isPaused = false;
-  /** Of a long response. */
-  sendingBytes = 0;
   /** How many requests node:http holds, with those that are never handled. */
   #held = 0;
   #readBytes = -1;
-  #readAt = 0;
+  /** How long the client has read nothing. */
+  idleMs = 0;
 
   constructor(socket: Socket, server: ServerState) {
     this.socket = socket;
     this.server = server;
+    this.client = networkOf(socket.remoteAddress ?? "");
     socket.destroySoon = () => this.#linger();
     socket.on("error", () => {}); // or it would end the process
     // node:http resumes it after each request, and once a response is read.
@@ -152,7 +153,6 @@ export class Connection {
     socket.on("close", () => {
       server.connections.delete(socket);
       server.heldRequests -= this.#held;
-      this.pending.length = 0;
     });
   }
 
@@ -160,37 +160,37 @@ export class Connection {
    * Handles a request once every earlier one on its connection has its response.
    * For example, a GET sent right after a PATCH, without waiting for the
    * response, sees the change (RFC 9112 section 9.3.2). While many wait, no more
-   * are received, so that a client that sends without reading fills no memory.
+   * are received, so that a client that sends without reading fills no memory. A
+   * body that waits would fill memory too: its request is not handled, and the
+   * connection closes before it, which tells the client to send it again.
    */
   accept(response: OutgoingResponse): void {
     const { pending, server, socket } = this;
     const { maxPipelinedRequests, maxHeldRequests } = server.limits;
     const { req: request } = response;
     if (socket.destroyed) return; // the rest of its last packet
-    if (pending[0]?.isLive) return void socket.destroy(); // none can follow
+    response.connectionState = this;
     server.heldRequests++;
     if (++this.#held > maxPipelinedRequests) {
       this.pause();
-      const isFull = server.heldRequests > maxHeldRequests;
-      const share = maxHeldRequests / server.connections.size;
-      if (isFull && this.#held > share) socket.destroy();
+      if (server.heldRequests > maxHeldRequests) return void socket.destroy();
     }
+    if (pending.length > 0 && request.hasContent) this.isClosing = true;
     if (this.isClosing) return void request.resume();
     pending.push(response);
     if (pending.length === 1) this.#handle(response);
-    else if (request.hasContent) setImmediate(() => this.#refuse(response));
   }
 
   #handle(response: OutgoingResponse): void {
-    response.once("finish", () => this.#finish());
+    response.once("finish", () => this.#finish(response));
     this.server.handle(response);
   }
 
   /** Handles the next request after a response has been sent. */
-  #finish(): void {
+  #finish(response: OutgoingResponse): void {
     const { pending, server, socket } = this;
+    response.content = undefined; // an idle connection must not hold its memory
     if (socket.destroyed) return; // a write that failed ends a response too
-    this.sendingBytes = 0;
     pending.shift();
     server.heldRequests--;
     if (--this.#held === server.limits.maxPipelinedRequests) {
@@ -202,18 +202,10 @@ export class Connection {
     else if (this.isClosing || server.isStopping) socket.destroySoon();
   }
 
-  /** Closes the connection before a request with a body that is still waiting in the next turn of the event loop: the body would fill memory. */
-  #refuse(response: OutgoingResponse): void {
-    const at = this.pending.indexOf(response);
-    if (at < 1) return;
-    this.closeAfter(at);
-    response.req.resume();
-  }
-
-  /** Closes the connection after so many responses; later requests are not handled. */
-  closeAfter(count: number): void {
+  /** Closes the connection after the first pending response; later requests are not handled. */
+  closeAfterFirst(): void {
     this.isClosing = true;
-    this.pending.splice(count);
+    this.pending.splice(1);
   }
 
   pause(): void {
@@ -225,10 +217,7 @@ export class Connection {
   end(): void {
     const { pending: [response], socket } = this;
     if (!response) socket.destroySoon();
-    else if (response.isLive) {
-      response.end(); // sends as much of it as can be sent at once
-      socket.destroy();
-    }
+    else if (response.isLive) response.end();
   }
 
   /**
@@ -237,6 +226,7 @@ export class Connection {
    */
   #linger(): void {
     const { socket, server } = this;
+    this.isClosing = true; // a request that comes now would get no response
     socket.end();
     const timer = setTimeout(
       () => socket.destroy(),
@@ -247,55 +237,52 @@ export class Connection {
 
   /** How many bytes of memory wait for the client to read. */
   get unreadBytes(): number {
-    return this.socket.writableLength + this.sendingBytes +
-      this.#held * heldRequestBytes;
+    const [response] = this.pending;
+    return this.socket.writableLength + (response?.content?.length ?? 0);
   }
 
   /**
-   * Returns how long the client has read nothing, of a response or after it.
-   * Notes its progress, so it must be called regularly. A time-out of the socket
-   * would not do: it counts what the client sends, such as empty lines.
+   * Notes whether the client has read anything since the last call, of a response
+   * or after it. A time-out of the socket would not do: it counts what the client
+   * sends, such as empty lines.
    */
-  idleMs(now: number): number {
+  noteProgress(): void {
     const { bytesWritten, writableLength } = this.socket;
     const readBytes = bytesWritten - writableLength;
     const isWaiting = writableLength === 0 && this.pending.length > 0;
-    if (isWaiting || readBytes !== this.#readBytes) {
-      this.#readBytes = readBytes;
-      this.#readAt = now;
-    }
-    return now - this.#readAt;
+    const isIdle = !isWaiting && readBytes === this.#readBytes;
+    this.idleMs = isIdle ? this.idleMs + this.server.limits.checkIntervalMs : 0;
+    this.#readBytes = readBytes;
   }
 }
 
 /**
  * Disconnects the clients that read nothing for too long. If too much waits to
- * be read in all, a few seconds are too long, first for the address that holds
- * most of it; a client that reads is never disconnected.
+ * be read in all, a few seconds are too long, first for the client that holds
+ * most of it; one that reads is never disconnected.
  */
 export function checkReaders({ connections, limits }: ServerState): void {
-  const now = performance.now();
-  const byClient = new Map<string, { bytes: number; sockets: Socket[] }>();
-  let total = 0;
+  const idle = new Map<string, Connection[]>();
   for (const connection of connections.values()) {
-    const { socket, unreadBytes } = connection;
-    const idleMs = connection.idleMs(now);
-    total += unreadBytes;
+    connection.noteProgress();
+    const { client, socket, idleMs } = connection;
     if (idleMs >= limits.readTimeoutMs) socket.destroy();
     else if (idleMs >= limits.unreadTimeoutMs) {
-      const client = networkOf(socket.remoteAddress ?? "");
-      const held = byClient.get(client) ?? { bytes: 0, sockets: [] };
-      byClient.set(client, held);
-      held.bytes += unreadBytes;
-      held.sockets.push(socket);
+      idle.set(client, [...idle.get(client) ?? [], connection]);
     }
   }
-  const largestFirst = [...byClient.values()].sort((a, b) => b.bytes - a.bytes);
-  for (const { bytes, sockets } of largestFirst) {
+  let total = sumUnread([...connections.values()]);
+  const largestFirst = [...idle.values()]
+    .sort((a, b) => sumUnread(b) - sumUnread(a));
+  for (const group of largestFirst) {
     if (total <= limits.maxUnreadBytes) break;
-    total -= bytes;
-    for (const socket of sockets) socket.destroy();
+    total -= sumUnread(group);
+    for (const { socket } of group) socket.destroy();
   }
+}
+
+function sumUnread(connections: readonly Connection[]): number {
+  return connections.reduce((sum, { unreadBytes }) => sum + unreadBytes, 0);
 }
 
 /** A response before it is sent. */
@@ -328,20 +315,21 @@ export function send(
   const { req: request, connectionState: connection } = response;
   const { method, httpVersion, headers } = request;
   const { server, socket, pending } = connection;
-  if (socket.destroyed) return; // nothing would end what began here
+  if (!socket.writable) return; // nothing would end what began here
   const hasNoLength = stream ?? live;
   if (body !== undefined || hasNoLength) fields.push("Content-Type", type);
   // Without a length node:http sends chunks. Neither 204 nor 304 has one.
   if (!hasNoLength && status !== 204 && status !== 304) {
     fields.push("Content-Length", String(Buffer.byteLength(body ?? "")));
   }
-  const hasUnreadBody = !request.complete && request.hasContent;
+  const hasUnreadBody = !request.complete && !request.isRead &&
+    request.hasContent;
   const isLast = server.isStopping || hasUnreadBody || httpVersion === "1.0" ||
     (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
     headers.upgrade !== undefined || request.bodyError !== undefined;
   if (isLast) {
-    connection.closeAfter(1);
+    connection.closeAfterFirst();
     fields.push("Connection", "close");
   }
   fields.push(...server.fields);
@@ -349,17 +337,16 @@ export function send(
   response.useChunkedEncodingByDefault = httpVersion === "1.1";
   response.writeHead(status, fields);
   if (hasUnreadBody) dropBody(request, connection);
-  if (method === "HEAD") sendAtEndOfTurn(response);
-  else if (live) {
+  if (method === "HEAD") return sendAtEndOfTurn(response);
+  response.content = body;
+  if (live) {
     response.isLive = true;
-    connection.closeAfter(1); // requests after it are never handled
+    connection.closeAfterFirst(); // requests after it are never handled
     live(response).catch(() => response.destroy());
   } else if (stream || (body && body.length > maxWriteBytes)) {
-    if (stream && httpVersion === "1.0") resetIfIncomplete(socket, response);
-    if (typeof body === "string") connection.sendingBytes = body.length;
     pipeline(stream ?? partsOf(body ?? ""), response)
       .catch(() => response.destroy());
-  } else sendAtEndOfTurn(response, body);
+  } else sendAtEndOfTurn(response);
 }
 
 /** Yields the parts of a long response. */
@@ -371,23 +358,8 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
 }
 
 /**
- * Resets the connection if a response fails whose end only the end of the
- * connection tells (RFC 9112 section 6.3); TLS has its own end.
- */
-function resetIfIncomplete(socket: Socket, response: OutgoingResponse): void {
-  const { destroy } = socket;
-  socket.destroy = (error) => {
-    // Resetting would send what waits, and the end.
-    socket.destroy = socket.destroySoon = destroy;
-    return response.writableFinished || "encrypted" in socket
-      ? socket.destroy(error)
-      : socket.resetAndDestroy();
-  };
-}
-
-/**
- * Receives and drops the rest of a body that nobody reads, before the connection
- * closes: slowly, as a thousand large ones would let others wait for seconds.
+ * Receives and drops a body that nobody reads, up to a limit: slowly, as a
+ * thousand large ones would let others wait for seconds.
  */
 function dropBody(request: IncomingRequest, connection: Connection): void {
   const { socket, server } = connection;
@@ -407,21 +379,21 @@ function dropBody(request: IncomingRequest, connection: Connection): void {
 const waitingResponses: OutgoingResponse[] = [];
 
 /**
- * Sends a response together with all others that become ready in the same turn
- * of the event loop: that sends a third more small responses a second.
+ * Sends a response together with others that become ready in the same turn of
+ * the event loop: that sends a third more small responses a second.
  */
-function sendAtEndOfTurn(
-  response: OutgoingResponse,
-  content?: string | Uint8Array,
-): void {
-  response.content = content;
+function sendAtEndOfTurn(response: OutgoingResponse): void {
   if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);
 }
 
-/** Sends all responses whose header is complete. */
-export function sendWaiting(): void {
-  for (const response of waitingResponses.splice(0)) {
+/**
+ * Sends responses whose header is complete. One connection is accepted per
+ * turn, so turns must be short, or who connects among a thousand busy clients
+ * would wait for seconds.
+ */
+function sendWaiting(): void {
+  for (const response of waitingResponses.splice(0, maxResponsesPerTurn)) {
     response.end(response.content);
-    response.content = undefined; // an idle connection must not hold its memory
   }
+  if (waitingResponses.length > 0) setImmediate(sendWaiting);
 }

@@ -29,22 +29,21 @@ export function parseJsonObject(
   }
   const text = decodeUtf8(bytes, name);
   let value: unknown;
-  let isAmbiguous = false;
+  let repeated: string | undefined;
   try {
-    const count = countNames(text, maxNames);
+    repeated = findRepeatedName(text, maxNames);
     value = JSON.parse(text);
-    isAmbiguous = countProperties(value) < count;
   } catch (error) {
     const problem = error instanceof RangeError
       ? `too complex: at most ${maxNames} names and arrays, in at most ${maxDepth} levels, are allowed`
       : "not valid JSON (RFC 8259): send one JSON object";
     throw new ApiError(40001, `The ${name} is ${problem}.`);
   }
-  if (isAmbiguous) {
-    const repeated = excerpt(JSON.stringify(findRepeatedName(text)));
+  if (repeated !== undefined) {
+    const quoted = excerpt(JSON.stringify(repeated));
     throw new ApiError(
       40001,
-      `The ${name} names ${repeated} twice: send each property once.`,
+      `The ${name} names ${quoted} twice: send each property once.`,
     );
   }
   if (!isObject(value)) {
@@ -91,52 +90,31 @@ export function decodeUtf8(bytes: Uint8Array, name = "body"): string {
 const maxDepth = 64;
 
 // A string that never ends is matched too, so that no text takes long.
-const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[:[]/gs;
+const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[{}[\]:]/gs;
 
 /**
- * Counts the names of properties, and the arrays, in a JSON text. Outside its
- * strings, it has a colon after each name and nowhere else.
+ * Returns the last name that an object in a JSON text repeats, in whatever
+ * spelling. Outside its strings, a text has a colon after each name and nowhere
+ * else.
  *
- * @throws {RangeError} as soon as the limit is exceeded
+ * @throws {RangeError} as soon as there are too many names, arrays or levels
+ * @throws {SyntaxError} if a name is malformed
  */
-function countNames(text: string, max: number): number {
+function findRepeatedName(text: string, maxNames: number): string | undefined {
+  const names: Set<unknown>[] = []; // of the objects around
   let count = 0;
-  stringOrMark.lastIndex = 0;
-  while (stringOrMark.test(text)) {
-    if (text[stringOrMark.lastIndex - 1] !== '"') count++;
-    if (count > max) throw new RangeError();
-  }
-  return count;
-}
-
-/** Returns the first name, decoded, that an object in a JSON text repeats. */
-function findRepeatedName(text: string): string {
-  const names: Set<string>[] = []; // of the objects around
   let string = "";
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}:]/g)) {
-    if (token === "{") names.push(new Set());
-    else if (token === "}") names.pop();
-    else if (token !== ":") string = token;
-    else {
+  let repeated: string | undefined;
+  for (const [token] of text.matchAll(stringOrMark)) {
+    if (token === ":" || token === "[") count++;
+    if (token === ":") {
       const name = String(JSON.parse(string));
-      if (names.at(-1)?.has(name)) return name;
+      if (names.at(-1)?.has(name)) repeated = name;
       names.at(-1)?.add(name);
-    }
+    } else if (token === "{" || token === "[") names.push(new Set());
+    else if (token === "}" || token === "]") names.pop();
+    else string = token;
+    if (count > maxNames || names.length > maxDepth) throw new RangeError();
   }
-  return string;
-}
-
-/**
- * Counts the properties and arrays at all levels of a value: fewer than in its
- * text if an object there names a property twice, in whatever spelling.
- *
- * @throws {RangeError} if it is nested too deeply
- */
-function countProperties(value: unknown, depth = 1): number {
-  if (typeof value !== "object" || value === null) return 0;
-  if (depth > maxDepth) throw new RangeError();
-  const members: unknown[] = Object.values(value);
-  let count = Array.isArray(value) ? 1 : members.length;
-  for (const member of members) count += countProperties(member, depth + 1);
-  return count;
+  return repeated;
 }

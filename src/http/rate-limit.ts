@@ -7,43 +7,37 @@ import { ApiError } from "./errors.ts";
 
 export const windowMs = 60_000;
 
-/** The most keys that are counted at a time: some 2 MB. */
+/** The most keys that are counted at a time: some 2 MB. The oldest is forgotten for another. */
 const maxKeys = 10_000;
 
-/** The count for a key, in a minute that began with the first request. */
-export interface Quota {
-  used: number;
-  readonly endsAt: number;
-}
-
-/** Counts by key. */
+/** Counts by key. A minute is the same for all keys: it begins with the first use after another has ended. */
 export class RateLimiter {
   readonly #limit: number;
   readonly #now: () => number;
-  /** In the order in which they end. */
-  readonly #quotas = new Map<string, Quota>();
+  /** The oldest key first. */
+  readonly #counts = new Map<string, number>();
+  #endsAt = 0;
 
-  /** @param now returns milliseconds; if the clock is set back, new minutes begin */
+  /** @param now returns milliseconds; if the clock is set back, a new minute begins */
   constructor(limit: number, now: () => number) {
     this.#limit = limit;
     this.#now = now;
   }
 
-  /** Counts one more for a key; returns its quota. */
-  count(key: string): Quota {
-    const quota = this.#find(key);
-    const [next = ""] = this.#quotas.keys();
-    if (quota.used === 0 && this.#quotas.size >= maxKeys) {
-      this.#quotas.delete(next); // the one that ends next
+  /** Counts one more for a key; returns the count. */
+  count(key: string): number {
+    const count = this.#find(key) + 1;
+    const [oldest = ""] = this.#counts.keys();
+    if (count === 1 && this.#counts.size >= maxKeys) {
+      this.#counts.delete(oldest);
     }
-    quota.used++;
-    this.#quotas.set(key, quota);
-    return quota;
+    this.#counts.set(key, count);
+    return count;
   }
 
   /** Resets the count of a key. */
   forget(key: string): void {
-    this.#quotas.delete(key);
+    this.#counts.delete(key);
   }
 
   /**
@@ -53,28 +47,27 @@ export class RateLimiter {
    * @throws {ApiError} 42900 if none
    */
   check(key: string, problem: string): number {
-    const quota = this.#find(key);
-    if (quota.used < this.#limit) return this.#limit - quota.used;
-    const seconds = this.secondsLeft(quota);
+    const left = this.#limit - this.#find(key);
+    if (left > 0) return left;
+    const seconds = this.secondsLeft();
     throw new ApiError(42900, `${problem}: try again in ${seconds} s.`, {
       headers: ["Retry-After", String(seconds)],
     });
   }
 
-  /** Returns when a quota ends. */
-  secondsLeft({ endsAt }: Quota): number {
-    return Math.max(1, Math.ceil((endsAt - this.#now()) / 1000));
+  /** Returns when the minute ends. */
+  secondsLeft(): number {
+    return Math.max(1, Math.ceil((this.#endsAt - this.#now()) / 1000));
   }
 
-  /** Returns the quota of a key, perhaps a new one that is not stored yet; drops those that have ended. */
-  #find(key: string): Quota {
-    const endsAt = this.#now() + windowMs;
-    for (const [oldest, quota] of this.#quotas) {
-      const hasEnded = quota.endsAt > endsAt ||
-        quota.endsAt <= endsAt - windowMs;
-      if (!hasEnded) break;
-      this.#quotas.delete(oldest);
+  /** Returns the count of a key in the current minute, which may begin now. */
+  #find(key: string): number {
+    const startsAt = this.#endsAt - windowMs;
+    const now = this.#now();
+    if (now < startsAt || now >= this.#endsAt) {
+      this.#counts.clear();
+      this.#endsAt = now + windowMs;
     }
-    return this.#quotas.get(key) ?? { used: 0, endsAt };
+    return this.#counts.get(key) ?? 0;
   }
 }

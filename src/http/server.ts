@@ -12,14 +12,13 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import {
-  createServer as createHttpServer,
+  createServer,
   type Server,
   type ServerOptions,
   STATUS_CODES,
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { Slots } from "../admission.ts";
 import { networkOf } from "./client-address.ts";
 import {
   checkReaders,
@@ -29,7 +28,6 @@ import {
   IncomingRequest,
   jsonType,
   OutgoingResponse,
-  sendWaiting,
   type ServerLimits,
   type ServerState,
 } from "./connection.ts";
@@ -49,7 +47,8 @@ export interface ListenOptions
   extends Pick<ServerState, "documentationUrl" | "onRawError"> {
   readonly host: string;
   readonly port: number;
-  readonly createServer?: CreateServer;
+  /** Creates a server of node:https instead. */
+  readonly createSecureServer?: CreateServer;
   /** More header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
   readonly limits?: Partial<ServerLimits>;
@@ -103,17 +102,30 @@ export async function listen(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  const server = (options.createServer ?? createHttpServer)(serverOptions);
-  trackConnections(server, state);
+  const server = (options.createSecureServer ?? createServer)(serverOptions);
+  server.on("error", () => {}); // a connection that cannot be accepted
+  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  // A stop would take connections for idle that are still sending a response.
+  server.closeIdleConnections = () => {};
+  const slots: Slots = new Map();
+  server.on("connection", (socket: Socket) => {
+    takeSlot(slots, socket, limits.maxConnections);
+  });
+  const event = options.createSecureServer ? "secureConnection" : "connection";
+  server.on(event, (socket: Socket) => {
+    connections.set(socket, new Connection(socket, state));
+  });
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
     server.on(event, (_, response: OutgoingResponse) => {
-      const { socket } = response.req;
-      response.connectionState = connections.get(socket) ??
-        new Connection(socket, state);
-      response.connectionState.accept(response);
+      connections.get(response.req.socket)?.accept(response);
     });
   }
+  server.on("clientError", (error: ParseError, socket: Socket) => {
+    const connection = connections.get(socket);
+    if (!connection || error.code === "ECONNRESET") socket.destroy();
+    else rejectBytes(connection, toApiError(error));
+  });
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
   const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
@@ -122,12 +134,15 @@ export async function listen(
     async close(graceMs, announceMs = 0) {
       state.isStopping = true;
       if (announceMs > 0 && connections.size > 0) await delay(announceMs);
-      sendWaiting();
       const closed = once(server.close(), "close");
       const timer = setTimeout(() => {
-        for (const socket of connections.keys()) socket.destroy();
+        for (const socket of slots.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
+      const peers = new Set(Array.from(connections.keys(), peerOf));
+      for (const socket of slots.keys()) {
+        if (!peers.has(peerOf(socket))) socket.destroy(); // in its TLS handshake
+      }
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
@@ -135,53 +150,51 @@ export async function listen(
   };
 }
 
-/** Keeps the state of each connection, limits their number, and rejects what is not a request. */
-function trackConnections(server: HttpServer, state: ServerState): void {
-  const { connections, limits } = state;
-  server.on("error", () => {}); // a connection that cannot be accepted
-  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
-  // A stop would take connections for idle that are still sending a response.
-  server.closeIdleConnections = () => {};
-  const slots = new Slots(limits.maxConnections, "too many connections");
-  server.on("connection", (socket: Socket) => {
-    try {
-      slots.take(networkOf(socket.remoteAddress ?? ""), socket);
-      connections.set(socket, new Connection(socket, state));
-    } catch {
-      socket.destroy();
-    }
-  });
-  server.on("secureConnection", (socket: Socket) => {
-    // From now on it stands for the connection of its TLS handshake.
-    const { remoteAddress, remotePort } = socket;
-    for (const { socket: raw } of connections.values()) {
-      if (
-        raw.remotePort === remotePort && raw.remoteAddress === remoteAddress
-      ) connections.delete(raw);
-    }
-    connections.set(socket, new Connection(socket, state));
-  });
-  server.on("clientError", (error: ParseError, socket) => {
-    const connection = connections.get(socket);
-    if (!connection || error.code === "ECONNRESET") socket.destroy();
-    else rejectBytes(connection, toApiError(error));
-  });
+/** Returns what a TLS socket and the one below it have in common. */
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
+/** The open connections, the oldest first, each with the network of its client. */
+type Slots = Map<Socket, string>;
+
+/**
+ * Takes a slot for a connection; with TLS, before its handshake. If there are
+ * too many, one that has had its last response is closed, or the oldest of the
+ * client with the most, or this one if no client has more.
+ */
+function takeSlot(slots: Slots, socket: Socket, max: number): void {
+  const client = networkOf(socket.remoteAddress ?? "");
+  slots.set(socket, client);
+  socket.on("error", () => {}); // or it would end the process
+  socket.once("close", () => slots.delete(socket));
+  if (slots.size <= max) return;
+  const counts = new Map<string, number>();
+  for (const each of slots.values()) {
+    counts.set(each, (counts.get(each) ?? 0) + 1);
+  }
+  const rank = (each: Socket) =>
+    each.writable ? counts.get(slots.get(each) ?? "") ?? 0 : Infinity;
+  let closed = socket;
+  for (const each of slots.keys()) {
+    if (rank(each) > rank(closed)) closed = each;
+  }
+  slots.delete(closed);
+  closed.destroy();
 }
 
 /**
  * Rejects what is not a request, or does not arrive. If it belongs to the body of
- * the latest request, the response to that is the error. If responses are
+ * the request in progress, the response to that is the error. If responses are
  * pending, the connection closes after them, as after each error.
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
-  const { pending, isClosing, isPaused } = connection;
-  if (pending[0]?.isLive) return void connection.socket.destroy();
+  const { pending: [response], isClosing, isPaused } = connection;
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;
-  const request = pending.at(-1)?.req;
-  if (!request) sendRawError(connection, error);
-  else if (!request.complete) request.failBody(error);
+  if (!response) sendRawError(connection, error);
+  else if (!response.req.complete) response.req.failBody(error);
 }
 
 interface ParseError extends Error {
@@ -200,22 +213,18 @@ function toApiError({ code }: ParseError): ApiError {
 
 /** Sends an error where node:http provides no response object, and closes the connection. */
 function sendRawError(
-  { socket, server: { fields, documentationUrl, onRawError } }: Connection,
+  { socket, client, server }: Connection,
   error: ApiError,
 ): void {
   if (!socket.writable) return; // the previous response was the last one
-  const { body } = errorResponse(error, documentationUrl);
+  const { status, body } = errorResponse(error, server.documentationUrl);
   const id = requestId(undefined);
-  onRawError?.({
-    id,
-    client: networkOf(socket.remoteAddress ?? ""),
-    status: error.status,
-  });
-  const common = fields.map((text, index) =>
+  server.onRawError?.({ id, client, status });
+  const common = server.fields.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );
   socket.write(
-    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n` +
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n` +
       `Date: ${new Date().toUTCString()}\r\n` +
       `Content-Type: ${jsonType}\r\n` +
       `Content-Length: ${Buffer.byteLength(body)}\r\n` +

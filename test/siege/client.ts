@@ -26,6 +26,13 @@ const timeoutMs = 20_000;
 export class Times {
   readonly milliseconds: number[] = [];
   failed = 0;
+  /** How often each failure occurred. */
+  readonly failures = new Map<string, number>();
+
+  fail(failure: string): void {
+    this.failed++;
+    this.failures.set(failure, (this.failures.get(failure) ?? 0) + 1);
+  }
 
   quantile(fraction: number): number {
     const sorted = [...this.milliseconds].sort((a, b) => a - b);
@@ -75,20 +82,20 @@ export class Client {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     while (this.#isRunning) {
       const start = performance.now();
-      const isSuccess = await send(
+      const failure = await send(
         { agent, port: this.#port, method, path },
         body,
       );
-      if (isSuccess) times.milliseconds.push(performance.now() - start);
-      else times.failed++;
+      if (!failure) times.milliseconds.push(performance.now() - start);
+      else times.fail(failure);
       await delay(pauseMs);
     }
     agent.destroy();
   }
 }
 
-/** Sends one request, and returns whether it succeeded. */
-function send(options: RequestOptions, body?: string): Promise<boolean> {
+/** Sends one request, and returns why it failed; "" if it succeeded. */
+function send(options: RequestOptions, body?: string): Promise<string> {
   const headers = body === undefined ? {} : {
     "content-type": "application/json",
     "content-length": Buffer.byteLength(body),
@@ -101,13 +108,23 @@ function send(options: RequestOptions, body?: string): Promise<boolean> {
       headers,
       timeout: timeoutMs,
     });
+    const start = performance.now();
+    const fail = (reason: string) => {
+      const seconds = Math.round((performance.now() - start) / 1000);
+      const which = outgoing.reusedSocket ? "reused" : "new";
+      resolve(`${reason} after ${seconds} s on a ${which} connection`);
+    };
     outgoing.on("response", (response) => {
+      const { statusCode = 0 } = response;
       response.resume();
-      response.on("end", () => resolve((response.statusCode ?? 500) < 300));
-      response.on("error", () => resolve(false));
+      response.on("end", () => {
+        if (statusCode < 300) resolve("");
+        else fail(`status ${statusCode}`);
+      });
+      response.on("error", ({ message }) => fail(message));
     });
-    outgoing.on("timeout", () => outgoing.destroy());
-    outgoing.on("error", () => resolve(false));
+    outgoing.on("timeout", () => outgoing.destroy(new Error("time-out")));
+    outgoing.on("error", ({ message }) => fail(message));
     outgoing.end(body);
   });
 }

@@ -148,6 +148,9 @@ function show(name: string, { client, counts, megabytes }: Report): void {
       `sign-in median, max ${signIn.quantile(0.5)}, ${signIn.quantile(1)}; ` +
       `failed ${get.failed}, ${page.failed}, ${signIn.failed}`,
   );
+  for (const { failures } of [get, page, signIn]) {
+    for (const [failure, count] of failures) say(`  ${count} × ${failure}`);
+  }
   say(`  memory, MB: ${before} before, ${highest} highest, ${after} after`);
   const statuses = Object.entries(counts.statuses).sort().map(
     ([status, count]) => `${status}: ${count}`,

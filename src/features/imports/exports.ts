@@ -2,6 +2,7 @@
 
 import { Turns } from "../../admission.ts";
 import { ndjsonFormat, ndjsonType } from "../../api/ndjson.ts";
+import { holdTurn } from "../../api/records/held-turn.ts";
 import type { Operation } from "../../api/operations.ts";
 
 /**
@@ -23,7 +24,7 @@ export function withExport(GET: Operation): Operation {
       const find = () => list(context, query, format);
       return context.method === "HEAD" // which has no records
         ? find()
-        : context.afterWaiting(turns.hold(context), find);
+        : context.afterWaiting(holdTurn(turns, context), find);
     },
   };
 }

@@ -5,35 +5,35 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { type Quota, RateLimiter, windowMs } from "../../http/rate-limit.ts";
+import { RateLimiter, windowMs } from "../../http/rate-limit.ts";
 
 export const feature: Feature = {
   open({ settings: { RATE_LIMIT: limit = 0 }, base: { path }, now }) {
     const limiter = new RateLimiter(limit, now);
-    /** The quotas of the requests in progress, each of which is counted once. */
-    const quotas = new WeakMap<object, Quota>();
+    /** How much was used with each request in progress, which is counted once. */
+    const counts = new WeakMap<object, number>();
     return {
       checkQuota(request, client) {
-        if (quotas.has(request)) return; // it is judged again
+        if (counts.has(request)) return; // it is judged again
         const [url] = request.target.split("?", 1);
         const isUnlimited = url === `${path}health` ||
           // Signing in has a limit of its own.
           request.method === "POST" && url === `${path}v1/authorizations`;
         if (isUnlimited) return;
-        const quota = limiter.count(client);
-        quotas.set(request, quota);
+        const used = limiter.count(client);
+        counts.set(request, used);
         const problem = "There are too many requests";
-        if (quota.used > limit) limiter.check(client, problem);
+        if (used > limit) limiter.check(client, problem);
       },
       onResponse(request, { fields }) {
-        const quota = quotas.get(request);
-        if (quota === undefined) return; // of an operation without a limit
-        const left = Math.max(0, limit - quota.used);
+        const used = counts.get(request);
+        if (used === undefined) return; // of an operation without a limit
+        const left = Math.max(0, limit - used);
         fields.push(
           "RateLimit-Policy",
           `"default";q=${limit};w=${windowMs / 1000}`,
           "RateLimit",
-          `"default";r=${left};t=${limiter.secondsLeft(quota)}`,
+          `"default";r=${left};t=${limiter.secondsLeft()}`,
         );
       },
     };

@@ -17,7 +17,7 @@ const minVersion = "TLSv1.2";
 export const feature: Feature = {
   checkSettings: readFiles,
   open: ({ settings, log }) => ({
-    createServer: createServerOf(settings, log),
+    createSecureServer: createServerOf(settings, log),
     serverFields: ["Strict-Transport-Security", "max-age=31536000"], // RFC 6797
   }),
 };
