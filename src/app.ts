@@ -1,27 +1,19 @@
 /**
  * The life of a request. {@linkcode Application} joins http, auth, api and the
- * store; its method `#process` handles every request, one step per line.
+ * store; its method `#judge` handles every request, one step per line.
  */
 
 import { performance } from "node:perf_hooks";
 import type { FeatureHooks, SingleHooks } from "./api/feature.ts";
+import type { Operation, Route } from "./api/operations.ts";
 import {
-  defaultMaxBodyBytes,
-  type Operation,
-  type Route,
-} from "./api/operations.ts";
-import {
-  type Parameters,
-  parseForm,
   parseParameters,
   rejectUnknownParameters,
 } from "./api/query/parameters.ts";
-import type { Outcome, Result, RunOnce } from "./api/request-context.ts";
-import { ndjsonType } from "./api/representation.ts";
+import type { Outcome, Result } from "./api/request-context.ts";
 import { buildRoutes } from "./api/routes.ts";
-import { ClientDisconnected, readBody } from "./http/body.ts";
+import { ClientDisconnected } from "./http/body.ts";
 import { type ApplicationOptions, Exchange, type Shared } from "./exchange.ts";
-import { isReadMethod } from "./http/conditional.ts";
 import {
   ApiError,
   type ErrorCode,
@@ -29,13 +21,9 @@ import {
   implementedMethods,
   notImplemented,
 } from "./http/errors.ts";
-import { decodeUtf8, parseJsonObject } from "./http/json.ts";
-import {
-  applyPreference,
-  checkContentType,
-  chooseFormat,
-} from "./http/negotiation.ts";
-import { prefersProblemJson, toProblem } from "./http/problem.ts";
+import { parseJsonObject } from "./http/json.ts";
+import { negotiate } from "./http/accept.ts";
+import { checkContentType, isReadMethod } from "./http/content.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
   type OutgoingResponse,
@@ -74,187 +62,183 @@ export class Application {
   }
 
   /** Responds to one request; never throws. */
-  handle(response: OutgoingResponse): void {
-    this.#run(new Exchange(response, this.#shared));
+  async handle(response: OutgoingResponse): Promise<void> {
+    const exchange = new Exchange(response, this.#shared);
+    try {
+      let result: Result | undefined;
+      // A request is judged again if what it saw was rolled back.
+      while (result === undefined) {
+        result = await this.#judge(exchange)
+          .catch((error) => this.#fail(exchange, error));
+      }
+      this.#send(exchange, result);
+    } catch (error) {
+      // A response that cannot be sent must not affect other clients.
+      response.destroy();
+      if (error instanceof ClientDisconnected) return;
+      const { id } = exchange;
+      this.#shared.log("error", `Cannot send a response: ${error}`, { id });
+    }
   }
 
   /** Logs and counts an error that was sent without a request. */
   readonly onRawError = (error: RawError): void => {
     this.#shared.log("debug", "answered", error);
     const start = performance.now();
-    const request = { route: undefined, method: "", headers: {}, start };
+    const unknown = { route: undefined, method: "", target: "", headers: {} };
+    const request = { ...unknown, start };
     for (const { onResponse } of this.#features) {
       onResponse?.(request, { status: error.status, fields: [] });
     }
   };
 
-  #run(exchange: Exchange): void {
-    try {
-      const result = this.#process(exchange);
-      if (result instanceof Promise) {
-        result.then(
-          (result) => this.#respond(exchange, result),
-          (error) => this.#fail(exchange, error),
-        );
-      } else {
-        this.#respond(exchange, result);
-      }
-    } catch (error) {
-      this.#fail(exchange, error);
-    }
-  }
-
   /**
-   * Processes a request. RFC 9110 leaves the order of the steps open; this is
-   * ours. The first step that fails determines the response, and nothing is
-   * changed.
+   * Returns the response to a request; undefined if the request must be judged
+   * again. RFC 9110 leaves the order of the steps open; this is ours. The first
+   * step that fails determines the response, and nothing is changed.
    */
-  #process(exchange: Exchange): Outcome {
-    const { request, method, headers } = exchange;
-    const { origin, path } = this.#shared.base;
-    let target, match;
-    let operation: Operation | undefined;
-    try {
-      checkMessage(request); // 400
-      if (method === "OPTIONS" && request.url === "*") return serverDescription;
-      target = parseTarget(request.url ?? ""); // 400
-      match = findRoute(this.#routes, target.path, path); // 400
-      operation = match?.route.operations
-        .get(method === "HEAD" ? "GET" : method);
-    } finally {
-      if (!operation?.isUnlimited) this.hooks.checkQuota?.(exchange); // 429
-    }
-    if (!match) {
-      return redirect(target, this.#routes, this.#shared); // 308, 404
-    }
-    exchange.url = origin + target.path;
+  async #judge(exchange: Exchange): Promise<Result | undefined> {
+    const { request, method } = exchange;
+    const { base } = this.#shared;
+    this.hooks.checkQuota?.(exchange, exchange.client); // 429
+    checkMessage(request); // 400, 414, 417, 431, 501
+    if (method === "OPTIONS" && request.url === "*") return serverDescription;
+    const target = parseTarget(exchange.target); // 400
+    const match = findRoute(this.#routes, target.path, base.path); // 400
+    if (!match) return redirect(target, this.#routes, this.#shared); // 308, 404
+    exchange.url = base.origin + target.path;
     exchange.ids = match.ids;
     exchange.route = match.route;
-    if (!operation) throw unsupported(match.route, method); // 405, 501
+    const operation = operationOf(match.route, method); // 405, 501
     exchange.operation = operation;
-    const confirmed = exchange.confirmFirst();
-    if (confirmed) return confirmed.then(() => this.#process(exchange)); // 503
+    await this.hooks.beforeJudging?.(exchange); // 503
     exchange.authenticate(); // 401, 403
-    if (isReadMethod(method) && this.#selectPage(exchange) === unchanged) {
-      const format = chooseFormat(headers.accept, operation.produces); // 406
-      exchange.asNdjson = format === ndjsonType;
-    }
+    if (isReadMethod(method)) this.#checkAccept(exchange); // 406
     const sent = parseParameters(target.query); // 400
     const { consumes, parse = rejectUnknownParameters } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) {
-      const run = () => operation.run(exchange, parameters, {});
-      return this.#whenRoom(exchange, run);
+      return this.#run(exchange, () => operation.run(exchange, parameters, {}));
     }
-    const runOnce = this.#runOnce(exchange, operation); // 400
     const type = checkContentType(request, consumes); // 415
-    if (type === ndjsonType && operation.importNdjson) {
-      return operation.importNdjson(exchange, exchange.response, runOnce);
-    }
-    const maxBytes = operation.maxBodyBytes ?? defaultMaxBodyBytes;
-    const body = Promise.resolve(
-      exchange.body ?? readBody(exchange.response, maxBytes), // 413, 408
-    );
-    return exchange.afterWaiting(body, (bytes) => { // 401, 403
-      exchange.body = bytes;
-      if (method === "QUERY") {
-        const parameters = parse(parseFormParameters(bytes, sent));
-        return operation.run(exchange, parameters, {});
-      }
-      const json = parseJsonObject(bytes); // 400
-      return runOnce(bytes, (storeKey) =>
-        this.#whenRoom(exchange, () => {
-          exchange.storeKey = storeKey;
-          return operation.run(exchange, parameters, json); // 404 to 503
-        }));
+    const received = operation.receive?.(exchange, {
+      type,
+      sent,
+      response: exchange.response,
+      read: () => exchange.readBody(),
     });
+    if (received) return this.#settle(exchange, received);
+    const bytes = await exchange.readBody(); // 413, 408
+    exchange.authenticate(); // 401, 403
+    const body = parseJsonObject(bytes); // 400
+    const execute = () => operation.run(exchange, parameters, body); // 404 to 503
+    return this.#run(
+      exchange,
+      () => exchange.runOnce({ body: bytes, execute }),
+    );
   }
 
   /** Runs an operation; a write only once there is room for its transaction. */
-  #whenRoom(exchange: Exchange, run: () => Outcome): Outcome {
-    const room = isReadMethod(exchange.method)
-      ? undefined
-      : this.#shared.store.whenRoom();
-    if (room === undefined) return run();
-    return exchange.afterWaiting(room, () => {
+  async #run(
+    exchange: Exchange,
+    run: () => Outcome,
+  ): Promise<Result | undefined> {
+    const isRead = isReadMethod(exchange.method);
+    for (let room; !isRead && (room = this.#shared.store.whenRoom());) {
+      await room;
+      // Not awaited: nothing may happen between this and the operation.
+      exchange.authenticate(); // 401, 403
       exchange.signal.throwIfAborted();
-      return this.#whenRoom(exchange, run);
-    });
+    }
+    return this.#settle(exchange, run());
   }
 
-  /** Returns what turns the response into a page, once the route is known; the response stays as it is for clients that do not prefer HTML. */
-  #selectPage(exchange: Exchange): (response: Response) => Response {
-    return exchange.toPage ??= this.hooks.selectPage?.(exchange) ?? unchanged;
+  /**
+   * Chooses the media type of what the operation returns, unless a feature
+   * responds in a format of its own.
+   *
+   * @throws {ApiError} 40600
+   */
+  #checkAccept(exchange: Exchange): void {
+    const { headers, operation } = exchange;
+    const { produces = ["application/json"] } = operation ?? {};
+    if (this.#format(exchange, { status: 200, headers: [] })) return;
+    exchange.format = negotiate(headers.accept, produces);
+    if (exchange.format !== undefined) return;
+    throw new ApiError(
+      40600,
+      `None of the accepted formats is available: this URL has ${
+        produces.join(" and ")
+      }.`,
+    );
   }
 
-  /** Returns the function that runs a POST once per Idempotency-Key, if a feature has one. */
-  #runOnce(exchange: Exchange, operation: Operation): RunOnce {
-    return exchange.method === "POST" &&
-        this.hooks.runOnce?.(exchange, operation) ||
-      ((_body, run) => run());
+  /** Returns a response in the format that the client prefers, if a feature has that. */
+  #format(exchange: Exchange, response: Response): Response | undefined {
+    for (const { format } of this.#features) {
+      const formatted = format?.(exchange, response);
+      if (formatted) return formatted;
+    }
+    return undefined;
   }
 
-  /** Sends a response as soon as everything in it is durable. */
-  #respond(exchange: Exchange, result: Result): void {
-    exchange.whenSettled(result, (error) => {
-      if (error === undefined) this.#send(exchange, result);
-      // It is processed again if what it saw was rolled back.
-      else if (exchange.canRepeat(error)) this.#run(exchange);
-      else this.#fail(exchange, error);
-    });
+  /** Returns a result as soon as everything in it is durable; undefined if the request must be judged again. */
+  async #settle(
+    exchange: Exchange,
+    outcome: Outcome,
+  ): Promise<Result | undefined> {
+    // Between a decision and the wait for its sequence number nothing may happen.
+    const result = outcome instanceof Promise ? await outcome : outcome;
+    const { beforeSending } = this.hooks;
+    try {
+      const isOutdated = beforeSending
+        ? await beforeSending(exchange, result)
+        : await this.#shared.store.durable(result.seq);
+      return isOutdated ? undefined : result;
+    } catch (error) {
+      // What a read saw was rolled back.
+      const isRolledBack = /^(?:disk-full|outcome-unknown)$/
+        .test(errorCode(error));
+      if (isRolledBack && isReadMethod(exchange.method)) return undefined;
+      throw error;
+    }
   }
 
   /** Responds with an error as soon as the state that it reveals is durable. */
-  #fail(exchange: Exchange, error: unknown): void {
-    if (error instanceof ClientDisconnected) return;
+  #fail(exchange: Exchange, error: unknown): Promise<Result | undefined> {
+    if (error instanceof ClientDisconnected) throw error;
     const { store } = this.#shared;
     const apiError = toApiError(error);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
-    const isProblem = prefersProblemJson(exchange.headers.accept);
-    const final = isProblem ? toProblem(response) : response;
-    this.#respond(exchange, { ...final, seq });
+    return this.#settle(exchange, { ...response, seq })
+      .catch((error) => this.#fail(exchange, error));
   }
 
-  /** Sends a response; one that cannot be written must not affect other clients. */
   #send(exchange: Exchange, result: Response): void {
-    const { response, method, headers: { prefer }, id } = exchange;
-    try {
-      const final = typeof prefer === "string" && !isReadMethod(method)
-        ? applyPreference(prefer, method, result)
-        : this.#selectPage(exchange)(result);
-      const fields = [...final.headers, ...cacheFields(exchange, final)];
-      for (const { onResponse } of this.#features) {
-        onResponse?.(exchange, { status: final.status, fields });
-      }
-      fields.push("X-Request-Id", id);
-      logResponse(exchange, final.status);
-      send(response, final, fields);
-    } catch (error) {
-      response.destroy();
-      this.#shared.log("error", `Cannot send a response: ${error}`, { id });
+    const { response, id } = exchange;
+    const final = this.#format(exchange, result) ?? result;
+    const fields = [...final.headers, ...cacheFields(exchange, final)];
+    for (const { onResponse } of this.#features) {
+      onResponse?.(exchange, { status: final.status, fields });
     }
+    fields.push("X-Request-Id", id);
+    logResponse(exchange, final.status);
+    send(response, final, fields);
   }
-}
-
-/** Returns the response as it is. */
-function unchanged(response: Response): Response {
-  return response;
 }
 
 /** The header fields about caching, which depend on the method and the caller. */
 function cacheFields(
-  { method, route, caller }: Exchange,
+  { method, caller }: Exchange,
   { headers }: Response,
 ): string[] {
-  if (!isReadMethod(method)) return ["Vary", "Accept, Prefer"];
   const fields = ["Vary", "Accept"];
-  if (!headers.includes("Cache-Control")) {
+  if (isReadMethod(method) && !headers.includes("Cache-Control")) {
     // A copy may be stored, but not used before the server has validated it.
     fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
   }
-  if (route) fields.push(...route.fields);
   return fields;
 }
 
@@ -297,24 +281,20 @@ function unknownUrl(path: string, base: string): ApiError {
   );
 }
 
-/** Returns the error for a method that a URL does not have: 405 with Allow (RFC 9110 section 15.5.6), or 501 if no URL has it. */
-function unsupported({ allow }: Route, method: string): ApiError {
-  if (!implementedMethods.includes(method)) return notImplemented(method);
-  return new ApiError(
+/**
+ * Returns the operation of a method.
+ *
+ * @throws {ApiError} 40500 with Allow (RFC 9110 section 15.5.6) if the URL does
+ * not have it, 50100 if no URL has it
+ */
+function operationOf({ allow, operations }: Route, method: string): Operation {
+  const operation = operations.get(method === "HEAD" ? "GET" : method);
+  if (operation) return operation;
+  if (!implementedMethods.includes(method)) throw notImplemented(method);
+  throw new ApiError(
     40500,
     `The method ${method} is not allowed here; allowed: ${allow}.`,
     { headers: ["Allow", allow] },
-  );
-}
-
-/** Returns the parameters of a QUERY: those of its body, or else of its URL. */
-function parseFormParameters(bytes: Uint8Array, sent: Parameters): Parameters {
-  const form = parseForm(decodeUtf8(bytes));
-  if (form.size === 0) return sent;
-  if (sent.size === 0) return form;
-  throw new ApiError(
-    40003,
-    "There are parameters both in the URL and in the body: send them in one place.",
   );
 }
 
@@ -339,7 +319,6 @@ const unavailable: ReadonlyMap<string, ErrorCode> = new Map([
   ["disk-full", 50301],
   ["memory-full", 50303],
   ["overloaded", 50302],
-  ["overtaken", 50302],
   ["unreachable", 50302],
   ["EMFILE", 50302],
   ["ENFILE", 50302],

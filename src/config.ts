@@ -10,7 +10,6 @@ import { password } from "./api/accounts/users.ts";
 import {
   listOf,
   numberUpTo,
-  oneOf,
   type Settings,
   type SettingValues,
   text,
@@ -28,6 +27,7 @@ export const featureSettings = [
   "RATE_LIMIT",
   "TRUST_PROXY",
   "METRICS",
+  "REQUIRE_IF_MATCH",
 ];
 
 /** The flags of the settings of a store in etcd, which etcd/settings.ts describes. */
@@ -112,11 +112,6 @@ export const settings = {
         : value === "none"
         ? []
         : listOf(value, (name) => featureNames.includes(name)),
-  },
-  /** True if a change of a record must have a precondition. */
-  REQUIRE_IF_MATCH: {
-    description: "1: a change must have a precondition such as If-Match",
-    ...oneOf("0", "1"),
   },
 } satisfies Settings;
 

@@ -11,25 +11,23 @@ import {
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, SingleHooks } from "./api/feature.ts";
-import type { Operation, Route } from "./api/operations.ts";
+import {
+  defaultMaxBodyBytes,
+  type Operation,
+  type Route,
+} from "./api/operations.ts";
 import type { Scope, Select } from "./api/query/select.ts";
 import type {
   AuditEvent,
+  Execution,
+  Outcome,
   RequestContext,
-  Result,
-  StoreKey,
+  Subject,
 } from "./api/request-context.ts";
-import { ClientDisconnected } from "./http/body.ts";
-import { isReadMethod } from "./http/conditional.ts";
-import { ndjsonType } from "./api/representation.ts";
+import { ClientDisconnected, readBody } from "./http/body.ts";
 import { networkOf } from "./http/client-address.ts";
-import type {
-  IncomingRequest,
-  OutgoingResponse,
-  Response,
-} from "./http/connection.ts";
+import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
 import { requestId } from "./http/server.ts";
-import { type DurableCallback, StoreError } from "./store/error.ts";
 
 /** The parts that an application is built from. */
 export interface ApplicationOptions extends ApiOptions {
@@ -42,14 +40,12 @@ export type Shared =
   & Authentication
   & { readonly hooks: SingleHooks };
 
-/** After so many attempts a request is refused. */
-const maxOvertaken = 10;
-
 /** One request and its response. */
 export class Exchange implements RequestContext {
   readonly request: IncomingRequest;
   readonly response: OutgoingResponse;
   readonly method: string;
+  readonly target: string;
   readonly headers: IncomingRequest["headers"];
   readonly id: string;
   readonly client: string;
@@ -57,27 +53,23 @@ export class Exchange implements RequestContext {
   readonly start = performance.now();
   readonly shared: Shared;
   #closed: AbortController | undefined;
-  #isConfirmed = false;
-  /** How often another server changed the state before this request could. */
-  #overtaken = 0;
+  #body: Uint8Array | undefined;
   // Set by the steps of the request.
   url = "";
   ids: readonly number[] = [];
   route: Route | undefined;
   operation: Operation | undefined;
   caller: Caller | undefined;
-  asNdjson = false;
-  body: Uint8Array | undefined;
-  storeKey: StoreKey | undefined;
+  format: string | undefined;
+  storeKey: RequestContext["storeKey"];
   auditEvent: AuditEvent | undefined;
-  /** Turns the response into what is sent. */
-  toPage: ((response: Response) => Response) | undefined;
 
   constructor(response: OutgoingResponse, shared: Shared) {
     const request = response.req;
     this.request = request;
     this.response = response;
     this.method = request.method ?? "";
+    this.target = request.url ?? "";
     this.headers = request.headers;
     this.id = requestId(request.headers["x-request-id"]);
     const { remoteAddress: peer = "" } = request.socket;
@@ -135,51 +127,27 @@ export class Exchange implements RequestContext {
   }
 
   /**
-   * Returns a promise that the state in memory is no older than what anybody
-   * was shown before this request; undefined if that is certain, or if it can be
-   * found out later: the commit of a write confirms what it was judged by.
+   * Reads the body into memory, once. What waits for it must authenticate anew.
+   *
+   * @throws {ApiError} 41300, 40800
    */
-  confirmFirst(): Promise<void> | undefined {
-    const { headers, method, operation } = this;
-    if (
-      !isReadMethod(method) && !operation?.ignoresCredentials &&
-      // An import can be read only once; parameters may follow its type.
-      !headers["content-type"]?.toLowerCase().startsWith(ndjsonType)
-    ) return undefined;
-    return this.#confirm();
+  async readBody(): Promise<Uint8Array> {
+    const { maxBodyBytes = defaultMaxBodyBytes } = this.operation ?? {};
+    return this.#body ??= await readBody(this.response, maxBodyBytes);
   }
 
-  #confirm(): Promise<void> | undefined {
-    if (this.#isConfirmed || this.operation?.isLocal) return undefined;
-    this.#isConfirmed = true;
-    return this.shared.store.confirm(isReadMethod(this.method));
+  checkPreconditions(subject: Subject): boolean {
+    return this.shared.hooks.precondition?.(this, subject) ?? false;
   }
 
-  /** Calls back once a result is durable; with `overtaken` if it must be found again. */
-  whenSettled(
-    { seq, isCommitted }: Pick<Result, "seq" | "isCommitted">,
-    callback: DurableCallback,
-  ): void {
-    const { store } = this.shared;
-    const { durableSeq } = store;
-    // A write that was refused or changes nothing may have seen an old state.
-    const confirmed = !isCommitted && seq > 0 && this.#confirm();
-    if (!confirmed) return store.onDurable(seq, callback);
-    confirmed.then(
-      () =>
-        callback(
-          Math.max(seq, store.durableSeq) > durableSeq
-            ? new StoreError("overtaken", "Other servers changed the state")
-            : undefined,
-        ),
-      callback,
-    );
+  validators(subject: Subject): readonly string[] {
+    return this.shared.hooks.validators?.(this, subject) ?? [];
   }
 
-  /** Returns whether the request can be processed again after what it saw was rolled back. */
-  canRepeat({ code }: StoreError): boolean {
-    if (code === "overtaken") return this.#overtaken++ < maxOvertaken;
-    return isReadMethod(this.method) &&
-      (code === "disk-full" || code === "outcome-unknown");
+  runOnce(execution: Execution): Outcome {
+    const { operation, shared: { hooks } } = this;
+    return operation && hooks.runOnce
+      ? hooks.runOnce(this, operation, execution)
+      : execution.execute();
   }
 }

@@ -15,12 +15,15 @@ type Modules = Readonly<
 const modules: Modules = {
   indexes: () => import("./features/indexes/feature.ts"),
   evolution: () => import("./features/evolution/feature.ts"),
+  conditional: () => import("./features/conditional/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),
   metrics: () => import("./features/metrics/feature.ts"),
   page: () => import("./features/page/feature.ts"),
+  // Last: formats of their own come before a fallback to JSON.
+  negotiation: () => import("./features/negotiation/feature.ts"),
 };
 
 /** Those that are on if a setting of these names is. */

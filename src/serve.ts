@@ -54,7 +54,9 @@ async function serve(options: CommandSettings): Promise<void> {
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const features = await loadCheckedFeatures(options);
+  const loaded = await loadCheckedFeatures(options);
+  const shared = etcd ? [(await import("./etcd/feature.ts")).feature] : [];
+  const features = [...loaded, ...shared];
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
@@ -74,7 +76,6 @@ async function serve(options: CommandSettings): Promise<void> {
       base: config.BASE_URL,
       now: Date.now,
       log,
-      requireIfMatch: config.REQUIRE_IF_MATCH,
       settings: reader,
     });
     closing.unshift(() => application.stop());

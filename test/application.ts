@@ -13,6 +13,7 @@ import { TokenSigner } from "../src/auth/jwt.ts";
 import { createReader } from "../src/cli/command-line.ts";
 import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
+import { feature as judgesAnew } from "../src/etcd/feature.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";
 import type { EtcdOptions } from "../src/store/options.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
@@ -80,7 +81,8 @@ export async function startApplication(options: {
     METRICS: options.hasLocalMetrics ? "local" : undefined,
   });
   const names = options.features ?? featureNames;
-  const features = await loadFeatures(names, settings.isSet);
+  const loaded = await loadFeatures(names, settings.isSet);
+  const features = options.etcd ? [...loaded, judgesAnew] : loaded;
   const folder = await temporaryFolder();
   const { etcd } = options;
   const open = etcd
@@ -105,7 +107,6 @@ export async function startApplication(options: {
     base: { origin: "", path: "/" },
     now,
     log: options.log ?? (() => {}),
-    requireIfMatch: false,
     settings,
   });
   await application.start();

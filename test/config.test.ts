@@ -21,8 +21,12 @@ function readConfig(flags: Flags, environment: Environment) {
 
 /** Returns the feature of a setting; undefined if this server lacks it. */
 async function featureOf(setting: string): Promise<Feature | undefined> {
-  const names = setting === "METRICS" ? ["metrics"] : [];
-  return (await loadFeatures(names, (name) => name === setting))[0];
+  const names: Readonly<Record<string, string>> = {
+    METRICS: "metrics",
+    REQUIRE_IF_MATCH: "conditional",
+  };
+  const isSet = (name: string) => name === setting;
+  return (await loadFeatures([names[setting] ?? ""], isSet))[0];
 }
 
 test("a base URL is a path or complete, and ends in a slash", () => {
@@ -62,7 +66,6 @@ test("an invalid value is reported with the name of its setting", () => {
     [{ PORT: "1.5" }, /^PORT/],
     [{ PORT: " 1" }, /^PORT/],
     [{ HOST: "a b" }, /^HOST/],
-    [{ REQUIRE_IF_MATCH: "constructor" }, /^REQUIRE_IF_MATCH: .*0 or 1$/],
     [{ LOG: "info,debug" }, /^LOG/],
     [{ LOG: "verbose" }, /^LOG: "verbose".*silent, error, info, debug/],
     [{ ADMIN_PASSWORD: "short" }, /^ADMIN_PASSWORD: its value.*10 to 128/],
@@ -83,6 +86,7 @@ test("an invalid value of a feature's setting is reported in the same way", asyn
   const table: readonly [string, string, RegExp][] = [
     ["RATE_LIMIT", "1.5", /^RATE_LIMIT: "1.5".*0 to 1000000/],
     ["METRICS", "constructor", /^METRICS: .*off or local$/],
+    ["REQUIRE_IF_MATCH", "constructor", /^REQUIRE_IF_MATCH: .*0 or 1$/],
     ["TRUST_PROXY", "2", /^TRUST_PROXY: "2".*IP addresses or networks/],
     ["CORS_ORIGINS", "https://a.example/", /^CORS_ORIGINS: .* origins such/],
   ];

@@ -33,7 +33,7 @@ const isWhole = process.env["WHOLE"] === "1";
 /** The core's tests that run by default. */
 const quick = [
   "test/contract/merge-patch.test.ts",
-  "test/contract/queries.test.ts",
+  "test/contract/records.test.ts",
 ];
 
 /** Tests whose subject is not a feature, and which run only with all features deleted. */
@@ -45,7 +45,6 @@ const slow = [
   "test/contract/authorizations.test.ts",
   "test/contract/command-line.test.ts",
   "test/contract/durability.test.ts",
-  "test/contract/exports.test.ts",
   "test/contract/searches.test.ts",
 ];
 

@@ -50,7 +50,9 @@ const traces: Readonly<
 > = {
   indexes: { urls: [], entries: [] },
   evolution: { urls: [], entries: [] },
+  conditional: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
+  negotiation: { urls: [], entries: [] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {
@@ -91,6 +93,8 @@ describe("FEATURES", { concurrency: 2 }, () => {
       await assertCore(server, token);
       await assertImports(server, { token, isOn: names === "imports" });
       await assertKeys(server, { token, isOn: names === "idempotency" });
+      await assertValidators(server, { token, isOn: names === "conditional" });
+      await assertFormats(server, { token, isOn: names === "negotiation" });
 
       if (names === "openapi") await assertDocument(server);
 
@@ -140,11 +144,15 @@ describe("FEATURES", { concurrency: 2 }, () => {
   });
 
   test("the setting of a feature that is off is refused, not ignored", async () => {
-    const { code, stderr } = await runHere(["serve", "--port", "0"], {
-      env: { FEATURES: "none", METRICS: "local" },
-    });
-    assert.equal(code, 2, stderr);
-    assert.match(stderr, /^zoo-api: METRICS: .*lacks the feature for it\n$/);
+    const values = { METRICS: "local", REQUIRE_IF_MATCH: "1" };
+    for (const [name, value] of Object.entries(values)) {
+      const { code, stderr } = await runHere(["serve", "--port", "0"], {
+        env: { FEATURES: "none", [name]: value },
+      });
+      assert.equal(code, 2, stderr);
+      const message = `^zoo-api: ${name}: .*lacks the feature for it\n$`;
+      assert.match(stderr, RegExp(message));
+    }
   });
 
   test("the command of a feature that is off is unknown", async () => {
@@ -239,6 +247,64 @@ async function assertKeys(
   assert.equal(malformed.status, isOn ? 400 : 201, malformed.text);
 }
 
+/** Asserts that responses have validators and preconditions count if conditional requests are on; otherwise there are none, and they are ignored. */
+async function assertValidators(
+  server: Server,
+  { token, isOn }: { readonly token: string; readonly isOn: boolean },
+): Promise<void> {
+  for (const url of ["/v1/zoos", "/v1/zoos/1", "/"]) {
+    const { headers } = await server.request("GET", url, { token });
+    assert.equal(headers.has("etag"), isOn, url);
+    assert.equal(headers.has("last-modified"), isOn && url.endsWith("/1"));
+  }
+  const patch = (headers: Record<string, string>) =>
+    server.request("PATCH", "/v1/zoos/1", { token, json: {}, headers });
+  const changed = await patch({ "if-match": '"x"' });
+  assert.equal(changed.status, isOn ? 412 : 201, changed.text);
+  const read = await server.request("GET", "/v1/zoos/1", {
+    token,
+    headers: { "if-none-match": "*" },
+  });
+  assert.equal(read.status, isOn ? 304 : 200, read.text);
+}
+
+/**
+ * Asserts that there are QUERY, problem details and preferences if negotiation is
+ * on; otherwise QUERY is not allowed, and errors and changes are plain JSON.
+ */
+async function assertFormats(
+  server: Server,
+  { token, isOn }: { readonly token: string; readonly isOn: boolean },
+): Promise<void> {
+  const query = await server.request("QUERY", "/v1/zoos", {
+    token,
+    raw: "limit=1",
+    headers: { "content-type": "application/x-www-form-urlencoded" },
+  });
+  if (isOn) assert.equal(query.status, 200, query.text);
+  else assertError(query, 40500);
+  const options = await server.request("OPTIONS", "/v1/zoos");
+  assert.equal(options.headers.has("accept-query"), isOn);
+  assert.equal(options.body.methods.includes("QUERY"), isOn);
+  const problem = "application/problem+json";
+  const missing = await server.request("GET", "/v1/nope", {
+    headers: { accept: `${problem}, application/json;q=0.9` },
+  });
+  assert.equal(missing.status, 404);
+  assert.equal(missing.headers.get("content-type") === problem, isOn);
+  const only = await server.request("GET", "/v1/zoos", {
+    token,
+    headers: { accept: problem },
+  });
+  assert.equal(only.status, isOn ? 200 : 406, only.text);
+  const changed = await server.request("PATCH", "/v1/zoos/1", {
+    token,
+    json: {},
+    headers: { prefer: "return=minimal" },
+  });
+  assert.equal(changed.status, isOn ? 204 : 201, changed.text);
+}
+
 /** Asserts that the OpenAPI document has nothing of a feature that is off. */
 async function assertDocument(server: Server): Promise<void> {
   const { body } = await server.request("GET", "/v1/openapi.json");
@@ -254,4 +320,5 @@ async function assertDocument(server: Server): Promise<void> {
   assert.equal(post?.responses[409], undefined);
   const text = JSON.stringify(body);
   assert.doesNotMatch(text, /Idempotency-Key"|Last-Event-ID|Task/);
+  assert.doesNotMatch(text, /"If-Match|"Prefer"|problem\+json|x-query/i);
 }

@@ -13,10 +13,16 @@ import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { OpenedDeclaration } from "./declaration/remembered.ts";
-import type { Operation, Route } from "./operations.ts";
+import type { Methods, Operation, Route, RouteParts } from "./operations.ts";
 import type { Select } from "./query/select.ts";
 import type { Records } from "./records/records.ts";
-import type { RequestContext, RunOnce } from "./request-context.ts";
+import type {
+  Execution,
+  Outcome,
+  RequestContext,
+  Result,
+  Subject,
+} from "./request-context.ts";
 import type { SettingReader, Settings } from "./setting.ts";
 
 /** The settings that a command needs. */
@@ -55,8 +61,6 @@ export interface ApiOptions {
   /** The current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly log: Logger;
-  /** True if a change of a record must have a precondition. */
-  readonly requireIfMatch: boolean;
   readonly settings: SettingReader;
 }
 
@@ -67,10 +71,10 @@ export interface Api extends ApiOptions {
   readonly records: (name: string) => Records;
   /** The records of all collections that clients can read. */
   readonly served: readonly Records[];
-  /** All URLs by pattern, including those that are added later. */
+  /** All URLs by pattern, once the features are open. */
   readonly routes: ReadonlyMap<string, Route>;
   /** Adds a URL; with a name, also to the root document. */
-  readonly add: (path: string, route: Route, name?: string) => void;
+  readonly add: (path: string, route: RouteParts, name?: string) => void;
 }
 
 /** An optional capability: a folder below `features/` and a line in features.ts. */
@@ -95,11 +99,17 @@ export interface Feature {
 
 /** The places at which the core calls a feature. */
 export interface FeatureHooks extends SingleHooks {
-  /** Replaces or extends the POST that creates records. */
-  readonly extendCreate?: (
-    post: Operation,
-    into: Records,
-  ) => Operation | undefined;
+  /** Extends the methods of a URL; called for each in the order of the features. */
+  readonly extend?: (methods: Methods) => Methods | undefined;
+  /**
+   * Returns a response in the format that the client prefers; undefined if it
+   * prefers none that the feature has. Called for each response, and first with
+   * a successful one, to learn whether the client accepts any.
+   */
+  readonly format?: (
+    request: HandledRequest,
+    response: Response,
+  ) => Response | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (
     request: HandledRequest,
@@ -121,25 +131,43 @@ export interface SingleHooks {
     peer: string,
     headers: IncomingRequest["headers"],
   ) => string;
-  /** Throws an ApiError if a client has sent too many requests; called again if the request is processed again. */
-  readonly checkQuota?: (request: RequestContext) => void;
-  /** Returns a function that runs a POST at most once, if it can be a retry. */
+  /** Throws an ApiError if a client has sent too many requests; called again if the request is judged again. */
+  readonly checkQuota?: (request: HandledRequest, client: string) => void;
+  /** Called before a request is judged; only src/etcd has it. */
+  readonly beforeJudging?: (
+    request: HandledRequest,
+  ) => Promise<void> | undefined;
+  /** Waits until a result is durable; returns true if the request must be judged again. Only src/etcd has it. */
+  readonly beforeSending?: (
+    request: HandledRequest,
+    result: Result,
+  ) => Promise<boolean>;
+  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
+  readonly precondition?: (
+    request: RequestContext,
+    subject: Subject,
+  ) => boolean;
+  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
+  readonly validators?: (
+    request: RequestContext,
+    subject: Subject,
+  ) => readonly string[];
+  /** Executes a request, unless it is a retry of one that was executed. */
   readonly runOnce?: (
     context: RequestContext,
     operation: Operation,
-  ) => RunOnce | undefined;
+    execution: Execution,
+  ) => Outcome;
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
-  /** Returns a function that turns a response into an HTML page; undefined if the client does not prefer HTML. */
-  readonly selectPage?: (
-    request: HandledRequest,
-  ) => ((response: Response) => Response) | undefined;
   /** The URL where errors are documented; the fragment of each is its code. */
   readonly documentationUrl?: string;
 }
 
-/** A request whose response is about to be sent. */
+/** A request as it was sent, and the route that it found. */
 export interface HandledRequest {
+  /** The target as it was sent: in general a path and a query. */
+  readonly target: string;
   /** Undefined if the URL is unknown. */
   readonly route: Route | undefined;
   readonly method: string;

@@ -11,6 +11,7 @@ import {
   maxWriteBytes,
   type OutgoingResponse,
 } from "../http/connection.ts";
+import { isReadMethod } from "../http/content.ts";
 import {
   type Collection,
   readableNames,
@@ -30,8 +31,8 @@ import {
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import { listRecords, readRecord } from "./records/reading.ts";
-import { isNotModified, type Records } from "./records/records.ts";
+import { type ListFormat, listRecords, readRecord } from "./records/reading.ts";
+import type { Records } from "./records/records.ts";
 import { deleteRecord } from "./records/deleting.ts";
 import { changeRecord, createRecord } from "./records/writing.ts";
 import type {
@@ -39,9 +40,8 @@ import type {
   RequestContext,
   ResolveScope,
   Result,
-  RunOnce,
 } from "./request-context.ts";
-import { ndjsonType, recordSchema } from "./representation.ts";
+import { recordSchema } from "./representation.ts";
 
 /** One method of a URL; `P` is the type of its parsed parameters. */
 export interface Operation<P = unknown> {
@@ -49,14 +49,7 @@ export interface Operation<P = unknown> {
   /** Returns whether a request needs no role, whatever `access` says. */
   readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
   readonly ignoresCredentials?: true;
-  /** Set if it describes only this server, among those that share a store. */
-  readonly isLocal?: true;
-  /** Set if `RATE_LIMIT` does not apply. */
-  readonly isUnlimited?: true;
-  /**
-   * The media types of a request body; undefined if there is no body. The body
-   * of QUERY is a form that holds the parameters.
-   */
+  /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
   /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
   readonly maxBodyBytes?: number;
@@ -69,14 +62,27 @@ export interface Operation<P = unknown> {
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;
-  /** Receives an NDJSON body of any length itself. */
-  readonly importNdjson?: (
+  /** Receives the body itself, such as one that is not JSON; returns undefined if it leaves that to the server. */
+  readonly receive?: (
     context: RequestContext,
-    response: OutgoingResponse,
-    runOnce: RunOnce,
-  ) => Promise<Result>;
+    body: ReceivedBody,
+  ) => Outcome | undefined;
+  /** If it reads a list: runs it, and shows the list in another format. */
+  list?(context: RequestContext, parsed: P, format: ListFormat): Outcome;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
   run(context: RequestContext, parsed: P, body: Body): Outcome;
+}
+
+/** A body before it is received. */
+export interface ReceivedBody {
+  /** Its media type; undefined if there is no body. */
+  readonly type: string | undefined;
+  /** The parameters of the URL. */
+  readonly sent: Parameters;
+  /** What a body of any length is read from. */
+  readonly response: OutgoingResponse;
+  /** Reads a body that fits in memory. */
+  readonly read: () => Promise<Uint8Array>;
 }
 
 /** The parts of an operation's description that do not follow from its method. */
@@ -96,20 +102,30 @@ export interface OperationDocs {
   >;
   /** The statuses of errors that cannot be derived from the rest. */
   readonly errors?: readonly number[];
-  /** Set if preconditions are evaluated. */
-  readonly conditional?: true;
+  /** Set by features: if preconditions are evaluated or required, and if a client may prefer other formats. */
+  readonly conditional?: boolean;
+  readonly requiresPrecondition?: boolean;
+  readonly negotiable?: boolean;
+}
+
+/** The methods of a URL, without OPTIONS. */
+export type Methods = Readonly<Record<string, Operation>>;
+
+/** What a URL is built from. */
+export interface RouteParts {
+  readonly methods: Methods;
+  /** Declares what a body may hold. */
+  readonly described: Collection | undefined;
+  /** The heading in the OpenAPI document; empty if it is left out there. */
+  readonly tag: string;
 }
 
 /** One URL. */
-export interface Route {
+export interface Route extends Pick<RouteParts, "tag"> {
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
   /** All methods, for Allow (RFC 9110 section 10.2.1). */
   readonly allow: string;
-  /** Header fields of every response to GET and HEAD. */
-  readonly fields: readonly string[];
-  /** The heading in the OpenAPI document; empty if it is left out there. */
-  readonly tag: string;
 }
 
 /** Records of a collection as one URL serves them. */
@@ -131,35 +147,32 @@ export interface Resource {
 export const defaultMaxBodyBytes = 64 * 1024;
 
 const json = ["application/json"];
-const jsonOrNdjson = [...json, ndjsonType];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const cascade = optional(boolean(), false);
-const form = ["application/x-www-form-urlencoded"];
 
-/**
- * Returns a route with these methods and OPTIONS.
- *
- * @param described declares what a body may hold
- */
+/** Returns the parts of a URL with these methods. */
 export function route(
-  methods: Readonly<Record<string, Operation>>,
+  methods: Methods,
   described?: Collection,
   tag = described?.name ?? "server",
-): Route {
-  const { QUERY, POST, PATCH } = methods;
+): RouteParts {
+  return { methods, described, tag };
+}
+
+/** Builds a URL with its methods and OPTIONS. */
+export function buildRoute({ methods, described, tag }: RouteParts): Route {
+  const { POST, PATCH } = methods;
   const { properties = [] } = described ?? {};
   const only = PATCH?.resource?.only;
   const schema = described ? recordSchema(described, only) : {};
   const writable = only ??
     properties.filter(({ readOnly }) => !readOnly).map(({ name }) => name);
   const allow = methodNames(Object.keys(methods)).join(", ");
-  const fields = bodyTypes("Accept-Query", QUERY);
   const headers = [
     "Allow",
     allow,
     ...bodyTypes("Accept-Post", POST),
     ...bodyTypes("Accept-Patch", PATCH),
-    ...fields,
   ];
   const OPTIONS: Operation = {
     access: "anyone",
@@ -170,7 +183,7 @@ export function route(
       const body = JSON.stringify({
         methods: methodNames(allowed.map(([method]) => method)),
         writable: allowed.some(([method, { consumes }]) =>
-            consumes && method !== "QUERY"
+            consumes && !isReadMethod(method)
           )
           ? writable
           : [],
@@ -180,12 +193,12 @@ export function route(
     },
   };
   const operations = new Map(Object.entries({ ...methods, OPTIONS }));
-  return { operations, allow, fields, tag };
+  return { operations, allow, tag };
 }
 
 /**
- * Returns the header field with the media types of a method's body: RFC 10008
- * section 3, RFC 5789 section 3.1, and their counterpart for POST.
+ * Returns the header field with the media types of a method's body: RFC 5789
+ * section 3.1, and its counterpart for POST.
  */
 function bodyTypes(name: string, operation: Operation | undefined): string[] {
   return operation?.consumes ? [name, operation.consumes.join(", ")] : [];
@@ -198,13 +211,10 @@ function methodNames(methods: readonly string[]): string[] {
     .concat("OPTIONS");
 }
 
-/**
- * The methods of a collection. QUERY is a safe method with a body (RFC 10008),
- * which holds the same parameters as the query of GET.
- */
+/** The methods of a collection. */
 export function collectionMethods(
   resource: Resource,
-): Record<"GET" | "QUERY" | "POST", Operation> {
+): Record<"GET" | "POST", Operation> {
   const { records, listed, summary } = resource;
   const { collection } = records;
   const { access } = collection;
@@ -213,13 +223,12 @@ export function collectionMethods(
     resource,
     summary,
     access: access.read,
-    produces: jsonOrNdjson,
     parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),
+    list: (...request) => listRecords(records, ...request),
     run: (context, query) => listRecords(records, context, query),
   };
   return {
     GET,
-    QUERY: { ...GET, consumes: form },
     POST: {
       resource,
       access: access.write,
@@ -289,37 +298,28 @@ export function textRoute({ make, summary, schema, type }: {
   readonly summary: string;
   readonly schema: JsonSchema;
   readonly type?: string;
-}): Route {
-  let cached: Promise<Result> | undefined;
+}): RouteParts {
+  let cached:
+    | Promise<{ digest: string; body: string | Uint8Array }>
+    | undefined;
   return route({
     GET: {
       summary,
       ...(type && { produces: [type] }),
       access: "anyone",
-      docs: {
-        conditional: true,
-        responses: { 200: { schema, headers: ["ETag"] } },
-      },
+      docs: { responses: { 200: { schema, headers: ["ETag"] } } },
       run: (context) => {
-        cached ??= Promise.resolve(make()).then((text) => {
-          const digest = hash("sha256", text, "base64url").slice(0, 16);
+        cached ??= Promise.resolve(make()).then((text) => ({
+          digest: hash("sha256", text, "base64url").slice(0, 16),
           // Encoded once for all, it takes no memory while a client reads it.
-          const body = text.length > maxWriteBytes ? Buffer.from(text) : text;
-          return {
-            status: 200,
-            headers: ["ETag", `"${digest}"`],
-            body,
-            type,
-            seq: 0,
-          };
+          body: text.length > maxWriteBytes ? Buffer.from(text) : text,
+        }));
+        return context.afterWaiting(cached, ({ digest, body }): Result => {
+          const headers = context.validators({ digest });
+          return context.checkPreconditions({ digest })
+            ? { status: 304, headers, seq: 0 }
+            : { status: 200, headers, body, type, seq: 0 };
         });
-        return context.afterWaiting(
-          cached,
-          (whole) =>
-            isNotModified(context, () => whole.headers)
-              ? { ...whole, status: 304, body: undefined }
-              : whole,
-        );
       },
     },
   });

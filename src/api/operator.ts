@@ -35,7 +35,7 @@ export function recordsOf(
     ? collectionsOf(declaration).get(of)
     : deriveCollection(of);
   if (collection === undefined) throw new Error(`No collection ${of}`);
-  const options = { store, prefix: "", now: Date.now, requireIfMatch: false };
+  const options = { store, prefix: "", now: Date.now };
   return new Records(collection, options);
 }
 

@@ -1,11 +1,10 @@
 /**
  * The representation of records: their properties, then the URLs derived from
- * them; as JSON, as NDJSON, as a JSON Schema. The text of a record is
- * serialized when it is first read, and cached in the row.
+ * them; as JSON, and as a JSON Schema. The text of a record is serialized when
+ * it is first read, and cached in the row.
  */
 
 import { Buffer } from "node:buffer";
-import { crc32 } from "node:zlib";
 import type { Response } from "../http/connection.ts";
 import type { Document, Memory, Row, Table } from "../store/store.ts";
 import {
@@ -16,19 +15,13 @@ import {
 } from "./declaration/declaration.ts";
 import type { Json, JsonSchema } from "./declaration/properties.ts";
 
-/** The media type of one JSON record per line. */
-export const ndjsonType = "application/x-ndjson";
-
-/** The length at which a part of an export is sent, in characters. */
-const minPartLength = 1 << 16;
-
-/** The length from which a list is sent in parts, in characters: so it takes memory only as its client reads it. */
-const maxListLength = 1 << 16;
+/** The length from which a list is sent in parts, and of these parts, in characters: so it takes memory only as its client reads it. */
+const partLength = 1 << 16;
 
 /** How much of each collection is cached at most, in characters: 50,000 records of 400. */
 const maxCachedLength = 40_000_000;
 
-/** The memory that a cached text takes besides its characters: for validators and references, also in characters. */
+/** The memory that a cached text takes at most besides its characters, also in characters. */
 const cachedRowLength = 400;
 
 /** What bounds the cached texts. */
@@ -39,17 +32,14 @@ export class Representation {
   readonly #collection: Collection;
   readonly #url: string;
   readonly #properties: readonly NamedProperty[];
+  readonly #names: readonly string[];
   readonly #urlProperties: readonly UrlProperty[];
-  /** Changes with the declaration, and with it every ETag. */
-  readonly shapeHash: string;
   readonly #memory: CacheMemory | undefined;
   readonly #maxCachedLength: number;
   readonly #table: Pick<Table, "get"> | undefined;
   /** The records that have a cached text. Not the rows, which live only until they are replaced. */
   #cachedIds: number[] = [];
   #cachedLength = 0;
-  #latestTime = "";
-  #latestValidators: readonly string[] = [];
 
   /**
    * @param prefix the beginning of every URL: `/v1/`, possibly after an origin
@@ -70,46 +60,16 @@ export class Representation {
     memory?.onTight.add(() => this.#dropCache());
     this.#url = prefix + collection.name;
     this.#properties = [...collection.visibleProperties.values()];
+    this.#names = [...collection.visibleProperties.keys()];
     this.#urlProperties = collection.urlProperties.map((each) => ({
       ...each,
       before: prefix + each.before,
     }));
-    const shape = JSON.stringify([this.#url, recordSchema(collection)]);
-    this.shapeHash = crc32(shape).toString(36);
   }
 
   /** Returns the URL of a record. */
   url(id: number): string {
     return `${this.#url}/${id}`;
-  }
-
-  /**
-   * Returns the ETag and Last-Modified of a record (RFC 9110 section 8.8). The
-   * ETag consists of the time of the last change, which grows with every
-   * change, and of a hash of the declaration, from which the shape of the JSON
-   * follows.
-   */
-  validators(row: Row): readonly string[] {
-    return row.cached?.validators ?? this.validatorsOf(row.document);
-  }
-
-  /** Returns the validators of a record that is not stored yet. */
-  validatorsOf({ id, created_at, updated_at }: Document): readonly string[] {
-    const at = String(updated_at ?? created_at);
-    // At `/user`, every user reads a different record.
-    const own = this.#collection.name === "users" ? `-${id}` : "";
-    // Records that are written together often share the time: 1.5 µs of a POST.
-    if (at !== this.#latestTime || own) {
-      const time = Date.parse(at);
-      this.#latestTime = at;
-      this.#latestValidators = [
-        "ETag",
-        `"${time.toString(36)}${own}-${this.shapeHash}"`,
-        "Last-Modified",
-        new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
-      ];
-    }
-    return this.#latestValidators;
   }
 
   /** Returns a record as an element of a list; caches its text, and drops all cached texts if they take too much. */
@@ -121,7 +81,7 @@ export class Representation {
     if (this.#cachedLength + length > this.#maxCachedLength) this.#dropCache();
     this.#cachedLength += length;
     this.#cachedIds.push(row.document.id);
-    row.cached = { text, validators: this.validatorsOf(row.document) };
+    row.cached = { text };
     return text;
   }
 
@@ -156,7 +116,7 @@ export class Representation {
     let items = ""; // not an array to join, which would copy the texts twice
     for (const row of rows) {
       items += (items && ",") + serialize(row);
-      if (items.length <= maxListLength) continue;
+      if (items.length <= partLength) continue;
       let length = 1 + rows.length; // the brackets and commas
       for (const each of rows) length += Buffer.byteLength(serialize(each));
       const headers = [...response.headers, "Content-Length", String(length)];
@@ -165,29 +125,11 @@ export class Representation {
     return { ...response, body: `[${items}]` };
   }
 
-  /**
-   * Yields records as NDJSON, without their URLs, which depend on the server.
-   * Each part is less than a millisecond's work, after which other requests
-   * are served.
-   */
-  async *toNdjson(
-    rows: Iterable<Row>,
-    fields?: readonly string[],
-  ): AsyncGenerator<string, undefined> {
-    const names = fields ?? this.#properties.map(({ name }) => name);
-    let text = "";
-    for (const row of rows) {
-      text += `${this.serializeFields(row, names)}\n`;
-      if (text.length < minPartLength) continue;
-      yield text;
-      text = "";
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    if (text !== "") yield text;
-  }
-
-  /** Returns the given properties of a record, as JSON. */
-  serializeFields({ document }: Row, fields: readonly string[]): string {
+  /** Returns the given properties of a record, as JSON; by default all but its URLs, which depend on the server. */
+  serializeFields(
+    { document }: Row,
+    fields: readonly string[] = this.#names,
+  ): string {
     const object = this.#toObject(document);
     const shown: Record<string, Json | undefined> = {};
     for (const name of fields) shown[name] = object[name];
@@ -221,7 +163,7 @@ async function* inParts(
   let text = "[";
   for (const [index, row] of rows.entries()) {
     text += (index === 0 ? "" : ",") + serialize(row);
-    if (text.length < minPartLength) continue;
+    if (text.length < partLength) continue;
     yield Buffer.from(text);
     text = "";
     await new Promise((resolve) => setImmediate(resolve));

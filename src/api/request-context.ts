@@ -5,7 +5,8 @@
 
 import type { Actor } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
-import type { Mutation } from "../store/store.ts";
+import type { Document, Mutation } from "../store/store.ts";
+import type { Collection } from "./declaration/declaration.ts";
 import type { Scope, Select } from "./query/select.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
@@ -18,26 +19,26 @@ export interface Result extends Response {
 /** A result; a promise of it if the operation must wait. */
 export type Outcome = Result | Promise<Result>;
 
-/** Returns the mutations that store an idempotency key in the transaction that creates its record. */
-export type StoreKey = (createdId: number) => readonly Mutation[];
-
-/**
- * Executes a request at most once for its idempotency key, if it has one.
- *
- * @param repeat returns the first response again, if the request creates
- * something else than a record of its URL
- */
-export type RunOnce = (
-  body: Uint8Array,
-  execute: (storeKey?: StoreKey) => Outcome,
-  repeat?: (createdId: number) => Result,
-) => Outcome;
+/** How a request is executed at most once. */
+export interface Execution {
+  /** What a retry has in common with the first request: the body, or the digest of one that is too long for memory. */
+  readonly body: Uint8Array;
+  readonly execute: () => Outcome;
+  /** Returns the first response again, if the request creates something else than a record of its URL. */
+  readonly repeat?: (createdId: number) => Result;
+}
 
 /** An action of a request that the log reports at the level `info`. */
 export interface AuditEvent {
   readonly message: string;
   readonly fields?: Readonly<Record<string, unknown>>;
 }
+
+/** What a request is about, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
+export type Subject =
+  | { readonly collection: Collection; readonly document: Document }
+  | { readonly collection: Collection; readonly scope: Scope | undefined }
+  | { readonly digest: string };
 
 /** A request, as the operations see it. */
 export interface RequestContext {
@@ -50,12 +51,11 @@ export interface RequestContext {
   readonly ids: readonly number[];
   /** The signed-in user, with their current rights. */
   caller: Actor | undefined;
-  /** True if a collection is requested as NDJSON: all of it, unless the query asks for a page. */
-  readonly asNdjson: boolean;
-  /** The header fields, for preconditions, which are evaluated once the record has been found. */
+  /** The media type that a read should return: one of those that its operation produces. */
+  readonly format: string | undefined;
   readonly headers: IncomingRequest["headers"];
-  /** Set if it creates a record and has an idempotency key. */
-  storeKey?: StoreKey | undefined;
+  /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
+  storeKey?: ((createdId: number) => readonly Mutation[]) | undefined;
   /** Logged when the response is sent. */
   auditEvent?: AuditEvent | undefined;
   /**
@@ -64,6 +64,16 @@ export interface RequestContext {
    * ApiError if that zoo does not exist.
    */
   scope(): Scope | undefined;
+  /**
+   * Checks the preconditions of the request, if a feature evaluates them; returns
+   * true if the client has the current representation already (304). Throws an
+   * ApiError if one fails.
+   */
+  checkPreconditions(subject: Subject): boolean;
+  /** Returns the header fields that identify a representation as it is now; none without a feature. */
+  validators(subject: Subject): readonly string[];
+  /** Executes the request, unless it is a retry of one that was executed. */
+  runOnce(execution: Execution): Outcome;
   /** Returns the current caller; throws an ApiError if access was lost. */
   authenticate(): Actor | undefined;
   /**

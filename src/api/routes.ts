@@ -26,14 +26,16 @@ import {
 } from "./declaration/declaration.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/remembered.ts";
-import type { Api, ApiOptions, Feature, FeatureHooks } from "./feature.ts";
+import type { Api, ApiOptions, Feature } from "./feature.ts";
 import type { RequestContext } from "./request-context.ts";
 import {
+  buildRoute,
   collectionMethods,
   recordMethods,
   type Resource,
   type Route,
   route,
+  type RouteParts,
   textRoute,
 } from "./operations.ts";
 import { Records } from "./records/records.ts";
@@ -101,10 +103,11 @@ export function buildRoutes(
   const collections = collectionsOf(declaration, features);
   const prefix = `${base.origin}${base.path}v1/`;
   const routes = new Map<string, Route>();
+  const parts = new Map<string, RouteParts>();
   const urls: Record<string, string> = {};
-  const add = (path: string, route: Route, name?: string) => {
+  const add = (path: string, route: RouteParts, name?: string) => {
     const pattern = path.startsWith("/") ? path : `${base.path}v1/${path}`;
-    routes.set(pattern, route);
+    parts.set(pattern, route);
     if (name !== undefined) urls[name] = base.origin + pattern;
   };
   const records = (name: string) => {
@@ -119,26 +122,27 @@ export function buildRoutes(
   addAuthorizations(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
   add(`${base.path}health`, healthRoute(options.store));
-  for (const each of served) addCollection(each, api, hooks);
+  for (const each of served) addCollection(each, api);
   addRoot(api, urls);
+  const built = new Map<RouteParts, Route>();
+  for (const [pattern, route] of parts) {
+    const methods = hooks.reduce(
+      (methods, { extend }) => extend?.(methods) ?? methods,
+      route.methods,
+    );
+    const known = built.get(route) ?? buildRoute({ ...route, methods });
+    built.set(route, known);
+    routes.set(pattern, known);
+  }
   return { routes, hooks };
 }
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */
-function addCollection(
-  records: Records,
-  { add }: Api,
-  hooks: readonly FeatureHooks[],
-): void {
+function addCollection(records: Records, { add }: Api): void {
   const { collection } = records;
   const { name, parents } = collection;
   const addBoth = (path: string, resource: Resource, name?: string) => {
-    const methods = collectionMethods(resource);
-    const POST = hooks.reduce(
-      (post, { extendCreate }) => extendCreate?.(post, records) ?? post,
-      methods.POST,
-    );
-    add(path, route({ ...methods, POST }, collection), name);
+    add(path, route(collectionMethods(resource), collection), name);
     add(`${path}/:id`, route(recordMethods(resource), collection));
   };
   addBoth(name, { records, scope: records.scope() }, `${name}_url`);
@@ -180,16 +184,13 @@ function addAuthorizations(api: Api): void {
     where: ({ expires_at }: Document) => !isPast(expires_at, now()),
   });
   const resource = { records, scope };
-  const { GET, QUERY } = collectionMethods(resource);
   const list = route({
-    GET,
-    QUERY,
+    GET: collectionMethods(resource).GET,
     POST: {
       access: "anyone",
       ignoresCredentials: true,
       consumes: ["application/json"],
       maxBodyBytes: 8 * 1024,
-      isUnlimited: true, // it has a limit of its own
       run: (context, _, body) => signIn(context, body, { api, records, limit }),
     },
   }, signInForm);
@@ -223,11 +224,9 @@ function addRoot(
 }
 
 /** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
-function healthRoute(store: Store): Route {
+function healthRoute(store: Store): RouteParts {
   return route({
     GET: {
-      isLocal: true,
-      isUnlimited: true,
       access: "anyone",
       run: (context) =>
         context.afterWaiting(noticesOf(store), (notices) => {

@@ -23,6 +23,7 @@ import {
   reservedCollectionNames,
 } from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
+import { toNdjson } from "../api/ndjson.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";
@@ -277,7 +278,7 @@ async function exportCommand(
   const endProgress = process.stdout.isTTY
     ? () => {}
     : showProgress(() => done / rows.length);
-  for await (const text of representation.toNdjson(rows)) {
+  for await (const text of toNdjson(representation, rows)) {
     await print(text);
     done += text.split("\n").length - 1;
   }
@@ -298,7 +299,7 @@ async function exportAll(settings: CommandSettings, to: string): Promise<void> {
     const collection = derived.get(name);
     if (collection === undefined) continue;
     const rows = tables.get(name)?.rows() ?? [];
-    const lines = new Representation(collection, "").toNdjson(rows);
+    const lines = toNdjson(new Representation(collection, ""), rows);
     const path = join(to, `${name}.ndjson`);
     const options = { flags: "wx", flush: true } as const;
     await pipeline(lines, createWriteStream(path, options)).catch((error) => {

@@ -1,6 +1,6 @@
-/** The fields with which a client says what it prefers: Accept and Prefer. */
+/** The field with which a client says what media types it accepts. */
 
-import { parseMediaType, splitList, unquote } from "./headers.ts";
+import { parseMediaType, splitList } from "./headers.ts";
 
 /**
  * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1):
@@ -66,23 +66,4 @@ function parseRange(member: string) {
     precedence: kind * 16 + range.parameters.size,
     weight: Number(weight),
   };
-}
-
-/**
- * Returns the value of the preference `return` in a Prefer field (RFC 7240 sections
- * 2 and 4.2). If there are several, the first counts, even if its value is unknown.
- */
-export function parseReturnPreference(
-  field: string,
-): "minimal" | "representation" | undefined {
-  for (const member of splitList(field.toLowerCase(), ",")) {
-    const [first = ""] = splitList(member, ";"); // the rest are parameters
-    const [name = "", ...values] = first.split("=");
-    if (name.trim() !== "return") continue;
-    const wanted = unquote(values.join("=").trim());
-    return wanted === "minimal" || wanted === "representation"
-      ? wanted
-      : undefined;
-  }
-  return undefined;
 }

@@ -5,6 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../application.ts";
 import type { Mutation } from "../../src/store/store.ts";
 import { adminPassword } from "../harness.ts";
+import { featureNames } from "../../src/features.ts";
 
 describe("an authorization", () => {
   let time = Date.parse("2026-05-05T12:00:00.700Z");
@@ -97,36 +98,41 @@ test("a token ends with its authorization, even if a restored backup issues that
   assert.equal(later.body.errorCode, 40104);
 });
 
-test("users who are changed in the same millisecond have their own ETags at /user", async (t) => {
-  const time = Date.now();
-  const app = await startApplication({ now: () => time });
-  t.after(() => app.stop());
-  const names = ["ada", "kim"];
-  const password = "a long enough one";
-  const created = await Promise.all(
-    names.map((username) =>
-      app.request("POST", "/v1/users", {
-        token: app.token,
-        json: { username, password },
-      })
-    ),
-  );
-  const [one, other] = created.map(({ body }) => body);
-  assert.equal(one?.updated_at, other?.updated_at);
-  const tokens = await Promise.all(
-    names.map((name) => app.signIn(name, password)),
-  );
-  const answers = await Promise.all(
-    tokens.map((token) => app.request("GET", "/v1/user", { token })),
-  );
-  const [etag = "", otherTag] = answers.map(({ headers }) =>
-    headers.get("etag") ?? ""
-  );
-  assert.notEqual(etag, otherTag);
-  const headers = { "if-none-match": etag };
-  const statuses = await Promise.all(tokens.map(async (token) => {
-    const answer = await app.request("GET", "/v1/user", { token, headers });
-    return answer.status;
-  }));
-  assert.deepEqual(statuses, [304, 200]);
-});
+const skip = !featureNames.includes("conditional");
+test(
+  "users who are changed in the same millisecond have their own ETags at /user",
+  { skip },
+  async (t) => {
+    const time = Date.now();
+    const app = await startApplication({ now: () => time });
+    t.after(() => app.stop());
+    const names = ["ada", "kim"];
+    const password = "a long enough one";
+    const created = await Promise.all(
+      names.map((username) =>
+        app.request("POST", "/v1/users", {
+          token: app.token,
+          json: { username, password },
+        })
+      ),
+    );
+    const [one, other] = created.map(({ body }) => body);
+    assert.equal(one?.updated_at, other?.updated_at);
+    const tokens = await Promise.all(
+      names.map((name) => app.signIn(name, password)),
+    );
+    const answers = await Promise.all(
+      tokens.map((token) => app.request("GET", "/v1/user", { token })),
+    );
+    const [etag = "", otherTag] = answers.map(({ headers }) =>
+      headers.get("etag") ?? ""
+    );
+    assert.notEqual(etag, otherTag);
+    const headers = { "if-none-match": etag };
+    const statuses = await Promise.all(tokens.map(async (token) => {
+      const answer = await app.request("GET", "/v1/user", { token, headers });
+      return answer.status;
+    }));
+    assert.deepEqual(statuses, [304, 200]);
+  },
+);

@@ -2,7 +2,8 @@
 
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { localOperator, recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/operator.ts";
+import { ndjsonFormat } from "../../src/api/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
 import type { Select } from "../../src/api/query/select.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
@@ -11,7 +12,7 @@ import { openStore } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
 import { folderFor } from "../store/support.ts";
-import { background } from "../requester.ts";
+import { operator } from "../operator.ts";
 
 /** Opens a store with an animal in each of two zoos. */
 async function openRecords(t: TestContext) {
@@ -28,19 +29,13 @@ async function openRecords(t: TestContext) {
 const select: Select = (_query, { table, use }) =>
   use({ rows: table.rows(), total: table.size });
 
-function contextOf(zoo: number, asNdjson: boolean): RequestContext {
+function contextOf(zoo: number): RequestContext {
   return {
-    ...background,
+    ...operator,
     method: "GET",
-    url: "",
     ids: [zoo],
-    caller: localOperator,
-    asNdjson,
-    headers: {},
     scope: () => ({ conditions: { zoo_id: zoo } }),
     select,
-    authenticate: () => localOperator,
-    afterWaiting: async (promise, resume) => await resume(await promise),
   };
 }
 
@@ -49,10 +44,12 @@ test("a planner that ignores the scope of a URL shows no record outside of it", 
   const { GET } = collectionMethods({ records });
   const query = GET.parse?.(new Map()) as Parameters<typeof listRecords>[2];
   await assert.rejects(
-    async () => await listRecords(records, contextOf(1, false), query),
+    async () => await listRecords(records, contextOf(1), query),
     /outside the scope/,
   );
-  const { stream } = await listRecords(records, contextOf(1, true), query);
+  const format = ndjsonFormat(records.representation);
+  const all = await listRecords(records, contextOf(1), query, format);
+  const { stream } = all;
   let text = "";
   await assert.rejects(async () => {
     for await (const part of stream?.() ?? []) text += part;

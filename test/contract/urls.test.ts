@@ -14,6 +14,9 @@ import {
   type Server,
   start,
 } from "../harness.ts";
+import { featureNames } from "../../src/features.ts";
+
+const hasQuery = featureNames.includes("negotiation");
 
 const callers = ["nobody", "viewer", "keeper", "admin"] as const;
 type Caller = typeof callers[number];
@@ -321,7 +324,7 @@ function allowed(rights: Rights, caller: Caller = "admin"): string[] {
   });
   const reads = own.includes("GET") ? ["HEAD"] : [];
   // A caller who may read a collection may also QUERY it.
-  if (reads.length > 0 && rights.POST) reads.push("QUERY");
+  if (hasQuery && reads.length > 0 && rights.POST) reads.push("QUERY");
   return ["OPTIONS", ...reads, ...own].sort();
 }
 

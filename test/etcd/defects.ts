@@ -27,9 +27,9 @@ export const defects: Readonly<Record<string, Defect>> = {
     caught: notLinearizable,
   },
   "does not ask etcd before a sign-in": {
-    file: "exchange.js",
-    from: "this.#isConfirmed || this.operation?.isLocal",
-    to: "this.#isConfirmed || this.operation?.isUnlimited",
+    file: "etcd/feature.js",
+    from: "ignoresCredentials === true",
+    to: "ignoresCredentials === false",
     caught: notLinearizable,
   },
   "acknowledges before the transaction": {

@@ -65,16 +65,6 @@ export function parseParameters(query: string): Parameters {
 }
 
 /**
- * Parses a form (`application/x-www-form-urlencoded`, URL Standard section 5):
- * like a query, but a plus sign is a space.
- *
- * @throws {ApiError} as {@linkcode parseParameters}
- */
-export function parseForm(text: string): Parameters {
-  return parseParameters(text.replaceAll("+", "%20"));
-}
-
-/**
  * Rejects all parameters but the allowed ones, by default none.
  *
  * @throws {ApiError} 40003

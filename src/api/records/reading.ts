@@ -1,29 +1,32 @@
-/** GET, HEAD and QUERY: a page of a collection, an export, or one record. */
+/** GET and HEAD: a page of a collection, or one record. */
 
-import { Turns } from "../../admission.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
 import { type Page, select } from "../query/select.ts";
-import { ndjsonType } from "../representation.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
-import { holdTurn } from "./held-turn.ts";
-import {
-  collectionValidators,
-  isNotModified,
-  type Records,
-} from "./records.ts";
+import type { Records } from "./records.ts";
+
+/** The records of a page, and how they are shown. */
+export interface ListedRows {
+  readonly rows: Iterable<Row>;
+  readonly fields: readonly string[] | undefined;
+  /** Throws an ApiError if the caller may no longer see the rows; to be called after each wait. */
+  readonly recheckAccess: () => void;
+}
+
+/** How a list is shown, other than as a page in JSON. */
+export interface ListFormat {
+  /** Adds the content to the response. */
+  readonly show: (response: Result, listed: ListedRows) => Result;
+  /** True if it is all of the list, unless the query asks for a page. */
+  readonly isUnlimited: boolean;
+}
 
 /**
- * The exports in progress, at most half of them for one client: each keeps the
- * old versions of changed records in memory until its client has received them.
- */
-const exports = new Turns(16, 8);
-
-/**
- * Returns a page of a collection, or all of it as NDJSON; a promise if the
- * records must be scanned or sorted first.
+ * Returns a page of a collection; a promise if the records must be scanned or
+ * sorted first.
  *
  * @throws {ApiError} 40401 or 41000 if the record in the path does not exist,
  * 41200
@@ -32,17 +35,19 @@ export function listRecords(
   records: Records,
   context: RequestContext,
   query: Query,
+  format?: ListFormat,
 ): Outcome {
   const { collection, table, representation } = records;
-  const { caller, url, asNdjson } = context;
+  const { caller, url } = context;
   const { fields } = query;
   const scope = context.scope();
-  const validators = () => collectionValidators(records, context, scope);
+  const subject = { collection, scope };
   const currentSeq = () => Math.max(table.lastSeq, context.scope()?.seq ?? 0);
-  if (isNotModified(context, validators)) {
-    return { status: 304, headers: validators(), seq: currentSeq() };
+  if (context.checkPreconditions(subject)) {
+    const headers = context.validators(subject);
+    return { status: 304, headers, seq: currentSeq() };
   }
-  const paged = asNdjson ? withoutLimit(query) : query;
+  const paged = format?.isUnlimited ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
@@ -58,24 +63,17 @@ export function listRecords(
   };
   const use = ({ rows: found, total }: Page): Result => {
     const rows = scope ? checkScope(found) : found;
-    const headers = [...validators(), ...pageHeaders(paged, total, url)];
-    const result = { status: 200, headers, seq: currentSeq() };
-    if (!asNdjson) {
-      return representation.addJsonArray(result, [...rows], fields);
-    }
-    const stream = async function* () {
-      for await (const part of representation.toNdjson(rows, fields)) {
-        recheckAccess();
-        yield part;
-      }
-    };
-    return { ...result, type: ndjsonType, stream };
+    const headers = [
+      ...context.validators(subject),
+      ...pageHeaders(paged, total, url),
+    ];
+    const response = { status: 200, headers, seq: currentSeq() };
+    return format
+      ? format.show(response, { rows, fields, recheckAccess })
+      : representation.addJsonArray(response, [...rows], fields);
   };
   const selection = { table, scope, use, requester: context };
-  const find = () => (context.select ?? select)(paged, selection);
-  const result = asNdjson && context.method !== "HEAD" // which has no records
-    ? holdTurn(exports, context).then(find)
-    : find();
+  const result = (context.select ?? select)(paged, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {
       recheckAccess();
@@ -94,12 +92,13 @@ export function readRecord(
   context: RequestContext,
   fields: readonly string[] | undefined,
 ): Result {
-  const { representation } = records;
+  const { collection, representation } = records;
   const scope = context.scope();
   const row = records.find(context, scope);
-  const headers = representation.validators(row);
-  const { seq } = row;
-  if (isNotModified(context, () => headers)) {
+  const { document, seq } = row;
+  const subject = { collection, document };
+  const headers = context.validators(subject);
+  if (context.checkPreconditions(subject)) {
     return { status: 304, headers, seq };
   }
   const body = fields

@@ -5,12 +5,7 @@
  * durable before the response is sent.
  */
 
-import {
-  evaluatePreconditions,
-  type GetValidators,
-  hasPrecondition,
-  isReadMethod,
-} from "../../http/conditional.ts";
+import { isReadMethod } from "../../http/content.ts";
 import type { Actor } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Response } from "../../http/connection.ts";
@@ -54,8 +49,6 @@ interface RecordsOptions {
   readonly prefix: string;
   /** Returns milliseconds since 1970. */
   readonly now: () => number;
-  /** True if PUT, PATCH and DELETE must have a precondition. */
-  readonly requireIfMatch: boolean;
 }
 
 /** The records of one collection. */
@@ -285,46 +278,7 @@ function auditEventOf(
 }
 
 /**
- * Returns the ETag of a collection: weak, because all its pages share it (RFC
- * 9110 section 8.8.1). Callers who see different records at one URL, such as
- * their own tasks, get different ETags.
- */
-export function collectionValidators(
-  { table, store, representation: { shapeHash } }: Records,
-  { asNdjson }: RequestContext,
-  scope: Scope | undefined,
-): readonly string[] {
-  let state = `${store.incarnation}${shapeHash}-${table.lastSeq.toString(36)}`;
-  if (scope !== undefined) {
-    const { conditions, where } = scope;
-    const [first] = Object.entries(conditions);
-    // Records can expire without a new sequence number.
-    const live = first && where && table.find(...first)
-      .filter(({ document }) => where(document));
-    state += `-${Object.values(conditions).join(".")}-${live?.length ?? ""}`;
-  }
-  return ["ETag", `W/"${state}${asNdjson ? "-lines" : ""}"`];
-}
-
-/**
- * Evaluates the preconditions of a request (RFC 9110 section 13), if it has any;
- * returns whether the response is a 304.
- *
- * @throws {ApiError} 41200
- */
-export function isNotModified(
-  request: RequestContext,
-  validators: GetValidators,
-): boolean {
-  const outcome = evaluatePreconditions(request, validators);
-  if (outcome === "failed") throw new ApiError(41200);
-  return outcome === "not-modified";
-}
-
-/**
- * Returns the record to change or delete. Refuses the request if a precondition
- * fails, or if there is none although the server requires one (RFC 6585 section
- * 3).
+ * Returns the record to change or delete.
  *
  * @throws {ApiError} 40401, 41200, 42800
  */
@@ -333,12 +287,8 @@ export function findForChange(
   context: RequestContext,
   scope: Scope | undefined,
 ): Row {
-  const { collection, options, representation } = records;
+  const { collection } = records;
   const row = records.find(context, scope);
-  // Signing out and canceling cannot overwrite anybody's change.
-  const isStrict = options.requireIfMatch &&
-    (collection.private || collection.owner === undefined);
-  if (isStrict && !hasPrecondition(context)) throw new ApiError(42800);
-  isNotModified(context, () => representation.validators(row));
+  context.checkPreconditions({ collection, document: row.document });
   return row;
 }

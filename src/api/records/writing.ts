@@ -16,12 +16,7 @@ import {
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/select.ts";
 import type { Outcome, RequestContext, Result } from "../request-context.ts";
-import {
-  collectionValidators,
-  findForChange,
-  isNotModified,
-  type Records,
-} from "./records.ts";
+import { findForChange, type Records } from "./records.ts";
 
 /** The record to write; its row is undefined if it is new. */
 interface Target {
@@ -123,8 +118,9 @@ export function prepareCreate(
   records: Records,
   context: RequestContext,
 ): Scope | undefined {
+  const { collection } = records;
   const scope = context.scope();
-  isNotModified(context, () => collectionValidators(records, context, scope));
+  context.checkPreconditions({ collection, scope });
   return scope;
 }
 
@@ -188,13 +184,13 @@ function commitWrite(
     readonly scope: Scope | undefined;
   },
 ): Result {
-  const { representation } = records;
+  const { collection, representation } = records;
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
   const headers = context.method === "PUT"
     ? ["Content-Location", url]
-    : representation.validatorsOf(next);
+    : context.validators({ collection, document: next });
   const response = {
     status: 201,
     headers: row ? headers : ["Location", url, ...headers],

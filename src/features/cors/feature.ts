@@ -30,7 +30,7 @@ const exposedHeaders =
  */
 export function corsHeaders(
   origins: readonly string[],
-  { method, headers, route }: Omit<HandledRequest, "start">,
+  { method, headers, route }: Omit<HandledRequest, "start" | "target">,
 ): string[] {
   const { origin } = headers;
   const fields: string[] = [];

@@ -19,10 +19,10 @@ import { hash as hashOf } from "node:crypto";
 import { getHeapStatistics } from "node:v8";
 import type { Api, Feature } from "../../api/feature.ts";
 import type {
+  Execution,
   Outcome,
   RequestContext,
   Result,
-  RunOnce,
 } from "../../api/request-context.ts";
 import { hashPassword, verifyPassword } from "../../auth/passwords.ts";
 import { ApiError } from "../../http/errors.ts";
@@ -201,7 +201,7 @@ class StoredKeys {
  */
 function runOnce(
   request: KeyedRequest,
-  execute: Parameters<RunOnce>[1],
+  execute: Execution["execute"],
   repeat: (createdId: number) => Result,
 ): Outcome {
   const { key, body, secret, context, keys, running } = request;
@@ -226,7 +226,10 @@ function runOnce(
     : Promise.resolve(digest(body, bodyLength));
   const result = context.afterWaiting(
     hash,
-    (hash) => execute((id) => keys.add(request, hash, id)),
+    (hash) => {
+      context.storeKey = (id) => keys.add(request, hash, id);
+      return execute();
+    },
   );
   running.add(key);
   return result.finally(() => running.delete(key));
@@ -257,6 +260,10 @@ export function parseIdempotencyKey(value: unknown): string | undefined {
   );
 }
 
+function keyOf({ headers }: RequestContext): string | undefined {
+  return parseIdempotencyKey(headers["idempotency-key"]);
+}
+
 const parameters = [{
   name: "Idempotency-Key",
   in: "header",
@@ -270,24 +277,37 @@ export const feature: Feature = {
     const keys = new StoredKeys(api);
     const running = new Set<string>();
     return {
-      extendCreate: (post) => ({
-        ...post,
-        docs: { ...post.docs, parameters, errors: [409, 410] },
-      }),
-      runOnce(context, operation) {
-        const sent = parseIdempotencyKey(context.headers["idempotency-key"]);
-        // Keys belong to users, so an anonymous request has none.
-        const by = context.caller?.id;
+      extend({ POST, ...others }) {
+        if (POST?.resource === undefined) return undefined;
+        const docs = { ...POST.docs, parameters, errors: [409, 410] };
+        return {
+          ...others,
+          POST: {
+            ...POST,
+            docs,
+            receive(context, body) {
+              keyOf(context); // refuses a malformed one before the body
+              return POST.receive?.(context, body);
+            },
+          },
+        };
+      },
+      runOnce(context, operation, { body, execute, repeat }) {
+        const { method, caller } = context;
         const { resource } = operation;
-        if (sent === undefined || !by || !resource) return undefined;
+        const sent = method === "POST" ? keyOf(context) : undefined;
+        // Keys belong to users, so an anonymous request has none.
+        const by = caller?.id;
+        if (sent === undefined || !by || !resource) return execute();
         const path = context.url.slice(api.base.origin.length);
         const key = digest(`${by} ${path} ${sent}`, keyLength);
         const secret = resource.records.collection.secretName !== undefined;
-        const request = { key, by, secret, context, keys, running };
-        const repeatBy = (body: Uint8Array) => (id: number) =>
-          repeatCreate(resource, context, { body, id });
-        return (body, execute, repeat = repeatBy(body)) =>
-          runOnce({ ...request, body }, execute, repeat);
+        const request = { key, by, body, secret, context, keys, running };
+        return runOnce(
+          request,
+          execute,
+          repeat ?? ((id) => repeatCreate(resource, context, { body, id })),
+        );
       },
     };
   },

@@ -28,9 +28,10 @@ import { parseJsonObject } from "../../http/json.ts";
  */
 export function repeatCreate(
   { records, parent }: Resource,
-  { ids: [parentId = 0], caller }: RequestContext,
+  context: RequestContext,
   { body, id }: { readonly body: Uint8Array; readonly id: number },
 ): Result {
+  const { ids: [parentId = 0], caller } = context;
   const { collection, table, representation, options: { prefix } } = records;
   const row = table.get(id);
   if (row === undefined) throw deletedForGood(collection, id);
@@ -51,7 +52,7 @@ export function repeatCreate(
     : row.document;
   const headers = [
     ...["Location", representation.url(id)],
-    ...representation.validatorsOf(document),
+    ...context.validators({ collection, document }),
   ];
   const text = representation.asStandalone(
     representation.serialize(document),

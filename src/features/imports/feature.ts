@@ -1,17 +1,21 @@
 /**
  * Imports: POST to a collection accepts NDJSON and responds with a task, which
  * creates the records in the background. The command `import` does the same.
+ * Exports: GET of a collection returns NDJSON.
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { ndjsonType } from "../../api/representation.ts";
+import { ndjsonType } from "../../api/ndjson.ts";
 import {
   collectionMethods,
+  type Operation,
   recordMethods,
   route,
 } from "../../api/operations.ts";
+import type { Records } from "../../api/records/records.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
 import { streamBody } from "./body.ts";
+import { withExport } from "./exports.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
 import { listedTasks, tasks } from "./task.ts";
 import { createWorker } from "./worker.ts";
@@ -19,7 +23,7 @@ import { createWorker } from "./worker.ts";
 /** The longest NDJSON body. */
 const maxNdjsonBytes = 1 << 30;
 
-/** Imports of NDJSON, and the tasks that show their progress. */
+/** Imports of NDJSON, the tasks that show their progress, and exports. */
 export const feature: Feature = {
   collections: (roles) => [tasks(roles)],
   commands: {
@@ -42,8 +46,8 @@ export const feature: Feature = {
       scope: records.scope(),
       summary: `Your tasks; all tasks with the role ${roles.highest}`,
     };
-    const { GET, QUERY } = collectionMethods(view);
-    add("tasks", route({ GET, QUERY }, records.collection), "tasks_url");
+    const { GET } = collectionMethods(view);
+    add("tasks", route({ GET }, records.collection), "tasks_url");
     const record = recordMethods(view);
     const task = route({
       GET: { ...record.GET, summary: "One of your tasks" },
@@ -57,22 +61,33 @@ export const feature: Feature = {
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
-      extendCreate(post, target) {
-        if (!declared.has(target.collection.name)) return undefined;
+      extend({ GET, POST, ...others }) {
+        const target = POST?.resource?.records;
+        const isImported = target && declared.has(target.collection.name);
         return {
-          ...post,
-          consumes: [...post.consumes ?? [], ndjsonType],
-          docs: {
-            responses: {
-              202: { record: records.collection, headers: ["Location"] },
-            },
-          },
-          importNdjson(call, response, runOnce) {
-            const body = streamBody(response, maxNdjsonBytes);
-            return receiveImport(worker, { call, body, target, runOnce });
-          },
+          ...(GET && { GET: withExport(GET) }),
+          ...(POST && { POST: isImported ? withImport(POST, target) : POST }),
+          ...others,
         };
       },
     };
+    /** Adds to the POST that creates records one that imports them. */
+    function withImport(POST: Operation, target: Records): Operation {
+      return {
+        ...POST,
+        consumes: [...POST.consumes ?? [], ndjsonType],
+        docs: {
+          ...POST.docs,
+          responses: {
+            202: { record: records.collection, headers: ["Location"] },
+          },
+        },
+        receive(call, { type, response }) {
+          if (type !== ndjsonType) return undefined;
+          const body = streamBody(response, maxNdjsonBytes);
+          return receiveImport(worker, { call, body, target });
+        },
+      };
+    }
   },
 };

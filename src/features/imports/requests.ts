@@ -8,11 +8,7 @@ import { Turns } from "../../admission.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
 import { prepareCreate } from "../../api/records/writing.ts";
-import type {
-  RequestContext,
-  Result,
-  RunOnce,
-} from "../../api/request-context.ts";
+import type { RequestContext, Result } from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { type Document, formatTime } from "../../store/store.ts";
@@ -39,7 +35,6 @@ export interface ImportRequest {
   readonly body: AsyncIterable<Uint8Array>;
   /** The records of the collection to import into. */
   readonly target: Records;
-  readonly runOnce: RunOnce;
 }
 
 /**
@@ -49,7 +44,7 @@ export interface ImportRequest {
  */
 export async function receiveImport(
   worker: ImportWorker,
-  { call, body, target, runOnce }: ImportRequest,
+  { call, body, target }: ImportRequest,
 ): Promise<Result> {
   // Both refuse the request before the body is received.
   prepareCreate(target, call);
@@ -58,13 +53,13 @@ export async function receiveImport(
   }
   return await uploads.run(call, async () => {
     await roomForTask(worker.context, call.signal);
-    return await storeImport(worker, { call, body, target, runOnce });
+    return await storeImport(worker, { call, body, target });
   });
 }
 
 async function storeImport(
   worker: ImportWorker,
-  { call, body, target, runOnce }: ImportRequest,
+  { call, body, target }: ImportRequest,
 ): Promise<Result> {
   const { context } = worker;
   const { name: spool, hash } = await writeSpool(context.store, body);
@@ -74,8 +69,7 @@ async function storeImport(
       isNeeded = false;
       call.authenticate();
       const collection = target.collection.name;
-      return runOnce(hash, (storeKey) => {
-        call.storeKey = storeKey;
+      const execute = () => {
         const given = prepareCreate(target, call)?.conditions ?? {};
         const user = call.caller?.id ?? null;
         const part = { collection, given, spool };
@@ -86,7 +80,10 @@ async function storeImport(
         const queued = records.commit(call, { mutations, response, change });
         isNeeded = true;
         return queued;
-      }, (createdId) => repeatQueued(context, collection, createdId));
+      };
+      const repeat = (createdId: number) =>
+        repeatQueued(context, collection, createdId);
+      return call.runOnce({ body: hash, execute, repeat });
     });
     worker.wake();
     return result;

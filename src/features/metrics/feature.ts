@@ -217,7 +217,6 @@ export const feature: Feature = {
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",
-        isLocal: true,
         access: api.declaration.roles.highest,
         isPublicFor: isLocal ? isFromLoopback : undefined,
         run: () => ({

@@ -28,10 +28,12 @@ export const feature: Feature = {
 };
 
 const introduction =
-  `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
-Besides the responses listed here, every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
+  `Besides the responses listed here, every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
 A URL with an extra slash at the end is redirected with 308. \
-If CORS is enabled, responses also have the header fields of the Fetch standard. \
+If CORS is enabled, responses also have the header fields of the Fetch standard.`;
+
+const negotiation =
+  `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
 QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place for it; the content is that of \`query\` in OpenAPI 3.2.`;
 
 /** Describes all routes, one in each turn of the event loop, because all of them take some 100 ms. */
@@ -40,6 +42,8 @@ async function createDocument(api: Api): Promise<JsonSchema> {
   const components = new Components();
   const paths: Record<string, JsonSchema> = {};
   const tags = new Set<string>();
+  const hasQuery = [...routes.values()]
+    .some(({ operations }) => operations.has("QUERY"));
   for (const [pattern, route] of routes) {
     const relative = pattern.slice(base.path.length - 1);
     // Of URLs that differ only by a trailing slash, one is described.
@@ -71,7 +75,7 @@ async function createDocument(api: Api): Promise<JsonSchema> {
     info: {
       title: declaration.title,
       version: "1",
-      description: introduction,
+      description: hasQuery ? `${introduction} ${negotiation}` : introduction,
       license: { name: "MIT License", identifier: "MIT" },
     },
     servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],

@@ -5,7 +5,7 @@
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
-import { isReadMethod } from "../../http/conditional.ts";
+import { isReadMethod } from "../../http/content.ts";
 import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
@@ -15,10 +15,13 @@ import { completeSchema, objectSchema, text } from "./schemas.ts";
  * response with a token may not, because the token is shown only once.
  */
 function acceptsPrefer(operation: DocumentedOperation): boolean {
-  const { method, responses: { 201: created } } = operation;
-  return !isReadMethod(method) && created !== undefined &&
+  const { method, negotiable, responses: { 201: created } } = operation;
+  return negotiable === true && !isReadMethod(method) &&
+    created !== undefined &&
     !created.headers?.includes("Cache-Control");
 }
+
+const validators: readonly string[] = ["ETag", "Last-Modified"];
 
 const precondition = "A precondition (RFC 9110 section 13.1)";
 
@@ -85,7 +88,10 @@ export function describeResponses(
   const describe = (title: string, { content, ...parts }: ResponseParts) =>
     components.response(title, isHead ? parts : { ...parts, content });
   for (const [status, response] of Object.entries(successesOf(operation))) {
-    const { record, headers = [] } = response;
+    const { record, headers: names = [] } = response;
+    const headers = names.filter((name) =>
+      operation.conditional || !validators.includes(name)
+    );
     const schema = record ? completeSchema(record) : response.schema;
     described[status] = describe(`${schema?.["title"] ?? "answer"} ${status}`, {
       description: descriptions[status] ?? "",
@@ -96,7 +102,7 @@ export function describeResponses(
   for (const status of errorsOf(operation)) {
     described[status] ??= components.shared(
       `${status} ${isHead}`,
-      () => describe(`error ${status}`, describeError(`${status}`)),
+      () => describe(`error ${status}`, describeError(operation, `${status}`)),
     );
   }
   return described;
@@ -110,7 +116,7 @@ function successesOf(
   const isRevalidated = isReadMethod(method) && conditional;
   const hasMinimal = method !== "POST" && acceptsPrefer(operation);
   return {
-    ...(isRevalidated && { 304: { headers: ["ETag", "Last-Modified"] } }),
+    ...(isRevalidated && { 304: { headers: validators } }),
     ...(hasMinimal && { 204: { headers: responses[201]?.headers ?? [] } }),
     ...responses,
   };
@@ -121,17 +127,17 @@ function errorsOf(
   {
     method,
     path,
-    api: { requireIfMatch, declaration: { roles }, store },
+    api: { declaration: { roles }, store },
     access,
     consumes,
     conditional,
+    requiresPrecondition,
     errors = [],
   }: DocumentedOperation,
 ): number[] {
   const hasId = path.includes("{");
   const isRead = isReadMethod(method);
   const isWrite = !isRead && method !== "OPTIONS";
-  const isChange = isWrite && method !== "POST";
   const groups: readonly (readonly [unknown, ...number[]])[] = [
     [true, 400, 401, 429, 431, 500, ...errors],
     [access !== "anyone" && access !== roles.lowest, 403],
@@ -141,13 +147,16 @@ function errorsOf(
     [conditional, 412],
     [consumes, 408, 413, 415],
     [consumes && !isRead, 422],
-    [requireIfMatch && conditional && isChange, 428],
+    [requiresPrecondition, 428],
     [isWrite || store.serverId, 503],
   ];
   return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }
 
-function describeError(status: string): ResponseParts {
+function describeError(
+  { negotiable }: DocumentedOperation,
+  status: string,
+): ResponseParts {
   const meanings = Object.entries(errorMessages)
     .filter(([code]) => code.startsWith(status))
     .map(([code, message]) => `${code}: ${message}`);
@@ -156,7 +165,9 @@ function describeError(status: string): ResponseParts {
     headers: errorFields[status] ?? [],
     content: {
       "application/json": { schema: errorSchema },
-      "application/problem+json": { schema: problemSchema },
+      ...(negotiable && {
+        "application/problem+json": { schema: problemSchema },
+      }),
     },
   };
 }

@@ -40,14 +40,13 @@ export function documentOperation(
   operation: Operation,
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
-  const { resource, docs = {}, summary } = operation;
+  const { docs = {}, summary } = operation;
   const derive = kinds[kindOf(operation, place.method)];
   const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
   const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
   const own = ownDocs[named];
   return {
     ...place,
-    ...(resource && { conditional: true }),
     ...derived,
     ...operation,
     ...docs,
@@ -90,12 +89,12 @@ const ownDocs: Readonly<
 
 /** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
 function kindOf(
-  { resource, produces, ignoresCredentials }: Operation,
+  { resource, list, ignoresCredentials }: Operation,
   method: string,
 ): string {
   if (ignoresCredentials) return "sign in";
   if (resource === undefined && method !== "OPTIONS") return "";
-  return produces ? "list" : method.replace("HEAD", "GET");
+  return list ? "list" : method.replace("HEAD", "GET");
 }
 
 const signIn = { ...signInForm, singular: "sign in" };

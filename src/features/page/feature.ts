@@ -9,10 +9,9 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { textRoute } from "../../api/operations.ts";
-import { evaluatePreconditions } from "../../http/conditional.ts";
+import { negotiate } from "../../http/accept.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
-import { negotiate } from "../../http/accept.ts";
 import { shrink } from "./shrink.ts";
 
 const folder = new URL("assets/", import.meta.url);
@@ -76,10 +75,8 @@ export const feature: Feature = {
     const page = { status: 200, headers, body: document, type: htmlType };
     return {
       documentationUrl: `${origin}${path}docs`,
-      selectPage: (request) =>
-        prefersHtml(request)
-          ? (response) => toPage(response, page, request)
-          : undefined,
+      format: (request, response) =>
+        prefersHtml(request) ? toPage(response, page, request) : undefined,
     };
   },
 };
@@ -120,7 +117,7 @@ function prefersHtml({ method, headers, route }: HandledRequest): boolean {
 function toPage(
   response: Response,
   page: Response,
-  request: HandledRequest,
+  { headers: { "if-none-match": listed } }: HandledRequest,
 ): Response {
   const { status, headers } = response;
   if (status >= 400) {
@@ -128,8 +125,8 @@ function toPage(
     return { ...page, status, headers: fields };
   }
   if (status > 300 && status !== 304) return response;
-  const validators = () => page.headers.slice(0, 2); // its ETag
-  return evaluatePreconditions(request, validators) === "not-modified"
+  const [, etag = ""] = page.headers;
+  return listed?.includes(etag)
     ? { ...page, status: 304, body: undefined }
     : page;
 }

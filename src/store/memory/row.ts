@@ -22,8 +22,6 @@ export type Document = { readonly id: number } & {
 /** What is cached of a record. */
 export interface CachedText {
   readonly text: string;
-  /** Its ETag and Last-Modified fields. */
-  readonly validators: readonly string[];
 }
 
 /** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
@@ -47,7 +45,7 @@ export class Row {
   readonly document: Document;
   /** The sequence number of its last change; of a row read from a snapshot, that of the snapshot. */
   readonly seq: number;
-  /** Where the API caches the record's JSON text and header fields; the store does not use it. */
+  /** Where the API caches the record's JSON text; the store does not use it. */
   cached: CachedText | undefined = undefined;
 
   constructor(document: Document, seq: number) {

@@ -1,6 +1,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { type Operation, route } from "../../../src/api/operations.ts";
+import {
+  buildRoute,
+  type Operation,
+  route,
+} from "../../../src/api/operations.ts";
 import { corsHeaders } from "../../../src/features/cors/feature.ts";
 
 const exposed = [
@@ -30,7 +34,7 @@ const get: Operation = {
 test("scripts of the configured origins may read responses and send preflights (Fetch standard)", () => {
   const asks = (method: string, origin?: string, asked?: string) => ({
     method,
-    route: route({ GET: get, PUT: get }),
+    route: buildRoute(route({ GET: get, PUT: get })),
     headers: { origin, "access-control-request-method": asked },
   });
   const unknown = { ...asks("OPTIONS", a, "PUT"), route: undefined };
@@ -72,7 +76,11 @@ test("the credentials of a browser are never allowed", () => {
   const headers = { origin: a, "access-control-request-method": "PUT" };
   for (const origins of [["*"], [a]]) {
     for (const method of ["GET", "OPTIONS"]) {
-      const request = { method, headers, route: route({ GET: get }) };
+      const request = {
+        method,
+        headers,
+        route: buildRoute(route({ GET: get })),
+      };
       const fields = corsHeaders(origins, request);
       assert.ok(!fields.includes("Access-Control-Allow-Credentials"));
     }

@@ -232,7 +232,6 @@ test("nothing is written to a stream that a stopping server has ended", async (t
     base: { origin: "", path: "/" },
     now: Date.now,
     log: () => {},
-    requireIfMatch: false,
     settings: createReader(new Map(), {}),
   }, [feature]);
   const context = { ...operator, headers: { "last-event-id": seq } };

@@ -12,6 +12,7 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { localOperator } from "../../../src/api/operator.ts";
 import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
+import type { Execution } from "../../../src/api/request-context.ts";
 import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
@@ -215,7 +216,7 @@ async function workerOn(store: Store): Promise<{
     assert.ok(collection);
     const prefix = "/";
     const context = { store, collections, prefix, now: Date.now };
-    return new Records(collection, { ...context, requireIfMatch: false });
+    return new Records(collection, context);
   };
   const zoos = recordsOf("zoos");
   const worker = createWorker({
@@ -245,8 +246,11 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
     caller: localOperator,
     url: "",
     method: "POST",
-    asNdjson: false,
+    format: undefined,
     headers: {},
+    checkPreconditions: () => false,
+    validators: () => [],
+    runOnce: ({ execute }: Execution) => execute(),
     authenticate: () => localOperator,
     afterWaiting: async <T, R>(
       promise: Promise<T>,
@@ -288,7 +292,6 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
       call,
       body: Readable.from([body.subarray(0, 9), body.subarray(9)]),
       target: zoos,
-      runOnce: (_hash, execute) => execute(),
     });
     acknowledged = true;
     await worker.idle();

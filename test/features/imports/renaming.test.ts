@@ -128,7 +128,6 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
         call,
         body: bodyOf(Array.from({ length: 20_000 }, () => ({ title: "Emma" }))),
         target: records,
-        runOnce: (_hash, execute) => execute(),
       });
       if (isHalfDone) await started;
       await worker.stop();
@@ -162,7 +161,6 @@ test("an import continues after a change that renames nothing", {
     call: operator,
     body: bodyOf([{ title: "Emma" }]),
     target: target("books"),
-    runOnce: (_hash, execute) => execute(),
   });
   await worker.stop();
   await store.close();

@@ -81,7 +81,6 @@ describe("the OpenAPI document", () => {
       base: { origin: "", path: "/" },
       now: Date.now,
       log: () => {},
-      requireIfMatch: false,
       settings: createReader(new Map(), {}),
     }, [feature]);
     const get = routes.get("/v1/openapi.json")?.operations.get("GET");

@@ -13,7 +13,7 @@ import {
   type RequestOptions,
   type Server,
   start,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 // No zoo has the id 3: it is below the highest assigned id, so it counts as
 // deleted.

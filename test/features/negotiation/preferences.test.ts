@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { assertError, type Server, start } from "../harness.ts";
+import { assertError, type Server, start } from "../../harness.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 

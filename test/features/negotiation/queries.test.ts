@@ -15,7 +15,7 @@ import {
   type RequestOptions,
   type Server,
   start,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const form = "application/x-www-form-urlencoded";
 

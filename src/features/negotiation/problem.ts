@@ -1,8 +1,8 @@
 /** Errors in the format of RFC 9457, for clients that ask for it. */
 
 import { STATUS_CODES } from "node:http";
-import { negotiate } from "./accept.ts";
-import type { Response } from "./connection.ts";
+import { negotiate } from "../../http/accept.ts";
+import type { Response } from "../../http/connection.ts";
 
 /** The media type of the format. */
 export const problemType = "application/problem+json";

@@ -8,9 +8,13 @@ import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { root, type Server, start } from "../harness.ts";
-import { heldFiles, type Running, startApplication } from "../application.ts";
-import { fetchLines, fromLines, lines } from "../lines.ts";
+import { root, type Server, start } from "../../harness.ts";
+import {
+  heldFiles,
+  type Running,
+  startApplication,
+} from "../../application.ts";
+import { fetchLines, fromLines, lines } from "../../lines.ts";
 
 const json = "application/json";
 

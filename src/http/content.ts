@@ -1,38 +1,19 @@
 /**
- * Content negotiation and preferences as functions of header fields: the format of
- * a response (RFC 9110 section 12), the media type of a body (section 8.3), and
- * whether a response includes the record (RFC 7240).
+ * The content of a request: whether its method asks for a representation, and
+ * whether the media type of its body is supported (RFC 9110 section 8.3).
  */
 
-import type { IncomingRequest, Response } from "./connection.ts";
-import { negotiate, parseReturnPreference } from "./accept.ts";
+import type { IncomingRequest } from "./connection.ts";
 import { ApiError } from "./errors.ts";
 import { parseMediaType } from "./headers.ts";
-import { problemType } from "./problem.ts";
 
 /**
- * Chooses the media type of a response (RFC 9110 section 12.5.1). A client that
- * accepts only problem+json wants that format for errors; successful responses
- * are plain JSON.
- *
- * @throws {ApiError} 40600
+ * Returns whether a method retrieves a representation: GET, HEAD or QUERY (RFC
+ * 9110 section 9.2.1, RFC 10008). Their responses can be cached and revalidated.
+ * OPTIONS is safe too, but retrieves nothing, so it does not count here.
  */
-export function chooseFormat(
-  accept: string | undefined,
-  produces: readonly string[] = ["application/json"],
-): string {
-  const format = negotiate(accept, produces);
-  if (format !== undefined) return format;
-  const excludesJson = /application\/(?:json|\*)|\*\/\*/i.test(accept ?? "");
-  if (negotiate(accept, [problemType]) && !excludesJson) {
-    return produces[0] ?? "";
-  }
-  throw new ApiError(
-    40600,
-    `None of the accepted formats is available: this URL has ${
-      produces.join(" and ")
-    }.`,
-  );
+export function isReadMethod(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "QUERY";
 }
 
 /**
@@ -85,24 +66,4 @@ export function checkContentType(
       ? {}
       : { headers: [name, consumes.join(", ")] },
   );
-}
-
-/**
- * Omits the record from a response if the client prefers that
- * (`return=minimal`, RFC 7240 section 4.2). A response that must not be stored
- * keeps its content: its token is shown only once.
- */
-export function applyPreference(
-  prefer: string,
-  method: string,
-  response: Response,
-): Response {
-  const { status, headers } = response;
-  if (status !== 201 || headers.includes("no-store")) return response;
-  const preference = parseReturnPreference(prefer);
-  if (preference === undefined) return response;
-  const fields = [...headers, "Preference-Applied", `return=${preference}`];
-  return preference === "minimal"
-    ? { status: method === "POST" ? 201 : 204, headers: fields }
-    : { ...response, headers: fields };
 }

@@ -8,7 +8,7 @@ import {
   hasPrecondition,
   parseEntityTags,
   parseHttpDate,
-} from "../../src/http/conditional.ts";
+} from "../../../src/features/conditional/preconditions.ts";
 
 test("a list of entity tags is parsed (RFC 9110 section 8.8.3)", () => {
   const table: readonly [string, readonly string[] | undefined][] = [

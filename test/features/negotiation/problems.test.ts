@@ -11,7 +11,7 @@ import {
   type RequestOptions,
   type Server,
   start,
-} from "../harness.ts";
+} from "../../harness.ts";
 
 const problem = "application/problem+json";
 
@@ -175,6 +175,22 @@ describe("Accept: application/problem+json", () => {
         assert.equal(answer.status, 200);
         const type = answer.headers.get("content-type");
         assert.equal(type, "application/json; charset=utf-8");
+      }
+    }
+  });
+
+  test("is no reason against the other formats of a URL", async () => {
+    const table: readonly (readonly [string, string])[] = [
+      ["application/x-ndjson", "application/x-ndjson"],
+      ["text/html", "text/html; charset=utf-8"],
+    ];
+    for (const [accepted, type] of table) {
+      for (
+        const accept of [`${accepted}, ${problem}`, `${problem}, ${accepted}`]
+      ) {
+        const answer = await send("GET /v1/zoos", {}, accept);
+        assert.equal(answer.status, 200);
+        assert.equal(answer.headers.get("content-type"), type, accept);
       }
     }
   });

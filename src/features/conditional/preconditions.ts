@@ -3,16 +3,8 @@
  * evaluates the preconditions of a request against the current representation.
  */
 
-import type { IncomingRequest } from "./connection.ts";
-
-/**
- * Returns whether a method retrieves a representation: GET, HEAD or QUERY (RFC
- * 9110 section 9.2.1, RFC 10008). Their responses can be cached and revalidated.
- * OPTIONS is safe too, but retrieves nothing, so it does not count here.
- */
-export function isReadMethod(method: string): boolean {
-  return method === "GET" || method === "HEAD" || method === "QUERY";
-}
+import type { IncomingRequest } from "../../http/connection.ts";
+import { isReadMethod } from "../../http/content.ts";
 
 // An opaque tag has no escapes: a backslash in it is a backslash, and it can
 // contain commas (RFC 9110 section 8.8.3). node:http decodes header fields as

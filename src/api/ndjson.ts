@@ -1,0 +1,48 @@
+/** Records as NDJSON: one JSON record per line. */
+
+import type { Row } from "../store/store.ts";
+import type { ListFormat } from "./records/reading.ts";
+import type { Representation } from "./representation.ts";
+
+/** The media type. */
+export const ndjsonType = "application/x-ndjson";
+
+/** The length at which a part is sent, in characters. */
+const minPartLength = 1 << 16;
+
+/**
+ * Yields records as NDJSON, without their URLs, which depend on the server. Each
+ * part is less than a millisecond's work, after which other requests are served.
+ */
+export async function* toNdjson(
+  representation: Representation,
+  rows: Iterable<Row>,
+  fields?: readonly string[],
+): AsyncGenerator<string, undefined> {
+  let text = "";
+  for (const row of rows) {
+    text += `${representation.serializeFields(row, fields)}\n`;
+    if (text.length < minPartLength) continue;
+    yield text;
+    text = "";
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (text !== "") yield text;
+}
+
+/** Returns how a list is shown as NDJSON: all of it, unless the query asks for a page. */
+export function ndjsonFormat(representation: Representation): ListFormat {
+  return {
+    isUnlimited: true,
+    show: (response, { rows, fields, recheckAccess }) => ({
+      ...response,
+      type: ndjsonType,
+      async *stream() {
+        for await (const part of toNdjson(representation, rows, fields)) {
+          recheckAccess();
+          yield part;
+        }
+      },
+    }),
+  };
+}

@@ -1,0 +1,62 @@
+/**
+ * How requests are judged if several servers share a store: against a state that
+ * is no older than what anybody was shown before, and again if another server
+ * changed it meanwhile.
+ */
+
+import type { Feature, HandledRequest } from "../api/feature.ts";
+import { isReadMethod } from "../http/content.ts";
+import { errorCode, StoreError } from "../store/error.ts";
+
+/** After so many attempts a request is refused. */
+const maxOvertaken = 10;
+
+export const feature: Feature = {
+  open({ store, routes, base: { path } }) {
+    /** The requests for which the state was confirmed: once is enough, even if they are judged again. */
+    const confirmed = new WeakSet<HandledRequest>();
+    /** How often another server changed the state before a request could. */
+    const overtaken = new WeakMap<HandledRequest, number>();
+    /** Waits until the state in memory is no older than what anybody was shown before the request; returns undefined if that is certain. */
+    const confirm = (request: HandledRequest) => {
+      // These describe only this server.
+      const isLocal = ["health", "metrics"]
+        .some((name) => routes.get(path + name) === request.route);
+      if (isLocal || confirmed.has(request)) return undefined;
+      confirmed.add(request);
+      return store.confirm(isReadMethod(request.method));
+    };
+    return {
+      // A write can be confirmed later: its commit confirms what it was judged by.
+      beforeJudging: (request) =>
+        mustConfirmFirst(request) ? confirm(request) : undefined,
+      async beforeSending(request, { seq, isCommitted }) {
+        const { durableSeq } = store;
+        // A write that was refused or changes nothing may have seen an old state.
+        const confirming = !isCommitted && seq > 0 && confirm(request);
+        try {
+          if (!confirming) {
+            await store.durable(seq);
+            return false;
+          }
+          await confirming;
+          if (Math.max(seq, store.durableSeq) === durableSeq) return false;
+        } catch (error) {
+          if (errorCode(error) !== "overtaken") throw error;
+        }
+        const count = (overtaken.get(request) ?? 0) + 1;
+        overtaken.set(request, count);
+        if (count <= maxOvertaken) return true;
+        throw new StoreError("overloaded", "Other servers changed the state");
+      },
+    };
+  },
+};
+
+/** Returns whether the state must be confirmed before a request is judged: it reads, signs in, or imports, whose body can be read only once. */
+function mustConfirmFirst({ method, headers, route }: HandledRequest): boolean {
+  return isReadMethod(method) ||
+    route?.operations.get(method)?.ignoresCredentials === true ||
+    // Parameters may follow the type.
+    /^application\/x-ndjson/i.test(headers["content-type"] ?? "");
+}

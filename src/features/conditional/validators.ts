@@ -1,0 +1,77 @@
+/** The validators of representations (RFC 9110 section 8.8): ETag and Last-Modified. */
+
+import { crc32 } from "node:zlib";
+import type { Collection } from "../../api/declaration/declaration.ts";
+import type { Api } from "../../api/feature.ts";
+import { ndjsonType } from "../../api/ndjson.ts";
+import type { Scope } from "../../api/query/select.ts";
+import { recordSchema } from "../../api/representation.ts";
+import type { RequestContext, Subject } from "../../api/request-context.ts";
+import type { Document } from "../../store/store.ts";
+
+/** Returns the function that returns the validators of a representation as header fields. */
+export function createValidators({ store, base }: Api) {
+  const shapes = new Map<Collection, string>();
+  /** Returns a hash of the declaration, from which the shape of the JSON follows: with it every ETag changes. */
+  const shapeOf = (collection: Collection) => {
+    const known = shapes.get(collection);
+    if (known !== undefined) return known;
+    const url = `${base.origin}${base.path}v1/${collection.name}`;
+    const shape = crc32(JSON.stringify([url, recordSchema(collection)]));
+    shapes.set(collection, shape.toString(36));
+    return shape.toString(36);
+  };
+  return (
+    { format }: Pick<RequestContext, "format">,
+    subject: Subject,
+  ): readonly string[] => {
+    if ("digest" in subject) return ["ETag", `"${subject.digest}"`];
+    const { collection } = subject;
+    const shape = shapeOf(collection);
+    return "document" in subject
+      ? ofRecord(collection, subject.document, shape)
+      : ofList(subject.scope, store.table(collection.name), {
+        state: `${store.incarnation}${shape}`,
+        suffix: format === ndjsonType ? "-lines" : "",
+      });
+  };
+}
+
+/** Returns the validators of a record. The ETag contains the time of the last change, which grows with every change. */
+function ofRecord(
+  { name }: Collection,
+  { id, created_at, updated_at = created_at }: Document,
+  shape: string,
+): readonly string[] {
+  const time = Date.parse(String(updated_at));
+  // At `/user`, every user reads a different record.
+  const own = name === "users" ? `-${id}` : "";
+  return [
+    "ETag",
+    `"${time.toString(36)}${own}-${shape}"`,
+    "Last-Modified",
+    new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
+  ];
+}
+
+/**
+ * Returns the ETag of a list: weak, because all its pages share it (RFC 9110
+ * section 8.8.1). Callers who see different records at one URL, such as their
+ * own tasks, get different ETags.
+ */
+function ofList(
+  scope: Scope | undefined,
+  table: ReturnType<Api["store"]["table"]>,
+  { state, suffix }: { readonly state: string; readonly suffix: string },
+): readonly string[] {
+  let etag = `${state}-${table.lastSeq.toString(36)}`;
+  if (scope !== undefined) {
+    const { conditions, where } = scope;
+    const [first] = Object.entries(conditions);
+    // Records can expire without a new sequence number.
+    const live = first && where && table.find(...first)
+      .filter(({ document }) => where(document));
+    etag += `-${Object.values(conditions).join(".")}-${live?.length ?? ""}`;
+  }
+  return ["ETag", `W/"${etag}${suffix}"`];
+}
