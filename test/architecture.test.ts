@@ -166,6 +166,7 @@ test("few files import node:http and node:fs", () => {
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "cli/help.ts",
+    "cli/read.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",
     "serve.ts",

@@ -66,27 +66,27 @@ test("check distinguishes a clean folder, a torn write and damage, and finds all
   const clean = await check();
   assert.equal(clean.code, 0, clean.stdout);
   assert.match(clean.stdout, /^zoos: 5 records, highest id 5$/m);
-  assert.match(clean.stdout, /^log: generation 1, sequence 7\nno fault$/m);
+  assert.match(clean.stdout, /^log: generation 1, sequence 8\nno fault$/m);
 
   await appendFile(join(folder, "wal-1.jsonl"), '{"crc":"01234567","se');
   const torn = await check();
   assert.equal(torn.code, 1, torn.stdout);
-  assert.match(torn.stdout, /^torn: wal-1\.jsonl, byte \d+, line 9: /m);
+  assert.match(torn.stdout, /^torn: wal-1\.jsonl, byte \d+, line 10: /m);
 
-  await damage(folder, 5);
-  await damage(folder, 7);
+  await damage(folder, 6);
+  await damage(folder, 8);
   const damaged = await check();
   assert.equal(damaged.code, 2, damaged.stdout);
-  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 5: /m);
-  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 7: /m);
+  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
+  assert.match(damaged.stdout, /^fault: wal-1\.jsonl, byte \d+, line 8: /m);
 });
 
 test("a damaged folder is refused unchanged, repaired with a copy, and then served", async (t) => {
   const folder = await filled(t);
-  await damage(folder, 6);
+  await damage(folder, 7);
   const before = await readFile(join(folder, "wal-1.jsonl"));
   await assert.rejects(start({ folder }), (error) => {
-    assert.match(String(error), /wal-1\.jsonl is damaged.*line 6/);
+    assert.match(String(error), /wal-1\.jsonl is damaged.*line 7/);
     for (const words of ["repair --dry-run", "repair"]) {
       const typed = `"zoo-api ${words} --data-dir ${folder}"`;
       assert.ok(String(error).includes(typed), String(error));
@@ -100,7 +100,7 @@ test("a damaged folder is refused unchanged, repaired with a copy, and then serv
   assert.deepEqual(await readFile(join(folder, "wal-1.jsonl")), before);
   const repaired = await runHere(["repair", "--data-dir", folder]);
   assert.equal(repaired.code, 0, repaired.stderr);
-  assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 6: /m);
+  assert.match(repaired.stdout, /^fault: wal-1\.jsonl, byte \d+, line 7: /m);
   assert.match(
     repaired.stdout,
     /^lost transactions: 1\nlost records: 1\n {2}zoos\/3\nrepaired; the/m,

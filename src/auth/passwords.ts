@@ -24,7 +24,8 @@ const maxConcurrentHashes = 2;
 const hashing = new Turns(maxConcurrentHashes);
 
 /**
- * Hashes a password; the result is `scrypt$N$r$p$salt$hash` with base64url parts.
+ * Hashes a password, in the form NFKC, as keyboards differ in the characters that
+ * they compose (NIST SP 800-63B section 5.1.1.2); the result is `scrypt$N$r$p$salt$hash` with base64url parts.
  *
  * @throws {OverloadedError}
  */
@@ -35,7 +36,7 @@ export async function hashPassword(
   const salt = randomBytes(saltBytes);
   const key = await hashing.run(
     requester,
-    () => deriveKey(password, salt, hashParameters),
+    () => deriveKey(password.normalize("NFKC"), salt, hashParameters),
   );
   return formatHash(salt, key);
 }
@@ -60,12 +61,18 @@ export async function verifyPassword(
   if (kind !== "scrypt" || salt === undefined || hash?.length !== keyBytes) {
     throw new Error("Cannot verify a password: its stored hash is malformed");
   }
-  const key = await hashing.run(requester, async () => {
+  // A hash of version 0.1 is of the password as it was typed.
+  const forms = new Set([password.normalize("NFKC"), password]);
+  return await hashing.run(requester, async () => {
     await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
-    return await deriveKey(password, salt, parameters);
+    let isRight = false;
+    for (const form of forms) {
+      const key = await deriveKey(form, salt, parameters);
+      if (timingSafeEqual(key, hash)) isRight = true;
+    }
+    return isRight && stored !== undefined;
   });
-  return timingSafeEqual(key, hash) && stored !== undefined;
 }
 
 function formatHash(salt: Buffer, key: Buffer): string {

@@ -27,7 +27,7 @@ export const defaultLimits = {
   /** While more requests of a connection wait for their responses, no others are received. */
   maxPipelinedRequests: 16,
   /** If more wait in all, a connection that brings too many is closed: all of a packet are parsed before the receiving stops. */
-  maxHeldRequests: 20_000,
+  maxHeldRequests: 30_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
   /** How long a connection may be idle after a response. */
@@ -169,6 +169,7 @@ export class Connection {
     const { maxPipelinedRequests, maxHeldRequests } = server.limits;
     const { req: request } = response;
     if (socket.destroyed) return; // the rest of its last packet
+    if (pending[0]?.isLive) return void socket.destroy(); // none can follow
     response.connectionState = this;
     server.heldRequests++;
     if (++this.#held > maxPipelinedRequests) {

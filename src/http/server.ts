@@ -102,30 +102,13 @@ export async function listen(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  const server = (options.createSecureServer ?? createServer)(serverOptions);
-  server.on("error", () => {}); // a connection that cannot be accepted
-  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
-  // A stop would take connections for idle that are still sending a response.
-  server.closeIdleConnections = () => {};
-  const slots: Slots = new Map();
-  server.on("connection", (socket: Socket) => {
-    takeSlot(slots, socket, limits.maxConnections);
-  });
-  const event = options.createSecureServer ? "secureConnection" : "connection";
+  const { createSecureServer } = options;
+  const server = (createSecureServer ?? createServer)(serverOptions);
+  const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
   });
-  // An Expect field is checked with the rest of the header.
-  for (const event of ["request", "checkContinue", "checkExpectation"]) {
-    server.on(event, (_, response: OutgoingResponse) => {
-      connections.get(response.req.socket)?.accept(response);
-    });
-  }
-  server.on("clientError", (error: ParseError, socket: Socket) => {
-    const connection = connections.get(socket);
-    if (!connection || error.code === "ECONNRESET") socket.destroy();
-    else rejectBytes(connection, toApiError(error));
-  });
+  const slots = trackConnections(server, state);
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
   const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
@@ -148,6 +131,33 @@ export async function listen(
       clearInterval(checking);
     },
   };
+}
+
+/** Limits the number of connections, passes on their requests, and rejects what is not a request. */
+function trackConnections(
+  server: HttpServer,
+  { connections, limits }: ServerState,
+): Slots {
+  server.on("error", () => {}); // a connection that cannot be accepted
+  server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
+  // A stop would take connections for idle that are still sending a response.
+  server.closeIdleConnections = () => {};
+  const slots: Slots = new Map();
+  server.on("connection", (socket: Socket) => {
+    takeSlot(slots, socket, limits.maxConnections);
+  });
+  // An Expect field is checked with the rest of the header.
+  for (const event of ["request", "checkContinue", "checkExpectation"]) {
+    server.on(event, (_, response: OutgoingResponse) => {
+      connections.get(response.req.socket)?.accept(response);
+    });
+  }
+  server.on("clientError", (error: ParseError, socket: Socket) => {
+    const connection = connections.get(socket);
+    if (!connection || error.code === "ECONNRESET") socket.destroy();
+    else rejectBytes(connection, toApiError(error));
+  });
+  return slots;
 }
 
 /** Returns what a TLS socket and the one below it have in common. */
@@ -190,6 +200,7 @@ function takeSlot(slots: Slots, socket: Socket, max: number): void {
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
   const { pending: [response], isClosing, isPaused } = connection;
+  if (response?.isLive) return void connection.socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;

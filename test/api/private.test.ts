@@ -441,7 +441,7 @@ describe("private records", () => {
         })),
       );
       const task = await importLines(app, "/v1/notes", { token, raw });
-      assert.deepEqual([task.imported, task.rejected], [3, 3]);
+      assert.deepEqual([task.imported, task.rejected], [4, 2]);
       for (const { errors } of task.errors) {
         assert.deepEqual(errors, [{
           field: "owner_id",
@@ -451,16 +451,17 @@ describe("private records", () => {
       }
       const owners = (name: string) =>
         store.table(name).rows().map(({ document }) => document["owner_id"]);
-      assert.deepEqual(owners("notes"), [2, 3, 3, null, 1]);
+      assert.deepEqual(owners("notes"), [2, 3, 3, null, 1, null]); // nobody is 99
       const seed = (owner_id: unknown) =>
         loadSeed(store, declaration, JSON.stringify({ marks: [{ owner_id }] }));
       seed(2);
       seed(null);
+      seed(99);
       assert.throws(
-        () => seed(99),
+        () => seed("2"),
         /marks\[0\] in the seed: "owner_id" must be/,
       );
-      assert.deepEqual(owners("marks"), [2, null]);
+      assert.deepEqual(owners("marks"), [2, null, null]);
     },
   );
 });

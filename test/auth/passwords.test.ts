@@ -143,3 +143,21 @@ test("any number of hashes wait, but none whose client has disconnected", async 
   assert.equal(new Set(await Promise.all(hashes)).size, 60);
   assert.equal(count.total, 60);
 });
+
+test("a password is the same however a keyboard composes it, and a hash of the typed form stays valid", async (t) => {
+  const [composed, decomposed] = ["pässword ﬁve", "pa\u0308ssword five"];
+  const stored = await hashPassword(decomposed, background);
+  for (const typed of [composed, decomposed]) {
+    assert.equal(await verifyPassword(typed, stored, background), true);
+  }
+  assert.equal(await verifyPassword("passwordfive", stored, background), false);
+  // As version 0.1 hashed it.
+  const { normalize } = String.prototype;
+  t.mock.method(String.prototype, "normalize", function (this: string) {
+    return String(this);
+  });
+  const typed = await hashPassword(decomposed, background);
+  String.prototype.normalize = normalize;
+  assert.equal(await verifyPassword(decomposed, typed, background), true);
+  assert.equal(await verifyPassword(composed, typed, background), false);
+});

@@ -1,5 +1,6 @@
 /** Servers that share a store in etcd, over HTTP and from the command line. */
 
+import { toEventId } from "../../src/features/events/history.ts";
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { test, type TestContext } from "node:test";
@@ -199,7 +200,8 @@ test(
       await one.request("POST", "/v1/zoos", { token, json: zoo });
     }
     const [first] = one.store.table("zoos").rows(0, 1);
-    const follower = await follow(other.port, token, String(first?.seq));
+    const id = toEventId(one.store, first?.seq ?? 0);
+    const follower = await follow(other.port, token, id);
     t.after(() => follower.cut());
     assert.equal((await follower.next()).data["id"], 2);
     assert.equal((await follower.next()).data["id"], 3);

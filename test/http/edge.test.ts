@@ -304,22 +304,6 @@ function serveResponse(
   });
 }
 
-test("the limits of a server are these, unless it is given others", () => {
-  assert.deepEqual(defaultLimits, {
-    maxConnections: 1000,
-    maxPipelinedRequests: 16,
-    maxHeldRequests: 20_000,
-    headTimeoutMs: 10_000,
-    keepAliveTimeoutMs: 5000,
-    readTimeoutMs: 30_000,
-    maxUnreadBytes: 2 ** 26,
-    unreadTimeoutMs: 3000,
-    maxDroppedBytes: 2 ** 20,
-    lingerTimeoutMs: 5000,
-    checkIntervalMs: 1000,
-  });
-});
-
 describe("a connection", () => {
   test("over the limit is closed without a response", async () => {
     const listener = await serveResponse({ body: "{}" }, { maxConnections: 1 });

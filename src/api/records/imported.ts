@@ -28,7 +28,7 @@ export function ownerOfImported(
     return caller?.id || null; // the operator is not a user
   }
   if (named === null) return null;
-  if (typeof named === "number" && Number.isInteger(named)) {
+  if (typeof named === "number" && named > 0) {
     return store.table("users").get(named) ? named : null;
   }
   throw validationError([{

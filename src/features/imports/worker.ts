@@ -94,13 +94,7 @@ export function createWorker(context: ImportContext) {
     wake,
     /** Removes files that no task needs and resumes imports. Call before the first request. */
     async start() {
-      const needed = unfinishedTasks(context)
-        .flatMap((task) => partsOf(task).map(({ spool }) => spool));
-      await removeOtherSpools(context.store, needed);
-      for (const { id, collection, imported } of unfinishedTasks(context)) {
-        const fields = { task: id, collection, imported };
-        context.log("info", "resumes an import", fields);
-      }
+      await keepNeeded(context);
       if (context.store.serverId !== "") {
         timer = setInterval(() => endAbandoned(context), lookMs);
       }
@@ -115,6 +109,19 @@ export function createWorker(context: ImportContext) {
       await running;
     },
   };
+}
+
+/** Removes files that no task needs, and logs which imports are resumed. */
+async function keepNeeded(context: ImportContext): Promise<void> {
+  const tasks = unfinishedTasks(context);
+  const needed = tasks.flatMap((task) =>
+    partsOf(task).map(({ spool }) => spool)
+  );
+  await removeOtherSpools(context.store, needed);
+  for (const { id, collection, imported } of tasks) {
+    const fields = { task: id, collection, imported };
+    context.log("info", "resumes an import", fields);
+  }
 }
 
 /** Waits until the store may accept a batch; throws an error after which it never does. */

@@ -163,7 +163,7 @@ describe("private records", () => {
         );
       }
       store.apply([
-        ...ids.map((id) => ["del", "notes", id] as const),
+        ...ids.map((id) => ["del", "notes", id, 2 + id % 2] as const),
         ["del", "books", 1],
       ], 0);
       const sent = await Promise.all(streams.map(async (stream) => {

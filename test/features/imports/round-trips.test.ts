@@ -10,6 +10,7 @@ import { seedEmptyStore } from "../../../src/api/seed.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { loadFile } from "../../../src/cli/declaration/load-file.ts";
 import { openStore } from "../../../src/store/store.ts";
+import { extension } from "../../root.ts";
 import { removeFolder, start, temporaryFolder } from "../../harness.ts";
 import { runHere } from "../../in-process.ts";
 import { startLibrary } from "../../library.ts";
@@ -255,7 +256,10 @@ test("no reader of an import sees a reference that leads nowhere, and what leads
 test("an import that is killed in its second pass goes on at the next start", async (t) => {
   const folder = join(own, "killed");
   const file = join(own, "ring.ndjson");
-  const api = join(import.meta.dirname, "../../library/collections.ts");
+  const api = join(
+    import.meta.dirname,
+    `../../library/collections${extension}`,
+  );
   const ring = Array.from({ length: 3000 }, (_, at) => ({
     id: at + 1,
     title: "A",
