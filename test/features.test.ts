@@ -52,7 +52,6 @@ const traces: Readonly<
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
-  negotiation: { urls: [], entries: [] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {
@@ -64,6 +63,7 @@ const traces: Readonly<
     urls: ["/docs", "/page/page.js", "/page/page.css"],
     entries: ["documentation_url"],
   },
+  negotiation: { urls: [], entries: [] },
 };
 
 describe("FEATURES", { concurrency: 2 }, () => {
