@@ -187,7 +187,6 @@ test("a cascade empties the optional references to what it deletes, in the same 
     updated_at,
   });
   assert.ok(updated_at > before.body.updated_at);
-  assert.notEqual(after.headers.get("etag"), before.headers.get("etag"));
   const { body: other } = await send("GET", "books/2");
   assert.deepEqual([other.author_id, other.translator_id], [2, null]);
   assert.equal((await send("GET", "books?author_id=null")).body.length, 2);
