@@ -95,9 +95,8 @@ async function serve(options: CommandSettings): Promise<void> {
     handle = (response) => application.handle(response);
     early.forEach(handle);
     const stopped = stopSignal();
-    const place = etcd ? "etcd" : resolve(dataDir);
-    const hint = `the data is in ${place}; Ctrl-C stops the server`;
-    if (isForPeople) print("info", hint);
+    const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
+    if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
     const scheme = hooks.createSecureServer ? "https" : "http";
     const urls = describeUrls(config, scheme, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
