@@ -13,10 +13,9 @@
  */
 
 import type { Requester } from "../../admission.ts";
-import type { Steps } from "../../api/query/slices.ts";
 import type { ChangeListener, Memory, Row, Table } from "../../store/store.ts";
 import { BPlusTree, rowsPerStep, type SortedIndex } from "./b-plus-tree.ts";
-import { JobQueue } from "./job-queue.ts";
+import { SliceQueue, type Steps } from "../../api/query/slices.ts";
 import type { IndexColumn } from "./row-comparator.ts";
 
 /**
@@ -59,8 +58,8 @@ const buildShare = 1 / 4;
  * other takes half of the time at most; each is built only after rows of that
  * number have been scanned for want of one, or while its requester waits.
  */
-const catchUps = new JobQueue(1 / 3);
-const builds = new JobQueue(1);
+const catchUps = new SliceQueue(1 / 3);
+const builds = new SliceQueue(1);
 
 /** A B+tree and the changes of the table that it lacks. */
 class MaintainedIndex {
@@ -218,7 +217,7 @@ export class IndexCache {
     if (begun !== undefined) return begun;
     const queue = this.#cached.has(name) ? catchUps : builds;
     const steps = this.#update(columns, () => this.#building.set(name, job));
-    const job: Promise<SortedIndex> = queue.run(requester, steps)
+    const job: Promise<SortedIndex> = queue.run(requester, steps, true)
       .finally(() => {
         if (this.#building.get(name) === job) this.#building.delete(name);
       });
