@@ -4,6 +4,7 @@
  * follows its links.
  */
 
+import { follow as followEvents } from "./follower.ts";
 import { strict as assert } from "node:assert";
 import { spawnSync } from "node:child_process";
 import { cp, readFile, rm, writeFile } from "node:fs/promises";
@@ -223,15 +224,23 @@ describe("each command that starts a server starts one", () => {
 test("changes can be followed as it shows", async (t) => {
   const server = await startSample(t);
   const token = await server.signIn();
+  const feed = await followEvents(server.port, token);
+  await feed.until(() => feed.lastEventId !== "");
+  feed.cut();
+  const { lastEventId: from } = feed;
+  const later = (by: number) =>
+    from.replace(/\d+/, (seq) => String(Number(seq) + by));
   for (const id of [1, 2]) {
     const json = { name: "Momo" };
     await server.request("PATCH", `/v1/animals/${id}`, { token, json });
   }
   // Ends after the last change, instead of with Ctrl-C.
-  const follow =
-    `follow() { sed '/^id: 5$/,/^$/{/^$/q}' < <(curl -sN "$@" 2> /dev/null); }\n`;
+  const follow = `follow() { sed '/^id: ${
+    later(2)
+  }$/,/^$/{/^$/q}' < <(curl -sN "$@" 2> /dev/null); }\n`;
   const script = follow +
-    commandsIn("Follow changes").join("").replaceAll("curl -N", "follow");
+    commandsIn("Follow changes").join("").replaceAll("curl -N", "follow")
+      .replace("3-9f3a1c0d7e", from);
   const env = {
     API: `${server.origin}/v1`,
     AUTH: `Authorization: Bearer ${token}`,
@@ -240,21 +249,21 @@ test("changes can be followed as it shows", async (t) => {
   // The first stream begins after all changes; the second one has them again.
   assert.deepEqual(output.match(/^(?:retry|id|event): .*$/gm), [
     "retry: 1000",
-    "id: 5",
+    `id: ${later(2)}`,
     "retry: 1000",
-    "id: 2",
-    "id: 4",
+    `id: ${from}`,
+    `id: ${later(1)}`,
     "event: animals.updated",
-    "id: 5",
+    `id: ${later(2)}`,
     "event: animals.updated",
   ]);
 });
 
 test("the commands of a running server print what they say", async (t) => {
   const server = await startSample(t);
-  const file = join(await folderOf(t), "zoos.jsonl");
+  const files = join(await folderOf(t), "files");
   const [commands = ""] = commandsIn("Commands");
-  const script = withoutNpm(commands).replace("zoos.jsonl", `'${file}'`);
+  const script = withoutNpm(commands).replace("data/files", `'${files}'`);
   const env = { DATA_DIR: server.folder };
   const output = await shell(script, { env });
   assert.match(output, /^Usage: zoo-api/m);
@@ -262,25 +271,26 @@ test("the commands of a running server print what they say", async (t) => {
   assert.match(output, /^no fault$/m);
   assert.match(output, /^1\tadmin\tadmin\t/m);
   assert.match(output, /^\S+Z - created animals\/7 zoo_id=/m);
-  assert.equal((await readFile(file, "utf8")).split("\n").length, 17);
+  const zoos = await readFile(join(files, "zoos.ndjson"), "utf8");
+  assert.equal(zoos.split("\n").length, 17);
 });
 
 test("the commands of a stopped server change its data folder", async (t) => {
   const folder = await folderOf(t);
   const server = await startSample(t, join(folder, "store"));
   await server.end();
-  const { stdout } = await run(["export", "zoos", "--data-dir", server.folder]);
-  await writeFile(join(folder, "zoos.jsonl"), stdout);
+  const files = join(folder, "files");
+  await run(["export", "--to", files, "--data-dir", server.folder]);
   await writeFile(join(folder, "password.txt"), "a long enough one\n");
   const [, commands = ""] = commandsIn("Commands");
   const output = await shell(
     withoutNpm(commands)
-      .replace("zoos.jsonl", `'${folder}/zoos.jsonl'`)
+      .replace("data/files", `'${files}'`)
       .replace("password.txt", `'${folder}/password.txt'`)
       .replace("data/copy", `'${folder}/copy'`),
     { env: { DATA_DIR: server.folder }, input: "another long one\n" },
   );
-  assert.match(output, /^imported 16 zoos, rejected 0$/m);
+  assert.match(output, /^imported 326 zoos, animals, employees, rejected 0$/m);
   assert.match(output, /kim[^]*kim/);
   const again = await start({ folder: server.folder, hashesFully: true });
   t.after(() => again.stop());

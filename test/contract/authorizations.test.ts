@@ -268,8 +268,6 @@ describe("signing in", () => {
     const pairs: [string, string][] = [
       ["nobody", "wrong"],
       ["nobody", adminPassword],
-      ["ADMIN", adminPassword],
-      ["admin ", adminPassword],
       ["admin", `${adminPassword} `],
       ["admin", adminPassword.toUpperCase()],
       ["admin", ""],
@@ -279,6 +277,9 @@ describe("signing in", () => {
       ["\u{1F981}".repeat(500), "\u{0}\n"],
       ["admin", "p".repeat(8000)],
     ];
+    // A name is the same with a capital or a space.
+    const folded = { username: " Admin ", password: adminPassword };
+    assert.equal((await signIn(folded)).status, 201);
     for (const [username, password] of pairs) {
       const answer = await signIn({ username, password });
       assert.equal(answer.status, 401, answer.text);

@@ -94,10 +94,13 @@ export async function signIn(
   },
 ): Promise<Result> {
   const { table, representation, store, options: { now } } = records;
-  const values = validate(signInForm, body, { store, table });
+  const sent = validate(signInForm, body, { store, table });
+  // A phone begins names with a capital, and may end them with a space.
+  const username = String(sent["username"]).trim().toLowerCase();
+  const values: Values = { ...sent, username };
   const user = await limit(
     context.client,
-    String(values["username"]),
+    username,
     (beforeHash) => checkPassword(store, values, context, beforeHash),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
