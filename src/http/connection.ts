@@ -177,7 +177,11 @@ export class Connection {
       if (server.heldRequests > maxHeldRequests) return void socket.destroy();
     }
     if (pending.length > 0 && request.hasContent) this.isClosing = true;
-    if (this.isClosing) return void request.resume();
+    if (this.isClosing) {
+      if (request.hasContent) dropBody(request, this);
+      else request.resume();
+      return;
+    }
     pending.push(response);
     if (pending.length === 1) this.#handle(response);
   }

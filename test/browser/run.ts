@@ -499,7 +499,7 @@ describe("the page in Chromium", () => {
     await browser.until(`/Streamed/.test(${shown})`);
     assert.match(
       await browser.text("#events"),
-      /^id: \d+\s*event: zoos.updated\s*data: \{"id":1,.*\}$/s,
+      /^id: \d+-\w+\s*event: zoos.updated\s*data: \{"id":1,.*\}$/s,
     );
     for (let count = 0; count < 60; count++) await patch(`Event ${count}`);
     await browser.until(`/Event 59/.test(${shown})`);

@@ -109,7 +109,7 @@ function initialSeq(source: Source, reader: Actor, seq: number): number {
       : table.rowsWith(ownerProperty.name, reader.id);
     for (const each of own) highest = Math.max(highest, each.seq);
   }
-  return highest;
+  return Math.min(highest, seq);
 }
 
 async function send(

@@ -19,7 +19,11 @@ import { ApiError, type FieldError } from "../../http/errors.ts";
 import { parseJsonObject } from "../../http/json.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
 import type { Line } from "../../store/log/files.ts";
-import { recordId, type Values } from "../../api/declaration/properties.ts";
+import {
+  type Json,
+  recordId,
+  type Values,
+} from "../../api/declaration/properties.ts";
 import type { Records } from "../../api/records/records.ts";
 import {
   type Body,
@@ -103,6 +107,9 @@ const maxErrorsPerLine = 5;
 /** A task with this many rejected lines fails: it is probably the wrong file. */
 export const maxRejectedLines = 100_000;
 
+/** The most references to a rejected record that are emptied at once. */
+const maxEmptied = 1000;
+
 const idProperty = recordId();
 
 /**
@@ -121,7 +128,8 @@ export function importBatch(
 ): Progress {
   const { pass = 0, isLast = false } = progress;
   const { name } = target.records.collection;
-  const place = target.hasParts ? { collection: name } : {};
+  const of = target.hasParts ? name : undefined;
+  const place = of === undefined ? {} : { collection: of };
   let { byte, line, imported, rejected, errors } = progress;
   let { isOpen = false, hasLate = false } = progress;
   let used = 0;
@@ -145,7 +153,9 @@ export function importBatch(
     isOpen ||= result.isOpen ?? false;
     hasLate ||= result.isLate ?? false;
     const { errors: found = [] } = result;
-    if (found.length > 0 && errors.length < maxErrors) {
+    const isListed = pass > 0 &&
+      errors.some((each) => each.line === line && each.collection === of);
+    if (found.length > 0 && errors.length < maxErrors && !isListed) {
       const first = found.slice(0, maxErrorsPerLine);
       errors = [...errors, { ...place, line, errors: first }];
     }
@@ -250,8 +260,13 @@ function createRecord(
       defersCheck,
     });
     if (errors.length > 0) return { rejected: 1, errors };
-    apply(records.putMutation({ ...document, ...missing }));
-    return { imported: 1, isOpen: Object.keys(missing).length > 0 };
+    const isOpen = Object.keys(missing).length > 0;
+    // Until then it has a time, and so a validator, of its own.
+    const updated_at = records.timestamp(document["updated_at"]);
+    apply(records.putMutation(
+      isOpen ? { ...document, ...missing, updated_at } : document,
+    ));
+    return { imported: 1, isOpen };
   } catch (error) {
     return { rejected: 1, errors: [...errors, ...errorsOf(error)] };
   }
@@ -274,7 +289,10 @@ function complete(
     : undefined;
   if (row === undefined) return {}; // rejected, or deleted since
   const previous = row.document;
-  const { created_at = previous["created_at"] } = importedValues(body, now);
+  const {
+    created_at = previous["created_at"],
+    updated_at = records.timestamp(previous["updated_at"]),
+  } = importedValues(body, now);
   const isEmpty = (name: string) =>
     previous[name] === null &&
     references.some(({ property }) => property === name);
@@ -284,18 +302,30 @@ function complete(
       const value = readSent(each, body) ?? given[each.name] ?? each.default;
       return value === readValue(previous, each) || isEmpty(each.name);
     });
-  if (!isSame || !references.some(({ property }) => isEmpty(property))) {
-    return {};
+  const empty = references.map(({ property }) => property).filter(isEmpty);
+  if (empty.length === 0) return {};
+  if (!isSame) {
+    return {
+      errors: empty.map((field) => ({
+        field,
+        code: "reference",
+        message: `"${field}" stays empty: the record was changed meanwhile.`,
+      })),
+    };
   }
   try {
     const owner = ownerOf(collection, previous);
-    const context = { store, table, caller, owner, previous };
-    const values = validate(collection, body, context);
-    apply(records.putMutation({ ...previous, ...values }));
+    const values = validate(collection, body, {
+      ...{ store, table, caller, owner, previous },
+      valuesFromUrl: given,
+    });
+    const next: Record<string, Json> = {};
+    for (const name of empty) next[name] = values[name] ?? null;
+    apply(records.putMutation({ ...previous, ...next, updated_at }));
     return {};
   } catch (error) {
     const errors = errorsOf(error);
-    const changes = emptyReferences(records, id);
+    const changes = emptyReferences(records, id, lastIds);
     if (changes === undefined) return { errors };
     for (const change of changes) apply(change);
     apply(deletionOf(collection, previous));
@@ -303,17 +333,24 @@ function complete(
   }
 }
 
-/** Returns the changes that empty all references to a record; undefined if one is required. */
+/**
+ * Returns the changes that empty all references to a record; undefined if there
+ * are very many, or one is required, or of a record that the import did not
+ * create.
+ */
 function emptyReferences(
   records: Records,
   id: number,
+  lastIds: Target["lastIds"],
 ): readonly Mutation[] | undefined {
   const { collection, store } = records;
   const changed = new Map<Row, Document>();
   const tables = new Map<Row, string>();
   for (const { source, property, isRequired } of collection.children) {
+    const { [source.name]: lastId = Infinity } = lastIds;
     for (const row of store.table(source.name).rowsWith(property, id)) {
-      if (isRequired) return undefined;
+      const isOwn = row.document.id > lastId;
+      if (isRequired || !isOwn || changed.size === maxEmptied) return undefined;
       const updated_at = records.timestamp(row.document["updated_at"]);
       const next = changed.get(row) ?? { ...row.document, updated_at };
       changed.set(row, { ...next, [property]: null });

@@ -10,6 +10,7 @@ import {
   requestBody,
   tooLarge,
 } from "../../http/body.ts";
+import { StoreError } from "../../store/error.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { OutgoingResponse } from "../../http/connection.ts";
 
@@ -27,6 +28,10 @@ export async function* streamBody(
   timeoutMs = bodyTimeoutMs,
 ): AsyncGenerator<Uint8Array, undefined> {
   const { req: request } = response;
+  if (request.readableDidRead) {
+    const message = "The request must be sent again: its body is gone";
+    throw new StoreError("overloaded", message);
+  }
   checkLength(request, maxBytes);
   requestBody(response);
   let wake = () => {};

@@ -110,22 +110,22 @@ export async function storeFiles(
     readonly body: AsyncIterable<Uint8Array>;
   }[],
 ): Promise<number> {
-  const { records, store } = context;
+  const { store } = context;
   const parts: Part[] = [];
   try {
     for (const { collection, body } of files) {
       const { name: spool } = await writeSpool(store, body);
       parts.push({ collection, given: {}, spool });
     }
-    await store.settle(() => {
-      const { mutations } = planTask(context, localOperator.id, parts);
-      return { seq: store.apply(mutations, localOperator.id) };
+    const { id } = await store.settle(() => {
+      const { next, mutations } = planTask(context, localOperator.id, parts);
+      return { seq: store.apply(mutations, localOperator.id), id: next.id };
     });
+    return id;
   } catch (error) {
     await removeBodies(context, parts);
     throw error;
   }
-  return records.table.lastId;
 }
 
 /** Returns a new task, and the mutations that store it. */

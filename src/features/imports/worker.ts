@@ -172,7 +172,7 @@ async function runTask(
 }
 
 /** How often the files of an import are read: as often as lines were rejected because others were. */
-const maxPasses = 100;
+const maxPasses = 10;
 
 /** Reads all files until no line waits for another, or the task must not continue. */
 async function importLines(
@@ -182,9 +182,11 @@ async function importLines(
 ): Promise<void> {
   let current: Task | undefined = task;
   while (current) {
-    const { part = 0, pass = 0, isOpen, hasLate, isLast } = current;
+    const { part = 0, pass = 0, isOpen, hasLate, isLast }: Task = current;
     const next = partsOf(task)[part];
-    if (next) current = await importPart(context, current, next, signal);
+    if (next && pass > 0 && !hasOptional(context, next)) {
+      current = { ...current, part: part + 1, byte: 0, line: 0 };
+    } else if (next) current = await importPart(context, current, next, signal);
     else if (!isOpen && (!hasLate || isLast)) {
       return await finishTask(context, current, null);
     } else if (pass + 1 === maxPasses) {
@@ -195,6 +197,12 @@ async function importLines(
       current = { ...current, ...start, pass: pass + 1, isLast: !isOpen };
     }
   }
+}
+
+/** Returns whether records of a file may wait for others. */
+function hasOptional({ importable }: ImportContext, { collection }: Part) {
+  return importable(collection)?.collection.parents
+    .some(({ isRequired }) => !isRequired) ?? false;
 }
 
 /** Imports a file in batches; returns the task after it, or undefined if it must not continue. */

@@ -179,6 +179,23 @@ test("a collection that refers to itself is imported over HTTP as it was exporte
   assert.equal((await fetchLines(other, "/v1/books")).text, text);
 });
 
+test("a line imported through another record keeps it, and its validator changes with it", async (t) => {
+  const app = await startLibrary();
+  t.after(() => app.stop());
+  await app.send("POST", "authors", { name: "A" });
+  const raw = toLines([title(1, 2), title(2, 1)]);
+  const path = "/v1/authors/1/books";
+  const task = await importLines(app, path, { token: app.token, raw });
+  assert.deepEqual([task.imported, task.rejected], [2, 0]);
+  for (const [id, sequel_of_id] of [[1, 2], [2, 1]]) {
+    const { body } = await app.send("GET", `books/${id}`);
+    assert.equal(body["author_id"], 1);
+    assert.equal(body["sequel_of_id"], sequel_of_id);
+  }
+  const { document } = app.store.table("books").get(1) ?? assert.fail();
+  assert.ok(String(document["updated_at"]) > String(document["created_at"]));
+});
+
 test("no reader of an import sees a reference that leads nowhere, and what leads nowhere in the end is rejected", async (t) => {
   const app = await startLibrary();
   t.after(() => app.stop());
