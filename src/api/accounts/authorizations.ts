@@ -94,13 +94,10 @@ export async function signIn(
   },
 ): Promise<Result> {
   const { table, representation, store, options: { now } } = records;
-  const sent = validate(signInForm, body, { store, table });
-  // A phone begins names with a capital, and may end them with a space.
-  const username = String(sent["username"]).trim().toLowerCase();
-  const values: Values = { ...sent, username };
+  const values = foldName(validate(signInForm, body, { store, table }));
   const user = await limit(
     context.client,
-    username,
+    String(values["username"]),
     (beforeHash) => checkPassword(store, values, context, beforeHash),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
@@ -165,6 +162,11 @@ async function checkPassword(
   // While scrypt ran, the user may have been deleted or changed the password.
   const user = findUser(store, values);
   return isRight && user?.["password"] === stored ? user : undefined;
+}
+
+/** Returns the values with the name as it is stored: a phone begins it with a capital, and may end it with a space. */
+function foldName({ username, ...others }: Values): Values {
+  return { ...others, username: String(username).trim().toLowerCase() };
 }
 
 function findUser(store: Store, { username }: Values): Document | undefined {
