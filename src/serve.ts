@@ -49,12 +49,12 @@ export const command: Command = [0, async (options) => {
 async function serve(options: CommandSettings): Promise<void> {
   const { etcd, flags, reader } = options;
   const config = { ...reader.read(settings) }; // a copy reads all of them
+  const loaded = await loadCheckedFeatures(options);
   const declaration = await options.loadApi();
   process.on("SIGHUP", () => {}); // without a listener it would end the process
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const loaded = await loadCheckedFeatures(options);
   const shared = etcd ? [(await import("./etcd/feature.ts")).feature] : [];
   const features = [...loaded, ...shared];
   const store = await openDataFolder(dataDir, declaration, {
