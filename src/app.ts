@@ -35,6 +35,9 @@ import { checkMessage } from "./http/message.ts";
 import { logFailure, logResponse } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 
+/** A result that can be sent; undefined if the request must be judged again. */
+type Settled = Result | undefined | Promise<Result | undefined>;
+
 /** Responds to requests. */
 export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
@@ -68,8 +71,11 @@ export class Application {
       let result: Result | undefined;
       // A request is judged again if what it saw was rolled back.
       while (result === undefined) {
-        result = await this.#judge(exchange)
-          .catch((error) => this.#fail(exchange, error));
+        try {
+          result = await this.#judge(exchange);
+        } catch (error) {
+          result = await this.#fail(exchange, error);
+        }
       }
       this.#send(exchange, result);
     } catch (error) {
@@ -111,7 +117,8 @@ export class Application {
     exchange.route = match.route;
     const operation = operationOf(match.route, method); // 405, 501
     exchange.operation = operation;
-    await this.hooks.beforeJudging?.(exchange); // 503
+    const waiting = this.hooks.beforeJudging?.(exchange); // 503
+    if (waiting) await waiting;
     exchange.authenticate(); // 401, 403
     if (isReadMethod(method)) this.#checkAccept(exchange); // 406
     const sent = parseParameters(target.query); // 400
@@ -139,18 +146,15 @@ export class Application {
   }
 
   /** Runs an operation; a write only once there is room for its transaction. */
-  async #run(
-    exchange: Exchange,
-    run: () => Outcome,
-  ): Promise<Result | undefined> {
-    const isRead = isReadMethod(exchange.method);
-    for (let room; !isRead && (room = this.#shared.store.whenRoom());) {
-      await room;
-      // Not awaited: nothing may happen between this and the operation.
-      exchange.authenticate(); // 401, 403
+  #run(exchange: Exchange, run: () => Outcome): Settled {
+    const room = isReadMethod(exchange.method)
+      ? undefined
+      : this.#shared.store.whenRoom();
+    if (room === undefined) return this.#settle(exchange, run());
+    return exchange.afterWaiting(room, () => { // 401, 403
       exchange.signal.throwIfAborted();
-    }
-    return this.#settle(exchange, run());
+      return this.#run(exchange, run);
+    });
   }
 
   /**
@@ -162,7 +166,8 @@ export class Application {
   #checkAccept(exchange: Exchange): void {
     const { headers, operation } = exchange;
     const { produces = ["application/json"] } = operation ?? {};
-    if (this.#format(exchange, { status: 200, headers: [] })) return;
+    const isAny = headers.accept === undefined || headers.accept === "*/*";
+    if (!isAny && this.#format(exchange, { status: 200, headers: [] })) return;
     exchange.format = negotiate(headers.accept, produces);
     if (exchange.format !== undefined) return;
     throw new ApiError(
@@ -183,37 +188,32 @@ export class Application {
   }
 
   /** Returns a result as soon as everything in it is durable; undefined if the request must be judged again. */
-  async #settle(
-    exchange: Exchange,
-    outcome: Outcome,
-  ): Promise<Result | undefined> {
-    // Between a decision and the wait for its sequence number nothing may happen.
-    const result = outcome instanceof Promise ? await outcome : outcome;
-    const { beforeSending } = this.hooks;
-    try {
-      const isOutdated = beforeSending
-        ? await beforeSending(exchange, result)
-        : await this.#shared.store.durable(result.seq);
-      return isOutdated ? undefined : result;
-    } catch (error) {
-      // What a read saw was rolled back.
-      const isRolledBack = /^(?:disk-full|outcome-unknown)$/
-        .test(errorCode(error));
-      if (isRolledBack && isReadMethod(exchange.method)) return undefined;
-      throw error;
+  #settle(exchange: Exchange, outcome: Outcome): Settled {
+    if (outcome instanceof Promise) {
+      return outcome.then((result) => this.#settle(exchange, result));
     }
+    // Between a decision and the wait for its sequence number nothing may happen.
+    const durable = this.hooks.beforeSending?.(exchange, outcome) ??
+      this.#shared.store.durable(outcome.seq);
+    return durable ? whenDurable(exchange, outcome, durable) : outcome;
   }
 
   /** Responds with an error as soon as the state that it reveals is durable. */
-  #fail(exchange: Exchange, error: unknown): Promise<Result | undefined> {
+  async #fail(
+    exchange: Exchange,
+    error: unknown,
+  ): Promise<Result | undefined> {
     if (error instanceof ClientDisconnected) throw error;
     const { store } = this.#shared;
     const apiError = toApiError(error);
     logFailure(exchange, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
-    return this.#settle(exchange, { ...response, seq })
-      .catch((error) => this.#fail(exchange, error));
+    try {
+      return await this.#settle(exchange, { ...response, seq });
+    } catch (error) {
+      return await this.#fail(exchange, error);
+    }
   }
 
   #send(exchange: Exchange, result: Response): void {
@@ -226,6 +226,24 @@ export class Application {
     fields.push("X-Request-Id", id);
     logResponse(exchange, final.status);
     send(response, final, fields);
+  }
+}
+
+/** Returns a result once it is durable; undefined if the request must be judged again. */
+async function whenDurable(
+  exchange: Exchange,
+  result: Result,
+  durable: Promise<boolean | void>,
+): Promise<Result | undefined> {
+  try {
+    const isOutdated = await durable;
+    return isOutdated ? undefined : result;
+  } catch (error) {
+    // What a read saw was rolled back.
+    const isRolledBack = /^(?:disk-full|outcome-unknown)$/
+      .test(errorCode(error));
+    if (isRolledBack && isReadMethod(exchange.method)) return undefined;
+    throw error;
   }
 }
 
