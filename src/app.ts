@@ -239,7 +239,7 @@ async function whenDurable(
     const isOutdated = await durable;
     return isOutdated ? undefined : result;
   } catch (error) {
-    // What a read saw was rolled back.
+    // The state that a read saw was rolled back.
     const isRolledBack = /^(?:disk-full|outcome-unknown)$/
       .test(errorCode(error));
     if (isRolledBack && isReadMethod(exchange.method)) return undefined;

@@ -92,7 +92,7 @@ export function followDeclaration(
   );
 }
 
-/** What the feature that renames collections and properties remembers, as long as it has renamed none. */
+/** The memory of the feature that renames collections and properties, as long as it has renamed none. */
 const neverRenamed = { newNames: {}, renamings: 0 };
 
 /** Throws if the permission bits give other users access to a folder. Windows has none. */

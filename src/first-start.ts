@@ -1,5 +1,5 @@
 /**
- * What the first start of a server creates in its data folder: the secret that
+ * The first start of a server: it creates in the data folder the secret that
  * signs tokens, and the user admin, whose random password is in a file until it
  * is changed.
  */

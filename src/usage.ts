@@ -1,4 +1,4 @@
-/** What the operator may get wrong: errors that end a command with one line each, and the files that settings name. */
+/** Mistakes of the operator: errors that end a command with one line each, and the files that settings name. */
 
 import { readFileSync } from "node:fs";
 import { errorCode } from "./store/error.ts";

@@ -79,7 +79,7 @@ export interface ReceivedBody {
   readonly type: string | undefined;
   /** The parameters of the URL. */
   readonly sent: Parameters;
-  /** What a body of any length is read from. */
+  /** The source of a body of any length. */
   readonly response: OutgoingResponse;
   /** Reads a body that fits in memory. */
   readonly read: () => Promise<Uint8Array>;
@@ -111,7 +111,7 @@ export interface OperationDocs {
 /** The methods of a URL, without OPTIONS. */
 export type Methods = Readonly<Record<string, Operation>>;
 
-/** What a URL is built from. */
+/** The parts that a URL is built from. */
 export interface RouteParts {
   readonly methods: Methods;
   /** Declares what a body may hold. */

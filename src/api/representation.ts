@@ -24,7 +24,7 @@ const maxCachedLength = 40_000_000;
 /** The memory that a cached text takes at most besides its characters, also in characters. */
 const cachedRowLength = 400;
 
-/** What bounds the cached texts. */
+/** The memory that bounds the cached texts. */
 type CacheMemory = Pick<Memory, "limit" | "isTight" | "onTight">;
 
 /** Serializes the records of one collection. */

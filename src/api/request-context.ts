@@ -21,7 +21,7 @@ export type Outcome = Result | Promise<Result>;
 
 /** How a request is executed at most once. */
 export interface Execution {
-  /** What a retry has in common with the first request: the body, or the digest of one that is too long for memory. */
+  /** The part that a retry shares with the first request: the body, or the digest of one that is too long for memory. */
   readonly body: Uint8Array;
   readonly execute: () => Outcome;
   /** Returns the first response again, if the request creates something else than a record of its URL. */
@@ -34,7 +34,7 @@ export interface AuditEvent {
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** What a request is about, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
+/** The subject of a request, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
 export type Subject =
   | { readonly collection: Collection; readonly document: Document }
   | { readonly collection: Collection; readonly scope: Scope | undefined }

@@ -39,7 +39,7 @@ interface StoreWatcher {
 
 const processStart = Date.now().toString(36);
 
-/** What a store that several servers share decides; the defaults are those of a folder. */
+/** The decisions of a store that several servers share; the defaults are those of a folder. */
 abstract class Shareable {
   /** Identifies this server among those that share the store, also after a restart. */
   readonly serverId: string = "";

@@ -39,7 +39,7 @@ export interface Page {
   readonly total: number;
 }
 
-/** What a query selects from, and for whom. */
+/** The records that a query selects from, and the requester. */
 export interface Selection<T> {
   readonly table: Table;
   readonly scope: Scope | undefined;

@@ -19,7 +19,7 @@ export type Node =
   };
 
 const last = 0x10ffff;
-const any: readonly Range[] = [[0, last]];
+const anyCharacter: readonly Range[] = [[0, last]];
 const digits: readonly Range[] = [[0x30, 0x39]];
 const wordCharacters: readonly Range[] = [
   [0x30, 0x39],
@@ -72,7 +72,7 @@ const nothing: Node = { kind: "sequence", nodes: [] };
 /** Matches at each place of a text. */
 const search: Node = {
   kind: "repetition",
-  node: { kind: "characters", ranges: any },
+  node: { kind: "characters", ranges: anyCharacter },
   min: 0,
   max: Infinity,
 };
@@ -149,7 +149,7 @@ class Parser {
       return nothing;
     }
     if (this.#match(/\(/y)) return this.#parseGroup();
-    if (this.#match(/\./y)) return { kind: "characters", ranges: any };
+    if (this.#match(/\./y)) return { kind: "characters", ranges: anyCharacter };
     const ranges = this.#match(/\[/y)
       ? this.#parseClass()
       : this.#parseCharacter();
@@ -207,7 +207,7 @@ class Parser {
     if (code >= 0) return single(this.#joinSurrogates(code));
     const [, letter = ""] = this.#match(/c([A-Za-z])/y) ?? [];
     if (letter) return single(letter.charCodeAt(0) % 32);
-    if (this.#match(/[0-7]{1,3}/y)) return any;
+    if (this.#match(/[0-7]{1,3}/y)) return anyCharacter;
     const control = controls[this.#peek()];
     if (control === undefined) return this.#parseLiteral();
     this.#at++;

@@ -181,7 +181,7 @@ function isBlank(byte: number): boolean {
   return byte === 0x20 || byte === 0x09 || byte === 0x0d;
 }
 
-/** What a line adds to the progress. */
+/** The part of the progress that a line adds. */
 interface LineResult {
   readonly imported?: number;
   readonly rejected?: number;

@@ -1,5 +1,5 @@
 /**
- * What clients may ask for beyond JSON: errors as `application/problem+json`
+ * Formats that clients may ask for beyond JSON: errors as `application/problem+json`
  * (RFC 9457), responses without the record (Prefer, RFC 7240), and the
  * parameters of a list in a body (QUERY, RFC 10008).
  */

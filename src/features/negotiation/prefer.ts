@@ -1,4 +1,4 @@
-/** Whether a response to a change includes the record (Prefer, RFC 7240). */
+/** The preference `return`: it says if a response to a change includes the record (Prefer, RFC 7240). */
 
 import type { Response } from "../../http/connection.ts";
 import { splitList, unquote } from "../../http/headers.ts";

@@ -21,7 +21,7 @@ import process from "node:process";
 import { promisify } from "node:util";
 import { errorCode, errorText } from "../error.ts";
 
-/** What a log is read from. */
+/** A file that a log is read from. */
 export interface ReadableFile {
   /** Fills a buffer from a position on, as far as the file goes. */
   read(

@@ -31,7 +31,7 @@ const minHeapBytes = 64 * mebibyte;
 const youngBytes = 24 * mebibyte;
 
 /**
- * What the process takes besides V8's heap: the program, its threads, two
+ * The memory that the process takes besides V8's heap: the program, its threads, two
  * password hashes, and the bodies and responses of 64 busy connections.
  */
 const processBytes = 96 * mebibyte;

@@ -19,7 +19,7 @@ export type Document = { readonly id: number } & {
   readonly [property: string]: Json;
 };
 
-/** What is cached of a record. */
+/** The cached representation of a record. */
 export interface CachedText {
   readonly text: string;
 }

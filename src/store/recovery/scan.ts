@@ -91,7 +91,7 @@ export interface FolderScanOptions {
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
   /** The class of the rows, if not the usual one. */
   readonly rowClass?: RowClass | undefined;
-  /** What must not be exceeded by the records. */
+  /** The memory that the records must not exceed. */
   readonly memory?: Memory;
 }
 
