@@ -266,6 +266,8 @@ export interface LineRange {
   /** The offset of the first line, and the end of the last one. */
   readonly start?: number;
   readonly end?: number;
+  /** How many lines there are before `start`. */
+  readonly linesBefore?: number;
   /** A longer line loses its beginning, never its end. */
   readonly maxLineBytes?: number;
 }
@@ -276,11 +278,16 @@ export interface LineRange {
  */
 export async function* readLines(
   file: ReadableFile,
-  { start = 0, end = Infinity, maxLineBytes = Infinity }: LineRange = {},
+  {
+    start = 0,
+    end = Infinity,
+    linesBefore = 0,
+    maxLineBytes = Infinity,
+  }: LineRange = {},
 ): AsyncGenerator<Line[]> {
   let position = start;
   let rest = Buffer.alloc(0);
-  let line = 0;
+  let line = linesBefore;
   let isEnd = false;
   while (!isEnd) {
     // A line longer than a chunk: the chunks grow, so that joining stays cheap.

@@ -146,8 +146,9 @@ export class LogScan {
   seed = 0;
   /** The last sequence number before the first bad line. */
   seq = 0;
-  /** Where the good part ends. */
+  /** Where the good part ends, and how many lines it has. */
   end = 0;
+  lines = 0;
   /** The length of the file without the zeros at its end. */
   size = 0;
   /** True if zeros follow, which were written ahead. */
@@ -167,6 +168,16 @@ export class LogScan {
 
   constructor(name: string) {
     this.name = name;
+  }
+
+  /** Forgets all that follows the good part. */
+  backToGood(): void {
+    this.size = this.end;
+    this.isPadded = false;
+    this.faults.length = 0;
+    this.isTorn = true;
+    this.provenSeq = 0;
+    this.highestSeq = this.seq;
   }
 
   addFault({ byte, line }: Line, message: string, isTorn = false): void {
@@ -193,20 +204,43 @@ export interface LogLine {
   readonly seal?: number;
 }
 
-/** Reads a log, applies its good part, and checks every line of it. */
+/**
+ * Reads a log, applies its good part, and checks every line of it. A server may
+ * be writing it: a line may be read half-written, and those that follow whole.
+ * So the part from the first bad line on is read again until it has no new good
+ * line.
+ */
 export async function scanLog(
   file: ReadableFile,
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
   const scan = new LogScan(name);
-  for await (const lines of readLines(file)) {
+  let start: number;
+  do {
+    start = scan.end;
+    scan.backToGood();
+    await scanFrom(start, scan, file, apply);
+    // A snapshot, which has parts, is complete when it gets its name.
+  } while (scan.faults.length > 0 && scan.end > start && scan.parts === 0);
+  return scan;
+}
+
+/** Reads the lines of a log from the end of its good part on. */
+async function scanFrom(
+  start: number,
+  scan: LogScan,
+  file: ReadableFile,
+  apply: ApplyLine,
+): Promise<void> {
+  const { lines: linesBefore } = scan;
+  for await (const lines of readLines(file, { start, linesBefore })) {
     for (const each of lines) {
       const line = trimZeros(each);
       scan.size = line.end;
       scan.isPadded = line !== each;
       const isEmpty = scan.isPadded && line.bytes.length === 0;
-      if (line.line === 1) readHeader(scan, line);
+      if (line.byte === 0) readHeader(scan, line);
       else if (scan.header === undefined || isEmpty) continue; // no salt, or only zeros
       else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
       else {
@@ -215,7 +249,6 @@ export async function scanLog(
       }
     }
   }
-  return scan;
 }
 
 /**
@@ -241,6 +274,7 @@ function readHeader(scan: LogScan, line: Line): void {
   scan.seed = crc32(header.salt);
   scan.seq = scan.highestSeq = header.seq;
   scan.end = scan.size;
+  scan.lines = line.line;
 }
 
 /** Reads a line whose checksum matches. */
@@ -265,6 +299,7 @@ function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
     scan.isSealed = tx === undefined;
     scan.seq = last;
     scan.end = scan.size;
+    scan.lines = line.line;
     scan.lacksNewline = !line.hasNewline;
   } else {
     const durable = seal ?? parsed.durable ?? 0;
