@@ -53,7 +53,7 @@ export class Exchange implements RequestContext {
   readonly start = performance.now();
   readonly shared: Shared;
   #closed: AbortController | undefined;
-  #body: Uint8Array | undefined;
+  #body: Promise<Uint8Array> | undefined;
   // Set by the steps of the request.
   url = "";
   ids: readonly number[] = [];
@@ -131,9 +131,9 @@ export class Exchange implements RequestContext {
    *
    * @throws {ApiError} 41300, 40800
    */
-  async readBody(): Promise<Uint8Array> {
+  readBody(): Promise<Uint8Array> {
     const { maxBodyBytes = defaultMaxBodyBytes } = this.operation ?? {};
-    return this.#body ??= await readBody(this.response, maxBodyBytes);
+    return this.#body ??= readBody(this.response, maxBodyBytes);
   }
 
   checkPreconditions(subject: Subject): boolean {

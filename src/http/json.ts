@@ -98,23 +98,25 @@ const stringOrMark = /"[^"\\]*(?:\\.[^"\\]*)*"?|[{}[\]:]/gs;
  * else.
  *
  * @throws {RangeError} as soon as there are too many names, arrays or levels
- * @throws {SyntaxError} if a name is malformed
+ * @throws {SyntaxError} if a name has a malformed escape
  */
 function findRepeatedName(text: string, maxNames: number): string | undefined {
-  const names: Set<unknown>[] = []; // of the objects around
+  const objects: string[][] = []; // the names of those around
   let count = 0;
   let string = "";
   let repeated: string | undefined;
-  for (const [token] of text.matchAll(stringOrMark)) {
+  for (const token of text.match(stringOrMark) ?? []) {
     if (token === ":" || token === "[") count++;
     if (token === ":") {
-      const name = String(JSON.parse(string));
-      if (names.at(-1)?.has(name)) repeated = name;
-      names.at(-1)?.add(name);
-    } else if (token === "{" || token === "[") names.push(new Set());
-    else if (token === "}" || token === "]") names.pop();
+      const isEscaped = string.includes("\\");
+      const name = isEscaped ? JSON.parse(string) : string.slice(1, -1);
+      const names = objects.at(-1);
+      if (names?.includes(name)) repeated = name; // a set takes longer to fill
+      names?.push(name);
+    } else if (token === "{" || token === "[") objects.push([]);
+    else if (token === "}" || token === "]") objects.pop();
     else string = token;
-    if (count > maxNames || names.length > maxDepth) throw new RangeError();
+    if (count > maxNames || objects.length > maxDepth) throw new RangeError();
   }
   return repeated;
 }

@@ -43,15 +43,31 @@ function ofRecord(
   { id, created_at, updated_at = created_at }: Document,
   shape: string,
 ): readonly string[] {
-  const time = Date.parse(String(updated_at));
+  const time = String(updated_at);
   // At `/user`, every user reads a different record.
   const own = name === "users" ? `-${id}` : "";
   return [
     "ETag",
-    `"${time.toString(36)}${own}-${shape}"`,
+    `"${time}${own}-${shape}"`,
     "Last-Modified",
-    new Date(time).toUTCString(), // as HTTP writes it, in whole seconds
+    httpDate(time),
   ];
+}
+
+/** The dates of days such as "2026-05-01", as HTTP writes them. */
+const dates = new Map<string, string>();
+const maxDates = 1000;
+
+/** Formats a time of RFC 3339 in UTC as HTTP does, in whole seconds (RFC 9110 section 5.6.7). Kept by day, because it takes a twentieth of a GET otherwise. */
+function httpDate(time: string): string {
+  const day = time.slice(0, 10);
+  let date = dates.get(day);
+  if (date === undefined) {
+    date = new Date(day).toUTCString().slice(0, -"00:00:00 GMT".length);
+    if (dates.size >= maxDates) dates.clear();
+    dates.set(day, date);
+  }
+  return `${date}${time.slice(11, 19)} GMT`;
 }
 
 /**
