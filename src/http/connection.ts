@@ -51,8 +51,9 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
-/** How many waiting responses are sent per turn of the event loop. */
+/** How many waiting responses are sent per turn of the event loop, and how many if that leaves some. */
 const maxResponsesPerTurn = 64;
+const maxOfManyPerTurn = 16;
 
 /** How much of bodies that nobody reads is received per second, of all clients together. */
 const maxDroppedBytesPerSecond = 1 << 24;
@@ -397,7 +398,9 @@ function sendAtEndOfTurn(response: OutgoingResponse): void {
  * would wait for seconds.
  */
 function sendWaiting(): void {
-  for (const response of waitingResponses.splice(0, maxResponsesPerTurn)) {
+  const areMany = waitingResponses.length > maxResponsesPerTurn;
+  const count = areMany ? maxOfManyPerTurn : maxResponsesPerTurn;
+  for (const response of waitingResponses.splice(0, count)) {
     response.end(response.content);
   }
   if (waitingResponses.length > 0) setImmediate(sendWaiting);
