@@ -24,11 +24,11 @@ export {
 export { formatTime, type Mutation } from "./log/format.ts";
 export { Memory } from "./memory/limit.ts";
 export {
-  caseFold,
   type Column,
   compareBy,
   compareIn,
   compareValues,
+  foldText,
   toCodePointOrder,
 } from "./memory/order.ts";
 export {

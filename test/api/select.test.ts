@@ -102,7 +102,9 @@ function expected(
         return text.split(",").some((each) => parse(each) === value);
       }
       if (value === null) return false;
-      const folded = [value, text].map((each) => String(each).toLowerCase());
+      const folded = [value, text].map((each) =>
+        String(each).normalize("NFKC").toLowerCase().trim()
+      );
       const [own = "", other = ""] = folded;
       if (operator === "contains") return own.includes(other);
       if (operator === "starts") return own.startsWith(other);

@@ -7,8 +7,8 @@
 
 import { type Access, type Actor, mayAccess } from "../../auth/access.ts";
 import {
-  caseFold,
   type Document,
+  foldText,
   type Mutation,
   type Store,
 } from "../../store/store.ts";
@@ -50,7 +50,7 @@ export interface CollectionDeclaration<
   readonly properties: Declared;
   /**
    * Groups of properties: no two records may share all values of a group,
-   * ignoring case, unless one of the values is null.
+   * comparing folded texts, unless one of the values is null.
    */
   readonly unique?: readonly (readonly (keyof Declared & string)[])[];
   /** The properties that records are sorted by, ascending, unless the caller sorts them; by default the id. */
@@ -316,10 +316,10 @@ export function readValue(
 
 /**
  * Returns the index key of a value, or of a group of values; null for null and
- * for a group with a null. Strings that differ only in case have the same key.
+ * for a group with a null. Strings that are equal once folded have the same key.
  */
 export function toIndexKey(value: Json | undefined): string | number | null {
-  if (typeof value === "string") return caseFold(value);
+  if (typeof value === "string") return foldText(value);
   if (Array.isArray(value)) {
     const keys = value.map(toIndexKey);
     if (keys.includes(null)) return null;

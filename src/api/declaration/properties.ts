@@ -49,7 +49,7 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly nullable: boolean;
   /** The value of an optional property that is omitted. */
   readonly default: Json;
-  /** If true, no two records may share a value, ignoring case. */
+  /** If true, no two records may share a value, comparing texts as {@linkcode foldText} does. */
   readonly unique: boolean;
   /** The collection whose ids are the values. */
   readonly references: string | undefined;
@@ -100,7 +100,7 @@ function allowNull({ type = "string", enum: values }: JsonSchema): JsonSchema {
   };
 }
 
-/** Allows no two records of the collection to have the same value, ignoring case. */
+/** Allows no two records of the collection to have the same value: texts differ if more than their case, the form of their characters and the space around them does. */
 export function unique<Value extends Json>(
   of: Property<Value>,
 ): Property<Value> {

@@ -14,6 +14,9 @@ export interface OpenedDeclaration {
   readonly log: Logger;
 }
 
+/** How texts are compared where no two records may share one: with another value, stored ones are validated again. */
+const uniqueText = "NFKC, folded, trimmed";
+
 /**
  * Returns the rules that decide which records fit, as text, by name: that of a
  * collection, `books`, or of a property, `books.title`.
@@ -24,12 +27,18 @@ export function rulesOf(
   const found = new Map<string, string>();
   for (const collection of collections) {
     const { name: of, unique, private: isPrivate, check } = collection;
-    const rules = { unique, isPrivate, check: check && String(check) };
+    const rules = {
+      unique,
+      text: unique && uniqueText,
+      isPrivate,
+      check: check && String(check),
+    };
     found.set(of, JSON.stringify(rules));
     for (const property of collection.properties) {
       const { name, target: _, renamed: __, expected: ___, ...deciding } =
         property;
-      found.set(`${of}.${name}`, JSON.stringify(deciding));
+      const text = deciding.unique ? uniqueText : undefined;
+      found.set(`${of}.${name}`, JSON.stringify({ ...deciding, text }));
     }
   }
   return found;

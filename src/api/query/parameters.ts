@@ -7,7 +7,7 @@
 import { ApiError } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import { decodePercent } from "../../http/router.ts";
-import { caseFold, type Column, compareValues } from "../../store/store.ts";
+import { type Column, compareValues, foldText } from "../../store/store.ts";
 import {
   type Collection,
   collectionParameters,
@@ -329,7 +329,7 @@ function parseFilter(
     if (operand === undefined) {
       throw invalidValue(parameter, value, property.expected);
     }
-    return isSearch ? caseFold(String(operand)) : operand;
+    return isSearch ? foldText(String(operand)) : operand;
   };
   if (operator !== "in") return { property, operator, value: parse(text) };
   const values = text.split(",", maxListedValues + 1);
@@ -357,9 +357,9 @@ export function matches(
   if (value === null) return false;
   switch (operator) {
     case "contains":
-      return caseFold(String(value)).includes(String(operand));
+      return foldText(String(value)).includes(String(operand));
     case "starts":
-      return caseFold(String(value)).startsWith(String(operand));
+      return foldText(String(value)).startsWith(String(operand));
   }
   const order = compareValues(value, operand);
   if (order === 0) return operator.endsWith("e"); // lte, gte

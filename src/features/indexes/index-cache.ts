@@ -256,9 +256,9 @@ export class IndexCache {
 
 function nameOf(columns: readonly IndexColumn[]): string {
   let all = "";
-  for (const { name, caseFolded, descending, nullsFirst } of columns) {
+  for (const { name, isFolded, descending, nullsFirst } of columns) {
     all += name;
-    if (caseFolded) all += "~";
+    if (isFolded) all += "~";
     if (descending) all += "-";
     if (nullsFirst) all += "^";
     all += ",";

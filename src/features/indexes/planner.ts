@@ -144,7 +144,7 @@ function boundedRangeOf(filters: readonly Filter[]): QueryPlan | undefined {
   }
   return {
     equalities: [],
-    by: [{ ...property, caseFolded: true }],
+    by: [{ ...property, isFolded: true }],
     bounds: [
       { operator: "gte", value },
       // After every continuation: no text contains half of a surrogate pair.

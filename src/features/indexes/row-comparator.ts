@@ -1,10 +1,10 @@
 /** Compares rows with each other and with positions in an index, by the values of some columns, then by id. */
 
 import {
-  caseFold,
   type Column,
   compareIn,
   type Document,
+  foldText,
   type Json,
   lowerBound,
   type Row,
@@ -13,8 +13,8 @@ import {
 
 /** A column of an index. */
 export interface IndexColumn extends Column {
-  /** True if strings are compared as {@linkcode caseFold} returns them. */
-  readonly caseFolded?: boolean;
+  /** True if strings are compared as {@linkcode foldText} returns them. */
+  readonly isFolded?: boolean;
 }
 
 /** A position in a sorted index: that of a row, or before or after all rows with a prefix of values. */
@@ -91,7 +91,5 @@ export class RowComparator {
 
 function valueOf(document: Document, column: IndexColumn): Json {
   const value = document[column.name] ?? column.default;
-  return column.caseFolded && typeof value === "string"
-    ? caseFold(value)
-    : value;
+  return column.isFolded && typeof value === "string" ? foldText(value) : value;
 }

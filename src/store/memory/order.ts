@@ -41,12 +41,18 @@ export function compareIn(
 }
 
 /**
- * Folds a string for comparison without regard to case. The final form of the
- * Greek sigma becomes the usual one: else a word in capital letters would not
- * start with its own first letters.
+ * Folds a string for a comparison in which only the text counts: not its case
+ * (`straße` is `STRASSE`), the form of its characters (composed or not, full
+ * width), characters that nobody sees, or space around it. This comes close to
+ * Unicode's NFKC_Casefold. The final form of the Greek sigma becomes the usual
+ * one: else a word in capital letters would not start with its own first letters.
  */
-export function caseFold(text: string): string {
-  return text.toLowerCase().replaceAll("\u03c2", "\u03c3");
+export function foldText(text: string): string {
+  if (/^[\0-\x7f]*$/.test(text)) return text.toLowerCase().trim();
+  return text.normalize("NFKC")
+    .replace(/\p{Default_Ignorable_Code_Point}/gu, "")
+    .toUpperCase().toLowerCase().replaceAll("\u03c2", "\u03c3")
+    .normalize("NFKC").trim();
 }
 
 /** Compares two values of one type, or null, which comes last; returns a number below 0, 0 or above 0. */

@@ -155,11 +155,11 @@ test("a case-folded column sorts strings by their lower case", () => {
   const texts = ["b", "B", "a", "\u{10400}", "\uFFFD", "\u{10428}", "A", "Ä"];
   const rows = texts.map((name, at) => rowOf(at + 1, { name }));
   const inserted = new BPlusTree([
-    { name: "name", default: null, caseFolded: true },
+    { name: "name", default: null, isFolded: true },
   ]);
   for (const row of rows) inserted.replace(undefined, row);
   const filled = new BPlusTree([
-    { name: "name", default: null, caseFolded: true },
+    { name: "name", default: null, isFolded: true },
   ]);
   for (const _ of filled.bulkLoad(rows));
   for (const index of [inserted, filled]) {
