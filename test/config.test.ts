@@ -1,4 +1,6 @@
 import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   createReader,
@@ -10,6 +12,8 @@ import { settings } from "../src/config.ts";
 import { etcdSettings } from "../src/etcd/settings.ts";
 import { loadFeatures } from "../src/features.ts";
 import type { Feature } from "../src/api/feature.ts";
+import { readText } from "../src/usage.ts";
+import { removeFolder, temporaryFolder } from "./harness.ts";
 
 const none = new Map<string, string>();
 
@@ -89,6 +93,8 @@ test("an invalid value of a feature's setting is reported in the same way", asyn
     ["REQUIRE_IF_MATCH", "constructor", /^REQUIRE_IF_MATCH: .*0 or 1$/],
     ["TRUST_PROXY", "2", /^TRUST_PROXY: "2".*IP addresses or networks/],
     ["CORS_ORIGINS", "https://a.example/", /^CORS_ORIGINS: .* origins such/],
+    ["CORS_ORIGINS", "https://*.a.example", /^CORS_ORIGINS: .*wildcards$/],
+    ["CORS_ORIGINS", "*,https://a*.example", /^CORS_ORIGINS: .*wildcards$/],
   ];
   for (const [name, value, message] of table) {
     const feature = await featureOf(name);
@@ -98,6 +104,37 @@ test("an invalid value of a feature's setting is reported in the same way", asyn
       name: "UsageError",
       message,
     });
+  }
+});
+
+test("a message never repeats the password in a URL", () => {
+  const table: readonly [string, string][] = [
+    ["BASE_URL", "https://me:secret@a.example/?x"],
+    ["BASE_URL", "https://me:sec@ret@a.example/?x"],
+    ["BASE_URL", "https://secret@a.example/?x"],
+    ["BASE_URL", "//me:sec/ret@a.example/"],
+  ];
+  for (const [name, value] of table) {
+    assert.throws(() => ({ ...readConfig(none, { [name]: value }) }), {
+      message:
+        /^BASE_URL: "(?:https:)?\/\/…@a\.example\/(?:\?x)?" is not allow/,
+    }, value);
+  }
+  const STORE = "etcd://root:secret@a:1/zoo";
+  assert.throws(() => createReader(none, { STORE }).read(etcdSettings).STORE, {
+    message: /^STORE: "etcd:\/\/…@a:1\/zoo" .* belongs in ETCD_USER/,
+  });
+});
+
+test("a file is read without what an editor adds: a byte-order mark, and empty lines at its end", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "password");
+  for (const start of ["", "\ufeff"]) {
+    for (const end of ["", "\n", "\r\n", "\n\n", "\r\n\n\r\n"]) {
+      await writeFile(file, `${start} a password ${end}`);
+      assert.equal(readText("X", file), " a password ");
+    }
   }
 });
 
@@ -196,9 +233,14 @@ test("a store is files, or the URL of a prefix in etcd", () => {
     prefix: "zoo/b/",
   });
   assert.deepEqual(storeOf("etcds://a.example/zoo"), {
-    endpoints: ["https://a.example"],
+    endpoints: ["https://a.example:2379"],
     prefix: "zoo/",
   });
+  assert.deepEqual(storeOf("etcd://a,b:80,[::1]/zoo")?.endpoints, [
+    "http://a:2379",
+    "http://b:80",
+    "http://[::1]:2379",
+  ]);
   const refused = [
     "files",
     "etcd://a:1",

@@ -105,6 +105,18 @@ for (const [name, [text, message]] of Object.entries(unloadable)) {
   });
 }
 
+test("a file that Node.js reads as a script is reported with what to do", async () => {
+  const own = join(folder, "script");
+  await mkdir(own);
+  await writeFile(join(own, "package.json"), '{ "type": "commonjs" }');
+  for (const text of [valid, 'import "node:fs";\n' + valid]) {
+    const file = await write("script/books.js", text);
+    await assert.rejects(loadApi(file), {
+      message: /books\.js(?::\d+)?: .*name it \.mjs, or set "type": "module"/,
+    });
+  }
+});
+
 test("the line of a mistake is known also below a folder with a space", async () => {
   await mkdir(join(folder, "my own"));
   const file = await write("my own/api.mjs", "\n\nundeclared();");

@@ -404,7 +404,7 @@ const formats: Readonly<Record<string, (text: string) => boolean>> = {
   "date": (text) => /^\d{4}-\d\d-\d\d$/.test(text),
   "date-time": (text) => new Date(text).toISOString() === text,
   "email": (text) => /^\S+@\S+$/.test(text),
-  "uri": (text) => URL.canParse(text),
+  "iri": (text) => URL.canParse(text),
   "uri-reference": (text) => URL.canParse(text, "http://localhost"),
 };
 

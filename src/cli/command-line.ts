@@ -102,8 +102,10 @@ export function createReader(
     const isFile = file === "both" || (file && isFlag);
     const parsed = parse(isFile ? readText(name, text) : text);
     if (parsed !== undefined) return parsed;
-    // A message must not repeat a secret.
-    const shown = file ? "its value" : JSON.stringify(text);
+    // A message must not repeat a secret, such as a password in a URL.
+    const shown = file
+      ? "its value"
+      : JSON.stringify(text.replace(/(\/\/).*@/s, "$1…@"));
     throw new UsageError(
       `${name}: ${shown} is not allowed: it must be ${expected}`,
     );

@@ -13,7 +13,7 @@ export const etcdSettings = {
   STORE: {
     description: "file: in DATA_DIR; or etcd://HOST:PORT,HOST:PORT/PREFIX",
     expected:
-      "file, or etcd://HOST:PORT,HOST:PORT/PREFIX (etcds:// with TLS) with letters, digits and -._~/ in PREFIX",
+      "file, or etcd://HOST:PORT,HOST:PORT/PREFIX (etcds:// with TLS) with letters, digits and -._~/ in PREFIX; the port is 2379 by default, and a user belongs in ETCD_USER and ETCD_PASSWORD",
     default: undefined,
     defaultText: "file",
     parse: parseStore,
@@ -45,7 +45,10 @@ function parseStore(value: string) {
   const [, tls, hosts = "", prefix] =
     /^etcd(s?):\/\/([\w.,:[\]-]+)\/([\w.~-]+(?:\/[\w.~-]+)*)\/?$/.exec(value) ??
       [];
-  const endpoints = hosts.split(",").map((host) => `http${tls}://${host}`);
+  const endpoints = hosts.split(",").map((host) => {
+    const port = /:\d+$/.test(host) ? "" : ":2379"; // etcd's own default
+    return `http${tls}://${host}${port}`;
+  });
   if (prefix === undefined || !endpoints.every((each) => URL.canParse(each))) {
     return undefined;
   }

@@ -30,8 +30,8 @@ export const defaultLimits = {
   maxHeldRequests: 30_000,
   /** How long the header of a request may take, and a TLS handshake. */
   headTimeoutMs: 10_000,
-  /** How long a connection may be idle after a response. */
-  keepAliveTimeoutMs: 5000,
+  /** How long a connection may be idle after a response: longer than proxies keep theirs (nginx 60 s), or a request could meet its end. One that is needed by others is closed earlier. */
+  keepAliveTimeoutMs: 65_000,
   /** How long a client may read nothing of a response. */
   readTimeoutMs: 30_000,
   /** The most bytes in all that wait for their clients to read them. */
@@ -135,6 +135,8 @@ export class Connection {
   isClosing = false;
   /** True while nothing is received. */
   isPaused = false;
+  /** True if all requests that came have had their response. */
+  isIdle = false;
   /** How many requests node:http holds, with those that are never handled. */
   #held = 0;
   #readBytes = -1;
@@ -184,6 +186,7 @@ export class Connection {
       return;
     }
     pending.push(response);
+    this.isIdle = false;
     if (pending.length === 1) this.#handle(response);
   }
 
@@ -204,6 +207,7 @@ export class Connection {
       socket.resume();
     }
     const [next] = pending;
+    this.isIdle = !next;
     if (next) this.#handle(next);
     else if (this.isClosing || server.isStopping) socket.destroySoon();
   }

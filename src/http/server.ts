@@ -144,7 +144,8 @@ function trackConnections(
   server.closeIdleConnections = () => {};
   const slots: Slots = new Map();
   server.on("connection", (socket: Socket) => {
-    takeSlot(slots, socket, limits.maxConnections);
+    const isIdle = (each: Socket) => connections.get(each)?.isIdle === true;
+    takeSlot(slots, socket, { max: limits.maxConnections, isIdle });
   });
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
@@ -170,10 +171,18 @@ type Slots = Map<Socket, string>;
 
 /**
  * Takes a slot for a connection; with TLS, before its handshake. If there are
- * too many, one that has had its last response is closed, or the oldest of the
- * client with the most, or this one if no client has more.
+ * too many, one that has had its last response is closed, or one of the client with
+ * the most: the oldest of those that wait for a request, or the oldest, or this
+ * one if there is none.
  */
-function takeSlot(slots: Slots, socket: Socket, max: number): void {
+function takeSlot(
+  slots: Slots,
+  socket: Socket,
+  { max, isIdle }: {
+    readonly max: number;
+    readonly isIdle: (socket: Socket) => boolean;
+  },
+): void {
   const client = networkOf(socket.remoteAddress ?? "");
   slots.set(socket, client);
   socket.on("error", () => {}); // or it would end the process
@@ -183,8 +192,11 @@ function takeSlot(slots: Slots, socket: Socket, max: number): void {
   for (const each of slots.values()) {
     counts.set(each, (counts.get(each) ?? 0) + 1);
   }
-  const rank = (each: Socket) =>
-    each.writable ? counts.get(slots.get(each) ?? "") ?? 0 : Infinity;
+  const rank = (each: Socket) => {
+    if (!each.writable) return Infinity;
+    const count = counts.get(slots.get(each) ?? "") ?? 0;
+    return isIdle(each) ? count + 0.5 : count;
+  };
   let closed = socket;
   for (const each of slots.keys()) {
     if (rank(each) > rank(closed)) closed = each;

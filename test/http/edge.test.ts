@@ -357,6 +357,40 @@ describe("a connection", () => {
     await closed;
   });
 
+  test(
+    "over the limit closes one that waits for a request, if no client has more than another",
+    {
+      skip: process.platform !== "linux",
+    },
+    async () => {
+      const listener = await serveResponse({ body: "{}" }, {
+        maxConnections: 3,
+      });
+      const open = async (last: number, isUsed: boolean) => {
+        const localAddress = `127.0.0.${last}`;
+        const socket = connect({ port: listener.port, localAddress });
+        socket.on("error", () => {});
+        await once(socket, "connect");
+        if (!isUsed) return socket;
+        socket.write(get("/"));
+        await once(socket, "data");
+        return socket;
+      };
+      const fresh = await open(1, false);
+      const [idle, later] = [await open(2, true), await open(3, true)];
+      const newcomer = await open(4, false);
+      await once(idle.resume(), "close");
+      for (const socket of [fresh, later, newcomer]) {
+        socket.write(get("/"));
+        assert.deepEqual(statuses(String((await once(socket, "data"))[0])), [
+          200,
+        ]);
+        socket.destroy();
+      }
+      await listener.close(0);
+    },
+  );
+
   test("over the limit closes the oldest of the client that has the most", {
     skip: process.platform !== "linux", // which has all of 127.0.0.0/8
   }, async () => {

@@ -40,6 +40,10 @@ test("a media type is parsed with its parameters", () => {
     ["a/b; charset", undefined],
     ["a/b; =x", undefined],
     ["a/b; x=1; x=2", undefined],
+    ["a/b;;x=1;", "a/b", [["x", "1"]]],
+    [";a/b", undefined],
+    [" ;a/b;x=1", undefined],
+    [";;", undefined],
   ];
   for (const [text, type, parameters] of table) {
     const parsed = parseMediaType(text);

@@ -277,11 +277,11 @@ function parseTimestamp(text: string): string | undefined {
   return /^\d{4}-/.test(utc) ? utc : undefined;
 }
 
-/** An http or https URL of at most 2,000 characters. */
+/** An http or https URL of at most 2,000 characters; an IRI (RFC 3987), as people copy it: `https://de.example/wiki/Löwe`. */
 export function url(): Property<string> {
   return formatted(
     "http(s) URL",
-    { format: "uri", maxLength: 2000 },
+    { format: "iri", maxLength: 2000 },
     (text) => /^https?:\/\/[^\s\\/][^\s\\]*$/i.test(text) && URL.canParse(text),
   );
 }

@@ -84,11 +84,15 @@ function explain(error: unknown, path: string): string {
     const line = Number.parseInt(stack.split(`${basename(path)}:`)[1] ?? "");
     const message = errorText(error).replace(/ imported from .*/s, "")
       .replaceAll(/\s+/g, " ");
-    if (!Number.isNaN(line)) return `:${line}: ${message}`;
-    const advice = error instanceof SyntaxError
+    const isScript = error instanceof SyntaxError &&
+      /'(?:ex|im)port'|import statement/.test(message);
+    const advice = isScript
+      ? '; Node.js reads it as a script: name it .mjs, or set "type": "module" in its package.json'
+      : error instanceof SyntaxError && Number.isNaN(line)
       ? `; "node --check ${path}" shows where`
       : "";
-    return `: ${message}${advice}`;
+    const place = Number.isNaN(line) ? "" : `:${line}`;
+    return `${place}: ${message}${advice}`;
   } catch { // anything may be thrown
     return ": it throws a value that cannot be described";
   }

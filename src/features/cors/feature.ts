@@ -60,15 +60,18 @@ const settings = {
   /** Origins whose scripts may read responses; `*` means any. */
   CORS_ORIGINS: {
     description: "origins whose scripts may read responses, or *",
-    expected: "* or origins such as https://example.com, separated by commas",
+    expected:
+      "* or origins such as https://example.com, separated by commas, without wildcards",
     default: undefined,
     parse: (value: string) =>
       listOf(value, (origin) => origin === "*" || isOrigin(origin)),
   },
 };
 
-function isOrigin(url: string): boolean {
-  return URL.canParse(url) && new URL(url).origin === url;
+/** Returns whether a text is an origin as browsers send it, without a wildcard: that would match none. */
+function isOrigin(text: string): boolean {
+  return URL.canParse(text) && new URL(text).origin === text &&
+    !text.includes("*");
 }
 
 export const feature: Feature = {

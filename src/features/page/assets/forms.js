@@ -83,7 +83,7 @@ function control(name, schema, value, isRequired) {
     ...(schema.writeOnly && name.includes("password") &&
       { type: "password", autocomplete: "new-password" }),
   };
-  const isLong = schema.maxLength > 300 && schema.format !== "uri";
+  const isLong = schema.maxLength > 300 && schema.format !== "iri";
   const input = isLong
     ? h("textarea", attributes, text)
     : valueControl(schema, text, attributes);

@@ -672,7 +672,7 @@ export function format(value, schema = {}) {
     const shown = dateTime.format(new Date(text));
     return h("time", { datetime: text, title: text }, shown);
   }
-  if (schema.format === "uri") return link(text);
+  if (schema.format === "iri") return link(text);
   return text;
 }
 
