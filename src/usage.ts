@@ -13,10 +13,10 @@ export class CommandError extends Error {
   override readonly name = "CommandError";
 }
 
-/** Reads the file that a setting names, without what editors add: a byte-order mark, and newlines at its end. */
+/** Reads the file that a setting names, without a byte-order mark and the newline at its end. */
 export function readText(name: string, file: string): string {
   try {
-    return readFileSync(file, "utf8").replace(/^\ufeff|(?:\r?\n)+$/g, "");
+    return readFileSync(file, "utf8").replace(/^\ufeff|\r?\n$/g, "");
   } catch (error) {
     const path = JSON.stringify(file);
     throw new UsageError(

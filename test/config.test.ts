@@ -126,15 +126,17 @@ test("a message never repeats the password in a URL", () => {
   });
 });
 
-test("a file is read without what an editor adds: a byte-order mark, and empty lines at its end", async (t) => {
+test("a file is read without what an editor adds: a byte-order mark, and the newline at its end", async (t) => {
   const folder = await temporaryFolder();
   t.after(() => removeFolder(folder));
   const file = join(folder, "password");
   for (const start of ["", "\ufeff"]) {
-    for (const end of ["", "\n", "\r\n", "\n\n", "\r\n\n\r\n"]) {
+    for (const end of ["", "\n", "\r\n"]) {
       await writeFile(file, `${start} a password ${end}`);
       assert.equal(readText("X", file), " a password ");
     }
+    await writeFile(file, `${start}password\n\n`);
+    assert.equal(readText("X", file), "password\n");
   }
 });
 

@@ -103,7 +103,9 @@ export function createReader(
     const parsed = parse(isFile ? readText(name, text) : text);
     if (parsed !== undefined) return parsed;
     // A message must not repeat a secret, such as a password in a URL.
-    const shown = file
+    const shown = isFile
+      ? `what ${JSON.stringify(text)} contains`
+      : file
       ? "its value"
       : JSON.stringify(text.replace(/(\/\/).*@/s, "$1…@"));
     throw new UsageError(

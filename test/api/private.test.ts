@@ -23,6 +23,47 @@ import { featureNames } from "../../src/features.ts";
 const ids = ({ body }: Answer) => body.map(({ id }: { id: number }) => id);
 
 describe("private records", () => {
+  test(
+    "have an ETag that changes with one's own records, never with those of others",
+    {
+      skip: lacks("conditional"),
+    },
+    async (t) => {
+      const { send, ada, bob } = await startNotes(t);
+      for (const path of ["notes", "books/1/notes", "notes?text:contains=a"]) {
+        const read = async () => {
+          const { headers } = await send("GET", path, undefined, ada);
+          return headers.get("etag") ?? "";
+        };
+        const seen = new Set([await read()]);
+        const note = { text: "a", book_id: 1 };
+        const other = await send("POST", "notes", note, bob);
+        await send("PATCH", `notes/${other.body.id}`, { text: "b" }, bob);
+        assert.ok(seen.has(await read()), path);
+        await send("DELETE", `notes/${other.body.id}`, undefined, bob);
+        assert.ok(seen.has(await read()), path);
+        const changes = [
+          await send("POST", "notes", note, ada),
+          await send("POST", "notes", note, ada),
+        ].map(({ body }) => `notes/${body.id}`);
+        const steps: [string, string, object?][] = [
+          ["PATCH", changes[0] ?? "", { text: "b" }],
+          ["DELETE", changes[1] ?? ""],
+          ["POST", "notes", note],
+          ["DELETE", changes[0] ?? ""],
+        ];
+        assert.ok(!seen.has(await read()), path);
+        seen.add(await read());
+        for (const [method, url, body] of steps) {
+          const { status } = await send(method, url, body, ada);
+          assert.ok(status < 300, `${method} ${url} ${status}`);
+          assert.ok(!seen.has(await read()), `${method} ${path}`);
+          seen.add(await read());
+        }
+      }
+    },
+  );
+
   test("are listed, counted and exported to their owner and the highest role alone", async (t) => {
     const app = await startNotes(t);
     const { send, ada, bob, token } = app;

@@ -7,10 +7,10 @@ import { ndjsonType } from "../../api/ndjson.ts";
 import type { Scope } from "../../api/query/select.ts";
 import { recordSchema } from "../../api/representation.ts";
 import type { RequestContext, Subject } from "../../api/request-context.ts";
-import type { Document } from "../../store/store.ts";
+import { type Document, formatTime } from "../../store/store.ts";
 
 /** Returns the function that returns the validators of a representation as header fields. */
-export function createValidators({ store, base }: Api) {
+export function createValidators({ store, base, now }: Api) {
   const shapes = new Map<Collection, string>();
   /** Returns a hash of the declaration, from which the shape of the JSON follows: with it every ETag changes. */
   const shapeOf = (collection: Collection) => {
@@ -29,8 +29,11 @@ export function createValidators({ store, base }: Api) {
     const { collection } = subject;
     const shape = shapeOf(collection);
     return "document" in subject
-      ? ofRecord(collection, subject.document, shape)
-      : ofList(subject.scope, store.table(collection.name), {
+      ? ofRecord(collection, subject.document, {
+        shape,
+        now: formatTime(now()),
+      })
+      : ofList(subject, store.table(collection.name), {
         state: `${store.incarnation}${shape}`,
         suffix: format === ndjsonType ? "-lines" : "",
       });
@@ -41,7 +44,7 @@ export function createValidators({ store, base }: Api) {
 function ofRecord(
   { name }: Collection,
   { id, created_at, updated_at = created_at }: Document,
-  shape: string,
+  { shape, now }: { readonly shape: string; readonly now: string },
 ): readonly string[] {
   const time = String(updated_at);
   // At `/user`, every user reads a different record.
@@ -50,7 +53,7 @@ function ofRecord(
     "ETag",
     `"${time}${own}-${shape}"`,
     "Last-Modified",
-    httpDate(time),
+    httpDate(time < now ? time : now), // section 8.8.2.1: the clock may be set back
   ];
 }
 
@@ -73,21 +76,26 @@ function httpDate(time: string): string {
 /**
  * Returns the ETag of a list: weak, because all its pages share it (RFC 9110
  * section 8.8.1). Callers who see different records at one URL, such as their
- * own tasks, get different ETags.
+ * own tasks, get different ETags, which tell nothing about the records of others.
  */
 function ofList(
-  scope: Scope | undefined,
+  { collection: { owner }, scope }: {
+    readonly collection: Collection;
+    readonly scope: Scope | undefined;
+  },
   table: ReturnType<Api["store"]["table"]>,
   { state, suffix }: { readonly state: string; readonly suffix: string },
 ): readonly string[] {
-  let etag = `${state}-${table.lastSeq.toString(36)}`;
-  if (scope !== undefined) {
-    const { conditions, where } = scope;
-    const [first] = Object.entries(conditions);
-    // Records can expire without a new sequence number.
-    const live = first && where && table.find(...first)
-      .filter(({ document }) => where(document));
-    etag += `-${Object.values(conditions).join(".")}-${live?.length ?? ""}`;
+  const { conditions = {}, where } = scope ?? {};
+  let version = `${table.lastSeq.toString(36)}`;
+  if (owner !== undefined && owner in conditions) {
+    // A new record has a higher number than any before, and with fewer records
+    // the count is lower; records can expire without a new number.
+    const own = table.find(owner, conditions[owner] ?? 0)
+      .filter(({ document }) => where?.(document) !== false);
+    const lastSeq = own.reduce((last, { seq }) => Math.max(last, seq), 0);
+    version = `${lastSeq.toString(36)}-${own.length}`;
   }
-  return ["ETag", `W/"${etag}${suffix}"`];
+  const ids = Object.values(conditions).map((id) => `-${id}`).join("");
+  return ["ETag", `W/"${state}-${version}${ids}${suffix}"`];
 }

@@ -5,6 +5,7 @@
 
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
+import { startApplication } from "../../application.ts";
 import { assertError, type Server, start } from "../../harness.ts";
 
 const seed = {
@@ -46,6 +47,26 @@ async function make(collection = "/v1/zoos"): Promise<string> {
 function date(from: string | null, seconds: number): string {
   return new Date(Date.parse(from ?? "") + seconds * 1000).toUTCString();
 }
+
+test("a record is never modified later than the response was made, although the clock was set back (RFC 9110 section 8.8.2.1)", async (t) => {
+  let now = Date.parse("2026-06-01T12:00:00.500Z");
+  const app = await startApplication({ now: () => now });
+  t.after(() => app.stop());
+  const json = { name: "New", city: "Ghent", country: "BE" };
+  const { token } = app;
+  await app.request("POST", "/v1/zoos", { token, json });
+  const read = async () => {
+    const { headers } = await app.request("GET", "/v1/zoos/1");
+    return [headers.get("last-modified"), headers.get("etag")];
+  };
+  const [modified, etag] = await read();
+  assert.equal(modified, "Mon, 01 Jun 2026 12:00:00 GMT");
+  now -= 24 * 3600 * 1000;
+  assert.deepEqual(await read(), ["Sun, 31 May 2026 12:00:00 GMT", etag]);
+  const since = { "if-modified-since": String(modified) };
+  const again = await app.request("GET", "/v1/zoos/1", { headers: since });
+  assert.equal(again.status, 304);
+});
 
 describe("the validators of a record", () => {
   test("are a strong ETag and the time of its last change", async () => {
