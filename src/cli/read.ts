@@ -106,7 +106,10 @@ async function readSpareFiles(scan: FolderScan): Promise<void> {
     if (generationOf(name) === undefined || readNames.has(name)) continue;
     const error = await refusalOf(
       readFile(scan, name, () => {})
-        .then(({ faults }) => void scan.faults.push(...faults)),
+        .then(({ faults, moreFaults }) => {
+          scan.faults.push(...faults);
+          scan.moreFaults += moreFaults;
+        }),
     );
     if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
   }
@@ -148,10 +151,12 @@ async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  // Only a part of a damaged store was read, and nothing of a store in a newer
-  // format.
-  if (refusal?.code === "format") await print(`fault: ${refusal.message}\n`);
-  if (refusal !== undefined) return 2;
+  if (scan.moreFaults > 0) await print(`and ${scan.moreFaults} more faults\n`);
+  // Only a part was read, if anything.
+  if (refusal !== undefined) {
+    if (refusal.code !== "damaged") await print(`fault: ${refusal.message}\n`);
+    return 2;
+  }
   const misfits = await describeMisfits(settings, api, tables);
   await print(misfits);
   for (const each of describeHidden(findHidden(api, tables))) {

@@ -270,7 +270,7 @@ export class Disk implements FileSystem {
     path: string,
     how: OpenMode,
   ): Promise<OpenFile> {
-    if (path === this.folder) return await realFiles.open(path, how);
+    if (path === `${this.folder}/`) return await realFiles.open(path, how);
     const name = basename(path);
     if (how.startsWith("create")) {
       await this.#step("create", name, () => {

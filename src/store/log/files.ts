@@ -19,7 +19,7 @@ import {
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { promisify } from "node:util";
-import { errorCode, errorText } from "../error.ts";
+import { errorCode, errorText, StoreError } from "../error.ts";
 
 /** A file that a log is read from. */
 export interface ReadableFile {
@@ -75,6 +75,9 @@ const { O_RDONLY, O_RDWR, O_CREAT, O_TRUNC } = constants;
  */
 const O_DSYNC = process.platform === "linux" ? constants.O_DSYNC : 0;
 
+/** Nothing in a data folder is a link, and opening a FIFO must not wait for its other end. Windows has neither. */
+const { O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+
 const flags = {
   read: O_RDONLY,
   write: O_RDWR,
@@ -85,6 +88,13 @@ const flags = {
 
 const writeBytes = promisify(write);
 
+function notAFile(path: string): StoreError {
+  return new StoreError(
+    "unusable",
+    `Cannot open ${path}: it must be a file, not a link or anything else. Nothing was changed`,
+  );
+}
+
 /**
  * The machine's own files. Writes bypass FileHandle, which would take a tenth
  * of the time of a transaction that is alone in its batch; fstat never waits
@@ -92,7 +102,15 @@ const writeBytes = promisify(write);
  */
 export const realFiles: FileSystem = {
   async open(path, mode) {
-    const handle = await open(path, flags[mode], 0o600);
+    const flag = flags[mode] | O_NOFOLLOW | O_NONBLOCK;
+    const handle = await open(path, flag, 0o600).catch((error) => {
+      throw errorCode(error) === "ELOOP" ? notAFile(path) : error;
+    });
+    const stats = fstatSync(handle.fd);
+    if (!stats.isFile() && !stats.isDirectory()) {
+      await handle.close();
+      throw notAFile(path);
+    }
     const syncsItself = mode.endsWith("log") && O_DSYNC > 0;
     let isSynced = syncsItself;
     return {
@@ -173,7 +191,8 @@ export async function writeAll(
   // without an error.
   const { bytesWritten } = await file.write(bytes, position);
   if (bytesWritten === bytes.length) return;
-  const message = `only ${bytesWritten} of ${bytes.length} bytes were written`;
+  const message =
+    `the disk is full: only ${bytesWritten} of ${bytes.length} bytes were written`;
   throw Object.assign(new Error(message), { code: "ESHORT" });
 }
 

@@ -83,6 +83,8 @@ export const lineOverhead = 150;
 /** The length of a line's beginning, which holds its CRC. */
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
+/** How many faults of a file are described. */
+const maxFaults = 100;
 
 let formatted = { time: NaN, text: "" };
 
@@ -158,7 +160,9 @@ export class LogScan {
   isSealed = false;
   /** The last good line is complete except for its newline. */
   lacksNewline = false;
+  /** The first faults, and how many more there are. */
   readonly faults: Fault[] = [];
+  moreFaults = 0;
   /** True if a power cut during the last write explains all faults. */
   isTorn = true;
   /** The highest sequence number that lines after the first bad one prove durable. */
@@ -175,13 +179,15 @@ export class LogScan {
     this.size = this.end;
     this.isPadded = false;
     this.faults.length = 0;
+    this.moreFaults = 0;
     this.isTorn = true;
     this.provenSeq = 0;
     this.highestSeq = this.seq;
   }
 
   addFault({ byte, line }: Line, message: string, isTorn = false): void {
-    this.faults.push({ file: this.name, byte, line, message });
+    if (this.faults.length === maxFaults) this.moreFaults++;
+    else this.faults.push({ file: this.name, byte, line, message });
     this.isTorn &&= isTorn;
   }
 }

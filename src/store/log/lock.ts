@@ -44,7 +44,7 @@ export async function acquireLock(
   place: StoreFolder,
 ): Promise<() => Promise<void>> {
   const { files, folder } = place;
-  const handle = await files.open(folder, "read");
+  const handle = await files.open(`${folder}/`, "read"); // it may be a link itself
   try {
     while (!await hasLivingLock(place, handle.fd)) {
       const { name, withdraw } = await publish(place, handle.fd);

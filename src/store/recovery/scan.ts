@@ -34,7 +34,7 @@ import {
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
 import type { Memory } from "../memory/limit.ts";
-import type { RowClass } from "../memory/row.ts";
+import type { Document, RowClass } from "../memory/row.ts";
 import {
   applyMutation,
   getOrCreateTable,
@@ -71,7 +71,9 @@ export class FolderScan {
   marker: DurabilityMarker | undefined;
   /** The remains of a write that a power cut interrupted. */
   tornWrite: Fault | undefined;
+  /** The first ones of each file, and how many more there are. */
   readonly faults: Fault[] = [];
+  moreFaults = 0;
   /** The secret that signs tokens, if it is not in a file. */
   secret: Buffer | undefined;
   /** Why the store cannot be opened as it is. */
@@ -215,6 +217,7 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     scan.tornWrite = fault;
   } else {
     scan.faults.push(...log.faults);
+    scan.moreFaults += log.moreFaults;
     refuse(scan, fault);
   }
   return log;
@@ -258,14 +261,22 @@ export function applyTo(
     if (memory?.isExceeded) return memory.skip(tx ?? rows);
     if (tx !== undefined) onTransaction?.(line, tables);
     for (const document of rows) {
+      checkId(name, of, document);
       getOrCreateTable(tables, of).load(document, seq);
     }
     for (const mutation of tx ?? []) {
+      if (mutation[0] === "put") checkId(name, mutation[1], mutation[2]);
       if (applyMutation(tables, mutation, seq) === undefined) {
         throw unknown(name, `the mutation "${mutation[0]}"`);
       }
     }
   };
+}
+
+/** Throws if an id is none that this version gives. */
+function checkId(file: string, table: string, { id }: Document): void {
+  if (Number.isSafeInteger(id) && id > 0) return;
+  throw unknown(file, `the id ${JSON.stringify(id)} in ${table}`);
 }
 
 /** Returns the sequence number that the marker proves to have been acknowledged. */

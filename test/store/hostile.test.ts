@@ -1,0 +1,125 @@
+/** Data folders that somebody has tampered with: refused with what was found, soon, and without a stack trace. */
+
+import { strict as assert } from "node:assert";
+import { Buffer } from "node:buffer";
+import { execFileSync } from "node:child_process";
+import { mkdir, readdir, rename, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { readStore } from "../../src/cli/read.ts";
+import { encodeHeader, encodeLine } from "../../src/store/log/format.ts";
+import { openStore } from "../../src/store/store.ts";
+import { run } from "../harness.ts";
+import { fill, folderFor, openFor, tables } from "./support.ts";
+
+const isWindows = process.platform === "win32";
+
+/** Every file of a store that a start reads. */
+const fileNames = ["wal-1.jsonl", "meta.json", "mark"];
+
+/** Asserts that a start names the file, and that `check` does unless it needs none, like that of the marker. */
+async function assertRefused(folder: string, name: string): Promise<void> {
+  const message = new RegExp(`/${name}: it must be a file, not a link`);
+  await assert.rejects(openStore({ folder, tables }), { message }, name);
+  for (const command of ["check", "serve"]) {
+    const env = { DATA_DIR: folder, PORT: "0" };
+    const { code, stdout, stderr } = await run([command], { env });
+    assert.notEqual(code, 0, name);
+    assert.doesNotMatch(stderr, /\n\s+at /, name);
+    if (name !== "mark") assert.match(stdout + stderr, message);
+  }
+}
+
+test(
+  "neither a FIFO nor a link in a data folder passes for a file, or hangs a start",
+  {
+    skip: isWindows,
+  },
+  async (t) => {
+    for (const name of fileNames) {
+      for (const isLink of [false, true]) {
+        const own = await folderFor(t);
+        const folder = join(own, "store");
+        await mkdir(folder, { mode: 0o700 });
+        await fill(folder, 3);
+        const away = join(own, "away");
+        await rename(join(folder, name), away);
+        if (isLink) await symlink(away, join(folder, name));
+        else execFileSync("mkfifo", [join(folder, name)]);
+        await assertRefused(folder, name);
+        assert.ok((await readdir(folder)).includes(name));
+      }
+    }
+  },
+);
+
+test("the data folder itself may be a link", {
+  skip: isWindows,
+}, async (t) => {
+  const own = await folderFor(t);
+  await fill(join(own, "disk"), 3);
+  await symlink(join(own, "disk"), join(own, "store"));
+  const folder = join(own, "store");
+  const { faults, seq } = await readStore(folder, { tables });
+  assert.deepEqual([faults, seq], [[], 3]);
+  const store = await openFor(t, folder);
+  await store.commit([["put", "zoos", { id: 4 }]], 0);
+});
+
+/** Writes a store whose log has some lines, each with its right checksum. */
+async function craft(folder: string, lines: readonly string[]): Promise<void> {
+  await mkdir(folder, { mode: 0o700, recursive: true });
+  const at = "2026-01-01T00:00:00.000Z";
+  const header = { store: "s", generation: 1, salt: "12", seq: 0, at };
+  const { line, seed } = encodeHeader(header);
+  const bytes = lines.map((each, index) =>
+    encodeLine(
+      `"seq":${index + 1},"durable":0,"at":"${at}","by":0,"tx":${each}}`,
+      seed,
+    )
+  );
+  await writeFile(join(folder, "wal-1.jsonl"), Buffer.concat([line, ...bytes]));
+  await writeFile(join(folder, "meta.json"), '{"format":3}');
+}
+
+test("an id that no server gives is refused, by each command and at the start", async (t) => {
+  for (
+    const id of ["-5", "0", "1.5", '"7"', "null", "9007199254740992", "{}"]
+  ) {
+    const folder = join(await folderFor(t), "store");
+    await craft(folder, [
+      '[["put","zoos",{"id":1,"name":"A"}]]',
+      `[["put","zoos",{"id":${id},"name":"B"}]]`,
+    ]);
+    const message = new RegExp(
+      `wal-1\\.jsonl.* does not know the id ${id} in zoos\\. Nothing was changed`,
+    );
+    await assert.rejects(openStore({ folder, tables }), { message }, id);
+    const { code, stdout, stderr } = await run(["check"], {
+      env: { DATA_DIR: folder },
+    });
+    assert.equal(code, 2, id);
+    assert.match(stdout + stderr, message);
+    assert.doesNotMatch(stderr, /\n\s+at /);
+  }
+});
+
+test("of very many faults the first hundred are described, and the others counted", async (t) => {
+  const folder = join(await folderFor(t), "store");
+  await craft(folder, ['[["put","zoos",{"id":1,"name":"A"}]]']);
+  const path = join(folder, "wal-1.jsonl");
+  await writeFile(path, "not a line of a log\n".repeat(130_000), { flag: "a" });
+  const scan = await readStore(folder, { tables });
+  assert.equal(scan.refusal?.code, "damaged");
+  assert.equal(scan.faults.length, 100);
+  assert.equal(scan.moreFaults, 129_900);
+  await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
+  for (const command of [["check"], ["repair", "--dry-run"]]) {
+    const { code, stdout, stderr } = await run(command, {
+      env: { DATA_DIR: folder },
+    });
+    assert.equal(code, 2, stderr);
+    assert.ok(stdout.length < 20_000, `${stdout.length} characters`);
+    if (command[0] === "check") assert.match(stdout, /and 129900 more faults/);
+  }
+});
