@@ -54,6 +54,19 @@ describe("an authorization", () => {
     assert.deepEqual(ids, [1, 3]);
   });
 
+  test("is created for no user whose role is no longer declared", async () => {
+    const users = app.store.table("users");
+    const admin = users.get(1)?.document;
+    assert.ok(admin);
+    const id = users.lastId + 1;
+    const ghost = { ...admin, id, username: "ghost", role: "gone" };
+    await app.store.commit([["put", "users", ghost]], 0);
+    const json = { username: "ghost", password: adminPassword };
+    const sent = await app.request("POST", "/v1/authorizations", { json });
+    assert.deepEqual([sent.status, sent.body.errorCode], [401, 40101]);
+    await app.store.commit([["del", "users", id]], 0);
+  });
+
   test("is one of a hundred at most: the oldest is deleted", async () => {
     const table = app.store.table("authorizations");
     const [one] = table.rows();

@@ -57,6 +57,26 @@ test("one user from one client: ten failures a minute", async () => {
   assert.equal(await outcomes(limit, guesses), "wwwwwwwwww-");
 });
 
+test("names are counted by their first 32 characters, which no name exceeds", async () => {
+  const limit = createSignInLimiter(() => start);
+  const name = "a".repeat(32);
+  const guess = (username: string) => ["10.0.0.1", username, wrong] as const;
+  const longer = Array.from({ length: 10 }, (_, at) => guess(name + at));
+  assert.equal(
+    await outcomes(limit, [...longer, guess(name)]),
+    "wwwwwwwwww-",
+    "a longer name could get around the limit, or fill the memory",
+  );
+  const shorter = Array.from(
+    { length: 3 },
+    (_, at) => guess(`${"b".repeat(31)}${at}`),
+  );
+  assert.equal(
+    await outcomes(limit, [...shorter, guess("b".repeat(31))]),
+    "wwww",
+  );
+});
+
 test("one that is refused does not wait to be checked, and does not count", async () => {
   const limit = createSignInLimiter(() => start);
   const never: Check = () => assert.fail("it is checked");

@@ -508,6 +508,7 @@ describe("a body", () => {
       "application/xml",
       "application/octet-stream",
       "application/x-www-form-urlencoded",
+      ";application/json",
       "application/json; charset=iso-8859-1",
       'application/json; charset="utf-16"',
     ]
@@ -527,6 +528,18 @@ describe("a body", () => {
     const raw = Buffer.from(valid); // fetch sends none for bytes
     const answer = await server.request("POST", "/v1/zoos", { token, raw });
     assert.ok([400, 415].includes(answer.status), answer.text);
+    assert.equal(await state("/v1/zoos"), before);
+  });
+
+  test("that is missing is what is wrong, not its media type", async () => {
+    const before = await state("/v1/zoos");
+    for (const [method, path] of [["POST", "zoos"], ["PATCH", "zoos/1"]]) {
+      const answer = await server.request(`${method}`, `/v1/${path}`, {
+        token,
+      });
+      assertError(answer, 400, 40001);
+      assert.match(answer.body.errorMsg, /missing/);
+    }
     assert.equal(await state("/v1/zoos"), before);
   });
 
@@ -560,6 +573,7 @@ describe("a body", () => {
       ["application/json; charset=utf-8", valid, {}],
       ['application/json;charset="UTF-8"', valid, {}],
       ["application/json", valid, { "content-encoding": "identity" }],
+      ["application/json", valid, { "content-encoding": "Identity" }],
       ["application/json", valid.padEnd(limit), {}],
       ["application/json", ` \r\n\t${valid}\n`, {}],
     ] as const
