@@ -7,6 +7,7 @@ import {
   type OpenedDeclaration,
   rulesOf,
 } from "./api/declaration/remembered.ts";
+import { reservedCollectionNames } from "./api/declaration/reserved-names.ts";
 import type { Feature } from "./api/feature.ts";
 import { collectionsOf, tablesOf } from "./api/routes.ts";
 import { CommandError } from "./usage.ts";
@@ -67,6 +68,7 @@ export function followDeclaration(
   opened: OpenedDeclaration,
   adaptRecords?: Feature["adaptRecords"],
 ): void {
+  refuseOtherApi(opened);
   if (adaptRecords) return adaptRecords(opened);
   const { collections, store, apply } = opened;
   const rules = rulesOf(collections);
@@ -89,6 +91,27 @@ export function followDeclaration(
       "is not the one with which the data folder was last served; nothing was changed: " +
       "start the server with it once, with the feature evolution, " +
       "or name the other file with --collections",
+  );
+}
+
+/** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */
+function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
+  const remembered = store.table(declarationTable).get(1)?.document;
+  const { names = {}, newNames = {} } = Object(remembered);
+  const isOwn = (name: string) =>
+    !name.includes(".") && !reservedCollectionNames.includes(name);
+  const stored = Object.keys(names).filter(isOwn);
+  const declared = collections.filter(({ name }) => isOwn(name));
+  const isKnown = declared.some(({ name, renamed }) =>
+    store.table(name).lastId > 0 || // hidden meanwhile
+    [name, renamed, newNames[name]].some((each) => stored.includes(each))
+  );
+  if (isKnown || stored.length === 0) return;
+  throw new CommandError(
+    `the data folder has ${stored.join(", ")}, but the declaration has ${
+      declared.map(({ name }) => name).join(", ")
+    }: nothing that is stored would be served, and nothing was changed; ` +
+      "name the declaration of the folder with --collections, or another folder with --data-dir",
   );
 }
 

@@ -2,12 +2,13 @@
 
 import { strict as assert } from "node:assert";
 import { execFileSync } from "node:child_process";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, relative } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
 import { loadApi } from "../src/cli/declaration/load-api.ts";
 import {
+  adminPassword,
   command,
   notInNode,
   removeFolder,
@@ -241,16 +242,67 @@ async function countSample(
 test("sample records are loaded for the sample API only", async (t) => {
   const own = await write("own.mjs", valid);
   const seed = await write("seed.json", '{"books":[{"title":"Emma"}]}');
-  const env = { COLLECTIONS: "" };
+  const env = { COLLECTIONS: "", ADMIN_PASSWORD: adminPassword };
+  const isNew = true;
   assert.equal(await countSample(t, "zoos", { env }), "16");
   assert.equal(
-    await countSample(t, "books", { env, args: ["--collections", own] }),
+    await countSample(t, "books", {
+      env,
+      isNew,
+      args: ["--collections", own],
+    }),
     "0",
   );
-  const other = { env: { COLLECTIONS: own, SEED: seed } };
+  const other = { isNew, env: { ...env, COLLECTIONS: own, SEED: seed } };
   assert.equal(await countSample(t, "books", other), "1");
   const zoos = { zoos: [{ name: "Artis", city: "Amsterdam", country: "NL" }] };
   assert.equal(await countSample(t, "zoos", { env, seed: zoos }), "1");
+});
+
+test("a folder is served with no declaration that has none of its collections, and gets no sample records", async (t) => {
+  const own = await temporaryFolder();
+  t.after(() => removeFolder(own));
+  const both = valid.replace(
+    "collections: [",
+    `collections: [
+    collection({ name: "zoos", singular: "zoo", access: { read: "anyone", write: "keeper", delete: "keeper" }, properties: {
+      name: string({ maxLength: 100 }), city: string({ maxLength: 100 }), country: string({ maxLength: 2 }) } }),`,
+  );
+  const [books, more] = [join(own, "books.mjs"), join(own, "more.mjs")];
+  await writeFile(books, valid);
+  await writeFile(more, both);
+  const store = join(own, "store");
+  const env = { ADMIN_PASSWORD: adminPassword, COLLECTIONS: books };
+  const server = await start({ folder: store, isNew: true, env });
+  assert.equal(await server.end(), 0);
+  const { code, stderr } = await run(["serve", "--port", "0", "--sample"], {
+    env: { ...env, DATA_DIR: store, COLLECTIONS: "" },
+  });
+  assert.equal(code, 1, stderr);
+  assert.match(
+    stderr,
+    /^zoo-api: the data folder has books, but the declaration has zoos, animals, employees: .* --collections, or .* --data-dir\n$/,
+  );
+  // One that shares a collection is another version, and its samples would be
+  // in a used folder.
+  const other = await start({
+    folder: store,
+    env: { ...env, COLLECTIONS: more },
+  });
+  const token = await other.signIn();
+  const json = { title: "Emma" };
+  const created = await other.request("POST", "/v1/books", { token, json });
+  assert.equal(created.status, 201, created.text);
+  assert.equal(await other.end(), 0);
+  const seed = join(own, "seed.json");
+  await writeFile(seed, '{"zoos":[{"name":"A","city":"B","country":"CH"}]}');
+  const last = await start({
+    folder: store,
+    env: { ...env, COLLECTIONS: more, SEED: seed },
+  });
+  t.after(() => last.stop());
+  const zoos = await last.request("GET", "/v1/zoos");
+  assert.equal(zoos.headers.get("x-total-count"), "0");
 });
 
 test("a seed for other collections is refused, by a message that names those that are declared", async () => {
@@ -270,12 +322,12 @@ test("a seed for other collections is refused, by a message that names those tha
   );
 });
 
-test("an editor finds what is wrong in a declaration", async () => {
+test("an editor finds what is wrong in a declaration, with the types alone", async () => {
   const own = join(folder, "types");
   await mkdir(own);
   // Without it, what the files are depends on the folders above.
   await writeFile(join(own, "package.json"), '{ "type": "module" }');
-  const source = join(root, "src/api/declaration");
+  await cp(join(root, "src/zoo-api.d.ts"), join(own, "zoo-api.d.ts"));
   const { compilerOptions } = JSON.parse(
     await readFile(join(root, "tsconfig.json"), "utf8"),
   );
@@ -286,14 +338,15 @@ test("an editor finds what is wrong in a declaration", async () => {
         ...compilerOptions,
         allowJs: true,
         checkJs: true,
-        typeRoots: [join(root, "node_modules/@types")],
+        skipLibCheck: false,
+        types: [],
       },
       include: ["."],
     }),
   );
   const typeScript = `export default (
   { collection, string, choice, date, optional, integer, unique, reference }:
-    import("${source}/vocabulary.ts").Vocabulary,
+    import("zoo-api").Vocabulary,
 ) => ({
   title: "Library",
   collections: [collection({
@@ -320,9 +373,9 @@ test("an editor finds what is wrong in a declaration", async () => {
         : undefined;
     },
   })],
-}) satisfies import("${source}/api.ts").ApiFile;
+}) satisfies import("zoo-api").Api;
 `;
-  const javaScript = `/** @type {import("${source}/api.ts").DeclareApi} */
+  const javaScript = `/** @type {import("zoo-api").DeclareApi} */
 export default ({ collection, date, optional }) => ({
   collections: [collection({
     name: "loans",

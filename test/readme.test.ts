@@ -34,7 +34,7 @@ import {
   temporaryFolder,
 } from "./harness.ts";
 
-const maxWords = 3500;
+const maxWords = 3550;
 const major = Number(process.versions.node.split(".")[0]);
 
 const readme = await readFile(join(root, "README.md"), "utf8");
@@ -173,7 +173,10 @@ describe("each command that starts a server starts one", () => {
     ...commandsWith("start:locked").matchAll(/^.*$/gm),
     ...readme.matchAll(/(?<=`)[A-Z]+=[^`]* npm start(?=`)/g),
   ].map(([command]) => command)
-    .filter((command) => !["", "npm ci"].includes(command));
+    // package.test.ts installs the package, and runs its commands.
+    .filter((command) =>
+      !/^(?:$|npm ci$|npm install --global |zoo-api )/.test(command)
+    );
   for (const command of commands) {
     const skip = command.startsWith("node src") && !stripsTypes
       ? "this Node.js does not strip types"

@@ -12,9 +12,9 @@ import { join } from "node:path";
 import process from "node:process";
 import { root } from "./root.ts";
 
-/** Run only by `.ci/run`, as they start dozens of programs: the commands of the README and of the operator's guide, the container, permissions, the deletion of features, and the tools for etcd. */
+/** Run only by `.ci/run`, as they start dozens of programs: the commands of the README and of the operator's guide, the container, the package, permissions, the deletion of features, and the tools for etcd. */
 const wholeOnly =
-  /^(?:deletion|dockerfile|guide|least-privilege|readme|etcd\/(?:command-line|linearizability))\./;
+  /^(?:deletion|dockerfile|guide|least-privilege|package|readme|etcd\/(?:command-line|linearizability))\./;
 
 /** Files that generate histories, queries or declarations, and those whose code other files run too. */
 const unrecorded =

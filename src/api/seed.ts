@@ -10,13 +10,14 @@ import { isObject, parseJsonObject } from "../http/json.ts";
 import type { Document, Store } from "../store/store.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { NamedProperty } from "./declaration/declaration.ts";
+import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 import type { ValidationContext } from "./declaration/validation.ts";
 import { localOperator, recordsOf } from "./operator.ts";
 import { ownerOfImported } from "./records/imported.ts";
 import type { Records } from "./records/records.ts";
 
 /**
- * Loads a seed, unless the store has or had records.
+ * Loads a seed, unless the store has or had records, also of what is not declared.
  *
  * @returns the sequence number that must be durable
  * @throws {ApiError} with nothing changed
@@ -26,10 +27,11 @@ export function seedEmptyStore(
   declaration: ApiDeclaration,
   text: string,
 ): { readonly seq: number } {
-  const { collections } = declaration;
-  return collections.some(({ name }) => store.table(name).lastId > 0)
-    ? { seq: store.seq }
-    : loadSeed(store, declaration, text);
+  const isUsed = [...store.tables.values()].some(({ name, lastId }) =>
+    lastId > 0 && !name.startsWith("_") &&
+    !reservedCollectionNames.includes(name)
+  );
+  return isUsed ? { seq: store.seq } : loadSeed(store, declaration, text);
 }
 
 /**

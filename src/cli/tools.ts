@@ -10,6 +10,7 @@ const help = () => import("./help.ts");
 /** Imports the module of each command that no feature adds. */
 const modules = new Map(
   Object.entries<() => Promise<Pick<Feature, "commands">>>({
+    init: () => import("./init.ts"),
     check: read,
     repair: () => import("./repair.ts"),
     backup: copy,
