@@ -5,11 +5,13 @@
  */
 
 import { strict as assert } from "node:assert";
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { collectionsFile } from "./collections.ts";
 import {
   type Block,
@@ -100,6 +102,116 @@ test("an administrator manages users while the server runs", async () => {
   assert.equal(responses.length, 5);
   assert.match(responses[1] ?? "", /\[\{"id":2,"username":"robin"/);
 });
+
+/** Writes a block of JavaScript for the server of the test, and imports it. */
+async function load(name: string) {
+  const file = join(folder, `${name}.mjs`);
+  await writeFile(file, blockWith(`// ${name}.js`));
+  return await import(pathToFileURL(file).href);
+}
+
+test("the data provider for react-admin lists, reads, creates, changes and deletes", async () => {
+  const token = await server.signIn();
+  Object.assign(globalThis, { localStorage: { getItem: () => token } });
+  const { dataProvider } = await load("dataProvider");
+  const sort = { field: "name", order: "DESC" };
+  const pagination = { page: 2, perPage: 5 };
+  const zoos = await dataProvider.getList("zoos", {
+    pagination,
+    sort,
+    filter: { "name:contains": "zoo " },
+  });
+  assert.ok(zoos.total > zoos.data.length);
+  assert.ok(zoos.data.every(({ name }: { name: string }) => /zoo/i.test(name)));
+  const names = zoos.data.map(({ name }: { name: string }) => name);
+  assert.deepEqual(names, names.toSorted().reverse());
+  const many = await dataProvider.getMany("zoos", { ids: [1, 3] });
+  assert.deepEqual(many.data.map(({ id }: { id: number }) => id), [1, 3]);
+  const inZoo = await dataProvider.getManyReference("animals", {
+    target: "zoo_id",
+    id: 1,
+    pagination: { page: 1, perPage: 100 },
+    sort: { field: "id", order: "ASC" },
+    filter: {},
+  });
+  assert.equal(inZoo.total, inZoo.data.length);
+  assert.ok(inZoo.total > 0);
+  const data = { name: "Own zoo", city: "Bern", country: "CH" };
+  const created = (await dataProvider.create("zoos", { data })).data;
+  const { id } = created;
+  const update = {
+    id,
+    data: { ...created, city: "Biel" },
+    previousData: created,
+  };
+  assert.equal((await dataProvider.update("zoos", update)).data.city, "Biel");
+  await dataProvider.updateMany("zoos", { ids: [id], data: { city: "Basel" } });
+  assert.equal((await dataProvider.getOne("zoos", { id })).data.city, "Basel");
+  await assert.rejects(
+    dataProvider.create("zoos", { data: { name: "" } }),
+    { status: 422 },
+  );
+  const other = (await dataProvider.create("zoos", { data })).data;
+  await dataProvider.delete("zoos", { id, previousData: created });
+  await dataProvider.deleteMany("zoos", { ids: [other.id] });
+  await assert.rejects(dataProvider.getOne("zoos", { id }), { status: 410 });
+});
+
+test("queries for TanStack Query read pages, and a change overwrites nobody else's", async () => {
+  const { zooPage, oneZoo, changeZoo } = await load("queries");
+  const { signal } = new AbortController();
+  const { zoos, total } = await zooPage(2).queryFn({ signal });
+  assert.equal(total, 16);
+  assert.ok(Array.isArray(zoos));
+  const { zoo, etag } = await oneZoo(1).queryFn({ signal });
+  const { mutationFn } = changeZoo(await server.signIn());
+  const change = (city: string) =>
+    mutationFn({ id: 1, etag, changes: { city } });
+  assert.equal((await change("Elsewhere")).city, "Elsewhere");
+  await assert.rejects(change("Late"), { status: 412 });
+  const now = await oneZoo(1).queryFn({ signal });
+  const back = { id: 1, etag: now.etag, changes: { city: zoo.city } };
+  assert.equal((await mutationFn(back)).city, zoo.city);
+});
+
+test(
+  "a device sends until the server is there, and its record is stored once",
+  {
+    skip: spawnSync("python3", ["--version"]).status !== 0,
+  },
+  async (t) => {
+    const file = join(folder, "device.py");
+    await writeFile(file, blockWith("# device.py"));
+    const port = await freePort();
+    const token = await server.signIn();
+    const store = join(folder, "device-store");
+    const record = { name: "Once", city: "Bern", country: "CH" };
+    const sending = promisify(execFile)("python3", [file], {
+      env: {
+        ...process.env,
+        URL: `http://127.0.0.1:${port}/v1/zoos`,
+        TOKEN: "wrong",
+        RECORD: JSON.stringify(record),
+      },
+    });
+    const other = await start({ port, folder: store });
+    t.after(() => other.stop());
+    await assert.rejects(sending, /RuntimeError: The token is not valid/);
+    const url = `${server.origin}/v1/zoos`;
+    const { stdout } = await promisify(execFile)("python3", [file], {
+      env: {
+        ...process.env,
+        URL: url,
+        TOKEN: token,
+        RECORD: JSON.stringify(record),
+      },
+    });
+    assert.match(stdout, /'name': 'Once'/);
+    const found = await server.request("GET", "/v1/zoos?name=Once");
+    assert.equal(found.body.length, 1);
+    await server.request("DELETE", found.body[0]?.url, { token });
+  },
+);
 
 test("the script makes a backup, and only then deletes the oldest ones", async () => {
   const old = Array.from({ length: 14 }, (_, i) => `2001-01-${10 + i}-030000`);
