@@ -1,6 +1,6 @@
 /** The data folder as the commands use it: opens its store. */
 
-import type { EtcdOptions } from "./store/options.ts";
+import type { EtcdOptions } from "./store/shared.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import {
   declarationTable,

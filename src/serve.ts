@@ -13,11 +13,7 @@ import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import {
-  createFirstAdmin,
-  explainInvalid,
-  loadSecrets,
-} from "./first-start.ts";
+import { createFirstAdmin, explainInvalid, loadSecret } from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
@@ -55,8 +51,8 @@ async function serve(options: CommandSettings): Promise<void> {
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const shared = etcd ? [(await import("./etcd/feature.ts")).feature] : [];
-  const features = [...loaded, ...shared];
+  const shared = etcd && await import("./etcd/feature.ts");
+  const features = shared ? [...loaded, shared.feature] : loaded;
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
@@ -67,7 +63,8 @@ async function serve(options: CommandSettings): Promise<void> {
   const closing = [() => store.close()];
   try {
     await loadSeed(store, declaration, seedOf(config, flags));
-    const secrets = await loadSecrets(config, store);
+    const secrets = config.JWT_SECRET ??
+      await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
       declaration,
       features,

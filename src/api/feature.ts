@@ -7,7 +7,7 @@
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";

@@ -31,7 +31,7 @@ import { CommandError, UsageError } from "../usage.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
   applyMutation,

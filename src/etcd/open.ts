@@ -1,11 +1,8 @@
 /** Opens a store in etcd. */
 
 import { join, resolve } from "node:path";
-import {
-  type EtcdOptions,
-  limitsFor,
-  type StoreOptions,
-} from "../store/options.ts";
+import { limitsFor, type StoreOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
   makeFolder,
@@ -133,6 +130,7 @@ export function suspendOnOtherDeclaration(
   store: Store,
   declarationTable: string,
 ): void {
+  if (!(store instanceof EtcdStore)) return;
   const remembered = store.table(declarationTable);
   const namesOf = (row: Row | undefined) =>
     JSON.stringify(row?.document["names"]);

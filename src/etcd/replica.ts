@@ -140,10 +140,7 @@ export class Replica {
     const { code, message } = reason;
     const isFull = code === "disk-full";
     const failure = isFull ? reason : new StoreError("unreachable", message);
-    const callBack = this.queue.rollBack(
-      reason,
-      (seq) => seq <= seqOf(this.sentHead) ? reason : failure,
-    );
+    const waiters = this.queue.rollBack(reason);
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
     if (isFull) this.fullError = reason;
@@ -152,7 +149,10 @@ export class Replica {
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
     }
-    callBack();
+    const sentSeq = seqOf(this.sentHead);
+    for (const { seq, callback } of waiters) {
+      callback(seq <= sentSeq ? reason : failure);
+    }
     return isFull;
   }
 
@@ -217,7 +217,9 @@ export class Replica {
       // Requests that were just judged must have begun to wait: see `onDurable`.
       await nextTick();
       this.conflicts += Math.sign(queue.length);
-      callBacks.push(queue.rollBack(overtakenError()));
+      const reason = overtakenError();
+      const waiters = queue.rollBack(reason);
+      callBacks.push(() => waiters.forEach(({ callback }) => callback(reason)));
     };
     try {
       for await (const batch of readLog(client, loaded.head, head, next)) {

@@ -91,18 +91,14 @@ export class TransactionQueue {
     for (const { seq, callback } of waiters) this.onDurable(seq, callback);
   }
 
-  /** Rolls back all that is not durable; returns the function that calls those who wait for it, with the reason for each sequence number. */
-  rollBack(
-    reason: StoreError,
-    reasonOf: (seq: number) => StoreError = () => reason,
-  ): () => void {
+  /** Rolls back all that is not durable; returns those who wait for it, to be called with the reason. */
+  rollBack(reason: StoreError): readonly Waiter[] {
     rollBack(this.#pending.flatMap(({ undo }) => undo));
     const waiters = this.#waiters;
     this.#pending = [];
     this.#waiters = [];
     this.bytes = 0;
     this.#reason = reason;
-    return () =>
-      waiters.forEach(({ seq, callback }) => callback(reasonOf(seq)));
+    return waiters;
   }
 }

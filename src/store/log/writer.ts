@@ -204,12 +204,12 @@ export class LogWriter {
       error.code !== "disk-full";
     const reason = isFault ? unknownOutcome(error) : error;
     if (isFault) this.fault = reason;
-    const callBack = this.queue.rollBack(reason);
+    const waiters = this.queue.rollBack(reason);
     this.#rotation?.reject(reason);
     this.#rotation = undefined;
     // Before any waiter is called back, so that all of them see the same state.
     this.#options.onRollback(reason);
-    callBack();
+    for (const { callback } of waiters) callback(reason);
   }
 }
 
