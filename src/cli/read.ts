@@ -30,6 +30,7 @@ import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
+import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import type { LogLine } from "../store/log/format.ts";

@@ -12,6 +12,7 @@ import {
   encodeHeader,
   formatTime,
 } from "../store/log/format.ts";
+import { restore, stateOf } from "../store/memory/exchange.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
 import type { Memory } from "../store/memory/limit.ts";
@@ -244,8 +245,8 @@ export class Replica {
     const { client, loaded, log } = this.#parts;
     const { tables, ...others } = await load(client, { tables: [] });
     await rollBack();
-    for (const [name, { state }] of tables) {
-      getOrCreateTable(loaded.tables, name).restore(state);
+    for (const [name, table] of tables) {
+      restore(getOrCreateTable(loaded.tables, name), stateOf(table));
     }
     const seq = seqOf(others.head);
     Object.assign(loaded, others);

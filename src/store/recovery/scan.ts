@@ -262,7 +262,10 @@ export function applyTo(
     }
     for (const mutation of tx ?? []) {
       if (applyMutation(tables, mutation, seq) === undefined) {
-        throw unknown(name, `the mutation "${mutation[0]}"`);
+        throw unknown(
+          name,
+          `the mutation "${mutation[0]}", or the feature that makes it is off`,
+        );
       }
     }
   };
