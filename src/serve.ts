@@ -52,7 +52,7 @@ async function serve(options: CommandSettings): Promise<void> {
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
   const shared = etcd && await import("./etcd/feature.ts");
-  const features = shared ? [...loaded, shared.feature] : loaded;
+  const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
@@ -94,8 +94,7 @@ async function serve(options: CommandSettings): Promise<void> {
     const stopped = stopSignal();
     const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
     if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
-    const scheme = hooks.createSecureServer ? "https" : "http";
-    const urls = describeUrls(config, scheme, listener.port);
+    const urls = describeUrls(config, hooks, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {
@@ -163,9 +162,10 @@ function stopSignal(): Promise<string> {
 /** Describes the URL to open and, if `BASE_URL` names one, the URL at which others reach it. */
 function describeUrls(
   { HOST, BASE_URL: { origin, path } }: Config,
-  scheme: string,
+  { createSecureServer }: Application["hooks"],
   port: number,
 ): string {
+  const scheme = createSecureServer ? "https" : "http";
   const name = HOST.includes(":") ? `[${HOST}]` : HOST;
   const outside = origin && `, served as ${origin}${path}`;
   return `${scheme}://${name}:${port}${path.slice(0, -1)}${outside}`;
