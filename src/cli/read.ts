@@ -48,6 +48,7 @@ import {
   wholeFile,
 } from "../store/recovery/scan.ts";
 import { type Mutation, realFiles, type Table } from "../store/store.ts";
+import { scanGrowingLog } from "./growing-log.ts";
 import {
   describeFault,
   print,
@@ -83,15 +84,26 @@ export async function readStore(
   const { dataDir: folder, etcd } = typeof place === "string"
     ? { dataDir: place }
     : place;
-  const all = { files: realFiles, tables: [], rowClass: PackedRow, ...options };
+  const readNames = new Set<string>();
+  const all: FolderScanOptions = {
+    files: realFiles,
+    tables: [],
+    rowClass: PackedRow,
+    scanLog: (file, name, apply) => {
+      readNames.add(name);
+      return scanGrowingLog(file, name, apply);
+    },
+    ...options,
+  };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
     return await scanEtcd(etcd, all);
   }
   for (let attempt = 1;; attempt++) {
     try {
+      readNames.clear();
       const scan = await scanFolder(folder, all);
-      if (isThorough) await readSpareFiles(scan);
+      if (isThorough) await readSpareFiles(scan, readNames);
       return scan;
     } catch (error) {
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
@@ -100,8 +112,11 @@ export async function readStore(
 }
 
 /** Checks the files that the state does not need, unless they are of a newer format. */
-async function readSpareFiles(scan: FolderScan): Promise<void> {
-  const { fileNames, readNames, refusal } = scan;
+async function readSpareFiles(
+  scan: FolderScan,
+  readNames: ReadonlySet<string>,
+): Promise<void> {
+  const { fileNames, refusal } = scan;
   if (refusal?.code === "format") return;
   for (const name of fileNames) {
     if (generationOf(name) === undefined || readNames.has(name)) continue;

@@ -47,9 +47,8 @@ import {
 export class FolderScan {
   readonly folder: string;
   readonly options: FolderScanOptions;
-  /** The names of its files, and of the logs and snapshots read so far. */
+  /** The names of its files. */
   fileNames: readonly string[] = [];
-  readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
   /** True unless `meta.json` names the current format. */
@@ -89,6 +88,8 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
+  /** Reads a file, if not as usual. */
+  readonly scanLog?: typeof scanLog;
   /** The class of the rows, if not the usual one. */
   readonly rowClass?: RowClass | undefined;
   /** The memory that the records must not exceed. */
@@ -226,13 +227,12 @@ export async function readFile(
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
-  const { folder, options, fileNames, readNames } = scan;
+  const { folder, options, fileNames } = scan;
   if (!fileNames.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
-  readNames.add(name);
   const log = await withFile(
     options.files,
     join(folder, name),
-    (file) => scanLog(file, name, apply),
+    (file) => (options.scanLog ?? scanLog)(file, name, apply),
   ).catch((error) => refuseUnreadable(scan, name, error));
   const isLast = name === names.log(scan.generation);
   const isEnded = log.isSealed && !log.isPadded;
