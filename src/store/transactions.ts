@@ -28,14 +28,6 @@ export interface LogPosition {
   readonly seq: number;
 }
 
-/** Receives a call when the log advances, and when the store closes. */
-interface StoreWatcher {
-  /** Called when more transactions are durable, or the next log has begun; `syncMs` is how long the disk took. */
-  readonly onAdvance: (syncMs: number) => void;
-  /** Stops reading; called when the store closes. */
-  readonly close: () => Promise<void>;
-}
-
 /** How a store begins. */
 interface StoreState {
   readonly seq: number;
@@ -63,7 +55,8 @@ export abstract class Store {
   /** The memory of the records, and its limit. */
   readonly memory: Memory;
   protected readonly queue: TransactionQueue;
-  readonly #watchers = new Set<StoreWatcher>();
+  /** Called when more transactions are durable, or the next log has begun, with how long the disk took. */
+  readonly advanceListeners = new Set<(syncMs: number) => void>();
   /** Settles once the store is closed; undefined while it is open. */
   protected closing: Promise<void> | undefined;
 
@@ -103,13 +96,8 @@ export abstract class Store {
     return this.durable(this.durableSeq + 1)?.catch(() => {});
   }
 
-  /** Adds a watcher, which is called until the store closes. */
-  watch(watcher: StoreWatcher): void {
-    this.#watchers.add(watcher);
-  }
-
   protected notify(syncMs: number): void {
-    for (const { onAdvance } of this.#watchers) onAdvance(syncMs);
+    for (const listener of this.advanceListeners) listener(syncMs);
   }
 
   /** Writes a snapshot now and begins a new log. */
@@ -117,9 +105,7 @@ export abstract class Store {
 
   /** Makes everything durable, and releases what the store holds. */
   close(): Promise<void> {
-    return this.closing ??= Promise.all(
-      Array.from(this.#watchers, ({ close }) => close()),
-    ).then(() => this.release()).finally(() => this.memory.close());
+    return this.closing ??= this.release().finally(() => this.memory.close());
   }
 
   protected abstract release(): Promise<void>;

@@ -85,23 +85,26 @@ export class ChangeFeed {
     this.#shared = asShared(store);
     this.#logs = { folder: store.folder, head: store.position };
     this.#onError = onError;
-    const wakeAll = () => {
+    store.advanceListeners.add(() => {
       this.#logs.head = store.position;
-      for (const { wake } of this.#subscribers) wake();
-    };
-    store.watch({
-      onAdvance: wakeAll,
-      close: async () => {
-        this.#isClosed = true;
-        wakeAll();
-        await this.#lastRead;
-      },
+      this.#wakeAll();
     });
+  }
+
+  /** Ends all subscribers; to be called before the store closes. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#wakeAll();
+    await this.#lastRead;
+  }
+
+  #wakeAll(): void {
+    for (const { wake } of this.#subscribers) wake();
   }
 
   /**
    * Yields transactions from a position on as they become durable, until the
-   * subscriber has ended or the store closes; if the position is unknown, first
+   * subscriber has ended or the feed closes; if the position is unknown, first
    * a reset, and then from the tail.
    *
    * @throws an EMFILE or ENFILE error if too many files are open

@@ -211,10 +211,7 @@ export const feature: Feature = {
     const { METRICS: isLocal } = api.settings.read(settings);
     const requests = new RequestMetrics();
     const syncs = new Histogram();
-    api.store.watch({
-      onAdvance: (syncMs) => syncs.observe(syncMs),
-      close: () => Promise.resolve(),
-    });
+    api.store.advanceListeners.add((syncMs) => syncs.observe(syncMs));
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",
