@@ -6,6 +6,7 @@
  * progress; a task whose spool is missing is reported as failed.
  */
 
+import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
@@ -60,7 +61,7 @@ export async function backupStore(
     for (const name of await realFiles.list(to)) {
       await realFiles.remove(join(to, name));
     }
-    if (isNew) await realFiles.removeFolder(to).catch(() => {});
+    if (isNew) await rmdir(to).catch(() => {});
     throw error;
   }
 }
@@ -156,5 +157,6 @@ export async function writeGeneration(
   tables: Tables,
 ): Promise<void> {
   await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
-  await createLog(place, start);
+  const { file } = await createLog(place, start);
+  await file.close();
 }

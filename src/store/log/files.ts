@@ -11,7 +11,6 @@ import {
   open,
   readdir,
   rename,
-  rmdir,
   stat,
   statfs,
   unlink,
@@ -47,7 +46,7 @@ export interface OpenFile extends ReadableFile {
   close(): Promise<void>;
 }
 
-/** How to open a file: `create` and `create-log` empty an existing file, the others need one. */
+/** How to open a file: `create` empties an existing file, the others need one. */
 export type OpenMode = keyof typeof flags;
 
 /** Where the store keeps its files. */
@@ -59,8 +58,6 @@ export interface FileSystem {
   list(folder: string): Promise<string[]>;
   /** Creates a folder; returns false if it exists already. */
   makeFolder(path: string): Promise<boolean>;
-  /** Removes an empty folder. */
-  removeFolder(path: string): Promise<void>;
   /** Resolves once the folder's entries are on the disk. */
   syncFolder(folder: string): Promise<void>;
   /** Returns how many bytes may still be written. */
@@ -80,7 +77,6 @@ const flags = {
   write: O_RDWR,
   create: O_RDWR | O_CREAT | O_TRUNC,
   log: O_RDWR | O_DSYNC,
-  "create-log": O_RDWR | O_CREAT | O_TRUNC | O_DSYNC,
 };
 
 const writeBytes = promisify(write);
@@ -93,7 +89,7 @@ const writeBytes = promisify(write);
 export const realFiles: FileSystem = {
   async open(path, mode) {
     const handle = await open(path, flags[mode], 0o600);
-    const syncsItself = mode.endsWith("log") && O_DSYNC > 0;
+    const syncsItself = mode === "log" && O_DSYNC > 0;
     let isSynced = syncsItself;
     return {
       fd: handle.fd,
@@ -123,7 +119,6 @@ export const realFiles: FileSystem = {
       if (errorCode(error) !== "EEXIST") throw error;
       return false;
     }),
-  removeFolder: rmdir,
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
     await handle.sync().finally(() => handle.close());
@@ -178,15 +173,15 @@ export async function writeAll(
 }
 
 /**
- * Writes a file atomically: under a temporary name, then fdatasync, then the
- * rename and an fsync of the folder. If it fails, the temporary file is
+ * Writes a file under a temporary name, durably; returns the function that gives
+ * it its name (rename, fsync of the folder). If it fails, the temporary file is
  * removed.
  */
-export async function writeAtomically(
+export async function prepareFile(
   files: FileSystem,
   path: string,
   write: (file: OpenFile) => Promise<unknown>,
-): Promise<void> {
+): Promise<() => Promise<void>> {
   const draft = `${path}.tmp`;
   try {
     await withFile(
@@ -195,12 +190,24 @@ export async function writeAtomically(
       (file) => write(file).then(() => file.datasync()),
       "create",
     );
-    await files.rename(draft, path);
   } catch (error) {
     await files.remove(draft).catch(() => {});
     throw error;
   }
-  await files.syncFolder(dirname(path));
+  return async () => {
+    await files.rename(draft, path);
+    await files.syncFolder(dirname(path));
+  };
+}
+
+/** Writes a file atomically: {@linkcode prepareFile}, and its name at once. */
+export async function writeAtomically(
+  files: FileSystem,
+  path: string,
+  write: (file: OpenFile) => Promise<unknown>,
+): Promise<void> {
+  const publish = await prepareFile(files, path, write);
+  await publish();
 }
 
 /** Writes a small file atomically. */

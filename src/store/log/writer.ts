@@ -177,20 +177,14 @@ export class LogWriter {
   ): Promise<void> {
     const { folder } = this.#options;
     const { file, seed } = this.log;
-    const next = await prepareLog(folder, start).catch(reject);
-    if (next !== undefined) {
+    const publish = await prepareLog(folder, start).catch(reject);
+    if (publish !== undefined) {
       const at = formatTime(folder.now());
       const seal = encodeLine(`"seal":${start.seq},"at":"${at}"}`, seed);
-      try {
-        const syncMs = await append(this.log, seal, folder);
-        await cutZeros(this.log);
-        await next.publish();
-        this.log = next;
-        this.#options.onAdvance(syncMs);
-      } catch (error) {
-        await next.discard();
-        throw error;
-      }
+      const syncMs = await append(this.log, seal, folder);
+      await cutZeros(this.log);
+      this.log = await publish();
+      this.#options.onAdvance(syncMs);
       await file.close().catch(() => {}); // all of it is on the disk
       resolve();
     }
