@@ -91,13 +91,14 @@ export async function makeFolder(
 }
 
 /**
- * Creates an empty log under a temporary name, durably; returns the function
- * that gives it its name and opens it.
+ * Creates an empty log under a temporary name, durably; returns it with the
+ * function that gives it its name. It is open before, so that nothing can fail
+ * after that.
  */
 export async function prepareLog(
   place: StoreFolder,
   { store, generation, seq }: LogStart,
-): Promise<() => Promise<OpenLog>> {
+): Promise<{ readonly log: OpenLog; readonly publish: () => Promise<void> }> {
   const { files, folder } = place;
   const path = join(folder, names.log(generation));
   const salt = randomName(place);
@@ -108,12 +109,10 @@ export async function prepareLog(
     path,
     (file) => writeAll(file, line, 0),
   );
-  return async () => {
-    await publish();
-    const file = await files.open(path, "log");
-    const { length: offset } = line;
-    return { file, generation, seed, offset, size: offset };
-  };
+  const file = await files.open(`${path}.tmp`, "log");
+  const { length: offset } = line;
+  const log = { file, generation, seed, offset, size: offset };
+  return { log, publish };
 }
 
 /** Creates an empty log durably, and opens it. */
@@ -121,8 +120,9 @@ export async function createLog(
   place: StoreFolder,
   start: LogStart,
 ): Promise<OpenLog> {
-  const publish = await prepareLog(place, start);
-  return await publish();
+  const { log, publish } = await prepareLog(place, start);
+  await publish();
+  return log;
 }
 
 /** Removes all generations older than this one. */

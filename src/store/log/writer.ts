@@ -177,14 +177,20 @@ export class LogWriter {
   ): Promise<void> {
     const { folder } = this.#options;
     const { file, seed } = this.log;
-    const publish = await prepareLog(folder, start).catch(reject);
-    if (publish !== undefined) {
+    const next = await prepareLog(folder, start).catch(reject);
+    if (next !== undefined) {
       const at = formatTime(folder.now());
       const seal = encodeLine(`"seal":${start.seq},"at":"${at}"}`, seed);
-      const syncMs = await append(this.log, seal, folder);
-      await cutZeros(this.log);
-      this.log = await publish();
-      this.#options.onAdvance(syncMs);
+      try {
+        const syncMs = await append(this.log, seal, folder);
+        await cutZeros(this.log);
+        await next.publish();
+        this.log = next.log;
+        this.#options.onAdvance(syncMs);
+      } catch (error) {
+        await next.log.file.close().catch(() => {});
+        throw error;
+      }
       await file.close().catch(() => {}); // all of it is on the disk
       resolve();
     }
