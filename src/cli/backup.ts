@@ -87,8 +87,10 @@ async function readSource(from: Place | string) {
     throw new StoreError("damaged", message);
   }
   scan.tables.delete(historyTable); // the copy begins a new one
-  const secret = scan.secret ??
-    await readSmallFile(realFiles, scan.folder, "secret");
+  const etcd = typeof from === "string" ? undefined : from.etcd;
+  const secret = etcd
+    ? await (await import("../etcd/open.ts")).readSharedSecret(etcd)
+    : await readSmallFile(realFiles, scan.folder, "secret");
   return { scan, secret };
 }
 

@@ -76,7 +76,6 @@ export async function scanEtcd(
 ): Promise<FolderScan> {
   const client = new EtcdClient(etcd);
   const { tables, head } = await load(client, options);
-  const [secret] = await client.get(["secret"]);
   const seq = seqOf(head);
   return Object.assign(new FolderScan("etcd", options), {
     tables,
@@ -84,8 +83,15 @@ export async function scanEtcd(
     exists: seq > 0,
     storeId: randomName(realFolder),
     generation: 1,
-    secret: secret?.value,
   });
+}
+
+/** Reads the secret that signs the tokens of all servers. */
+export async function readSharedSecret(
+  etcd: EtcdOptions,
+): Promise<Buffer | undefined> {
+  const [secret] = await new EtcdClient(etcd).get(["secret"]);
+  return secret?.value;
 }
 
 const realFolder = storeFolder({ folder: "" });

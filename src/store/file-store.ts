@@ -4,7 +4,6 @@
  */
 
 import { resolve } from "node:path";
-import process from "node:process";
 import { DiskSpace, Reserve, type StoreContext } from "./disk-space.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import { isNoSpaceError, type OpenFile } from "./log/files.ts";
@@ -38,9 +37,6 @@ async function openLocked(options: StoreOptions): Promise<Store> {
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = limitsFor(memory, options.limits);
-  if (process.env["UV_USE_IO_URING"] === "1") {
-    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
-  }
   await makeFolder(files, path);
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;

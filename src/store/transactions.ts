@@ -8,7 +8,7 @@ import { Buffer } from "node:buffer";
 import { type DurableCallback, StoreError } from "./error.ts";
 import type { StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
-import { Memory } from "./memory/limit.ts";
+import type { Memory } from "./memory/limit.ts";
 import { type Pending, TransactionQueue } from "./queue.ts";
 import {
   applyMutation,
@@ -32,7 +32,7 @@ export interface LogPosition {
 interface StoreState {
   readonly seq: number;
   readonly tables: Tables;
-  readonly memory?: Memory;
+  readonly memory: Memory;
   readonly maxQueueBytes: number;
 }
 
@@ -62,7 +62,7 @@ export abstract class Store {
 
   constructor(
     folder: StoreFolder,
-    { seq, tables, memory = new Memory(), maxQueueBytes }: StoreState,
+    { seq, tables, memory, maxQueueBytes }: StoreState,
   ) {
     this.folder = folder;
     this.memory = memory;

@@ -114,11 +114,6 @@ export function encodeHeader(header: Omit<LogHeader, "format">) {
   return { line: encodeLine(text), seed: crc32(header.salt) };
 }
 
-/** Returns an upper bound of the length of transactions in a log. */
-export function bytesOf(entries: readonly Entry[]): number {
-  return entries.reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
 /** Encodes transactions. */
 export function encodeEntries(
   entries: readonly Entry[],

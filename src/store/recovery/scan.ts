@@ -18,7 +18,6 @@
  * every log since that one is good.
  */
 
-import type { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { errorCode, errorText, type Fault, StoreError } from "../error.ts";
 import { type FileSystem, readSmallFile, withFile } from "../log/files.ts";
@@ -71,8 +70,6 @@ export class FolderScan {
   /** The remains of a write that a power cut interrupted. */
   tornWrite: Fault | undefined;
   readonly faults: Fault[] = [];
-  /** The secret that signs tokens, if it is not in a file. */
-  secret: Buffer | undefined;
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
 
