@@ -265,9 +265,6 @@ export interface Line {
 /** How many bytes are read at a time. */
 const chunkBytes = 1 << 16;
 
-/** How many lines are returned at a time, so that many empty ones do not delay other work. */
-const maxLines = 4096;
-
 /** Which lines of a file to read, and how. */
 export interface LineRange {
   /** The offset of the first line, and the end of the last one. */
@@ -280,8 +277,7 @@ export interface LineRange {
 }
 
 /**
- * Reads a file in chunks of complete lines, of 64 KB or a little more, and of at
- * most 4,096 lines.
+ * Reads a file in chunks of complete lines, of 64 KB or a little more.
  */
 export async function* readLines(
   file: ReadableFile,
@@ -308,7 +304,7 @@ export async function* readLines(
     const offset = position - rest.length;
     position += chunk.length;
     const joined = Buffer.concat([rest, chunk]);
-    let lines: Line[] = [];
+    const lines: Line[] = [];
     let begin = 0;
     while (begin < joined.length) {
       const newline = joined.indexOf(0x0a, begin);
@@ -324,9 +320,6 @@ export async function* readLines(
         line: ++line,
         hasNewline,
       });
-      if (lines.length < maxLines) continue;
-      yield lines;
-      lines = [];
     }
     rest = joined.subarray(begin);
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);
