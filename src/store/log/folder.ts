@@ -121,7 +121,10 @@ export async function createLog(
   start: LogStart,
 ): Promise<OpenLog> {
   const { log, publish } = await prepareLog(place, start);
-  await publish();
+  await publish().catch(async (error) => {
+    await log.file.close();
+    throw error;
+  });
   return log;
 }
 
