@@ -1,6 +1,6 @@
 /** The data folder as the commands use it: opens its store. */
 
-import type { EtcdOptions } from "./store/options.ts";
+import type { EtcdOptions } from "./store/shared.ts";
 import type { ApiDeclaration } from "./api/declaration/api.ts";
 import {
   declarationTable,
@@ -43,11 +43,15 @@ export async function openDataFolder(
     : await openStore(all);
   try {
     const collections = [...collectionsOf(declaration).values()];
-    const follow = (apply: OpenedDeclaration["apply"]) =>
-      followDeclaration({ collections, store, apply, log }, adaptRecords);
+    let mustCheckpoint = false;
+    const follow = (apply: OpenedDeclaration["apply"]) => {
+      const opened = { collections, store, apply, log };
+      mustCheckpoint = followDeclaration(opened, adaptRecords);
+    };
     await store.settle(() => ({
       seq: store.transact(0, follow, { allowWhenFull: true }),
     }));
+    if (mustCheckpoint) await store.checkpoint().catch(() => {}); // it is logged
   } catch (error) {
     await store.close();
     throw error;
@@ -61,13 +65,14 @@ export async function openDataFolder(
  * Makes sure that the stored records fit a declaration: they were validated
  * against the remembered one, there are none, or a feature adapts them.
  *
+ * @returns true if a snapshot must follow
  * @throws {CommandError} if the declaration differs from the remembered one, and
  * no feature adapts the records
  */
 export function followDeclaration(
   opened: OpenedDeclaration,
   adaptRecords?: Feature["adaptRecords"],
-): void {
+): boolean {
   refuseOtherApi(opened);
   if (adaptRecords) return adaptRecords(opened);
   const { collections, store, apply } = opened;
@@ -79,12 +84,12 @@ export function followDeclaration(
   ) {
     const names = Object.fromEntries(rules);
     apply(["put", declarationTable, { id: 1, names, ...neverRenamed }]);
-    return;
+    return false;
   }
   const former = new Map(Object.entries(Object(remembered?.["names"])));
   const changed = [...new Set([...rules.keys(), ...former.keys()])]
     .filter((name) => rules.get(name) !== former.get(name));
-  if (changed.length === 0) return;
+  if (changed.length === 0) return false;
   const others = changed.length > 10 ? ` and ${changed.length - 10} more` : "";
   throw new CommandError(
     `the declaration of ${changed.slice(0, 10).join(", ")}${others} ` +

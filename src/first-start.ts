@@ -20,24 +20,14 @@ import type { Json, Logger, Store } from "./store/store.ts";
 const passwordFile = "admin-password";
 
 /**
- * Returns the configured secrets, or else the one in the file `secret` of the
- * data folder, which must be locked. Creates the file if it is missing; it is
- * on the disk before it signs anything, so tokens stay valid after a power cut.
+ * Returns the secret in the file `secret` of the data folder, which must be
+ * locked. Creates the file if it is missing; it is on the disk before it signs
+ * anything, so tokens stay valid after a power cut.
  *
  * @throws {CommandError} if the file holds fewer than 32 bytes; {Error} of the
  * file system
  */
-export async function loadSecrets(
-  { JWT_SECRET, DATA_DIR: folder }: {
-    readonly JWT_SECRET: readonly string[] | undefined;
-    readonly DATA_DIR: string;
-  },
-  store: Store,
-): Promise<readonly string[]> {
-  if (JWT_SECRET !== undefined) return JWT_SECRET;
-  const random = randomBytes(32).toString("base64url");
-  const shared = await store.shareSecret(random);
-  if (shared !== undefined) return [shared];
+export async function loadSecret(folder: string): Promise<readonly string[]> {
   const stored = await readSmallFile(realFiles, folder, "secret");
   if (stored !== undefined) {
     const secret = stored.toString().trim();
@@ -46,6 +36,7 @@ export async function loadSecrets(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
+  const random = randomBytes(32).toString("base64url");
   await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
   return [random];
 }

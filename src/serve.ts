@@ -13,11 +13,7 @@ import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import {
-  createFirstAdmin,
-  explainInvalid,
-  loadSecrets,
-} from "./first-start.ts";
+import { createFirstAdmin, explainInvalid, loadSecret } from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
@@ -55,8 +51,8 @@ async function serve(options: CommandSettings): Promise<void> {
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
-  const shared = etcd ? [(await import("./etcd/feature.ts")).feature] : [];
-  const features = [...loaded, ...shared];
+  const shared = etcd && await import("./etcd/feature.ts");
+  const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
@@ -67,7 +63,8 @@ async function serve(options: CommandSettings): Promise<void> {
   const closing = [() => store.close()];
   try {
     await loadSeed(store, declaration, seedOf(config, flags));
-    const secrets = await loadSecrets(config, store);
+    const secrets = config.JWT_SECRET ??
+      await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
       declaration,
       features,
@@ -97,8 +94,7 @@ async function serve(options: CommandSettings): Promise<void> {
     const stopped = stopSignal();
     const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
     if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
-    const scheme = hooks.createSecureServer ? "https" : "http";
-    const urls = describeUrls(config, scheme, listener.port);
+    const urls = describeUrls(config, hooks, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
   } finally {
@@ -166,9 +162,10 @@ function stopSignal(): Promise<string> {
 /** Describes the URL to open and, if `BASE_URL` names one, the URL at which others reach it. */
 function describeUrls(
   { HOST, BASE_URL: { origin, path } }: Config,
-  scheme: string,
+  { createSecureServer }: Application["hooks"],
   port: number,
 ): string {
+  const scheme = createSecureServer ? "https" : "http";
   const name = HOST.includes(":") ? `[${HOST}]` : HOST;
   const outside = origin && `, served as ${origin}${path}`;
   return `${scheme}://${name}:${port}${path.slice(0, -1)}${outside}`;

@@ -15,7 +15,7 @@ import { apiOf, collections } from "./collections.ts";
 import { featureNames, loadFeatures } from "../src/features.ts";
 import { feature as judgesAnew } from "../src/etcd/feature.ts";
 import { openEtcdStore } from "../src/etcd/open.ts";
-import type { EtcdOptions } from "../src/store/options.ts";
+import type { EtcdOptions } from "../src/store/shared.ts";
 import type { ServerLimits } from "../src/http/connection.ts";
 import { listen } from "../src/http/server.ts";
 import {

@@ -165,6 +165,7 @@ test("few files import node:http and node:fs", () => {
   ]);
   const withFiles = [...importing("node:fs"), ...importing("node:fs/promises")];
   assert.deepEqual([...new Set(withFiles)].sort(), [
+    "cli/backup.ts",
     "cli/help.ts",
     "cli/read.ts",
     "features/imports/command.ts",

@@ -7,7 +7,7 @@
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import type { Logger, Store, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
@@ -89,10 +89,11 @@ export interface Feature {
   readonly checkSettings?: (settings: SettingReader) => void;
   /**
    * Adapts the stored records to a declaration that may have changed, and
-   * remembers it; throws a CommandError if one does not fit. Without this hook
-   * a changed declaration is refused.
+   * remembers it; throws a CommandError if one does not fit. Returns true if a
+   * snapshot must follow, so that the next start can do without the feature.
+   * Without this hook a changed declaration is refused.
    */
-  readonly adaptRecords?: ((opened: OpenedDeclaration) => void) | undefined;
+  readonly adaptRecords?: ((opened: OpenedDeclaration) => boolean) | undefined;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

@@ -6,6 +6,7 @@
  * progress; a task whose spool is missing is reported as failed.
  */
 
+import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
@@ -60,7 +61,7 @@ export async function backupStore(
     for (const name of await realFiles.list(to)) {
       await realFiles.remove(join(to, name));
     }
-    if (isNew) await realFiles.removeFolder(to).catch(() => {});
+    if (isNew) await rmdir(to).catch(() => {});
     throw error;
   }
 }
@@ -86,8 +87,10 @@ async function readSource(from: Place | string) {
     throw new StoreError("damaged", message);
   }
   scan.tables.delete(historyTable); // the copy begins a new one
-  const secret = scan.secret ??
-    await readSmallFile(realFiles, scan.folder, "secret");
+  const etcd = typeof from === "string" ? undefined : from.etcd;
+  const secret = etcd
+    ? await (await import("../etcd/open.ts")).readSharedSecret(etcd)
+    : await readSmallFile(realFiles, scan.folder, "secret");
   return { scan, secret };
 }
 
@@ -156,5 +159,6 @@ export async function writeGeneration(
   tables: Tables,
 ): Promise<void> {
   await saveSnapshot(place, { ...start, tables: freezeTables(tables) });
-  await createLog(place, start);
+  const { file } = await createLog(place, start);
+  await file.close();
 }

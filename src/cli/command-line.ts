@@ -3,7 +3,7 @@
 import { parseArgs } from "node:util";
 import type { Setting, SettingReader } from "../api/setting.ts";
 import { etcdFlags, featureSettings, settings } from "../config.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import { readText, UsageError } from "../usage.ts";
 
 /** The flags that are not settings, and the command of each. */

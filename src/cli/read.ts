@@ -30,8 +30,9 @@ import { followDeclaration } from "../data-folder.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { errorCode, errorText } from "../store/error.ts";
 import { generationOf } from "../store/log/folder.ts";
+import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import type { LogLine } from "../store/log/format.ts";
 import {
   applyMutation,
@@ -47,6 +48,7 @@ import {
   wholeFile,
 } from "../store/recovery/scan.ts";
 import { type Mutation, realFiles, type Table } from "../store/store.ts";
+import { scanGrowingLog } from "./growing-log.ts";
 import {
   describeFault,
   print,
@@ -82,15 +84,26 @@ export async function readStore(
   const { dataDir: folder, etcd } = typeof place === "string"
     ? { dataDir: place }
     : place;
-  const all = { files: realFiles, tables: [], rowClass: PackedRow, ...options };
+  const readNames = new Set<string>();
+  const all: FolderScanOptions = {
+    files: realFiles,
+    tables: [],
+    rowClass: PackedRow,
+    scanLog: (file, name, apply) => {
+      readNames.add(name);
+      return scanGrowingLog(file, name, apply);
+    },
+    ...options,
+  };
   if (etcd) {
     const { scanEtcd } = await import("../etcd/open.ts");
     return await scanEtcd(etcd, all);
   }
   for (let attempt = 1;; attempt++) {
     try {
+      readNames.clear();
       const scan = await scanFolder(folder, all);
-      if (isThorough) await readSpareFiles(scan);
+      if (isThorough) await readSpareFiles(scan, readNames);
       return scan;
     } catch (error) {
       if (errorCode(error) !== "ENOENT" || attempt === 5) throw error;
@@ -99,8 +112,11 @@ export async function readStore(
 }
 
 /** Checks the files that the state does not need, unless they are of a newer format. */
-async function readSpareFiles(scan: FolderScan): Promise<void> {
-  const { fileNames, readNames, refusal } = scan;
+async function readSpareFiles(
+  scan: FolderScan,
+  readNames: ReadonlySet<string>,
+): Promise<void> {
+  const { fileNames, refusal } = scan;
   if (refusal?.code === "format") return;
   for (const name of fileNames) {
     if (generationOf(name) === undefined || readNames.has(name)) continue;

@@ -7,6 +7,7 @@ import type { Commands, CommandSettings } from "../api/feature.ts";
 import { createUser, recordsOf, writeAsOperator } from "../api/operator.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
+import "../store/memory/exchange.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
 import { readUndamagedStore } from "./read.ts";

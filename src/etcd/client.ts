@@ -17,7 +17,7 @@ import { performance } from "node:perf_hooks";
 import { text as readText } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCode, errorText, StoreError } from "../store/error.ts";
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 
 /** A key with its value. */
 export interface KeyValue {

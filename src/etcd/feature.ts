@@ -4,15 +4,19 @@
  * changed it meanwhile.
  */
 
+import { randomBytes } from "node:crypto";
 import type { Feature, HandledRequest } from "../api/feature.ts";
 import { isReadMethod } from "../http/content.ts";
 import { errorCode, StoreError } from "../store/error.ts";
+import type { Store } from "../store/store.ts";
+import { EtcdStore } from "./store.ts";
 
 /** After so many attempts a request is refused. */
 const maxOvertaken = 10;
 
 export const feature: Feature = {
   open({ store, routes, base: { path } }) {
+    if (!(store instanceof EtcdStore)) return;
     /** The requests for which the state was confirmed: once is enough, even if they are judged again. */
     const confirmed = new WeakSet<HandledRequest>();
     /** How often another server changed the state before a request could. */
@@ -52,6 +56,15 @@ export const feature: Feature = {
     };
   },
 };
+
+/** Returns the secret that signs the tokens of all servers. */
+export async function loadSharedSecret(
+  store: Store,
+): Promise<readonly string[]> {
+  const proposed = randomBytes(32).toString("base64url");
+  const isShared = store instanceof EtcdStore;
+  return isShared ? [await store.shareSecret(proposed)] : [];
+}
 
 /** Returns whether the state must be confirmed before a request is judged: it reads, signs in, or imports, whose body can be read only once. */
 function mustConfirmFirst({ method, headers, route }: HandledRequest): boolean {

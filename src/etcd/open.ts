@@ -1,11 +1,8 @@
 /** Opens a store in etcd. */
 
 import { join, resolve } from "node:path";
-import {
-  type EtcdOptions,
-  limitsFor,
-  type StoreOptions,
-} from "../store/options.ts";
+import { limitsFor, type StoreOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
   makeFolder,
@@ -79,7 +76,6 @@ export async function scanEtcd(
 ): Promise<FolderScan> {
   const client = new EtcdClient(etcd);
   const { tables, head } = await load(client, options);
-  const [secret] = await client.get(["secret"]);
   const seq = seqOf(head);
   return Object.assign(new FolderScan("etcd", options), {
     tables,
@@ -87,8 +83,15 @@ export async function scanEtcd(
     exists: seq > 0,
     storeId: randomName(realFolder),
     generation: 1,
-    secret: secret?.value,
   });
+}
+
+/** Reads the secret that signs the tokens of all servers. */
+export async function readSharedSecret(
+  etcd: EtcdOptions,
+): Promise<Buffer | undefined> {
+  const [secret] = await new EtcdClient(etcd).get(["secret"]);
+  return secret?.value;
 }
 
 const realFolder = storeFolder({ folder: "" });
@@ -133,6 +136,7 @@ export function suspendOnOtherDeclaration(
   store: Store,
   declarationTable: string,
 ): void {
+  if (!(store instanceof EtcdStore)) return;
   const remembered = store.table(declarationTable);
   const namesOf = (row: Row | undefined) =>
     JSON.stringify(row?.document["names"]);

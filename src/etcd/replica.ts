@@ -12,6 +12,7 @@ import {
   encodeHeader,
   formatTime,
 } from "../store/log/format.ts";
+import { restore, stateOf } from "../store/memory/exchange.ts";
 import { getOrCreateTable } from "../store/memory/table.ts";
 import type { Logger, StoreLimits } from "../store/options.ts";
 import type { Memory } from "../store/memory/limit.ts";
@@ -140,10 +141,7 @@ export class Replica {
     const { code, message } = reason;
     const isFull = code === "disk-full";
     const failure = isFull ? reason : new StoreError("unreachable", message);
-    const callBack = this.queue.rollBack(
-      reason,
-      (seq) => seq <= seqOf(this.sentHead) ? reason : failure,
-    );
+    const waiters = this.queue.rollBack(reason);
     // A full etcd can be read: see the next round.
     this.#checks.unshift(...checks);
     if (isFull) this.fullError = reason;
@@ -152,7 +150,10 @@ export class Replica {
       this.failure = failure;
       for (const check of this.#checks.splice(0)) check(failure);
     }
-    callBack();
+    const sentSeq = seqOf(this.sentHead);
+    for (const { seq, callback } of waiters) {
+      callback(seq <= sentSeq ? reason : failure);
+    }
     return isFull;
   }
 
@@ -217,7 +218,9 @@ export class Replica {
       // Requests that were just judged must have begun to wait: see `onDurable`.
       await nextTick();
       this.conflicts += Math.sign(queue.length);
-      callBacks.push(queue.rollBack(overtakenError()));
+      const reason = overtakenError();
+      const waiters = queue.rollBack(reason);
+      callBacks.push(() => waiters.forEach(({ callback }) => callback(reason)));
     };
     try {
       for await (const batch of readLog(client, loaded.head, head, next)) {
@@ -242,8 +245,8 @@ export class Replica {
     const { client, loaded, log } = this.#parts;
     const { tables, ...others } = await load(client, { tables: [] });
     await rollBack();
-    for (const [name, { state }] of tables) {
-      getOrCreateTable(loaded.tables, name).restore(state);
+    for (const [name, table] of tables) {
+      restore(getOrCreateTable(loaded.tables, name), stateOf(table));
     }
     const seq = seqOf(others.head);
     Object.assign(loaded, others);

@@ -1,6 +1,6 @@
 /** The settings of the store in etcd, which are parsed only if STORE is one. */
 
-import type { EtcdOptions } from "../store/options.ts";
+import type { EtcdOptions } from "../store/shared.ts";
 
 const text = {
   expected: "text",

@@ -6,7 +6,7 @@
 
 import { errorText } from "../store/error.ts";
 import { encodeSnapshot, freezeTables } from "../store/log/snapshot.ts";
-import type { Store } from "../store/transactions.ts";
+import type { SharedStore } from "../store/shared.ts";
 import type { EtcdParts } from "./replica.ts";
 import { keyOf, numberIn, putParts, rangeOf, textOf } from "./state.ts";
 
@@ -17,7 +17,7 @@ const lock = "snapshot-lock";
 /** Writes a snapshot if the log is longer than the last one. */
 export async function writeSnapshotIfDue(
   parts: EtcdParts,
-  store: Store,
+  store: SharedStore,
 ): Promise<void> {
   const { loaded: { logBytes, snapshotBytes }, limits, log, closing } = parts;
   if (logBytes < Math.max(limits.minLogBytes, snapshotBytes)) return;
@@ -30,7 +30,7 @@ export async function writeSnapshotIfDue(
 /** Writes a snapshot, unless another server does or has done. */
 export async function writeSnapshot(
   parts: EtcdParts,
-  store: Store,
+  store: SharedStore,
 ): Promise<void> {
   const { client, loaded, serverId } = parts;
   const [latest] = await client.get(rangeOf("snapshot"), "last");
@@ -53,7 +53,7 @@ export async function writeSnapshot(
 /** Writes a snapshot, and deletes what is before the previous one. */
 async function replaceOldest(
   { client, closing, folder, loaded, log, serverId }: EtcdParts,
-  store: Store,
+  store: SharedStore,
 ): Promise<void> {
   const previous = loaded.snapshotSeq;
   const state = await store.settle(() => {

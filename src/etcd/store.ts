@@ -20,10 +20,11 @@
 
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { closedError, StoreError } from "../store/error.ts";
+import { closedError, errorCode, StoreError } from "../store/error.ts";
 import type { LogLine } from "../store/log/format.ts";
 import type { Pending } from "../store/queue.ts";
-import { type LogPosition, Store } from "../store/transactions.ts";
+import { SharedStore } from "../store/shared.ts";
+import type { LogPosition } from "../store/transactions.ts";
 import { renewMs, serverKey, toBase64 } from "./client.ts";
 import { type EtcdParts, Replica } from "./replica.ts";
 import { retryMs, writeSnapshot, writeSnapshotIfDue } from "./snapshots.ts";
@@ -46,9 +47,9 @@ const watchMs = 100;
 const maxBatchLength = maxValueBytes / 64;
 
 /** A store in etcd. */
-export class EtcdStore extends Store {
-  override readonly serverId: string;
-  override readonly incarnation: string;
+export class EtcdStore extends SharedStore {
+  readonly serverId: string;
+  readonly incarnation: string;
   readonly isDiskFull = false;
   readonly headroom = 0;
   readonly #parts: EtcdParts;
@@ -99,7 +100,7 @@ export class EtcdStore extends Store {
     return { generation: 0, seed: 0, offset, seq: this.durableSeq };
   }
 
-  override get gauges() {
+  get gauges() {
     return {
       etcd_contact_age_seconds: [
         "Time since the head was read.",
@@ -122,7 +123,8 @@ export class EtcdStore extends Store {
     this.#replica.wake();
   }
 
-  override confirm(isRead: boolean): Promise<void> | undefined {
+  /** Resolves once the state in memory is no older than any that somebody was shown before; undefined if it is already. */
+  confirm(isRead: boolean): Promise<void> | undefined {
     if (
       isRead && this.#parts.hasLocalReads && !this.#suspension &&
       performance.now() - this.#replica.confirmedAt < maxAgeMs
@@ -150,22 +152,24 @@ export class EtcdStore extends Store {
     });
   }
 
-  override async isServed(serverId: string): Promise<boolean> {
+  async isServed(serverId: string): Promise<boolean> {
     const found = await this.#parts.client.get([serverKey(serverId)]);
     return found.length > 0;
   }
 
-  override shareSecret(proposed: string): Promise<string> {
+  /** Returns the secret that all servers of this store share, at first the one proposed. */
+  shareSecret(proposed: string): Promise<string> {
     return putOnce(this.#parts.client, "secret", proposed);
   }
 
-  override suspend(reason: string | undefined): void {
+  /** Refuses all requests from now on, for a reason; or no longer. */
+  suspend(reason: string | undefined): void {
     this.#suspension = reason === undefined
       ? undefined
       : new StoreError("unreachable", reason);
   }
 
-  override async transactionsAfter(seq: number): Promise<LogLine[]> {
+  async transactionsAfter(seq: number): Promise<LogLine[]> {
     const { client } = this.#parts;
     const first = Math.max(0, seq - maxBatchLength); // etcd reads the whole range
     const [found] = await client.get(rangeOf("log", first, seq + 2), "last");
@@ -175,6 +179,19 @@ export class EtcdStore extends Store {
     );
     if (after[0]?.seq !== seq + 1) throw gapError(seq);
     return after;
+  }
+
+  /** Runs the transaction again if another server was first. */
+  override async settle<Result extends { readonly seq: number }>(
+    run: () => Result | Promise<Result>,
+  ): Promise<Result> {
+    while (true) {
+      try {
+        return await super.settle(run);
+      } catch (error) {
+        if (errorCode(error) !== "overtaken") throw error;
+      }
+    }
   }
 
   checkpoint(): Promise<void> {

@@ -4,8 +4,7 @@
  */
 
 import { resolve } from "node:path";
-import process from "node:process";
-import { Checkpointer, FullDisk, type StoreContext } from "./disk-space.ts";
+import { DiskSpace, Reserve, type StoreContext } from "./disk-space.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import { isNoSpaceError, type OpenFile } from "./log/files.ts";
 import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
@@ -38,9 +37,6 @@ async function openLocked(options: StoreOptions): Promise<Store> {
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
   const limits = limitsFor(memory, options.limits);
-  if (process.env["UV_USE_IO_URING"] === "1") {
-    log("error", "UV_USE_IO_URING=1 makes every write many times slower");
-  }
   await makeFolder(files, path);
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
@@ -55,9 +51,9 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     memory.requireFit(path);
     marker = await openMarker(files, path);
     const context = { folder, limits, log, scan, memory };
-    const disk = new FullDisk(context);
-    const openLog = await disk.open();
-    return new FileStore({ ...context, openLog, marker, disk, release });
+    const reserve = new Reserve(context);
+    const openLog = await reserve.open();
+    return new FileStore({ ...context, openLog, marker, reserve, release });
   } catch (error) {
     await marker?.close();
     memory.close();
@@ -95,7 +91,7 @@ function noticesOf(
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
-  readonly disk: FullDisk;
+  readonly reserve: Reserve;
   readonly memory: Memory;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
@@ -107,10 +103,10 @@ class FileStore extends Store {
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
-  readonly #checkpoints: Checkpointer;
+  readonly #disk: DiskSpace;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, disk, memory } = parts;
+    const { folder, limits, log, scan, reserve, memory } = parts;
     const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, maxQueueBytes });
     this.#parts = parts;
@@ -119,7 +115,8 @@ class FileStore extends Store {
     this.#writer = new LogWriter(parts.openLog, this.queue, {
       folder,
       limits,
-      beforeWrite: () => disk.beforeWrite(),
+      beforeWrite: () =>
+        reserve.isFull ? reserve.release().catch(() => {}) : undefined,
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
@@ -130,8 +127,7 @@ class FileStore extends Store {
       writer: this.#writer,
       log,
     });
-    this.#checkpoints = new Checkpointer(parts, this.#writer);
-    disk.start(this.#checkpoints);
+    this.#disk = new DiskSpace(parts, reserve, this.#writer);
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -140,7 +136,7 @@ class FileStore extends Store {
   }
 
   get isDiskFull(): boolean {
-    return this.#parts.disk.isFull;
+    return this.#parts.reserve.isFull;
   }
 
   get position(): LogPosition {
@@ -148,20 +144,17 @@ class FileStore extends Store {
     return { generation, seed, offset, seq: this.durableSeq };
   }
 
-  async missingBytes(): Promise<number> {
-    const snapshotBytes = this.#checkpoints.expectedBytes();
-    const neededBytes = Math.max(this.#writer.log.offset, snapshotBytes);
-    return Math.max(0, neededBytes - await this.#parts.disk.freeBytes());
+  missingBytes(): Promise<number> {
+    return this.#disk.missingBytes();
   }
 
   get headroom(): number {
     if (this.isDiskFull) return Infinity;
     const { reserveBytes } = this.#parts.limits;
-    return reserveBytes + 2 * this.#checkpoints.expectedBytes();
+    return reserveBytes + 2 * this.#disk.expectedBytes();
   }
 
   protected accept(pending: Pending): void {
-    const { disk } = this.#parts;
     if (this.closing !== undefined) throw closedError();
     const { fault: cause } = this.#writer;
     if (cause !== undefined) {
@@ -171,31 +164,32 @@ class FileStore extends Store {
         { cause },
       );
     }
-    if (disk.isFull) disk.admit(pending);
+    if (this.isDiskFull && pending.puts > 0 && !pending.allowWhenFull) {
+      throw new StoreError("disk-full", "The disk is full");
+    }
     this.queue.add(pending);
-    this.#checkpoints.count(pending);
+    this.#disk.count(pending);
     this.#writer.wake();
   }
 
   checkpoint(): Promise<void> {
-    return this.#checkpoints.run();
+    return this.#disk.checkpoint();
   }
 
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
     this.#marker.touch();
-    if (!this.isDiskFull) this.#checkpoints.runIfDue();
+    this.#disk.checkpointIfDue();
   }
 
   #onRollback(error: StoreError): void {
     this.#parts.log("error", error.message);
-    if (error.code === "disk-full") this.#parts.disk.enterFullMode();
+    if (error.code === "disk-full") this.#disk.enterFullMode();
   }
 
   protected async release(): Promise<void> {
     try {
-      await this.#checkpoints.close();
-      await this.#parts.disk.close();
+      await this.#disk.close();
       await this.#marker.close(await this.#writer.close());
     } finally {
       await this.#parts.release();

@@ -58,19 +58,6 @@ export interface StoreOptions {
   readonly rowClass?: RowClass;
 }
 
-/** Where a store in etcd is, and how it is used. */
-export interface EtcdOptions {
-  /** URLs such as `http://10.0.0.1:2379`. */
-  readonly endpoints: readonly string[];
-  /** The beginning of all keys; ends with a slash. */
-  readonly prefix: string;
-  readonly user: string | undefined;
-  readonly password: string | undefined;
-  readonly hasLocalReads: boolean;
-  /** How long a call may take; 5 seconds by default. */
-  readonly timeoutMs?: number;
-}
-
 /** How a transaction is accepted. */
 export interface CommitOptions {
   /** Accepted on a full disk and in a full memory too: a sign-in, without which nobody could delete. */

@@ -1,7 +1,7 @@
 /** The transactions that are applied in memory and not yet durable, and the callbacks of those who wait for them. */
 
 import { type DurableCallback, StoreError } from "./error.ts";
-import { bytesOf, type Entry } from "./log/format.ts";
+import type { Entry } from "./log/format.ts";
 import { rollBack, type Undo } from "./memory/table.ts";
 
 /** A transaction that is applied in memory and waits to be durable. */
@@ -80,7 +80,8 @@ export class TransactionQueue {
 
   /** Removes the transactions that are durable now. */
   advance(seq: number): void {
-    this.bytes -= bytesOf(this.#pending.splice(0, seq - this.durableSeq));
+    const done = this.#pending.splice(0, seq - this.durableSeq);
+    for (const { bytes } of done) this.bytes -= bytes;
     this.durableSeq = seq;
   }
 
@@ -91,18 +92,14 @@ export class TransactionQueue {
     for (const { seq, callback } of waiters) this.onDurable(seq, callback);
   }
 
-  /** Rolls back all that is not durable; returns the function that calls those who wait for it, with the reason for each sequence number. */
-  rollBack(
-    reason: StoreError,
-    reasonOf: (seq: number) => StoreError = () => reason,
-  ): () => void {
+  /** Rolls back all that is not durable; returns those who wait for it, to be called with the reason. */
+  rollBack(reason: StoreError): readonly Waiter[] {
     rollBack(this.#pending.flatMap(({ undo }) => undo));
     const waiters = this.#waiters;
     this.#pending = [];
     this.#waiters = [];
     this.bytes = 0;
     this.#reason = reason;
-    return () =>
-      waiters.forEach(({ seq, callback }) => callback(reasonOf(seq)));
+    return waiters;
   }
 }

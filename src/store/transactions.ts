@@ -5,11 +5,10 @@
  */
 
 import { Buffer } from "node:buffer";
-import { type DurableCallback, errorCode, StoreError } from "./error.ts";
+import { type DurableCallback, StoreError } from "./error.ts";
 import type { StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
-import type { LogLine } from "./log/format.ts";
-import { Memory } from "./memory/limit.ts";
+import type { Memory } from "./memory/limit.ts";
 import { type Pending, TransactionQueue } from "./queue.ts";
 import {
   applyMutation,
@@ -29,63 +28,16 @@ export interface LogPosition {
   readonly seq: number;
 }
 
-/** Receives a call when the log advances, and when the store closes. */
-interface StoreWatcher {
-  /** Called when more transactions are durable, or the next log has begun; `syncMs` is how long the disk took. */
-  readonly onAdvance: (syncMs: number) => void;
-  /** Stops reading; called when the store closes. */
-  readonly close: () => Promise<void>;
-}
-
-const processStart = Date.now().toString(36);
-
-/** The decisions of a store that several servers share; the defaults are those of a folder. */
-abstract class Shareable {
-  /** Identifies this server among those that share the store, also after a restart. */
-  readonly serverId: string = "";
-
-  /** Resolves once the state in memory is no older than any that somebody was shown before; undefined if it is already. */
-  confirm(_isRead: boolean): Promise<void> | undefined {
-    return undefined;
-  }
-
-  /** Changes when sequence numbers may be given again: a folder may be a restored backup at each start. */
-  readonly incarnation: string = processStart;
-
-  /** More measurements, by name: a description and a value. */
-  get gauges(): Readonly<Record<string, readonly [string, number]>> {
-    return {};
-  }
-
-  /** Returns the transactions after a sequence number that are durable, some at least; undefined if the folder has them. */
-  transactionsAfter(_seq: number): Promise<readonly LogLine[]> | undefined {
-    return undefined;
-  }
-
-  /** Returns the secret that all servers of this store share, at first the one proposed; undefined if the folder has it. */
-  shareSecret(_proposed: string): Promise<string> | undefined {
-    return undefined;
-  }
-
-  /** Returns whether a server has used this store in the last minute. */
-  isServed(_serverId: string): Promise<boolean> {
-    return Promise.resolve(true);
-  }
-
-  /** Refuses all requests from now on, for a reason; or no longer. */
-  suspend(_reason: string | undefined): void {}
-}
-
 /** How a store begins. */
 interface StoreState {
   readonly seq: number;
   readonly tables: Tables;
-  readonly memory?: Memory;
+  readonly memory: Memory;
   readonly maxQueueBytes: number;
 }
 
 /** An open store. */
-export abstract class Store extends Shareable {
+export abstract class Store {
   /** The repairs made at startup, as sentences; none after a clean stop. */
   abstract readonly notices: readonly string[];
   /** The folder for files that are not records, and how it is accessed. */
@@ -103,15 +55,15 @@ export abstract class Store extends Shareable {
   /** The memory of the records, and its limit. */
   readonly memory: Memory;
   protected readonly queue: TransactionQueue;
-  readonly #watchers = new Set<StoreWatcher>();
+  /** Called when more transactions are durable, or the next log has begun, with how long the disk took. */
+  readonly advanceListeners = new Set<(syncMs: number) => void>();
   /** Settles once the store is closed; undefined while it is open. */
   protected closing: Promise<void> | undefined;
 
   constructor(
     folder: StoreFolder,
-    { seq, tables, memory = new Memory(), maxQueueBytes }: StoreState,
+    { seq, tables, memory, maxQueueBytes }: StoreState,
   ) {
-    super();
     this.folder = folder;
     this.memory = memory;
     memory.begin(tables);
@@ -144,13 +96,8 @@ export abstract class Store extends Shareable {
     return this.durable(this.durableSeq + 1)?.catch(() => {});
   }
 
-  /** Adds a watcher, which is called until the store closes. */
-  watch(watcher: StoreWatcher): void {
-    this.#watchers.add(watcher);
-  }
-
   protected notify(syncMs: number): void {
-    for (const { onAdvance } of this.#watchers) onAdvance(syncMs);
+    for (const listener of this.advanceListeners) listener(syncMs);
   }
 
   /** Writes a snapshot now and begins a new log. */
@@ -158,9 +105,7 @@ export abstract class Store extends Shareable {
 
   /** Makes everything durable, and releases what the store holds. */
   close(): Promise<void> {
-    return this.closing ??= Promise.all(
-      Array.from(this.#watchers, ({ close }) => close()),
-    ).then(() => this.release()).finally(() => this.memory.close());
+    return this.closing ??= this.release().finally(() => this.memory.close());
   }
 
   protected abstract release(): Promise<void>;
@@ -236,19 +181,13 @@ export abstract class Store extends Shareable {
     return this.durable(seq) ?? Promise.resolve();
   }
 
-  /** Runs a transaction, and again if another server was first, until it is durable; returns what it returned last. */
-  async settle<Result extends { seq: number }>(
+  /** Runs a transaction and waits until it is durable; returns what it returned. */
+  async settle<Result extends { readonly seq: number }>(
     run: () => Result | Promise<Result>,
-  ) {
-    while (true) {
-      try {
-        const result = await run();
-        await this.durable(result.seq);
-        return result;
-      } catch (error) {
-        if (errorCode(error) !== "overtaken") throw error;
-      }
-    }
+  ): Promise<Result> {
+    const result = await run();
+    await this.durable(result.seq);
+    return result;
   }
 
   /** Returns undefined if all transactions up to `seq` are durable, otherwise a promise that they will be. Call it in the same turn of the event loop as the read; after `disk-full`, read the record again. */

@@ -12,7 +12,7 @@ import {
 } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
-import type { EtcdOptions } from "../../src/store/options.ts";
+import type { EtcdOptions } from "../../src/store/shared.ts";
 
 interface Stored {
   readonly key: string;

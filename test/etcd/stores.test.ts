@@ -7,7 +7,9 @@ import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { EtcdClient } from "../../src/etcd/client.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
-import type { EtcdOptions, StoreLimits } from "../../src/store/options.ts";
+import type { StoreLimits } from "../../src/store/options.ts";
+import type { EtcdOptions } from "../../src/store/shared.ts";
+import type { EtcdStore } from "../../src/etcd/store.ts";
 import type { Document, Store } from "../../src/store/store.ts";
 import { errorCode } from "../../src/store/error.ts";
 import { realFiles } from "../../src/store/log/files.ts";
@@ -26,7 +28,7 @@ async function open(
   t: TestContext,
   etcd: EtcdOptions,
   limits: Partial<StoreLimits> = {},
-): Promise<Store> {
+): Promise<EtcdStore> {
   const folder = await temporaryFolder();
   const store = await openEtcdStore({
     folder: join(folder, "store"),
@@ -170,7 +172,7 @@ test("an etcd that was set back to an older state is neither served nor overwrit
   await add(one, "Vienna");
   await other.confirm(true);
   const refusal = { code: "unreachable", message: /set back to an older/ };
-  const refuse = async (store: Store) => {
+  const refuse = async (store: EtcdStore) => {
     const { head } = gateway;
     await assert.rejects(add(store, "Rome"), refusal);
     await assert.rejects(store.confirm(true) ?? Promise.resolve(), refusal);

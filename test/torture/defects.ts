@@ -31,11 +31,7 @@ function withHandles(files: FileSystem, wrap: Wrap): FileSystem {
       const name = { now: basename(path) };
       names.set(path, name);
       // A log whose writes wait for the disk by themselves would hide a defect.
-      const mode = how === "log"
-        ? "write"
-        : how === "create-log"
-        ? "create"
-        : how;
+      const mode = how === "log" ? "write" : how;
       return wrap(await files.open(path, mode), () => name.now);
     },
     rename: async (from, to) => {
@@ -59,7 +55,6 @@ export function forward(files: FileSystem): FileSystem {
     remove: (path) => files.remove(path),
     list: (folder) => files.list(folder),
     makeFolder: (path) => files.makeFolder(path),
-    removeFolder: (path) => files.removeFolder(path),
     syncFolder: (folder) => files.syncFolder(folder),
     free: (folder) => files.free(folder),
   };

@@ -371,10 +371,6 @@ export class Disk implements FileSystem {
     return Promise.resolve(false);
   }
 
-  removeFolder(): Promise<void> {
-    return Promise.resolve();
-  }
-
   syncFolder(): Promise<void> {
     return this.#step("syncFolder", "", () => {
       this.#durable = new Map(this.#entries);

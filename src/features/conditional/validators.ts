@@ -7,10 +7,15 @@ import { ndjsonType } from "../../api/ndjson.ts";
 import type { Scope } from "../../api/query/select.ts";
 import { recordSchema } from "../../api/representation.ts";
 import type { RequestContext, Subject } from "../../api/request-context.ts";
+import { asShared } from "../../store/shared.ts";
 import { type Document, formatTime } from "../../store/store.ts";
+
+/** A folder may be a restored backup at each start, so that sequence numbers are given again. */
+const processStart = Date.now().toString(36);
 
 /** Returns the function that returns the validators of a representation as header fields. */
 export function createValidators({ store, base, now }: Api) {
+  const incarnation = asShared(store)?.incarnation ?? processStart;
   const shapes = new Map<Collection, string>();
   /** Returns a hash of the declaration, from which the shape of the JSON follows: with it every ETag changes. */
   const shapeOf = (collection: Collection) => {
@@ -34,7 +39,7 @@ export function createValidators({ store, base, now }: Api) {
         now: formatTime(now()),
       })
       : ofList(subject, store.table(collection.name), {
-        state: `${store.incarnation}${shape}`,
+        state: `${incarnation}${shape}`,
         suffix: format === ndjsonType ? "-lines" : "",
       });
   };

@@ -317,6 +317,7 @@ export const feature: Feature = {
         beginHistory(api.store).catch((error) => {
           api.log("error", `Cannot begin a history: ${errorText(error)}`);
         }),
+      stop: () => feed.close(),
     };
   },
 };

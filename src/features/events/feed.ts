@@ -32,6 +32,7 @@ import {
   type LogLine,
   type Mutation,
 } from "../../store/log/format.ts";
+import { asShared, type SharedStore } from "../../store/shared.ts";
 import type { Store } from "../../store/store.ts";
 
 /** A committed transaction. */
@@ -68,7 +69,7 @@ const maxCachedBytes = 1 << 20;
 
 /** A change feed that any number of subscribers can follow. */
 export class ChangeFeed {
-  readonly #store: Store;
+  readonly #shared: SharedStore | undefined;
   readonly #logs: DurableLogs;
   readonly #onError: (error: unknown) => void;
   readonly #subscribers = new Set<Subscriber>();
@@ -81,26 +82,29 @@ export class ChangeFeed {
 
   /** @param onError called with the error if a log cannot be read */
   constructor(store: Store, onError: (error: unknown) => void) {
-    this.#store = store;
+    this.#shared = asShared(store);
     this.#logs = { folder: store.folder, head: store.position };
     this.#onError = onError;
-    const wakeAll = () => {
+    store.advanceListeners.add(() => {
       this.#logs.head = store.position;
-      for (const { wake } of this.#subscribers) wake();
-    };
-    store.watch({
-      onAdvance: wakeAll,
-      close: async () => {
-        this.#isClosed = true;
-        wakeAll();
-        await this.#lastRead;
-      },
+      this.#wakeAll();
     });
+  }
+
+  /** Ends all subscribers; to be called before the store closes. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#wakeAll();
+    await this.#lastRead;
+  }
+
+  #wakeAll(): void {
+    for (const { wake } of this.#subscribers) wake();
   }
 
   /**
    * Yields transactions from a position on as they become durable, until the
-   * subscriber has ended or the store closes; if the position is unknown, first
+   * subscriber has ended or the feed closes; if the position is unknown, first
    * a reset, and then from the tail.
    *
    * @throws an EMFILE or ENFILE error if too many files are open
@@ -148,7 +152,7 @@ export class ChangeFeed {
       if (seq >= head.seq) return seq === head.seq ? head : undefined;
       const cached = this.#cache.get(seq);
       if (cached !== undefined) return cached.end;
-      const lines = this.#store.transactionsAfter(seq);
+      const lines = this.#shared?.transactionsAfter(seq);
       if (lines === undefined) return findPosition(this.#logs, seq);
       return lines.then(() => ({ ...head, seq }));
     });
@@ -159,7 +163,7 @@ export class ChangeFeed {
     return this.#serialize(async () => {
       const cached = this.#cache.get(cursor.seq + 1);
       if (cached !== undefined) return cached;
-      const lines = await this.#store.transactionsAfter(cursor.seq);
+      const lines = await this.#shared?.transactionsAfter(cursor.seq);
       const found = lines?.map(({ seq = 0, tx: mutations = [] }) => ({
         seq,
         mutations,

@@ -12,6 +12,8 @@ import {
 import type { OpenedDeclaration } from "../../api/declaration/remembered.ts";
 import { reservedCollectionNames } from "../../api/declaration/reserved-names.ts";
 import type { Feature } from "../../api/feature.ts";
+import "../../store/memory/exchange.ts";
+import type { Mutation } from "../../store/store.ts";
 import { CommandError } from "../../usage.ts";
 import { rememberDeclaration } from "./renaming.ts";
 
@@ -20,13 +22,20 @@ export const feature: Feature = { adaptRecords, open: () => {} };
 /**
  * Adapts the stored records to a declaration.
  *
+ * @returns whether names were exchanged
  * @throws {CommandError} if records do not fit, or a renaming would hide others;
  * the caller then rolls back
  */
-function adaptRecords(opened: OpenedDeclaration): void {
-  if (!rememberDeclaration(opened)) return;
+function adaptRecords(opened: OpenedDeclaration): boolean {
+  let isRenamed = false;
+  const apply = (mutation: Mutation) => {
+    isRenamed ||= mutation[0] === "rename";
+    opened.apply(mutation);
+  };
+  if (!rememberDeclaration({ ...opened, apply })) return false;
   const misfits = findMisfits(opened.collections, opened.store);
   if (misfits.length > 0) throw new CommandError(explainMisfits(misfits));
+  return isRenamed;
 }
 
 /** Explains why a store cannot be opened with a declaration, and what to do. */

@@ -11,6 +11,7 @@ import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
+import "../../store/memory/exchange.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { storeFiles } from "./requests.ts";

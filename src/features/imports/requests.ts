@@ -11,6 +11,7 @@ import { prepareCreate } from "../../api/records/writing.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
+import { asShared } from "../../store/shared.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
 import {
@@ -137,6 +138,7 @@ function planTask(
   const { records, now, store } = context;
   const [first, ...more] = parts;
   const collection = first?.collection ?? "";
+  const shared = asShared(store);
   const next: Document = {
     ...newTask(records.nextId(), collection, formatTime(now())),
     user_id,
@@ -149,7 +151,7 @@ function planTask(
       ]),
     ),
     renamings: countRenamings(store),
-    ...store.serverId && { server: store.serverId },
+    ...shared && { server: shared.serverId },
     ...first,
     ...more.length > 0 && { more },
   };

@@ -100,6 +100,9 @@ export async function removeOtherSpools(
   }
 }
 
+/** How many lines are returned at a time, so that many empty ones do not delay other work. */
+const maxLines = 4096;
+
 /**
  * Reads lines of a spool file, one chunk of the file at a time.
  *
@@ -112,7 +115,11 @@ export async function* readSpool(
 ): AsyncGenerator<Line[]> {
   const file = await store.folder.files.open(pathOf(store, name), "read");
   try {
-    yield* readLines(file, range);
+    for await (const lines of readLines(file, range)) {
+      for (let at = 0; at < lines.length; at += maxLines) {
+        yield lines.slice(at, at + maxLines);
+      }
+    }
   } finally {
     await file.close();
   }

@@ -14,6 +14,7 @@ import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
 import { type Actor, mayAccess } from "../../auth/access.ts";
 import { localOperator } from "../../api/operator.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
+import { asShared, type SharedStore } from "../../store/shared.ts";
 import type { Records } from "../../api/records/records.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
@@ -95,8 +96,9 @@ export function createWorker(context: ImportContext) {
     /** Removes files that no task needs and resumes imports. Call before the first request. */
     async start() {
       await keepNeeded(context);
-      if (context.store.serverId !== "") {
-        timer = setInterval(() => endAbandoned(context), lookMs);
+      const shared = asShared(context.store);
+      if (shared) {
+        timer = setInterval(() => endAbandoned(context, shared), lookMs);
       }
       wake();
     },
@@ -134,16 +136,19 @@ async function pauseAfter(error: unknown, signal: AbortSignal): Promise<void> {
 
 /** Returns whether this server has the body of a task. */
 function isOwn({ store }: ImportContext, { server = "" }: Task): boolean {
-  return server === store.serverId;
+  return server === (asShared(store)?.serverId ?? "");
 }
 
 /** Ends the imports of servers that are gone, and their bodies with them. */
-async function endAbandoned(context: ImportContext): Promise<void> {
+async function endAbandoned(
+  context: ImportContext,
+  store: SharedStore,
+): Promise<void> {
   const failure = "The server that had the request body is gone.";
   try {
     for (const task of unfinishedTasks(context)) {
       if (isOwn(context, task)) continue;
-      if (await context.store.isServed(task.server ?? "")) continue;
+      if (await store.isServed(task.server ?? "")) continue;
       // It may have imported more before it was gone.
       await finishTask(context, findTask(context, task.id) ?? task, failure);
     }

@@ -11,6 +11,7 @@ import { route } from "../../api/operations.ts";
 import { oneOf } from "../../api/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
+import { asShared } from "../../store/shared.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -127,7 +128,7 @@ function serverFamilies(
       "1 if the store accepts writes.",
       store.isWritable,
     ],
-    ...store.gauges,
+    ...asShared(store)?.gauges,
     store_sync_duration_seconds: [
       "Time that fsync took.",
       histogramSamples(syncs),
@@ -210,10 +211,7 @@ export const feature: Feature = {
     const { METRICS: isLocal } = api.settings.read(settings);
     const requests = new RequestMetrics();
     const syncs = new Histogram();
-    api.store.watch({
-      onAdvance: (syncMs) => syncs.observe(syncMs),
-      close: () => Promise.resolve(),
-    });
+    api.store.advanceListeners.add((syncMs) => syncs.observe(syncMs));
     const metrics = route({
       GET: {
         summary: "Metrics for Prometheus",

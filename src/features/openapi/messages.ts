@@ -6,6 +6,7 @@
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
 import { isReadMethod } from "../../http/content.ts";
+import { asShared } from "../../store/shared.ts";
 import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
@@ -148,7 +149,7 @@ function errorsOf(
     [consumes, 408, 413, 415],
     [consumes && !isRead, 422],
     [requiresPrecondition, 428],
-    [isWrite || store.serverId, 503],
+    [isWrite || asShared(store), 503],
   ];
   return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }

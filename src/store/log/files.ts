@@ -11,7 +11,6 @@ import {
   open,
   readdir,
   rename,
-  rmdir,
   stat,
   statfs,
   unlink,
@@ -47,7 +46,7 @@ export interface OpenFile extends ReadableFile {
   close(): Promise<void>;
 }
 
-/** How to open a file: `create` and `create-log` empty an existing file, the others need one. */
+/** How to open a file: `create` empties an existing file, the others need one. */
 export type OpenMode = keyof typeof flags;
 
 /** Where the store keeps its files. */
@@ -59,8 +58,6 @@ export interface FileSystem {
   list(folder: string): Promise<string[]>;
   /** Creates a folder; returns false if it exists already. */
   makeFolder(path: string): Promise<boolean>;
-  /** Removes an empty folder. */
-  removeFolder(path: string): Promise<void>;
   /** Resolves once the folder's entries are on the disk. */
   syncFolder(folder: string): Promise<void>;
   /** Returns how many bytes may still be written. */
@@ -83,7 +80,6 @@ const flags = {
   write: O_RDWR,
   create: O_RDWR | O_CREAT | O_TRUNC,
   log: O_RDWR | O_DSYNC,
-  "create-log": O_RDWR | O_CREAT | O_TRUNC | O_DSYNC,
 };
 
 const writeBytes = promisify(write);
@@ -111,7 +107,7 @@ export const realFiles: FileSystem = {
       await handle.close();
       throw notAFile(path);
     }
-    const syncsItself = mode.endsWith("log") && O_DSYNC > 0;
+    const syncsItself = mode === "log" && O_DSYNC > 0;
     let isSynced = syncsItself;
     return {
       fd: handle.fd,
@@ -141,7 +137,6 @@ export const realFiles: FileSystem = {
       if (errorCode(error) !== "EEXIST") throw error;
       return false;
     }),
-  removeFolder: rmdir,
   async syncFolder(folder) {
     const handle = await open(folder, constants.O_RDONLY);
     await handle.sync().finally(() => handle.close());
@@ -197,15 +192,15 @@ export async function writeAll(
 }
 
 /**
- * Writes a file atomically: under a temporary name, then fdatasync, then the
- * rename and an fsync of the folder. If it fails, the temporary file is
+ * Writes a file under a temporary name, durably; returns the function that gives
+ * it its name (rename, fsync of the folder). If it fails, the temporary file is
  * removed.
  */
-export async function writeAtomically(
+export async function prepareFile(
   files: FileSystem,
   path: string,
   write: (file: OpenFile) => Promise<unknown>,
-): Promise<void> {
+): Promise<() => Promise<void>> {
   const draft = `${path}.tmp`;
   try {
     await withFile(
@@ -214,12 +209,24 @@ export async function writeAtomically(
       (file) => write(file).then(() => file.datasync()),
       "create",
     );
-    await files.rename(draft, path);
   } catch (error) {
     await files.remove(draft).catch(() => {});
     throw error;
   }
-  await files.syncFolder(dirname(path));
+  return async () => {
+    await files.rename(draft, path);
+    await files.syncFolder(dirname(path));
+  };
+}
+
+/** Writes a file atomically: {@linkcode prepareFile}, and its name at once. */
+export async function writeAtomically(
+  files: FileSystem,
+  path: string,
+  write: (file: OpenFile) => Promise<unknown>,
+): Promise<void> {
+  const publish = await prepareFile(files, path, write);
+  await publish();
 }
 
 /** Writes a small file atomically. */
@@ -277,9 +284,6 @@ export interface Line {
 /** How many bytes are read at a time. */
 const chunkBytes = 1 << 16;
 
-/** How many lines are returned at a time, so that many empty ones do not delay other work. */
-const maxLines = 4096;
-
 /** Which lines of a file to read, and how. */
 export interface LineRange {
   /** The offset of the first line, and the end of the last one. */
@@ -292,8 +296,7 @@ export interface LineRange {
 }
 
 /**
- * Reads a file in chunks of complete lines, of 64 KB or a little more, and of at
- * most 4,096 lines.
+ * Reads a file in chunks of complete lines, of 64 KB or a little more.
  */
 export async function* readLines(
   file: ReadableFile,
@@ -320,7 +323,7 @@ export async function* readLines(
     const offset = position - rest.length;
     position += chunk.length;
     const joined = Buffer.concat([rest, chunk]);
-    let lines: Line[] = [];
+    const lines: Line[] = [];
     let begin = 0;
     while (begin < joined.length) {
       const newline = joined.indexOf(0x0a, begin);
@@ -336,9 +339,6 @@ export async function* readLines(
         line: ++line,
         hasNewline,
       });
-      if (lines.length < maxLines) continue;
-      yield lines;
-      lines = [];
     }
     rest = joined.subarray(begin);
     if (rest.length > maxLineBytes) rest = rest.subarray(-1);

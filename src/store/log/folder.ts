@@ -10,6 +10,7 @@ import { errorCode } from "../error.ts";
 import {
   type FileSystem,
   type OpenFile,
+  prepareFile,
   realFiles,
   writeAll,
 } from "./files.ts";
@@ -90,46 +91,41 @@ export async function makeFolder(
 }
 
 /**
- * Creates an empty log under a temporary name, durably; `publish` gives it its
- * name, `discard` removes it.
+ * Creates an empty log under a temporary name, durably; returns it with the
+ * function that gives it its name. It is open before, so that nothing can fail
+ * after that.
  */
 export async function prepareLog(
   place: StoreFolder,
   { store, generation, seq }: LogStart,
-) {
+): Promise<{ readonly log: OpenLog; readonly publish: () => Promise<void> }> {
   const { files, folder } = place;
   const path = join(folder, names.log(generation));
-  const draft = `${path}.tmp`;
   const salt = randomName(place);
   const at = formatTime(place.now());
   const { line, seed } = encodeHeader({ store, generation, salt, seq, at });
-  const file = await files.open(draft, "create-log");
-  const discard = async () => {
-    await file.close().catch(() => {});
-    await files.remove(draft).catch(() => {});
-  };
-  try {
-    await writeAll(file, line, 0);
-    await file.datasync();
-  } catch (error) {
-    await discard();
-    throw error;
-  }
-  const publish = async () => {
-    await files.rename(draft, path);
-    await files.syncFolder(folder);
-  };
+  const publish = await prepareFile(
+    files,
+    path,
+    (file) => writeAll(file, line, 0),
+  );
+  const file = await files.open(`${path}.tmp`, "log");
   const { length: offset } = line;
-  return { file, generation, seed, offset, size: offset, publish, discard };
+  const log = { file, generation, seed, offset, size: offset };
+  return { log, publish };
 }
 
-/** Creates an empty log durably. */
+/** Creates an empty log durably, and opens it. */
 export async function createLog(
   place: StoreFolder,
   start: LogStart,
-): Promise<void> {
-  const log = await prepareLog(place, start);
-  await log.publish().finally(() => log.file.close());
+): Promise<OpenLog> {
+  const { log, publish } = await prepareLog(place, start);
+  await publish().catch(async (error) => {
+    await log.file.close();
+    throw error;
+  });
+  return log;
 }
 
 /** Removes all generations older than this one. */

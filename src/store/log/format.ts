@@ -116,11 +116,6 @@ export function encodeHeader(header: Omit<LogHeader, "format">) {
   return { line: encodeLine(text), seed: crc32(header.salt) };
 }
 
-/** Returns an upper bound of the length of transactions in a log. */
-export function bytesOf(entries: readonly Entry[]): number {
-  return entries.reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
 /** Encodes transactions. */
 export function encodeEntries(
   entries: readonly Entry[],
@@ -148,9 +143,8 @@ export class LogScan {
   seed = 0;
   /** The last sequence number before the first bad line. */
   seq = 0;
-  /** Where the good part ends, and how many lines it has. */
+  /** Where the good part ends. */
   end = 0;
-  lines = 0;
   /** The length of the file without the zeros at its end. */
   size = 0;
   /** True if zeros follow, which were written ahead. */
@@ -172,17 +166,6 @@ export class LogScan {
 
   constructor(name: string) {
     this.name = name;
-  }
-
-  /** Forgets all that follows the good part. */
-  backToGood(): void {
-    this.size = this.end;
-    this.isPadded = false;
-    this.faults.length = 0;
-    this.moreFaults = 0;
-    this.isTorn = true;
-    this.provenSeq = 0;
-    this.highestSeq = this.seq;
   }
 
   addFault({ byte, line }: Line, message: string, isTorn = false): void {
@@ -210,49 +193,34 @@ export interface LogLine {
   readonly seal?: number;
 }
 
-/**
- * Reads a log, applies its good part, and checks every line of it. A server may
- * be writing it: a line may be read half-written, and those that follow whole.
- * So the part from the first bad line on is read again until it has no new good
- * line.
- */
+/** Reads a log, applies its good part, and checks every line of it. */
 export async function scanLog(
   file: ReadableFile,
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
   const scan = new LogScan(name);
-  let start: number;
-  do {
-    start = scan.end;
-    scan.backToGood();
-    await scanFrom(start, scan, file, apply);
-    // A snapshot, which has parts, is complete when it gets its name.
-  } while (scan.faults.length > 0 && scan.end > start && scan.parts === 0);
+  for await (const lines of readLines(file)) scanLines(scan, lines, apply);
   return scan;
 }
 
-/** Reads the lines of a log from the end of its good part on. */
-async function scanFrom(
-  start: number,
+/** Reads the next lines of a log. */
+export function scanLines(
   scan: LogScan,
-  file: ReadableFile,
+  lines: readonly Line[],
   apply: ApplyLine,
-): Promise<void> {
-  const { lines: linesBefore } = scan;
-  for await (const lines of readLines(file, { start, linesBefore })) {
-    for (const each of lines) {
-      const line = trimZeros(each);
-      scan.size = line.end;
-      scan.isPadded = line !== each;
-      const isEmpty = scan.isPadded && line.bytes.length === 0;
-      if (line.byte === 0) readHeader(scan, line);
-      else if (scan.header === undefined || isEmpty) continue; // no salt, or only zeros
-      else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
-      else {
-        const isTorn = !line.hasNewline || holdsLostSector(line, scan.end);
-        scan.addFault(line, "its checksum does not match", isTorn);
-      }
+): void {
+  for (const each of lines) {
+    const line = trimZeros(each);
+    scan.size = line.end;
+    scan.isPadded = line !== each;
+    const isEmpty = scan.isPadded && line.bytes.length === 0;
+    if (line.byte === 0) readHeader(scan, line);
+    else if (scan.header === undefined || isEmpty) continue; // no salt, or only zeros
+    else if (checkLine(line.bytes, scan.seed)) readLine(scan, line, apply);
+    else {
+      const isTorn = !line.hasNewline || holdsLostSector(line, scan.end);
+      scan.addFault(line, "its checksum does not match", isTorn);
     }
   }
 }
@@ -280,7 +248,6 @@ function readHeader(scan: LogScan, line: Line): void {
   scan.seed = crc32(header.salt);
   scan.seq = scan.highestSeq = header.seq;
   scan.end = scan.size;
-  scan.lines = line.line;
 }
 
 /** Reads a line whose checksum matches. */
@@ -305,7 +272,6 @@ function readLine(scan: LogScan, line: Line, apply: ApplyLine): void {
     scan.isSealed = tx === undefined;
     scan.seq = last;
     scan.end = scan.size;
-    scan.lines = line.line;
     scan.lacksNewline = !line.hasNewline;
   } else {
     const durable = seal ?? parsed.durable ?? 0;

@@ -44,21 +44,21 @@ export function freezeTables(tables: Tables) {
 /** The state that a snapshot holds. */
 interface StoreState extends LogStart {
   readonly tables: ReturnType<typeof freezeTables>;
-  /** Checked between writes: once it returns true, writing ends with an error. */
-  readonly isStopped?: () => boolean;
+  /** Ends the writing with an error, once it is aborted. */
+  readonly signal?: AbortSignal;
 }
 
 /** Writes a snapshot durably, in small slices, and returns its length. */
 export async function saveSnapshot(
   place: StoreFolder,
-  { isStopped, ...state }: StoreState,
+  { signal, ...state }: StoreState,
 ): Promise<number> {
   const { files, folder } = place;
   const path = join(folder, names.snapshot(state.generation));
   let length = 0;
   await writeAtomically(files, path, async (file) => {
     for (const slice of encodeSnapshot(place, state)) {
-      if (isStopped?.()) throw closedError();
+      if (signal?.aborted) throw closedError();
       await writeAll(file, slice, length);
       length += slice.length;
     }

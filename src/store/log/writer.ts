@@ -185,10 +185,10 @@ export class LogWriter {
         const syncMs = await append(this.log, seal, folder);
         await cutZeros(this.log);
         await next.publish();
-        this.log = next;
+        this.log = next.log;
         this.#options.onAdvance(syncMs);
       } catch (error) {
-        await next.discard();
+        await next.log.file.close().catch(() => {});
         throw error;
       }
       await file.close().catch(() => {}); // all of it is on the disk
@@ -204,12 +204,12 @@ export class LogWriter {
       error.code !== "disk-full";
     const reason = isFault ? unknownOutcome(error) : error;
     if (isFault) this.fault = reason;
-    const callBack = this.queue.rollBack(reason);
+    const waiters = this.queue.rollBack(reason);
     this.#rotation?.reject(reason);
     this.#rotation = undefined;
     // Before any waiter is called back, so that all of them see the same state.
     this.#options.onRollback(reason);
-    callBack();
+    for (const { callback } of waiters) callback(reason);
   }
 }
 

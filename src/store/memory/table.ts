@@ -9,7 +9,6 @@ import type { LogHeader, Mutation } from "../log/format.ts";
 import {
   type Document,
   findPosition,
-  type Json,
   Row,
   type RowClass,
   Rows,
@@ -113,7 +112,7 @@ export function rollBack(changes: readonly Undo[]): void {
 /** The records of one collection, for reading. */
 export type Table = Omit<
   WritableTable,
-  "put" | "load" | "delete" | "advanceCounters" | "restore"
+  "put" | "load" | "delete" | "replace" | "advanceCounters"
 >;
 
 /** The records of one collection. */
@@ -201,32 +200,15 @@ export class WritableTable {
    * separately.
    */
   load(document: Document, seq: number): void {
-    this.#replace(document.id, new this.#rowClass(document, seq));
+    this.replace(document.id, new this.#rowClass(document, seq));
   }
 
   /** Deletes a record if it exists; returns the undo. */
   delete(id: number, seq: number): Undo {
     const undo = this.#undo(id);
-    this.#replace(id, undefined);
+    this.replace(id, undefined);
     this.advanceCounters(0, seq);
     return undo;
-  }
-
-  /** All rows and counters, for {@linkcode restore}. */
-  get state() {
-    const { lastId, lastSeq } = this;
-    return { rows: this.rows(), lastId, lastSeq };
-  }
-
-  /** Replaces all rows and the counters. Slow: for renamings only. */
-  restore({ rows, lastId, lastSeq }: WritableTable["state"]): void {
-    // The newest first, as the last pages are removed faster than the first.
-    for (const { document } of this.rows().toReversed()) {
-      this.#replace(document.id, undefined);
-    }
-    for (const row of rows) this.#replace(row.document.id, row);
-    this.lastId = lastId;
-    this.lastSeq = lastSeq;
   }
 
   /** Raises the counters; never lowers either of them. */
@@ -240,13 +222,14 @@ export class WritableTable {
     const { lastId, lastSeq } = this;
     const row = this.get(id);
     return () => {
-      this.#replace(id, row);
+      this.replace(id, row);
       this.lastId = lastId;
       this.lastSeq = lastSeq;
     };
   }
 
-  #replace(id: number, row: Row | undefined): void {
+  /** Replaces the row of an id, or deletes it, without advancing the counters. */
+  replace(id: number, row: Row | undefined): void {
     const before = this.#rows.replace(id, row);
     this.bytes += (row?.bytes ?? 0) - (before?.bytes ?? 0);
     for (const index of this.#indexes.values()) index.replace(before, row);
@@ -307,59 +290,29 @@ export function restoreCounters(
   }
 }
 
+/** Applies a mutation of another kind than those of the store itself. */
+type ApplyOther = (
+  tables: Tables,
+  mutation: Mutation,
+  seq: number,
+) => Undo | undefined;
+
+/** The mutations of further kinds, by their names: those of the files that are loaded. */
+export const otherMutations = new Map<string, ApplyOther>();
+
 /** Applies a mutation and returns its undo; undefined if its kind is unknown. */
 export function applyMutation(
   tables: Tables,
   mutation: Mutation,
   seq: number,
 ): Undo | undefined {
-  const table = getOrCreateTable(tables, mutation[1]);
-  switch (mutation[0]) {
+  const [kind, name] = mutation;
+  switch (kind) {
     case "put":
-      return table.put(mutation[2], seq);
+      return getOrCreateTable(tables, name).put(mutation[2], seq);
     case "del":
-      return table.delete(mutation[2], seq);
-    case "rename": {
-      const [, , from, to] = mutation;
-      return to === undefined
-        ? exchangeTables(table, getOrCreateTable(tables, from), seq)
-        : exchangeProperties(table, [from, to], seq);
-    }
+      return getOrCreateTable(tables, name).delete(mutation[2], seq);
+    default:
+      return otherMutations.get(kind)?.(tables, mutation, seq);
   }
-}
-
-/** Exchanges the values of two properties in all records; each stays in its place. */
-function exchangeProperties(
-  table: WritableTable,
-  [from, to]: readonly [from: string, to: string],
-  lastSeq: number,
-): Undo {
-  const before = table.state;
-  for (const { document } of before.rows) {
-    // Ten times as fast as building the object from a list of entries.
-    const next: { id: number; [property: string]: Json } = { id: document.id };
-    for (const name in document) {
-      const other = name === from ? to : name === to ? from : name;
-      next[other] = document[name] ?? null;
-    }
-    table.load(next, lastSeq);
-  }
-  table.advanceCounters(0, lastSeq);
-  return () => table.restore(before);
-}
-
-function exchangeTables(
-  table: WritableTable,
-  other: WritableTable,
-  lastSeq: number,
-): Undo {
-  const [before, others] = [table.state, other.state];
-  // No id that was used under either name is used again.
-  const lastId = Math.max(before.lastId, others.lastId);
-  table.restore({ rows: others.rows, lastId, lastSeq });
-  other.restore({ rows: before.rows, lastId, lastSeq });
-  return () => {
-    table.restore(before);
-    other.restore(others);
-  };
 }

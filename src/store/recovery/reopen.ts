@@ -25,7 +25,6 @@ import {
   createLog,
   names,
   type OpenLog,
-  prepareLog,
   randomName,
   type StoreFolder,
 } from "../log/folder.ts";
@@ -46,7 +45,9 @@ export async function writeMeta(
 
 /** Creates a new store. */
 export async function createStore(place: StoreFolder): Promise<void> {
-  await createLog(place, { store: randomName(place), generation: 1, seq: 0 });
+  const start = { store: randomName(place), generation: 1, seq: 0 };
+  const { file } = await createLog(place, start);
+  await file.close();
   await writeMeta(place);
 }
 
@@ -75,9 +76,7 @@ export async function reopenLog(
   // A rotation was interrupted after it had sealed the log.
   const { storeId, seq } = scan;
   const start = { store: storeId, generation: generation + 1, seq };
-  const next = await prepareLog(place, start);
-  await next.publish();
-  return next;
+  return await createLog(place, start);
 }
 
 /** Saves the torn end of a log under another name, and copies the good part. */

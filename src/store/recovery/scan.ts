@@ -18,7 +18,6 @@
  * every log since that one is good.
  */
 
-import type { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { errorCode, errorText, type Fault, StoreError } from "../error.ts";
 import { type FileSystem, readSmallFile, withFile } from "../log/files.ts";
@@ -47,9 +46,8 @@ import {
 export class FolderScan {
   readonly folder: string;
   readonly options: FolderScanOptions;
-  /** The names of its files, and of the logs and snapshots read so far. */
+  /** The names of its files. */
   fileNames: readonly string[] = [];
-  readonly readNames = new Set<string>();
   /** False if the folder holds no store. */
   exists = false;
   /** True unless `meta.json` names the current format. */
@@ -74,8 +72,6 @@ export class FolderScan {
   /** The first ones of each file, and how many more there are. */
   readonly faults: Fault[] = [];
   moreFaults = 0;
-  /** The secret that signs tokens, if it is not in a file. */
-  secret: Buffer | undefined;
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
 
@@ -91,6 +87,8 @@ export interface FolderScanOptions {
   readonly tables: readonly TableDeclaration[];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
+  /** Reads a file, if not as usual. */
+  readonly scanLog?: typeof scanLog;
   /** The class of the rows, if not the usual one. */
   readonly rowClass?: RowClass | undefined;
   /** The memory that the records must not exceed. */
@@ -229,13 +227,12 @@ export async function readFile(
   name: string,
   apply: ApplyLine,
 ): Promise<LogScan> {
-  const { folder, options, fileNames, readNames } = scan;
+  const { folder, options, fileNames } = scan;
   if (!fileNames.includes(name)) refuse(scan, wholeFile(name, "it is missing"));
-  readNames.add(name);
   const log = await withFile(
     options.files,
     join(folder, name),
-    (file) => scanLog(file, name, apply),
+    (file) => (options.scanLog ?? scanLog)(file, name, apply),
   ).catch((error) => refuseUnreadable(scan, name, error));
   const isLast = name === names.log(scan.generation);
   const isEnded = log.isSealed && !log.isPadded;
@@ -267,7 +264,10 @@ export function applyTo(
     for (const mutation of tx ?? []) {
       if (mutation[0] === "put") checkId(name, mutation[1], mutation[2]);
       if (applyMutation(tables, mutation, seq) === undefined) {
-        throw unknown(name, `the mutation "${mutation[0]}"`);
+        throw unknown(
+          name,
+          `the mutation "${mutation[0]}", or the feature that makes it is off`,
+        );
       }
     }
   };

@@ -463,7 +463,7 @@ test("transactions larger than the cache are delivered too, each once", async (t
   assert.equal((await next(follow(store, 5))).seq, 6);
 });
 
-test("a feed ends when it is returned, even while it waits, and all end with the store", async (t) => {
+test("a feed ends when it is returned, even while it waits, and all end with the feed", async (t) => {
   const store = await openFor(t, await folderFor(t));
   const [one, other, unused] = [1, 2, 3].map(() => follow(store));
   const waiting = one?.next();
@@ -475,7 +475,7 @@ test("a feed ends when it is returned, even while it waits, and all end with the
   assert.deepEqual(await waiting, { value: undefined, done: true });
   const last = other?.next();
   await turn();
-  await store.close();
+  await feeds.get(store)?.close();
   const ended = { value: undefined, done: true };
   assert.deepEqual(await last, ended);
   assert.deepEqual(await unused?.next(), ended);

@@ -337,3 +337,13 @@ test("check, backup, repair and a restart leave spool files alone", async (t) =>
   const lines = await linesOf(again, name);
   assert.deepEqual(lines.map(({ text }) => text), ["line"]);
 });
+
+test("at most 4,096 lines are read at a time, so that many empty ones delay nothing else", async (t) => {
+  const store = await openFor(t, await folderFor(t));
+  const { name } = await writeSpool(store, bodyOf(Buffer.alloc(10_000, "\n")));
+  const counts: number[] = [];
+  for await (const lines of readSpool(store, name, {})) {
+    counts.push(lines.length);
+  }
+  assert.deepEqual(counts, [4096, 4096, 1808]);
+});
