@@ -167,6 +167,7 @@ test("few files import node:http and node:fs", () => {
   assert.deepEqual([...new Set(withFiles)].sort(), [
     "cli/backup.ts",
     "cli/help.ts",
+    "cli/init.ts",
     "cli/read.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",

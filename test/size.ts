@@ -26,7 +26,7 @@ const src = join(root, "src");
 /** The source files of the server or, with another pattern, also others. */
 export function sourceFiles(pattern = /\.ts$/): SourceFile[] {
   return readdirSync(src, { recursive: true, encoding: "utf8" })
-    .filter((path) => pattern.test(path))
+    .filter((path) => pattern.test(path) && !path.endsWith(".d.ts"))
     .map((path) => {
       const text = readFileSync(join(src, path), "utf8");
       const found = text.match(token) ?? [];
