@@ -10,6 +10,9 @@ import type { IncomingRequest, OutgoingResponse } from "./connection.ts";
 /** Time limit for a whole small body, and for each part of a large one. */
 export const bodyTimeoutMs = 30_000;
 
+/** The largest body that is read into memory, unless its operation sets another limit. */
+export const defaultMaxBodyBytes = 64 * 1024;
+
 const empty: Uint8Array = new Uint8Array();
 
 /** The client has disconnected, so nobody is waiting for a response. */

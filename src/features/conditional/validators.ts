@@ -7,6 +7,7 @@ import { ndjsonType } from "../../api/ndjson.ts";
 import type { Scope } from "../../api/query/select.ts";
 import { recordSchema } from "../../api/representation.ts";
 import type { RequestContext, Subject } from "../../api/request-context.ts";
+import { negotiate } from "../../http/negotiate.ts";
 import type { Document } from "../../store/store.ts";
 
 /** Returns the function that returns the validators of a representation as header fields. */
@@ -22,7 +23,7 @@ export function createValidators({ store, base }: Api) {
     return shape.toString(36);
   };
   return (
-    { format }: Pick<RequestContext, "format">,
+    { headers, operation }: Pick<RequestContext, "headers" | "operation">,
     subject: Subject,
   ): readonly string[] => {
     if ("digest" in subject) return ["ETag", `"${subject.digest}"`];
@@ -32,7 +33,10 @@ export function createValidators({ store, base }: Api) {
       ? ofRecord(collection, subject.document, shape)
       : ofList(subject.scope, store.table(collection.name), {
         state: `${store.incarnation}${shape}`,
-        suffix: format === ndjsonType ? "-lines" : "",
+        suffix: negotiate(headers.accept, operation?.produces ?? []) ===
+            ndjsonType
+          ? "-lines"
+          : "",
       });
   };
 }
