@@ -6,7 +6,7 @@
 
 import type { Feature } from "../../api/feature.ts";
 import { numberUpTo } from "../../api/setting.ts";
-import { RateLimiter, windowMs } from "../../http/rate-limit.ts";
+import { RateLimiter, windowMs } from "../../api/accounts/rate-limit.ts";
 
 const settings = {
   /** How many requests a client may send in a minute. */
