@@ -73,9 +73,9 @@ export async function createFirstAdmin(
   const exists = () =>
     users.count("role", role) + users.count("username", "admin") > 0;
   if (exists()) return;
+  const isRandom = ADMIN_PASSWORD === undefined;
   const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isShown = ADMIN_PASSWORD === undefined && terminal.isTTY;
-  const isWritten = ADMIN_PASSWORD === undefined && !terminal.isTTY;
+  const isWritten = isRandom && !terminal.isTTY;
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
@@ -90,7 +90,9 @@ export async function createFirstAdmin(
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
-  if (isShown) terminal.write(`The password of admin is ${password}\n`);
+  if (isRandom && terminal.isTTY) {
+    terminal.write(`The password of admin is ${password}\n`);
+  }
 }
 
 /** Removes the file with the password of the first admin as soon as a new password is durable. */
