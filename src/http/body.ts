@@ -37,12 +37,6 @@ export async function readBody(
   // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
   if (!request.hasContent) return empty;
   requestBody(response);
-  await undefined; // now what came with the header has been parsed
-  const stated = Number(request.headers["content-length"]);
-  if (request.readableLength === stated) {
-    request.isRead = true;
-    return request.read();
-  }
   return new Promise((resolve, reject) => {
     let body = empty;
     let length = 0;
