@@ -9,7 +9,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import {
   createServer,
@@ -122,10 +122,6 @@ export async function listen(
         for (const socket of slots.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
-      const peers = new Set(Array.from(connections.keys(), peerOf));
-      for (const socket of slots.keys()) {
-        if (!peers.has(peerOf(socket))) socket.destroy(); // in its TLS handshake
-      }
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
@@ -158,11 +154,6 @@ function trackConnections(
     else rejectBytes(connection, toApiError(error));
   });
   return slots;
-}
-
-/** Returns what a TLS socket and the one below it have in common. */
-function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }
 
 /** The open connections, the oldest first, each with the network of its client. */
@@ -245,15 +236,11 @@ function sendRawError(
   socket.destroySoon();
 }
 
-// Each process has its own prefix. It need not be secret.
-const prefix = randomBytes(6).toString("base64url");
-let count = 0;
-
 /** Returns the X-Request-Id of a request if it is 1 to 64 visible characters, and a new id otherwise. */
 export function requestId(
   sent: string | readonly string[] | undefined,
 ): string {
   return typeof sent === "string" && /^[!-~]{1,64}$/.test(sent)
     ? sent
-    : `${prefix}-${(++count).toString(36)}`;
+    : randomUUID();
 }
