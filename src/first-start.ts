@@ -39,15 +39,16 @@ export async function loadSecrets(
   const shared = await store.shareSecret(random);
   if (shared !== undefined) return [shared];
   const stored = await readSmallFile(realFiles, folder, "secret");
-  if (stored !== undefined) {
-    const secret = stored.toString().trim();
-    if (Buffer.byteLength(secret) >= 32) return [secret];
+  const secret = stored?.toString().trim() ?? random;
+  if (Buffer.byteLength(secret) < 32) {
     throw new CommandError(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
-  await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
-  return [random];
+  if (stored === undefined) {
+    await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
+  }
+  return [secret];
 }
 
 /**

@@ -71,26 +71,25 @@ export function logFailure(
   { code, message }: ApiError,
   error: unknown,
 ): void {
-  if (!auditedCodes.includes(code)) context.auditEvent = undefined;
-  else context.auditEvent ??= { message };
+  const { auditEvent = { message }, shared: { log } } = context;
+  context.auditEvent = auditedCodes.includes(code) ? auditEvent : undefined;
   if (code !== 50000) return;
   const text = error instanceof Error ? error.stack : String(error);
-  const fields = { ...describe(context), error: text };
-  context.shared.log("error", message, fields);
+  log("error", message, { ...describe(context), error: text });
 }
 
 /** Logs a response. */
-export function logResponse(
-  context: RequestContext,
-  status: number,
-): void {
-  const { auditEvent: event, shared: { log } } = context;
+export function logResponse(context: RequestContext, status: number): void {
+  const { auditEvent: event, start, shared: { log } } = context;
   if (event) {
-    const more = { status, ...event.fields };
-    log("info", event.message, { ...describe(context), ...more });
+    log("info", event.message, {
+      ...describe(context),
+      status,
+      ...event.fields,
+    });
   }
   log("debug", "answered", () => {
-    const ms = Math.round(performance.now() - context.start);
+    const ms = Math.round(performance.now() - start);
     return { ...describe(context), status, ms };
   });
 }

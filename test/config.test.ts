@@ -108,7 +108,7 @@ test("a setting that is not used is not read", async () => {
   );
 });
 
-test("an empty variable counts as unset, and a flag overrides its variable", async () => {
+test("an empty variable counts as unset, and a flag overrides its variable", () => {
   const names = ["PORT", "HOST", "BASE_URL", "LOG", "SEED", "JWT_SECRET"];
   const empty = Object.fromEntries(names.map((name) => [name, ""]));
   assert.deepEqual(

@@ -27,17 +27,17 @@ export class ClientDisconnected extends Error {}
  * too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
-export async function readBody(
+export function readBody(
   response: OutgoingResponse,
   maxBytes: number,
   timeoutMs = bodyTimeoutMs,
 ): Promise<Uint8Array> {
   const { req: request } = response;
-  checkLength(request, maxBytes);
-  // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
-  if (!request.hasContent) return empty;
-  requestBody(response);
   return new Promise((resolve, reject) => {
+    checkLength(request, maxBytes);
+    // Without content there may be no event: on Bun, and with `optimizeEmptyRequests`.
+    if (!request.hasContent) return resolve(empty);
+    requestBody(response);
     let body = empty;
     let length = 0;
     const add = (part: Uint8Array) => {
