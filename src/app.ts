@@ -24,7 +24,6 @@ import {
   type ErrorCode,
   errorResponse,
   implementedMethods,
-  notImplemented,
 } from "./http/errors.ts";
 import { parseJsonObject } from "./http/json.ts";
 import { weightOf } from "./http/accept.ts";
@@ -97,10 +96,11 @@ export class Application {
   /** Logs and counts an error that was sent without a request. */
   readonly onRawError = (error: RawError): void => {
     this.#shared.log("debug", "answered", error);
-    const start = performance.now();
-    const unknown = { route: undefined, method: "", headers: {}, start };
+    const { status } = error;
+    const unknown = { route: undefined, method: "", headers: {} };
+    const request = { ...unknown, start: performance.now() };
     for (const { onResponse } of this.#features) {
-      onResponse?.(unknown, { status: error.status, fields: [] });
+      onResponse?.(request, { status, fields: [] });
     }
   };
 
@@ -300,7 +300,13 @@ function unknownUrl(path: string, base: string): ApiError {
 function operationOf({ allow, operations }: Route, method: string): Operation {
   const operation = operations.get(method === "HEAD" ? "GET" : method);
   if (operation) return operation;
-  if (!implementedMethods.includes(method)) throw notImplemented(method);
+  if (!implementedMethods.includes(method)) {
+    const supported = implementedMethods.join(", ");
+    throw new ApiError(
+      50100,
+      `The method ${method} is not implemented; supported methods: ${supported}.`,
+    );
+  }
   throw new ApiError(
     40500,
     `The method ${method} is not allowed here; allowed: ${allow}.`,

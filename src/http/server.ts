@@ -191,7 +191,6 @@ function takeSlot(slots: Slots, socket: Socket, max: number): void {
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
   const { pending: [response], isClosing, isPaused } = connection;
-  if (response?.isLive) return void connection.socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;
