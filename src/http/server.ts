@@ -77,7 +77,7 @@ export async function listen(
   handle: Handler,
   { host, port, ...options }: ListenOptions,
 ): Promise<Listener> {
-  const { serverFields = [] } = options;
+  const { createSecureServer, serverFields = [] } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
@@ -102,13 +102,16 @@ export async function listen(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  const { createSecureServer } = options;
   const server = (createSecureServer ?? createServer)(serverOptions);
+  const slots: Slots = new Map();
+  server.on("connection", (socket: Socket) => {
+    takeSlot(slots, socket, limits.maxConnections);
+  });
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
   });
-  const slots = trackConnections(server, state);
+  passRequests(server, connections);
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
   const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
@@ -129,19 +132,15 @@ export async function listen(
   };
 }
 
-/** Limits the number of connections, passes on their requests, and rejects what is not a request. */
-function trackConnections(
+/** Passes on the requests of connections, and rejects what is not a request. */
+function passRequests(
   server: HttpServer,
-  { connections, limits }: ServerState,
-): Slots {
+  connections: ServerState["connections"],
+): void {
   server.on("error", () => {}); // a connection that cannot be accepted
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
   // A stop would take connections for idle that are still sending a response.
   server.closeIdleConnections = () => {};
-  const slots: Slots = new Map();
-  server.on("connection", (socket: Socket) => {
-    takeSlot(slots, socket, limits.maxConnections);
-  });
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
     server.on(event, (_, response: OutgoingResponse) => {
@@ -153,7 +152,6 @@ function trackConnections(
     if (!connection || error.code === "ECONNRESET") socket.destroy();
     else rejectBytes(connection, toApiError(error));
   });
-  return slots;
 }
 
 /** The open connections, the oldest first, each with the network of its client. */
