@@ -27,17 +27,24 @@ export class ClientDisconnected extends Error {}
  * too long
  * @throws {ClientDisconnected} if the connection ends before the body does
  */
-export function readBody(
+export async function readBody(
   response: OutgoingResponse,
   maxBytes: number,
   timeoutMs = bodyTimeoutMs,
 ): Promise<Uint8Array> {
   const { req: request } = response;
+  checkLength(request, maxBytes);
+  // Without content there may be no call: on Bun, and with `optimizeEmptyRequests`.
+  if (!request.hasContent) return empty;
+  requestBody(response);
+  await undefined; // now what came with the header has been parsed
+  const stated = Number(request.headers["content-length"]);
+  // Waiting for its events instead would make a POST a tenth slower.
+  if (request.readableLength === stated) {
+    request.isRead = true;
+    return request.read();
+  }
   return new Promise((resolve, reject) => {
-    checkLength(request, maxBytes);
-    // Without content there may be no event: on Bun, and with `optimizeEmptyRequests`.
-    if (!request.hasContent) return resolve(empty);
-    requestBody(response);
     let body = empty;
     let length = 0;
     const add = (part: Uint8Array) => {

@@ -65,6 +65,8 @@ export const jsonType = "application/json; charset=utf-8";
 export class IncomingRequest extends IncomingMessage {
   /** Why the rest of its body cannot be read. */
   bodyError: Error | undefined;
+  /** True once its whole body has been read, although node:http may not call it complete yet. */
+  isRead = false;
 
   /** True if it has content, possibly of unknown length (RFC 9112 section 6.3). */
   get hasContent(): boolean {
@@ -325,7 +327,8 @@ export function send(
   if (!hasNoLength && status !== 204 && status !== 304) {
     fields.push("Content-Length", String(Buffer.byteLength(body ?? "")));
   }
-  const hasUnreadBody = !request.complete && request.hasContent;
+  const hasUnreadBody = !request.complete && !request.isRead &&
+    request.hasContent;
   const isLast = server.isStopping || hasUnreadBody || httpVersion === "1.0" ||
     (connection.isClosing && pending.length === 1) ||
     // After an Upgrade field, node:http of all versions drops the rest of the packet.
