@@ -15,11 +15,8 @@ import type { OpenedDeclaration } from "./declaration/remembered.ts";
 import type { Methods, Route, RouteParts } from "./operations.ts";
 import type { ApiOptions } from "./options.ts";
 import type { Records } from "./records/records.ts";
-import type {
-  RequestContext,
-  RequestHooks,
-  Result,
-} from "./request-context.ts";
+import type { RequestContext, Result } from "./request-context.ts";
+import type { RequestHooks } from "./request-types.ts";
 import type { SettingReader, Settings } from "./setting.ts";
 
 /** The settings that a command needs. */
@@ -105,7 +102,7 @@ export interface FeatureHooks extends SingleHooks {
 }
 
 /** The hooks that at most one feature has. */
-export interface SingleHooks extends RequestHooks {
+export interface SingleHooks extends RequestHooks<RequestContext> {
   /** Creates a server of node:https instead of one of node:http. */
   readonly createSecureServer?: CreateServer;
   /** Header fields of every response: name, value, name, value, … */

@@ -35,15 +35,14 @@ import { changeRecord, createRecord } from "./records/writing.ts";
 import type {
   Outcome,
   RequestContext,
-  RequestedRoute,
-  Requirements,
   ResolveScope,
   Result,
 } from "./request-context.ts";
+import type { RequestedRoute, Requirements } from "./request-types.ts";
 import { recordSchema } from "./representation.ts";
 
 /** One method of a URL; `P` is the type of its parsed parameters. */
-export interface Operation<P = unknown> extends Requirements {
+export interface Operation<P = unknown> extends Requirements<RequestContext> {
   /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
   /** A short description, if none follows from the method. */
@@ -108,7 +107,8 @@ export interface RouteParts {
 }
 
 /** One URL. */
-export interface Route extends RequestedRoute, Pick<RouteParts, "tag"> {
+export interface Route
+  extends RequestedRoute<RequestContext>, Pick<RouteParts, "tag"> {
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
 }

@@ -5,7 +5,6 @@
  */
 
 import { performance } from "node:perf_hooks";
-import type { Access } from "../auth/access.ts";
 import {
   ClientDisconnected,
   defaultMaxBodyBytes,
@@ -23,7 +22,15 @@ import {
 } from "./accounts/authentication.ts";
 import type { ApiOptions } from "./options.ts";
 import type { Scope, Select } from "./query/select.ts";
-import type { AuditEvent, Execution, Outcome, Subject } from "./result.ts";
+import type {
+  AuditEvent,
+  Execution,
+  Outcome,
+  RequestedRoute,
+  RequestHooks,
+  Requirements,
+  Subject,
+} from "./request-types.ts";
 
 export type {
   AuditEvent,
@@ -31,63 +38,16 @@ export type {
   Outcome,
   Result,
   Subject,
-} from "./result.ts";
+} from "./request-types.ts";
 
 /** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
 export type ResolveScope = (context: RequestContext) => Scope | undefined;
-
-/** What an operation requires of its requests, and what it returns. */
-export interface Requirements {
-  readonly access: Access;
-  /** Returns whether a request needs no role, whatever `access` says. */
-  readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
-  readonly ignoresCredentials?: true;
-  /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
-  readonly maxBodyBytes?: number;
-  /** The media types of a successful response, the preferred one first; JSON by default. */
-  readonly produces?: readonly string[];
-  /** The records that it is about. */
-  readonly resource?: { readonly scope?: ResolveScope | undefined };
-}
-
-/** The URL of a request: what each of its methods requires. */
-export interface RequestedRoute {
-  readonly operations: ReadonlyMap<string, Requirements>;
-  /** All methods, for Allow (RFC 9110 section 10.2.1). */
-  readonly allow: string;
-}
-
-/** The hooks of features that operations call through {@linkcode RequestContext}; at most one feature has each. */
-export interface RequestHooks {
-  /** Returns the address of the client of a request, given that of its connection. */
-  readonly findClient?: (
-    peer: string,
-    headers: IncomingRequest["headers"],
-  ) => string;
-  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
-  readonly precondition?: (
-    context: RequestContext,
-    subject: Subject,
-  ) => boolean;
-  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
-  readonly validators?: (
-    context: RequestContext,
-    subject: Subject,
-  ) => readonly string[];
-  /** Executes a request, unless it is a retry of one that was executed. */
-  readonly runOnce?: (
-    context: RequestContext,
-    execution: Execution,
-  ) => Outcome;
-  /** Finds the rows of a list, as {@linkcode Select}. */
-  readonly select?: Select;
-}
 
 /** The state that all requests share. */
 export type SharedState =
   & ApiOptions
   & Authentication
-  & { readonly hooks: RequestHooks };
+  & { readonly hooks: RequestHooks<RequestContext> };
 
 /** One request, and its response. */
 export class RequestContext {
@@ -110,8 +70,8 @@ export class RequestContext {
   /** The ids in the path. */
   ids: readonly number[] = [];
   /** Undefined if the URL is unknown. */
-  route: RequestedRoute | undefined;
-  operation: Requirements | undefined;
+  route: RequestedRoute<RequestContext> | undefined;
+  operation: Requirements<RequestContext> | undefined;
   /** The signed-in user, with their current rights. */
   caller: Caller | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
