@@ -124,7 +124,7 @@ export class Application {
     const operation = operationOf(match.route, method); // 405, 501
     context.operation = operation;
     const waiting = this.hooks.beforeJudging?.(context); // 503
-    if (waiting) return waiting;
+    if (waiting) return waiting; // and is judged again
     context.authenticate(); // 401, 403
     if (isReadMethod(method)) this.#checkAccept(context); // 406
     const sent = parseParameters(target.query); // 400
