@@ -119,11 +119,11 @@ async function loadCheckedFeatures(
     names.push(...Object.keys({ ...reader.read(settings) }));
     checkSettings?.(reader);
   }
-  for (const name of featureSettings) {
-    if (names.includes(name) || !reader.isSet(name)) continue;
-    throw new UsageError(`${name}: this server lacks the feature for it`);
-  }
-  return features;
+  const missing = featureSettings.find((name) =>
+    !names.includes(name) && reader.isSet(name)
+  );
+  if (missing === undefined) return features;
+  throw new UsageError(`${missing}: this server lacks the feature for it`);
 }
 
 /**
