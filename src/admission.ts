@@ -27,16 +27,23 @@ const maxWaitMs = 30_000;
 /** The most clients whose last turn is remembered. */
 const maxClients = 1000;
 
+/** A request that waits for its turn. */
+interface Waiting {
+  readonly client: string;
+  readonly begin: () => void;
+}
+
 /** The turns of one kind of work. */
 export class Turns {
   readonly #maxRunning: number;
   readonly #maxPerClient: number;
   /** The clients that have a turn, once for each. */
   readonly #running: string[] = [];
-  /** The clients that had a turn, the last one of the first the longest ago. */
-  readonly #recent = new Set<string>();
-  /** The functions that begin the turns of the waiting requests of each client, in order. */
-  readonly #waiting = new Map<string, Set<() => void>>();
+  /** The requests that wait, the first one first. */
+  readonly #waiting = new Set<Waiting>();
+  /** The number of the last turn of each client, the longest ago first. */
+  readonly #lastTurns = new Map<string, number>();
+  #count = 0;
 
   /** @param maxPerClient how many turns at a time one client has: fewer than there are, if a client decides how long one lasts */
   constructor(maxRunning: number, maxPerClient = maxRunning) {
@@ -66,26 +73,6 @@ export class Turns {
     }
   }
 
-  #wait(client: string, signal: AbortSignal): Promise<void> {
-    const waiting = this.#waiting.get(client) ?? new Set();
-    this.#waiting.set(client, waiting);
-    return new Promise((resolve, reject) => {
-      const leave = (settle: () => void) => {
-        waiting.delete(start);
-        if (waiting.size === 0) this.#waiting.delete(client);
-        clearTimeout(timer);
-        signal.removeEventListener("abort", onAbort);
-        settle();
-      };
-      const start = () => leave(resolve);
-      const onAbort = () => leave(() => reject(signal.reason));
-      const onTimeout = () => leave(() => reject(tooLong()));
-      const timer = setTimeout(onTimeout, maxWaitMs);
-      signal.addEventListener("abort", onAbort);
-      waiting.add(start);
-    });
-  }
-
   #mayBegin(client: string): boolean {
     const own = this.#running.filter((each) => each === client);
     return this.#running.length < this.#maxRunning &&
@@ -94,25 +81,44 @@ export class Turns {
 
   #begin(client: string): void {
     this.#running.push(client);
-    this.#recent.delete(client);
-    this.#recent.add(client);
-    const [oldest = ""] = this.#recent;
-    if (this.#recent.size > maxClients) this.#recent.delete(oldest);
+    this.#lastTurns.delete(client);
+    this.#lastTurns.set(client, ++this.#count);
+    const [oldest = ""] = this.#lastTurns.keys();
+    if (this.#lastTurns.size > maxClients) this.#lastTurns.delete(oldest);
+  }
+
+  #wait(client: string, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = (settle: () => void) => {
+        this.#waiting.delete(waiting);
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        settle();
+      };
+      const waiting = { client, begin: () => leave(resolve) };
+      const onAbort = () => leave(() => reject(signal.reason));
+      const onTimeout = () => leave(() => reject(tooLong()));
+      const timer = setTimeout(onTimeout, maxWaitMs);
+      signal.addEventListener("abort", onAbort);
+      this.#waiting.add(waiting);
+    });
   }
 
   /** Begins the next turn in the moment in which another ends. Of two clients that had none yet the later goes first, so that a crowd of them does not delay those who come after it. */
   #beginNext(): void {
-    const clients = [...this.#waiting.keys()].filter((client) =>
-      this.#mayBegin(client)
-    );
-    const next = clients.findLast((client) => !this.#recent.has(client)) ??
-      [...this.#recent].find((client) =>
-        this.#waiting.has(client) && this.#mayBegin(client)
-      );
+    let next: Waiting | undefined;
+    let nextTurn = Infinity;
+    for (const each of this.#waiting) {
+      const turn = this.#lastTurns.get(each.client) ?? 0;
+      const isSooner = turn === 0 || turn < nextTurn;
+      if (isSooner && this.#mayBegin(each.client)) {
+        next = each;
+        nextTurn = turn;
+      }
+    }
     if (next === undefined) return;
-    const [start] = this.#waiting.get(next) ?? [];
-    this.#begin(next);
-    start?.();
+    this.#begin(next.client);
+    next.begin();
   }
 }
 

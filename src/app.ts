@@ -4,25 +4,29 @@
  */
 
 import { performance } from "node:perf_hooks";
-import type { FeatureHooks, SingleHooks } from "./api/feature.ts";
+import type { Feature, FeatureHooks, SingleHooks } from "./api/feature.ts";
 import type { Operation, Route } from "./api/operations.ts";
+import type { ApiOptions } from "./api/options.ts";
 import {
   parseParameters,
   rejectUnknownParameters,
 } from "./api/query/parameters.ts";
-import type { Outcome, Result } from "./api/request-context.ts";
+import {
+  type Outcome,
+  RequestContext,
+  type Result,
+  type SharedState,
+} from "./api/request-context.ts";
 import { buildRoutes } from "./api/routes.ts";
 import { ClientDisconnected } from "./http/body.ts";
-import { type ApplicationOptions, Exchange, type Shared } from "./exchange.ts";
 import {
   ApiError,
   type ErrorCode,
   errorResponse,
   implementedMethods,
-  notImplemented,
 } from "./http/errors.ts";
 import { parseJsonObject } from "./http/json.ts";
-import { negotiate } from "./http/accept.ts";
+import { weightOf } from "./http/accept.ts";
 import { checkContentType, isReadMethod } from "./http/content.ts";
 import { findRoute, parseTarget } from "./http/router.ts";
 import {
@@ -42,11 +46,13 @@ type Settled = Result | undefined | Promise<Result | undefined>;
 export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
-  readonly #shared: Shared;
+  readonly #shared: SharedState;
   /** The hooks for the whole server. */
   readonly hooks: SingleHooks;
 
-  constructor(options: ApplicationOptions) {
+  constructor(
+    options: ApiOptions & { readonly features: readonly Feature[] },
+  ) {
     const { routes, hooks } = buildRoutes(options, options.features);
     this.#routes = routes;
     this.#features = hooks;
@@ -66,23 +72,23 @@ export class Application {
 
   /** Responds to one request; never throws. */
   async handle(response: OutgoingResponse): Promise<void> {
-    const exchange = new Exchange(response, this.#shared);
+    const context = new RequestContext(response, this.#shared);
     try {
       let result: Result | undefined;
       // A request is judged again if what it saw was rolled back.
       while (result === undefined) {
         try {
-          result = await this.#judge(exchange);
+          result = await this.#judge(context);
         } catch (error) {
-          result = await this.#fail(exchange, error);
+          result = await this.#fail(context, error);
         }
       }
-      this.#send(exchange, result);
+      this.#send(context, result);
     } catch (error) {
       // A response that cannot be sent must not affect other clients.
       response.destroy();
       if (error instanceof ClientDisconnected) return;
-      const { id } = exchange;
+      const { id } = context;
       this.#shared.log("error", `Cannot send a response: ${error}`, { id });
     }
   }
@@ -90,11 +96,11 @@ export class Application {
   /** Logs and counts an error that was sent without a request. */
   readonly onRawError = (error: RawError): void => {
     this.#shared.log("debug", "answered", error);
-    const start = performance.now();
-    const unknown = { route: undefined, method: "", target: "", headers: {} };
-    const request = { ...unknown, start };
+    const { status } = error;
+    const unknown = { route: undefined, method: "", headers: {} };
+    const request = { ...unknown, start: performance.now() };
     for (const { onResponse } of this.#features) {
-      onResponse?.(request, { status: error.status, fields: [] });
+      onResponse?.(request, { status, fields: [] });
     }
   };
 
@@ -103,73 +109,67 @@ export class Application {
    * again. RFC 9110 leaves the order of the steps open; this is ours. The first
    * step that fails determines the response, and nothing is changed.
    */
-  async #judge(exchange: Exchange): Promise<Result | undefined> {
-    const { request, method } = exchange;
+  #judge(context: RequestContext): Settled {
+    const { request, method } = context;
     const { base } = this.#shared;
-    this.hooks.checkQuota?.(exchange, exchange.client); // 429
+    this.hooks.checkQuota?.(context); // 429
     checkMessage(request); // 400, 414, 417, 431, 501
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
-    const target = parseTarget(exchange.target); // 400
+    const target = parseTarget(context.target); // 400
     const match = findRoute(this.#routes, target.path, base.path); // 400
-    if (!match) return redirect(target, this.#routes, this.#shared); // 308, 404
-    exchange.url = base.origin + target.path;
-    exchange.ids = match.ids;
-    exchange.route = match.route;
+    if (!match) return redirect(target, this.#routes, base); // 308, 404
+    context.url = base.origin + target.path;
+    context.ids = match.ids;
+    context.route = match.route;
     const operation = operationOf(match.route, method); // 405, 501
-    exchange.operation = operation;
-    const waiting = this.hooks.beforeJudging?.(exchange); // 503
-    if (waiting) await waiting;
-    exchange.authenticate(); // 401, 403
-    if (isReadMethod(method)) this.#checkAccept(exchange); // 406
+    context.operation = operation;
+    const waiting = this.hooks.beforeJudging?.(context); // 503
+    if (waiting) return waiting; // and is judged again
+    context.authenticate(); // 401, 403
+    if (isReadMethod(method)) this.#checkAccept(context); // 406
     const sent = parseParameters(target.query); // 400
     const { consumes, parse = rejectUnknownParameters } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) {
-      return this.#run(exchange, () => operation.run(exchange, parameters, {}));
+      return this.#run(context, () => operation.run(context, parameters, {}));
     }
     const type = checkContentType(request, consumes); // 415
-    const received = operation.receive?.(exchange, {
-      type,
-      sent,
-      response: exchange.response,
-      read: () => exchange.readBody(),
+    const received = operation.receive?.(context, { type, sent });
+    if (received) return this.#settle(context, received);
+    return context.afterWaiting(context.readBody(), (bytes) => { // 413, 408, 401, 403
+      const body = parseJsonObject(bytes); // 400
+      const execute = () => operation.run(context, parameters, body); // 404 to 503
+      return this.#run(
+        context,
+        () => context.runOnce({ body: bytes, execute }),
+      );
     });
-    if (received) return this.#settle(exchange, received);
-    const bytes = await exchange.readBody(); // 413, 408
-    exchange.authenticate(); // 401, 403
-    const body = parseJsonObject(bytes); // 400
-    const execute = () => operation.run(exchange, parameters, body); // 404 to 503
-    return this.#run(
-      exchange,
-      () => exchange.runOnce({ body: bytes, execute }),
-    );
   }
 
   /** Runs an operation; a write only once there is room for its transaction. */
-  #run(exchange: Exchange, run: () => Outcome): Settled {
-    const room = isReadMethod(exchange.method)
+  #run(context: RequestContext, run: () => Outcome): Settled {
+    const room = isReadMethod(context.method)
       ? undefined
       : this.#shared.store.whenRoom();
-    if (room === undefined) return this.#settle(exchange, run());
-    return exchange.afterWaiting(room, () => { // 401, 403
-      exchange.signal.throwIfAborted();
-      return this.#run(exchange, run);
+    if (room === undefined) return this.#settle(context, run());
+    return context.afterWaiting(room, () => { // 401, 403
+      context.signal.throwIfAborted();
+      return this.#run(context, run);
     });
   }
 
   /**
-   * Chooses the media type of what the operation returns, unless a feature
-   * responds in a format of its own.
+   * Checks that the client accepts what the operation returns, or a format that
+   * a feature has.
    *
    * @throws {ApiError} 40600
    */
-  #checkAccept(exchange: Exchange): void {
-    const { headers, operation } = exchange;
+  #checkAccept(context: RequestContext): void {
+    const { headers: { accept }, operation } = context;
     const { produces = ["application/json"] } = operation ?? {};
-    const isAny = headers.accept === undefined || headers.accept === "*/*";
-    if (!isAny && this.#format(exchange, { status: 200, headers: [] })) return;
-    exchange.format = negotiate(headers.accept, produces);
-    if (exchange.format !== undefined) return;
+    const isAccepted = produces.some((type) => weightOf(accept, type) > 0) ||
+      this.#format(context, { status: 200, headers: [] });
+    if (isAccepted) return;
     throw new ApiError(
       40600,
       `None of the accepted formats is available: this URL has ${
@@ -179,59 +179,64 @@ export class Application {
   }
 
   /** Returns a response in the format that the client prefers, if a feature has that. */
-  #format(exchange: Exchange, response: Response): Response | undefined {
+  #format(context: RequestContext, response: Response): Response | undefined {
     for (const { format } of this.#features) {
-      const formatted = format?.(exchange, response);
+      const formatted = format?.(context, response);
       if (formatted) return formatted;
     }
     return undefined;
   }
 
   /** Returns a result as soon as everything in it is durable; undefined if the request must be judged again. */
-  #settle(exchange: Exchange, outcome: Outcome): Settled {
+  #settle(context: RequestContext, outcome: Outcome): Settled {
     if (outcome instanceof Promise) {
-      return outcome.then((result) => this.#settle(exchange, result));
+      return outcome.then((result) => this.#settle(context, result));
     }
     // Between a decision and the wait for its sequence number nothing may happen.
-    const durable = this.hooks.beforeSending?.(exchange, outcome) ??
+    const durable = this.hooks.beforeSending?.(context, outcome) ??
       this.#shared.store.durable(outcome.seq);
-    return durable ? whenDurable(exchange, outcome, durable) : outcome;
+    return durable ? whenDurable(context, outcome, durable) : outcome;
   }
 
   /** Responds with an error as soon as the state that it reveals is durable. */
   async #fail(
-    exchange: Exchange,
+    context: RequestContext,
     error: unknown,
   ): Promise<Result | undefined> {
     if (error instanceof ClientDisconnected) throw error;
     const { store } = this.#shared;
     const apiError = toApiError(error);
-    logFailure(exchange, apiError, error);
+    logFailure(context, apiError, error);
     const seq = stateDependentStatuses.has(apiError.status) ? store.seq : 0;
     const response = errorResponse(apiError, this.hooks.documentationUrl);
     try {
-      return await this.#settle(exchange, { ...response, seq });
+      return await this.#settle(context, { ...response, seq });
     } catch (error) {
-      return await this.#fail(exchange, error);
+      return await this.#fail(context, error);
     }
   }
 
-  #send(exchange: Exchange, result: Response): void {
-    const { response, id } = exchange;
-    const final = this.#format(exchange, result) ?? result;
-    const fields = [...final.headers, ...cacheFields(exchange, final)];
+  #send(context: RequestContext, result: Response): void {
+    const { method, caller, response, id } = context;
+    const final = this.#format(context, result) ?? result;
+    const { status, headers } = final;
+    const fields = [...headers, "Vary", "Accept"];
+    if (isReadMethod(method) && !headers.includes("Cache-Control")) {
+      // A copy may be stored, but not used before the server has validated it.
+      fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
+    }
     for (const { onResponse } of this.#features) {
-      onResponse?.(exchange, { status: final.status, fields });
+      onResponse?.(context, { status, fields });
     }
     fields.push("X-Request-Id", id);
-    logResponse(exchange, final.status);
+    logResponse(context, status);
     send(response, final, fields);
   }
 }
 
 /** Returns a result once it is durable; undefined if the request must be judged again. */
 async function whenDurable(
-  exchange: Exchange,
+  { method }: RequestContext,
   result: Result,
   durable: Promise<boolean | void>,
 ): Promise<Result | undefined> {
@@ -242,22 +247,9 @@ async function whenDurable(
     // The state that a read saw was rolled back.
     const isRolledBack = /^(?:disk-full|outcome-unknown)$/
       .test(errorCode(error));
-    if (isRolledBack && isReadMethod(exchange.method)) return undefined;
+    if (isRolledBack && isReadMethod(method)) return undefined;
     throw error;
   }
-}
-
-/** The header fields about caching, which depend on the method and the caller. */
-function cacheFields(
-  { method, caller }: Exchange,
-  { headers }: Response,
-): string[] {
-  const fields = ["Vary", "Accept"];
-  if (isReadMethod(method) && !headers.includes("Cache-Control")) {
-    // A copy may be stored, but not used before the server has validated it.
-    fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
-  }
-  return fields;
 }
 
 /** The response to `OPTIONS *` (RFC 9110 section 9.3.7). */
@@ -275,7 +267,7 @@ const serverDescription: Result = {
 function redirect(
   { path, query }: ReturnType<typeof parseTarget>,
   routes: ReadonlyMap<string, Route>,
-  { base }: Shared,
+  base: ApiOptions["base"],
 ): Result {
   const shorter = path.replace(/\/$/, "");
   if (!findRoute(routes, shorter, base.path)) throw unknownUrl(path, base.path);
@@ -308,7 +300,13 @@ function unknownUrl(path: string, base: string): ApiError {
 function operationOf({ allow, operations }: Route, method: string): Operation {
   const operation = operations.get(method === "HEAD" ? "GET" : method);
   if (operation) return operation;
-  if (!implementedMethods.includes(method)) throw notImplemented(method);
+  if (!implementedMethods.includes(method)) {
+    const supported = implementedMethods.join(", ");
+    throw new ApiError(
+      50100,
+      `The method ${method} is not implemented; supported methods: ${supported}.`,
+    );
+  }
   throw new ApiError(
     40500,
     `The method ${method} is not allowed here; allowed: ${allow}.`,

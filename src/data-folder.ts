@@ -76,24 +76,22 @@ export function followDeclaration(
   refuseOtherApi(opened);
   if (adaptRecords) return adaptRecords(opened);
   const { collections, store, apply } = opened;
-  const rules = rulesOf(collections);
+  const names = Object.fromEntries(rulesOf(collections));
   const remembered = store.table(declarationTable).get(1)?.document;
-  if (
-    remembered === undefined &&
-    collections.every(({ name }) => store.table(name).size === 0)
-  ) {
-    const names = Object.fromEntries(rules);
+  const isEmpty = collections.every(({ name }) => store.table(name).size === 0);
+  if (remembered === undefined && isEmpty) {
     apply(["put", declarationTable, { id: 1, names, ...neverRenamed }]);
     return false;
   }
-  const former = new Map(Object.entries(Object(remembered?.["names"])));
-  const changed = [...new Set([...rules.keys(), ...former.keys()])]
-    .filter((name) => rules.get(name) !== former.get(name));
+  const former = Object(remembered?.["names"]);
+  const changed = Object.keys({ ...names, ...former })
+    .filter((name) => names[name] !== former[name]);
   if (changed.length === 0) return false;
   const others = changed.length > 10 ? ` and ${changed.length - 10} more` : "";
   throw new CommandError(
-    `the declaration of ${changed.slice(0, 10).join(", ")}${others} ` +
-      "is not the one with which the data folder was last served; nothing was changed: " +
+    `the declaration of ${
+      changed.slice(0, 10).join(", ")
+    }${others} is not the one with which the data folder was last served; nothing was changed: ` +
       "start the server with it once, with the feature evolution, " +
       "or name the other file with --collections",
   );

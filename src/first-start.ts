@@ -29,16 +29,17 @@ const passwordFile = "admin-password";
  */
 export async function loadSecret(folder: string): Promise<readonly string[]> {
   const stored = await readSmallFile(realFiles, folder, "secret");
-  if (stored !== undefined) {
-    const secret = stored.toString().trim();
-    if (Buffer.byteLength(secret) >= 32) return [secret];
+  const secret = stored?.toString().trim() ??
+    randomBytes(32).toString("base64url");
+  if (Buffer.byteLength(secret) < 32) {
     throw new CommandError(
       `cannot sign with the file "secret" in ${folder}: it must hold at least 32 bytes`,
     );
   }
-  const random = randomBytes(32).toString("base64url");
-  await writeSmallFile(realFiles, join(folder, "secret"), `${random}\n`);
-  return [random];
+  if (stored === undefined) {
+    await writeSmallFile(realFiles, join(folder, "secret"), `${secret}\n`);
+  }
+  return [secret];
 }
 
 /**
@@ -64,9 +65,9 @@ export async function createFirstAdmin(
   const exists = () =>
     users.count("role", role) + users.count("username", "admin") > 0;
   if (exists()) return;
+  const isRandom = ADMIN_PASSWORD === undefined;
   const password = ADMIN_PASSWORD ?? randomBytes(15).toString("base64url");
-  const isShown = ADMIN_PASSWORD === undefined && terminal.isTTY;
-  const isWritten = ADMIN_PASSWORD === undefined && !terminal.isTTY;
+  const isWritten = isRandom && !terminal.isTTY;
   const path = join(DATA_DIR, passwordFile);
   if (isWritten) await writeSmallFile(realFiles, path, `${password}\n`);
   try {
@@ -81,7 +82,9 @@ export async function createFirstAdmin(
   const message = "created user admin";
   if (isWritten) print("info", message, { password_file: path });
   else log("info", message);
-  if (isShown) terminal.write(`The password of admin is ${password}\n`);
+  if (isRandom && terminal.isTTY) {
+    terminal.write(`The password of admin is ${password}\n`);
+  }
 }
 
 /** Removes the file with the password of the first admin as soon as a new password is durable. */

@@ -6,7 +6,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { Writable } from "node:stream";
-import type { Exchange } from "./exchange.ts";
+import type { RequestContext } from "./api/request-context.ts";
 import type { ApiError } from "./http/errors.ts";
 import type { LogFields, Logger } from "./store/store.ts";
 
@@ -67,40 +67,39 @@ const auditedCodes: readonly number[] = [40101, 40300, 42900];
 
 /** Logs an unexpected error, and decides whether the response to another is logged. */
 export function logFailure(
-  exchange: Exchange,
+  context: RequestContext,
   { code, message }: ApiError,
   error: unknown,
 ): void {
-  if (!auditedCodes.includes(code)) exchange.auditEvent = undefined;
-  else exchange.auditEvent ??= { message };
+  const { auditEvent = { message }, shared: { log } } = context;
+  context.auditEvent = auditedCodes.includes(code) ? auditEvent : undefined;
   if (code !== 50000) return;
   const text = error instanceof Error ? error.stack : String(error);
-  const fields = { ...describe(exchange), error: text };
-  exchange.shared.log("error", message, fields);
+  log("error", message, { ...describe(context), error: text });
 }
 
 /** Logs a response. */
-export function logResponse(
-  exchange: Exchange,
-  status: number,
-): void {
-  const { auditEvent: event, shared: { log } } = exchange;
+export function logResponse(context: RequestContext, status: number): void {
+  const { auditEvent: event, start, shared: { log } } = context;
   if (event) {
-    const more = { status, ...event.fields };
-    log("info", event.message, { ...describe(exchange), ...more });
+    log("info", event.message, {
+      ...describe(context),
+      status,
+      ...event.fields,
+    });
   }
   log("debug", "answered", () => {
-    const ms = Math.round(performance.now() - exchange.start);
-    return { ...describe(exchange), status, ms };
+    const ms = Math.round(performance.now() - start);
+    return { ...describe(context), status, ms };
   });
 }
 
 /** Returns what was requested, and by whom. */
 function describe(
-  { id, client, method, request, caller, shared: { store } }: Exchange,
+  { id, client, method, target, caller, shared: { store } }: RequestContext,
 ): LogFields {
   const by = caller && store.table("users").get(caller.id)?.document;
-  const path = withoutValues(request.url ?? "");
+  const path = withoutValues(target);
   const who = { by: caller?.id, byName: by?.["username"] };
   return { id, client, ...who, method, path };
 }

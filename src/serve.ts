@@ -3,17 +3,15 @@
  * gracefully.
  */
 
-import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
-import type { ApiDeclaration } from "./api/declaration/api.ts";
 import type { Command, CommandSettings, Feature } from "./api/feature.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
-import { createFirstAdmin, explainInvalid, loadSecret } from "./first-start.ts";
+import { createFirstAdmin, loadSecret } from "./first-start.ts";
 import type { OutgoingResponse } from "./http/connection.ts";
 import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
@@ -62,7 +60,11 @@ async function serve(options: CommandSettings): Promise<void> {
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    await loadSeed(store, declaration, seedOf(config, flags));
+    if (config.SEED !== undefined || flags.has("sample")) {
+      // Few starts have a seed, so its code is imported late.
+      const { loadSeed } = await import("./first-seed.ts");
+      await loadSeed(store, declaration, config);
+    }
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
@@ -117,33 +119,11 @@ async function loadCheckedFeatures(
     names.push(...Object.keys({ ...reader.read(settings) }));
     checkSettings?.(reader);
   }
-  for (const name of featureSettings) {
-    if (names.includes(name) || !reader.isSet(name)) continue;
-    throw new UsageError(`${name}: this server lacks the feature for it`);
-  }
-  return features;
-}
-
-/** Returns the seed, if there is one: with `--sample`, the sample records, unless other collections or another seed are named. */
-function seedOf(
-  { COLLECTIONS, SEED }: Config,
-  flags: CommandSettings["flags"],
-): string | undefined {
-  const isOther = COLLECTIONS !== undefined || SEED !== undefined;
-  if (isOther || !flags.has("sample")) return SEED;
-  return readFileSync(new URL("../data/seed.json", import.meta.url), "utf8");
-}
-
-/** Loads a seed into an empty store. Few starts have one, so its code is imported late. */
-async function loadSeed(
-  store: Store,
-  declaration: ApiDeclaration,
-  seed: string | undefined,
-): Promise<void> {
-  if (seed === undefined) return;
-  const { seedEmptyStore } = await import("./api/seed.ts");
-  const load = () => seedEmptyStore(store, declaration, seed);
-  await explainInvalid(store.settle(load));
+  const missing = featureSettings.find((name) =>
+    !names.includes(name) && reader.isSet(name)
+  );
+  if (missing === undefined) return features;
+  throw new UsageError(`${missing}: this server lacks the feature for it`);
 }
 
 /**

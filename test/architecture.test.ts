@@ -171,7 +171,6 @@ test("few files import node:http and node:fs", () => {
     "cli/read.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",
-    "serve.ts",
     "store/log/files.ts",
     "usage.ts",
   ]);

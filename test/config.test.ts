@@ -2,12 +2,8 @@ import { strict as assert } from "node:assert";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import {
-  createReader,
-  findEtcd,
-  type Flags,
-  parseCommandLine,
-} from "../src/cli/command-line.ts";
+import { createReader, findEtcd, type Flags } from "../src/cli/command-line.ts";
+import { parseAnyCommandLine } from "../src/cli/tool-flags.ts";
 import { settings } from "../src/config.ts";
 import { etcdSettings } from "../src/etcd/settings.ts";
 import { loadFeatures } from "../src/features.ts";
@@ -151,7 +147,7 @@ test("a setting that is not used is not read", async () => {
   );
 });
 
-test("an empty variable counts as unset, and a flag overrides its variable", async () => {
+test("an empty variable counts as unset, and a flag overrides its variable", () => {
   const names = ["PORT", "HOST", "BASE_URL", "LOG", "SEED", "JWT_SECRET"];
   const empty = Object.fromEntries(names.map((name) => [name, ""]));
   assert.deepEqual(
@@ -159,12 +155,12 @@ test("an empty variable counts as unset, and a flag overrides its variable", asy
     { ...readConfig(none, {}) },
   );
   assert.equal(readConfig(none, empty).PORT, 3000);
-  const { flags } = await parseCommandLine(["--port", "0"]);
+  const { flags } = parseAnyCommandLine(["--port", "0"]);
   assert.equal(readConfig(flags, { PORT: "nonsense" }).PORT, 0);
 });
 
-test("a command line is parsed, and its mistakes are reported", async () => {
-  const { positionals, flags } = await parseCommandLine([
+test("a command line is parsed, and its mistakes are reported", () => {
+  const { positionals, flags } = parseAnyCommandLine([
     "user",
     "--role=admin",
     "add",
@@ -174,7 +170,7 @@ test("a command line is parsed, and its mistakes are reported", async () => {
   assert.deepEqual(positionals, ["user", "add", "--ada"]);
   assert.deepEqual([...flags], [["role", "admin"]]);
   for (const words of [["-h"], ["serve", "--help"], ["--help", "serve"]]) {
-    const { positionals } = await parseCommandLine(words);
+    const { positionals } = parseAnyCommandLine(words);
     assert.deepEqual(positionals, ["help"]);
   }
   const table: readonly [string[], RegExp][] = [
@@ -191,7 +187,7 @@ test("a command line is parsed, and its mistakes are reported", async () => {
     [["--__proto__", "x"], /Unknown option '--__proto__'/],
   ];
   for (const [args, message] of table) {
-    await assert.rejects(parseCommandLine(args), {
+    assert.throws(() => parseAnyCommandLine(args), {
       name: "UsageError",
       message,
     }, args.join(" "));

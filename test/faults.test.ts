@@ -7,7 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
 import { type FileSystem, realFiles } from "../src/store/store.ts";
-import { Exchange } from "../src/exchange.ts";
+import { RequestContext } from "../src/api/request-context.ts";
 import {
   eventually,
   heldFiles,
@@ -402,7 +402,7 @@ test("a response that cannot be written ends its own connection and no other", a
     await eventually(() => app.store.table("zoos").get(1) !== undefined);
     // No field can hold a line break.
     const broken = () => ["ETag", '"a\nb"'];
-    const mock = t.mock.method(Exchange.prototype, "validators", broken);
+    const mock = t.mock.method(RequestContext.prototype, "validators", broken);
     // It is sent by the writer's loop, once the log is on the disk.
     const reading = assert.rejects(app.request("GET", "/v1/zoos/1"));
     release();

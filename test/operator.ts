@@ -3,19 +3,25 @@
 import { localOperator } from "../src/api/operator.ts";
 import type { RequestContext } from "../src/api/request-context.ts";
 
-export const operator: RequestContext = {
-  client: "",
-  ids: [],
-  caller: localOperator,
-  url: "",
-  method: "",
-  format: undefined,
-  headers: {},
-  checkPreconditions: () => false,
-  validators: () => [],
-  runOnce: ({ execute }) => execute(),
-  scope: () => undefined,
-  authenticate: () => localOperator,
-  afterWaiting: async (promise, resume) => await resume(await promise),
-  signal: new AbortController().signal,
-};
+/** Returns such a request, with these differences. */
+export function operatorContext(
+  changes: Partial<RequestContext> = {},
+): RequestContext {
+  const context: Partial<RequestContext> = {
+    client: "",
+    ids: [],
+    caller: { ...localOperator, role: "" },
+    url: "",
+    method: "",
+    headers: {},
+    checkPreconditions: () => false,
+    validators: () => [],
+    runOnce: ({ execute }) => execute(),
+    scope: () => undefined,
+    authenticate: () => context.caller,
+    afterWaiting: async (promise, resume) => await resume(await promise),
+    signal: new AbortController().signal,
+    ...changes,
+  };
+  return context as RequestContext; // the operations need no more of it
+}

@@ -4,25 +4,19 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
-import type { IncomingRequest, Response } from "../http/connection.ts";
+import type { Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
-import type { TokenSigner } from "../auth/jwt.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import type { Logger, Store, TableDeclaration } from "../store/store.ts";
+import type { TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { OpenedDeclaration } from "./declaration/remembered.ts";
-import type { Methods, Operation, Route, RouteParts } from "./operations.ts";
-import type { Select } from "./query/select.ts";
+import type { Methods, Route, RouteParts } from "./operations.ts";
+import type { ApiOptions } from "./options.ts";
 import type { Records } from "./records/records.ts";
-import type {
-  Execution,
-  Outcome,
-  RequestContext,
-  Result,
-  Subject,
-} from "./request-context.ts";
+import type { RequestContext, Result } from "./request-context.ts";
+import type { RequestHooks } from "./request-types.ts";
 import type { SettingReader, Settings } from "./setting.ts";
 
 /** The settings that a command needs. */
@@ -50,19 +44,6 @@ export type Command = readonly [
 
 /** Commands by name. */
 export type Commands = Readonly<Record<string, Command>>;
-
-/** The parts that the API is built from. */
-export interface ApiOptions {
-  readonly declaration: ApiDeclaration;
-  readonly store: Store;
-  readonly signer: TokenSigner;
-  /** The URL at which the API is served: an origin or nothing, then a path that ends in a slash. */
-  readonly base: { readonly origin: string; readonly path: string };
-  /** The current time in milliseconds since 1970. */
-  readonly now: () => number;
-  readonly log: Logger;
-  readonly settings: SettingReader;
-}
 
 /** The parts of the API that a feature builds on. */
 export interface Api extends ApiOptions {
@@ -108,12 +89,12 @@ export interface FeatureHooks extends SingleHooks {
    * a successful one, to learn whether the client accepts any.
    */
   readonly format?: (
-    request: HandledRequest,
+    context: RequestContext,
     response: Response,
   ) => Response | undefined;
   /** Called for each response before it is sent; may add header fields. */
   readonly onResponse?: (
-    request: HandledRequest,
+    request: Pick<RequestContext, "method" | "headers" | "route" | "start">,
     response: { readonly status: number; readonly fields: string[] },
   ) => void;
   /** Called before the first request, and after the last. */
@@ -122,57 +103,22 @@ export interface FeatureHooks extends SingleHooks {
 }
 
 /** The hooks that at most one feature has. */
-export interface SingleHooks {
+export interface SingleHooks extends RequestHooks<RequestContext> {
   /** Creates a server of node:https instead of one of node:http. */
   readonly createSecureServer?: CreateServer;
   /** Header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
-  /** Returns the address of the client of a request, given that of its connection. */
-  readonly findClient?: (
-    peer: string,
-    headers: IncomingRequest["headers"],
-  ) => string;
   /** Throws an ApiError if a client has sent too many requests; called again if the request is judged again. */
-  readonly checkQuota?: (request: HandledRequest, client: string) => void;
-  /** Called before a request is judged; only src/etcd has it. */
+  readonly checkQuota?: (context: RequestContext) => void;
+  /** Called before the caller is authenticated; if it returns a promise, the request waits for that, and is judged again. Only src/etcd has it. */
   readonly beforeJudging?: (
-    request: HandledRequest,
-  ) => Promise<void> | undefined;
+    context: RequestContext,
+  ) => Promise<undefined> | undefined;
   /** Waits until a result is durable; returns true if the request must be judged again. Only src/etcd has it. */
   readonly beforeSending?: (
-    request: HandledRequest,
+    context: RequestContext,
     result: Result,
   ) => Promise<boolean>;
-  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
-  readonly precondition?: (
-    request: RequestContext,
-    subject: Subject,
-  ) => boolean;
-  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
-  readonly validators?: (
-    request: RequestContext,
-    subject: Subject,
-  ) => readonly string[];
-  /** Executes a request, unless it is a retry of one that was executed. */
-  readonly runOnce?: (
-    context: RequestContext,
-    operation: Operation,
-    execution: Execution,
-  ) => Outcome;
-  /** Finds the rows of a list, as {@linkcode Select}. */
-  readonly select?: Select;
   /** The URL where errors are documented; the fragment of each is its code. */
   readonly documentationUrl?: string;
-}
-
-/** A request as it was sent, and the route that it found. */
-export interface HandledRequest {
-  /** The target as it was sent: in general a path and a query. */
-  readonly target: string;
-  /** Undefined if the URL is unknown. */
-  readonly route: Route | undefined;
-  readonly method: string;
-  readonly headers: IncomingRequest["headers"];
-  /** When its request began: a `performance.now()` value. */
-  readonly start: number;
 }

@@ -5,12 +5,9 @@
 
 import { Buffer } from "node:buffer";
 import { hash } from "node:crypto";
-import { type Access, mayAccess } from "../auth/access.ts";
-import {
-  type IncomingRequest,
-  maxWriteBytes,
-  type OutgoingResponse,
-} from "../http/connection.ts";
+import { mayAccess } from "../auth/access.ts";
+import { defaultMaxBodyBytes } from "../http/body.ts";
+import { maxWriteBytes } from "../http/connection.ts";
 import { isReadMethod } from "../http/content.ts";
 import {
   type Collection,
@@ -41,20 +38,13 @@ import type {
   ResolveScope,
   Result,
 } from "./request-context.ts";
+import type { RequestedRoute, Requirements } from "./request-types.ts";
 import { recordSchema } from "./representation.ts";
 
 /** One method of a URL; `P` is the type of its parsed parameters. */
-export interface Operation<P = unknown> {
-  readonly access: Access;
-  /** Returns whether a request needs no role, whatever `access` says. */
-  readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
-  readonly ignoresCredentials?: true;
+export interface Operation<P = unknown> extends Requirements<RequestContext> {
   /** The media types of a request body; undefined if there is no body. */
   readonly consumes?: readonly string[];
-  /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
-  readonly maxBodyBytes?: number;
-  /** The media types of a successful response, the preferred one first; JSON by default. */
-  readonly produces?: readonly string[];
   /** A short description, if none follows from the method. */
   readonly summary?: string | undefined;
   /** The records that it is about. */
@@ -79,10 +69,6 @@ export interface ReceivedBody {
   readonly type: string | undefined;
   /** The parameters of the URL. */
   readonly sent: Parameters;
-  /** The source of a body of any length. */
-  readonly response: OutgoingResponse;
-  /** Reads a body that fits in memory. */
-  readonly read: () => Promise<Uint8Array>;
 }
 
 /** The parts of an operation's description that do not follow from its method. */
@@ -121,11 +107,10 @@ export interface RouteParts {
 }
 
 /** One URL. */
-export interface Route extends Pick<RouteParts, "tag"> {
+export interface Route
+  extends RequestedRoute<RequestContext>, Pick<RouteParts, "tag"> {
   /** By method; HEAD is served by GET. */
   readonly operations: ReadonlyMap<string, Operation>;
-  /** All methods, for Allow (RFC 9110 section 10.2.1). */
-  readonly allow: string;
 }
 
 /** Records of a collection as one URL serves them. */
@@ -142,9 +127,6 @@ export interface Resource {
   /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
 }
-
-/** The largest body that is read into memory, unless its operation sets another limit. */
-export const defaultMaxBodyBytes = 64 * 1024;
 
 const json = ["application/json"];
 const mergePatch = ["application/merge-patch+json", "application/json"];

@@ -1,94 +1,180 @@
 /**
- * The types that app.ts and the operations share: the request that an operation
- * gets, and the result that it returns.
+ * A request, as app.ts, the operations and the features see it: what it sent,
+ * what the steps of app.ts have found so far, and what an operation may do with
+ * it. An operation returns a {@linkcode Result}.
  */
 
-import type { Actor } from "../auth/access.ts";
-import type { IncomingRequest, Response } from "../http/connection.ts";
-import type { Document, Mutation } from "../store/store.ts";
-import type { Collection } from "./declaration/declaration.ts";
+import { performance } from "node:perf_hooks";
+import {
+  ClientDisconnected,
+  defaultMaxBodyBytes,
+  readBody,
+} from "../http/body.ts";
+import { networkOf } from "../http/client-address.ts";
+import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
+import { requestId } from "../http/server.ts";
+import type { Mutation } from "../store/store.ts";
+import {
+  authenticate,
+  type Authentication,
+  type Caller,
+  requireAccess,
+} from "./accounts/authentication.ts";
+import type { ApiOptions } from "./options.ts";
 import type { Scope, Select } from "./query/select.ts";
+import type {
+  AuditEvent,
+  Execution,
+  Outcome,
+  RequestedRoute,
+  RequestHooks,
+  Requirements,
+  Subject,
+} from "./request-types.ts";
 
-/** A response, and the log sequence number that must be durable before it is sent. */
-export interface Result extends Response {
-  readonly seq: number;
-  /** Set if the request itself has committed what it reports. */
-  readonly isCommitted?: true;
-}
+export type {
+  AuditEvent,
+  Execution,
+  Outcome,
+  Result,
+  Subject,
+} from "./request-types.ts";
 
-/** A result; a promise of it if the operation must wait. */
-export type Outcome = Result | Promise<Result>;
+/** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
+export type ResolveScope = (context: RequestContext) => Scope | undefined;
 
-/** How a request is executed at most once. */
-export interface Execution {
-  /** The part that a retry shares with the first request: the body, or the digest of one that is too long for memory. */
-  readonly body: Uint8Array;
-  readonly execute: () => Outcome;
-  /** Returns the first response again, if the request creates something else than a record of its URL. */
-  readonly repeat?: (createdId: number) => Result;
-}
+/** The state that all requests share. */
+export type SharedState =
+  & ApiOptions
+  & Authentication
+  & { readonly hooks: RequestHooks<RequestContext> };
 
-/** An action of a request that the log reports at the level `info`. */
-export interface AuditEvent {
-  readonly message: string;
-  readonly fields?: Readonly<Record<string, unknown>>;
-}
-
-/** The subject of a request, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
-export type Subject =
-  | { readonly collection: Collection; readonly document: Document }
-  | { readonly collection: Collection; readonly scope: Scope | undefined }
-  | { readonly digest: string };
-
-/** A request, as the operations see it. */
-export interface RequestContext {
+/** One request, and its response. */
+export class RequestContext {
+  readonly request: IncomingRequest;
+  readonly response: OutgoingResponse;
+  readonly method: string;
+  /** The target as it was sent: in general a path and a query. */
+  readonly target: string;
+  readonly headers: IncomingRequest["headers"];
+  readonly id: string;
   /** The client that sent it: an IPv4 address, or the first 64 bits of an IPv6 address. */
   readonly client: string;
-  readonly method: string;
-  /** The URL as it was requested, without the query. */
-  readonly url: string;
+  /** When it began: a `performance.now()` value, meaningful only as a difference. */
+  readonly start = performance.now();
+  readonly shared: SharedState;
+  #closed: AbortController | undefined;
+  #body: Promise<Uint8Array> | undefined;
+  /** The URL as it was requested, without the query. This and the rest are set by the steps of app.ts. */
+  url = "";
   /** The ids in the path. */
-  readonly ids: readonly number[];
+  ids: readonly number[] = [];
+  /** Undefined if the URL is unknown. */
+  route: RequestedRoute<RequestContext> | undefined;
+  operation: Requirements<RequestContext> | undefined;
   /** The signed-in user, with their current rights. */
-  caller: Actor | undefined;
-  /** The media type that a read should return: one of those that its operation produces. */
-  readonly format: string | undefined;
-  readonly headers: IncomingRequest["headers"];
+  caller: Caller | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
-  storeKey?: ((createdId: number) => readonly Mutation[]) | undefined;
+  storeKey: ((createdId: number) => readonly Mutation[]) | undefined;
   /** Logged when the response is sent. */
-  auditEvent?: AuditEvent | undefined;
+  auditEvent: AuditEvent | undefined;
+
+  constructor(response: OutgoingResponse, shared: SharedState) {
+    const { req: request } = response;
+    const { headers, method = "", url = "", socket } = request;
+    this.request = request;
+    this.response = response;
+    this.method = method;
+    this.target = url;
+    this.headers = headers;
+    this.id = requestId(headers["x-request-id"]);
+    const { remoteAddress: peer = "" } = socket;
+    this.client = networkOf(shared.hooks.findClient?.(peer, headers) ?? peer);
+    this.shared = shared;
+  }
+
+  /** Finds the rows of a list, if a feature does. */
+  get select(): Select | undefined {
+    return this.shared.hooks.select;
+  }
+
   /**
    * Finds the records that the URL stands for: those of zoo 7, for
    * `/zoos/7/animals`; undefined if they are all of the collection. Throws an
    * ApiError if that zoo does not exist.
    */
-  scope(): Scope | undefined;
+  scope(): Scope | undefined {
+    return this.operation?.resource?.scope?.(this);
+  }
+
+  /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */
+  authenticate(): Caller | undefined {
+    const { operation, headers, request } = this;
+    if (!operation?.ignoresCredentials) {
+      this.caller = authenticate(this.shared, headers.authorization);
+    }
+    if (!operation?.isPublicFor?.(request)) {
+      requireAccess(this.shared, this.caller, operation?.access ?? "anyone");
+    }
+    return this.caller;
+  }
+
+  /**
+   * Waits for a promise, and resumes if the caller still has access: while the
+   * request waited, its token may have been revoked, or its caller's role
+   * changed. Every wait of an operation before something is changed or shown
+   * goes through this; what lasts longer calls {@linkcode authenticate} itself at
+   * each step: exports, uploads, imports and event streams. Only signing in has
+   * no caller to check.
+   */
+  afterWaiting<T, R>(
+    promise: Promise<T>,
+    resume: (value: T) => R | Promise<R>,
+  ): Promise<R> {
+    return promise.then((value) => {
+      this.authenticate();
+      return resume(value);
+    });
+  }
+
+  /** Aborted when the response closes: it has been sent, or the client has disconnected. */
+  get signal(): AbortSignal {
+    if (this.#closed === undefined) {
+      const closed = this.#closed = new AbortController();
+      const abort = () => closed.abort(new ClientDisconnected());
+      if (this.request.socket.destroyed) abort();
+      else this.response.once("close", abort);
+    }
+    return this.#closed.signal;
+  }
+
+  /**
+   * Reads the body into memory, once. What waits for it must authenticate anew.
+   *
+   * @throws {ApiError} 41300, 40800
+   */
+  readBody(): Promise<Uint8Array> {
+    const { maxBodyBytes = defaultMaxBodyBytes } = this.operation ?? {};
+    return this.#body ??= readBody(this.response, maxBodyBytes);
+  }
+
   /**
    * Checks the preconditions of the request, if a feature evaluates them; returns
    * true if the client has the current representation already (304). Throws an
    * ApiError if one fails.
    */
-  checkPreconditions(subject: Subject): boolean;
-  /** Returns the header fields that identify a representation as it is now; none without a feature. */
-  validators(subject: Subject): readonly string[];
-  /** Executes the request, unless it is a retry of one that was executed. */
-  runOnce(execution: Execution): Outcome;
-  /** Returns the current caller; throws an ApiError if access was lost. */
-  authenticate(): Actor | undefined;
-  /**
-   * Waits for a promise, and resumes if the caller still has access. Every wait
-   * of an operation before something is changed or shown goes through this.
-   */
-  afterWaiting<T, R>(
-    promise: Promise<T>,
-    resume: (value: T) => R | Promise<R>,
-  ): Promise<R>;
-  /** Finds the rows of a list, if a feature does. */
-  readonly select?: Select | undefined;
-  /** Aborted when the response closes: it has been sent, or the client has disconnected. */
-  readonly signal: AbortSignal;
-}
+  checkPreconditions(subject: Subject): boolean {
+    return this.shared.hooks.precondition?.(this, subject) ?? false;
+  }
 
-/** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
-export type ResolveScope = (context: RequestContext) => Scope | undefined;
+  /** Returns the header fields that identify a representation as it is now; none without a feature. */
+  validators(subject: Subject): readonly string[] {
+    return this.shared.hooks.validators?.(this, subject) ?? [];
+  }
+
+  /** Executes the request, unless it is a retry of one that was executed. */
+  runOnce(execution: Execution): Outcome {
+    const { runOnce } = this.shared.hooks;
+    return runOnce ? runOnce(this, execution) : execution.execute();
+  }
+}

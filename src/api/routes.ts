@@ -26,7 +26,8 @@ import {
 } from "./declaration/declaration.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/remembered.ts";
-import type { Api, ApiOptions, Feature } from "./feature.ts";
+import type { Api, Feature } from "./feature.ts";
+import type { ApiOptions } from "./options.ts";
 import type { RequestContext } from "./request-context.ts";
 import {
   buildRoute,

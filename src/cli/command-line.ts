@@ -1,76 +1,48 @@
 /** The command line: its parser, and the settings that it and the environment give. */
 
-import { parseArgs } from "node:util";
+import { parseArgs, type ParseArgsConfig } from "node:util";
 import type { Setting, SettingReader } from "../api/setting.ts";
 import { etcdFlags, featureSettings, settings } from "../config.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readText, UsageError } from "../usage.ts";
 
-/** The flags that are not settings, and the command of each. */
-const commandOf = new Map(Object.entries({
-  role: "user add",
-  user: "log",
-  "dry-run": "repair",
-  "with-hashes": "export users",
-  sample: "serve",
-  from: "copy or import",
-  to: "copy or export",
-}));
+const text = { type: "string", multiple: true } as const;
+
+/** The flags of `serve`; the settings among them are those of every command. */
+export const serveFlags: NonNullable<ParseArgsConfig["options"]> = {
+  ...Object.fromEntries([
+    ...Object.entries<Setting>(settings).map((each) => flagOf(...each)),
+    ...featureSettings.map((each) => flagOf(each)),
+    ...etcdFlags,
+  ].map((name) => [name, text])),
+  sample: { type: "boolean" },
+};
 
 /**
  * Parses a command line into the command with its arguments, and the flags; one
  * without a value has the value 1.
  *
- * @throws {UsageError} on a flag that is unknown, repeated, lacks its value or
- * belongs to another command
+ * @throws {UsageError} on a flag that is repeated or lacks its value; a
+ * TypeError of `parseArgs` on one that is unknown
  */
-export async function parseCommandLine(
+export function parseCommandLine(
   args: readonly string[],
-): Promise<{ readonly positionals: readonly string[]; readonly flags: Flags }> {
-  const { values, positionals } = await parse([...args]);
+  options = serveFlags,
+) {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    options,
+    allowPositionals: true,
+  });
   const flags = new Map<string, string>();
   for (const [name, value] of Object.entries(values)) {
-    const command = commandOf.get(name);
-    if (value === true && !command) return { positionals: [name], flags }; // --help
     const [text, ...more] = value === true ? ["1"] : [value].flat();
     if (typeof text !== "string" || text === "" || more.length > 0) {
       throw new UsageError(`--${name} must be given once, with a value`);
     }
-    const isOf = (each: string) =>
-      `${positionals.join(" ")} `.startsWith(`${each} `);
-    if (command && !command.split(" or ").some(isOf)) {
-      throw new UsageError(`--${name} is only allowed with ${command}`);
-    }
     flags.set(name, text);
   }
   return { positionals, flags };
-}
-
-async function parse(args: string[]) {
-  const names = [
-    ...Object.entries<Setting>(settings).map((each) => flagOf(...each)),
-    ...featureSettings.map((each) => flagOf(each)),
-    ...etcdFlags,
-    ...commandOf.keys(),
-  ];
-  const text = { type: "string", multiple: true } as const;
-  try {
-    return parseArgs({
-      args,
-      options: {
-        ...Object.fromEntries(names.map((name) => [name, text])),
-        "dry-run": { type: "boolean" },
-        "with-hashes": { type: "boolean" },
-        sample: { type: "boolean" },
-        help: { type: "boolean", short: "h" },
-        version: { type: "boolean" },
-      },
-      allowPositionals: true,
-    });
-  } catch (error) {
-    const { explainFlag } = await import("./unknown-flag.ts");
-    throw explainFlag(error, names);
-  }
 }
 
 /** Returns the flag of a setting: `base-url`, or `jwt-secret-file` for a file. */

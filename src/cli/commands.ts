@@ -11,9 +11,21 @@ import { loadApi } from "./declaration/load-api.ts";
 const { argv, env } = process;
 let isServing = false;
 
+/** Parses the command line of a server; returns undefined if it is another one, or has a mistake. */
+function parseServe(words: readonly string[]) {
+  try {
+    const line = parseCommandLine(words);
+    const [name = "serve"] = line.positionals;
+    return name === "serve" ? line : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Runs a command line and returns the exit code. */
 async function run(words: readonly string[]): Promise<number> {
-  const { positionals, flags } = await parseCommandLine(words);
+  const { positionals, flags } = parseServe(words) ??
+    (await import("./tool-flags.ts")).parseAnyCommandLine(words);
   const [name = "serve", ...args] = positionals;
   isServing = name === "serve";
   const reader = createReader(flags, env);

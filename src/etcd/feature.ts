@@ -4,11 +4,14 @@
  * changed it meanwhile.
  */
 
+import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
-import type { Feature, HandledRequest } from "../api/feature.ts";
+import type { Feature } from "../api/feature.ts";
+import type { RequestContext } from "../api/request-context.ts";
 import { isReadMethod } from "../http/content.ts";
 import { errorCode, StoreError } from "../store/error.ts";
 import type { Store } from "../store/store.ts";
+import { CommandError } from "../usage.ts";
 import { EtcdStore } from "./store.ts";
 
 /** After so many attempts a request is refused. */
@@ -18,11 +21,11 @@ export const feature: Feature = {
   open({ store, routes, base: { path } }) {
     if (!(store instanceof EtcdStore)) return;
     /** The requests for which the state was confirmed: once is enough, even if they are judged again. */
-    const confirmed = new WeakSet<HandledRequest>();
+    const confirmed = new WeakSet<RequestContext>();
     /** How often another server changed the state before a request could. */
-    const overtaken = new WeakMap<HandledRequest, number>();
+    const overtaken = new WeakMap<RequestContext, number>();
     /** Waits until the state in memory is no older than what anybody was shown before the request; returns undefined if that is certain. */
-    const confirm = (request: HandledRequest) => {
+    const confirm = (request: RequestContext) => {
       // These describe only this server.
       const isLocal = ["health", "metrics"]
         .some((name) => routes.get(path + name) === request.route);
@@ -33,7 +36,9 @@ export const feature: Feature = {
     return {
       // A write can be confirmed later: its commit confirms what it was judged by.
       beforeJudging: (request) =>
-        mustConfirmFirst(request) ? confirm(request) : undefined,
+        mustConfirmFirst(request)
+          ? confirm(request)?.then(() => undefined)
+          : undefined,
       async beforeSending(request, { seq, isCommitted }) {
         const { durableSeq } = store;
         // A write that was refused or changes nothing may have seen an old state.
@@ -61,13 +66,18 @@ export const feature: Feature = {
 export async function loadSharedSecret(
   store: Store,
 ): Promise<readonly string[]> {
+  if (!(store instanceof EtcdStore)) return [];
   const proposed = randomBytes(32).toString("base64url");
-  const isShared = store instanceof EtcdStore;
-  return isShared ? [await store.shareSecret(proposed)] : [];
+  const secret = await store.shareSecret(proposed);
+  if (Buffer.byteLength(secret) >= 32) return [secret];
+  throw new CommandError(
+    'cannot sign with the key "secret" below the prefix in etcd: it must hold at least 32 bytes; ' +
+      "delete it, and the next start creates one: everybody has to sign in again",
+  );
 }
 
 /** Returns whether the state must be confirmed before a request is judged: it reads, signs in, or imports, whose body can be read only once. */
-function mustConfirmFirst({ method, headers, route }: HandledRequest): boolean {
+function mustConfirmFirst({ method, headers, route }: RequestContext): boolean {
   return isReadMethod(method) ||
     route?.operations.get(method)?.ignoresCredentials === true ||
     // Parameters may follow the type.

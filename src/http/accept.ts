@@ -2,41 +2,30 @@
 
 import { parseMediaType, splitList } from "./headers.ts";
 
+/** The most members of an Accept field that are considered, which bounds the time. */
+const maxRanges = 64;
+
 /**
- * Chooses one of the media types that a URL offers (RFC 9110 section 12.5.1):
- * the most preferred one, or the first of several equally preferred ones. The
- * weight of a type is that of the most specific range that matches it; a weight
- * of 0 excludes it. A missing or empty field accepts everything. Malformed
- * members are ignored.
- *
- * @param offers in the order that the server prefers
+ * Returns how much a client wants a media type, from 0, not at all, to 1 (RFC
+ * 9110 section 12.5.1): the weight of the most specific range that includes it.
+ * A missing or empty field accepts everything. Malformed members are ignored.
  */
-export function negotiate<Offer extends string>(
-  accept: string | undefined,
-  offers: readonly Offer[],
-): Offer | undefined {
-  if (!accept || accept === "*/*") return offers[0]; // nearly all requests
-  const exact = offers.find((offer) => offer === accept);
-  if (exact !== undefined) return exact;
-  const ranges = splitList(accept, ",").slice(0, maxRanges)
+export function weightOf(accept: string | undefined, type: string): number {
+  if (!accept || accept === "*/*" || accept === type) return 1; // nearly all
+  const offer = parseMediaType(type);
+  const [range] = splitList(accept, ",").slice(0, maxRanges)
     .flatMap((member) => parseRange(member) ?? [])
+    .filter((range) => includes(range, offer))
     .sort((a, b) => b.precedence - a.precedence || b.weight - a.weight);
-  let best: Offer | undefined;
-  let maxWeight = 0;
-  for (const offer of offers) {
-    const type = parseMediaType(offer);
-    const { weight = 0 } = ranges.find((range) => matches(range, type)) ?? {};
-    if (weight > maxWeight) [best, maxWeight] = [offer, weight];
-  }
-  return best;
+  return range?.weight ?? 0;
 }
 
 /**
  * Returns whether a range includes a type: the type must have every parameter
  * of the range. All offered text is UTF-8.
  */
-function matches(
-  range: NonNullable<ReturnType<typeof parseRange>>,
+function includes(
+  range: NonNullable<ReturnType<typeof parseMediaType>>,
   offer: ReturnType<typeof parseMediaType>,
 ): boolean {
   const { type = "", parameters } = offer ?? {};
@@ -46,9 +35,6 @@ function matches(
       (name === "charset" && value === "utf-8")
     );
 }
-
-/** The most members of an Accept field that are considered, which bounds the time. */
-const maxRanges = 64;
 
 // RFC 9110 section 12.4.2: 0 to 1 with at most three decimals.
 const weightSyntax = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;

@@ -18,17 +18,17 @@ export function isReadMethod(method: string): boolean {
 
 /**
  * Checks the media type and coding of a body, and returns its type; undefined
- * if there is no body, which is reported when the body is parsed.
+ * if there is no body, which is reported when the body is parsed, and on a QUERY
+ * without a type.
  *
  * @throws {ApiError} 41500 with the field that lists what is supported (RFC
- * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a QUERY without a
- * type, and on a part of a body
+ * 9110 section 15.5.16, RFC 5789 section 2.2); 40000 on a part of a body
  */
 export function checkContentType(
   request: IncomingRequest,
   consumes: readonly string[],
 ): string | undefined {
-  const { headers, method } = request;
+  const { method, headers } = request;
   const { "content-encoding": coding = "identity", "content-type": field } =
     headers;
   if (headers["content-range"]) { // RFC 9110 section 14.5
@@ -44,26 +44,21 @@ export function checkContentType(
       { headers: ["Accept-Encoding", "identity"] },
     );
   }
-  if (field === undefined) {
-    if (method === "QUERY") { // RFC 10008 section 2
-      throw new ApiError(
-        40000,
-        `The request must have a Content-Type: ${consumes.join(" or ")}.`,
-      );
-    }
-    if (!request.hasContent) return undefined;
-  } else if (consumes.includes(field)) return field;
-  const type = parseMediaType(field ?? "");
-  const charset = type?.parameters.get("charset") ?? "utf-8";
-  if (type && consumes.includes(type.type) && charset === "utf-8") {
-    return type.type;
-  }
-  const name = method === "PATCH" ? "Accept-Patch" : "Accept-Post";
+  const isReportedLater = !request.hasContent || method === "QUERY";
+  if (field === undefined && isReportedLater) return undefined;
+  const { type = "", parameters } = parseMediaType(field ?? "") ?? {};
+  const charset = parameters?.get("charset") ?? "utf-8";
+  if (consumes.includes(type) && charset === "utf-8") return type;
+  const types = consumes.join(", ");
   throw new ApiError(
     41500,
     `The Content-Type must be ${consumes.join(" or ")}, in UTF-8.`,
-    method === "PUT" || method === "QUERY" // Accept-Query is in every response
-      ? {}
-      : { headers: [name, consumes.join(", ")] },
+    {
+      headers: method === "POST"
+        ? ["Accept-Post", types]
+        : method === "PATCH"
+        ? ["Accept-Patch", types]
+        : [],
+    },
   );
 }

@@ -111,16 +111,6 @@ export const implementedMethods: readonly string[] = [
   "DELETE",
 ];
 
-/** Creates the 501 error for a method that no URL supports (RFC 9110 section 15.6.2). */
-export function notImplemented(method: string): ApiError {
-  const name = method.slice(0, 40);
-  const supported = implementedMethods.join(", ");
-  return new ApiError(
-    50100,
-    `The method ${name} is not implemented; supported methods: ${supported}.`,
-  );
-}
-
 // The specification that explains a 401 or 403 where the server itself has no documentation.
 const specifications: Readonly<Record<number, string>> = {
   401: "https://www.rfc-editor.org/rfc/rfc6750#section-3",

@@ -62,16 +62,12 @@ export function checkMessage(request: IncomingRequest): void {
       "A request must have a Host field: a host name or IP address, with or without a port.",
     );
   }
-  if (coding !== undefined && httpVersion === "1.0") { // RFC 9112 section 6.1
-    throw new ApiError(40000, "HTTP/1.0 has no Transfer-Encoding.");
-  }
-  if (coding === "") {
-    throw new ApiError(40000, "The Transfer-Encoding field must not be empty.");
-  }
-  if (coding && coding.toLowerCase() !== "chunked") { // RFC 9112 section 6.1
+  const isHttp10 = httpVersion === "1.0";
+  const isChunked = coding?.toLowerCase() === "chunked";
+  if (coding !== undefined && (isHttp10 || !isChunked)) { // RFC 9112 section 6.1
     throw new ApiError(
-      50100,
-      "The only supported Transfer-Encoding is chunked.",
+      isHttp10 || coding === "" ? 40000 : 50100,
+      "The only supported Transfer-Encoding is chunked, in HTTP/1.1.",
     );
   }
   // An Expect field of an HTTP/1.0 client is ignored (RFC 9110 section 10.1.1).

@@ -9,7 +9,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import {
   createServer,
@@ -77,7 +77,7 @@ export async function listen(
   handle: Handler,
   { host, port, ...options }: ListenOptions,
 ): Promise<Listener> {
-  const { serverFields = [] } = options;
+  const { createSecureServer, serverFields = [] } = options;
   const limits = { ...defaultLimits, ...options.limits };
   const connections: ServerState["connections"] = new Map();
   const state: ServerState = {
@@ -102,13 +102,17 @@ export async function listen(
     requireHostHeader: false, // the handler requires it, with a JSON error
     optimizeEmptyRequests: true, // no stream for an empty body; newer Node only
   };
-  const { createSecureServer } = options;
   const server = (createSecureServer ?? createServer)(serverOptions);
+  const slots: Slots = new Map();
+  server.on("connection", (socket: Socket) => {
+    const isIdle = (each: Socket) => connections.get(each)?.isIdle === true;
+    takeSlot(slots, socket, { max: limits.maxConnections, isIdle });
+  });
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
     connections.set(socket, new Connection(socket, state));
   });
-  const slots = trackConnections(server, state);
+  passRequests(server, connections);
   server.listen({ port, host, backlog: limits.maxConnections });
   await once(server, "listening"); // throws if the server emits "error" instead
   const checking = setInterval(checkReaders, limits.checkIntervalMs, state);
@@ -122,10 +126,6 @@ export async function listen(
         for (const socket of slots.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
-      const peers = new Set(Array.from(connections.keys(), peerOf));
-      for (const socket of slots.keys()) {
-        if (!peers.has(peerOf(socket))) socket.destroy(); // in its TLS handshake
-      }
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
@@ -133,20 +133,15 @@ export async function listen(
   };
 }
 
-/** Limits the number of connections, passes on their requests, and rejects what is not a request. */
-function trackConnections(
+/** Passes on the requests of connections, and rejects what is not a request. */
+function passRequests(
   server: HttpServer,
-  { connections, limits }: ServerState,
-): Slots {
+  connections: ServerState["connections"],
+): void {
   server.on("error", () => {}); // a connection that cannot be accepted
   server.maxHeadersCount = 0; // none is dropped: checkMessage counts them
   // A stop would take connections for idle that are still sending a response.
   server.closeIdleConnections = () => {};
-  const slots: Slots = new Map();
-  server.on("connection", (socket: Socket) => {
-    const isIdle = (each: Socket) => connections.get(each)?.isIdle === true;
-    takeSlot(slots, socket, { max: limits.maxConnections, isIdle });
-  });
   // An Expect field is checked with the rest of the header.
   for (const event of ["request", "checkContinue", "checkExpectation"]) {
     server.on(event, (_, response: OutgoingResponse) => {
@@ -158,12 +153,6 @@ function trackConnections(
     if (!connection || error.code === "ECONNRESET") socket.destroy();
     else rejectBytes(connection, toApiError(error));
   });
-  return slots;
-}
-
-/** Returns what a TLS socket and the one below it have in common. */
-function peerOf({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
 }
 
 /** The open connections, the oldest first, each with the network of its client. */
@@ -212,7 +201,6 @@ function takeSlot(
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
   const { pending: [response], isClosing, isPaused } = connection;
-  if (response?.isLive) return void connection.socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;
@@ -257,15 +245,11 @@ function sendRawError(
   socket.destroySoon();
 }
 
-// Each process has its own prefix. It need not be secret.
-const prefix = randomBytes(6).toString("base64url");
-let count = 0;
-
 /** Returns the X-Request-Id of a request if it is 1 to 64 visible characters, and a new id otherwise. */
 export function requestId(
   sent: string | readonly string[] | undefined,
 ): string {
   return typeof sent === "string" && /^[!-~]{1,64}$/.test(sent)
     ? sent
-    : `${prefix}-${(++count).toString(36)}`;
+    : randomUUID();
 }

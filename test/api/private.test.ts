@@ -10,7 +10,7 @@ import { parseQuery } from "../../src/api/query/parameters.ts";
 import { ndjsonFormat } from "../../src/api/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
-import { operator } from "../operator.ts";
+import { operatorContext } from "../operator.ts";
 import { recordsOf } from "../../src/api/operator.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { loadFeatures } from "../../src/features.ts";
@@ -291,25 +291,21 @@ describe("private records", () => {
     const actor = (role: string) => {
       const grants = roles.grantsOf(role);
       assert.ok(grants);
-      return { id: 1, grants };
+      return { id: 1, role, grants };
     };
     const scope = records.scope();
     const newContext = () => {
-      const context = {
-        ...operator,
+      const context = operatorContext({
         method: "GET",
         caller: actor("admin"),
-        scope: (): ReturnType<typeof scope> => scope(context),
-        afterWaiting: async <T, R>(
-          promise: Promise<T>,
-          resume: (value: T) => R | Promise<R>,
-        ) => {
+        scope: () => scope(context),
+        afterWaiting: async (promise, resume) => {
           const value = await promise;
           context.caller = context.authenticate();
           return await resume(value);
         },
         authenticate: () => actor("editor"),
-      };
+      });
       return context;
     };
     // Enough of them that a search waits.

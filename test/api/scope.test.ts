@@ -12,7 +12,7 @@ import { openStore } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
 import { folderFor } from "../store/support.ts";
-import { operator } from "../operator.ts";
+import { operatorContext } from "../operator.ts";
 
 /** Opens a store with an animal in each of two zoos. */
 async function openRecords(t: TestContext) {
@@ -30,13 +30,12 @@ const select: Select = (_query, { table, use }) =>
   use({ rows: table.rows(), total: table.size });
 
 function contextOf(zoo: number): RequestContext {
-  return {
-    ...operator,
+  return operatorContext({
     method: "GET",
     ids: [zoo],
     scope: () => ({ conditions: { zoo_id: zoo } }),
     select,
-  };
+  });
 }
 
 test("a planner that ignores the scope of a URL shows no record outside of it", async (t) => {

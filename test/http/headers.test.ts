@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { negotiate } from "../../src/http/accept.ts";
+import { negotiate } from "../../src/http/negotiate.ts";
 import { parseMediaType, splitList } from "../../src/http/headers.ts";
 
 const offers = [

@@ -25,12 +25,4 @@ export const explained: readonly Explained[] = [
     change: "? always",
     reason: "the stored password of a user is always a string",
   },
-  {
-    file: "src/exchange.ts",
-    code:
-      "const isLater = !isReadMethod(method) && !operation?.ignoresCredentials &&",
-    change: "without !",
-    reason:
-      "without the second !, a sign-in is confirmed before its response only, and repeated if need be, as other writes are; the tests of servers on etcd fail without the first",
-  },
 ];

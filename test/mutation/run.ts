@@ -32,7 +32,7 @@ const wholeFiles = [
 /** The files in which only the lines about access must be tested. */
 const accessFiles = [
   "src/app.ts",
-  "src/exchange.ts",
+  "src/api/request-context.ts",
   "src/api/operations.ts",
   "src/api/routes.ts",
   "src/api/accounts/authorizations.ts",

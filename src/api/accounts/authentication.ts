@@ -9,7 +9,7 @@ import { type Claims, TokenError } from "../../auth/jwt.ts";
 import { ApiError, type ErrorCode } from "../../http/errors.ts";
 import { excerpt } from "../../http/json.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
-import type { ApiOptions } from "../feature.ts";
+import type { ApiOptions } from "../options.ts";
 
 /** A signed-in user. */
 export interface Caller extends Actor {

@@ -4,7 +4,7 @@
  */
 
 import { EventEmitter, once } from "node:events";
-import { RateLimiter } from "../../http/rate-limit.ts";
+import { RateLimiter } from "./rate-limit.ts";
 
 /** How often a client may fail to sign in within a minute, and as one user. */
 const maxFailuresPerClient = 50;

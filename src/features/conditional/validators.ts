@@ -7,6 +7,7 @@ import { ndjsonType } from "../../api/ndjson.ts";
 import type { Scope } from "../../api/query/select.ts";
 import { recordSchema } from "../../api/representation.ts";
 import type { RequestContext, Subject } from "../../api/request-context.ts";
+import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
 import { type Document, formatTime } from "../../store/store.ts";
 
@@ -27,7 +28,7 @@ export function createValidators({ store, base, now }: Api) {
     return shape.toString(36);
   };
   return (
-    { format }: Pick<RequestContext, "format">,
+    { headers, operation }: Pick<RequestContext, "headers" | "operation">,
     subject: Subject,
   ): readonly string[] => {
     if ("digest" in subject) return ["ETag", `"${subject.digest}"`];
@@ -40,7 +41,10 @@ export function createValidators({ store, base, now }: Api) {
       })
       : ofList(subject, store.table(collection.name), {
         state: `${incarnation}${shape}`,
-        suffix: format === ndjsonType ? "-lines" : "",
+        suffix: negotiate(headers.accept, operation?.produces ?? []) ===
+            ndjsonType
+          ? "-lines"
+          : "",
       });
   };
 }

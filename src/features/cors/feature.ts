@@ -5,7 +5,8 @@
  * `CORS_ORIGINS` names origins.
  */
 
-import type { Feature, HandledRequest } from "../../api/feature.ts";
+import type { Feature } from "../../api/feature.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { listOf } from "../../api/setting.ts";
 
 /** The request fields that a script may set. A wildcard would not include Authorization. */
@@ -30,7 +31,10 @@ const exposedHeaders =
  */
 export function corsHeaders(
   origins: readonly string[],
-  { method, headers, route }: Omit<HandledRequest, "start" | "target">,
+  { method, headers, route }: Pick<
+    RequestContext,
+    "method" | "headers" | "route"
+  >,
 ): string[] {
   const { origin } = headers;
   const fields: string[] = [];

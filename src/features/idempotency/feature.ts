@@ -18,6 +18,7 @@ import { Buffer } from "node:buffer";
 import { hash as hashOf } from "node:crypto";
 import { getHeapStatistics } from "node:v8";
 import type { Api, Feature } from "../../api/feature.ts";
+import type { Resource } from "../../api/operations.ts";
 import type {
   Execution,
   Outcome,
@@ -276,9 +277,12 @@ export const feature: Feature = {
   open(api) {
     const keys = new StoredKeys(api);
     const running = new Set<string>();
+    /** The resources that a POST creates. */
+    const resources = new Map<unknown, Resource>();
     return {
       extend({ POST, ...others }) {
         if (POST?.resource === undefined) return undefined;
+        resources.set(POST.resource, POST.resource);
         const docs = { ...POST.docs, parameters, errors: [409, 410] };
         return {
           ...others,
@@ -292,9 +296,9 @@ export const feature: Feature = {
           },
         };
       },
-      runOnce(context, operation, { body, execute, repeat }) {
+      runOnce(context, { body, execute, repeat }) {
         const { method, caller } = context;
-        const { resource } = operation;
+        const resource = resources.get(context.operation?.resource);
         const sent = method === "POST" ? keyOf(context) : undefined;
         // Keys belong to users, so an anonymous request has none.
         const by = caller?.id;

@@ -5,7 +5,6 @@
 
 import {
   bodyTimeoutMs,
-  checkLength,
   ClientDisconnected,
   requestBody,
   tooLarge,
@@ -32,8 +31,7 @@ export async function* streamBody(
     const message = "The request must be sent again: its body is gone";
     throw new StoreError("overloaded", message);
   }
-  checkLength(request, maxBytes);
-  requestBody(response);
+  requestBody(response, maxBytes);
   let wake = () => {};
   const onEvent = () => wake();
   const events = ["readable", "end", "close", "failed"];

@@ -4,6 +4,7 @@ import { Turns } from "../../admission.ts";
 import { ndjsonFormat, ndjsonType } from "../../api/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
 import type { Operation } from "../../api/operations.ts";
+import { negotiate } from "../../http/negotiate.ts";
 
 /**
  * The exports in progress, at most half of them for one client: each keeps the
@@ -15,14 +16,18 @@ const turns = new Turns(16, 8);
 export function withExport(GET: Operation): Operation {
   const { produces = ["application/json"], resource, list } = GET;
   if (resource === undefined || list === undefined) return GET;
+  const offers = [...produces, ndjsonType];
   const format = ndjsonFormat(resource.records.representation);
   return {
     ...GET,
-    produces: [...produces, ndjsonType],
+    produces: offers,
     run(context, query, body) {
-      if (context.format !== ndjsonType) return GET.run(context, query, body);
+      const { headers: { accept }, method } = context;
+      if (negotiate(accept, offers) !== ndjsonType) {
+        return GET.run(context, query, body);
+      }
       const find = () => list(context, query, format);
-      return context.method === "HEAD" // which has no records
+      return method === "HEAD" // which has no records
         ? find()
         : context.afterWaiting(holdTurn(turns, context), find);
     },

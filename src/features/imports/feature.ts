@@ -82,9 +82,9 @@ export const feature: Feature = {
             202: { record: records.collection, headers: ["Location"] },
           },
         },
-        receive(call, { type, response }) {
+        receive(call, { type }) {
           if (type !== ndjsonType) return undefined;
-          const body = streamBody(response, maxNdjsonBytes);
+          const body = streamBody(call.response, maxNdjsonBytes);
           return receiveImport(worker, { call, body, target });
         },
       };

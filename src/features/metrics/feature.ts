@@ -6,7 +6,8 @@
 
 import { performance } from "node:perf_hooks";
 import process from "node:process";
-import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
+import type { Api, Feature } from "../../api/feature.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { route } from "../../api/operations.ts";
 import { oneOf } from "../../api/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
@@ -58,7 +59,13 @@ class RequestMetrics {
   /** The counters of each route, compared by identity; undefined stands for all unknown URLs. */
   readonly #routes = new Map<object | undefined, RouteMetrics>();
 
-  count({ route, method, start }: HandledRequest, status: number): void {
+  count(
+    { route, method, start }: Pick<
+      RequestContext,
+      "route" | "method" | "start"
+    >,
+    status: number,
+  ): void {
     let metrics = this.#routes.get(route);
     if (metrics === undefined) {
       metrics = { responses: new Map(), latency: new Histogram() };

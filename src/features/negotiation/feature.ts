@@ -4,9 +4,10 @@
  * parameters of a list in a body (QUERY, RFC 10008).
  */
 
-import type { Feature, HandledRequest } from "../../api/feature.ts";
+import type { Feature } from "../../api/feature.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { withDocs } from "../../api/docs.ts";
-import { negotiate } from "../../http/accept.ts";
+import { negotiate } from "../../http/negotiate.ts";
 import type { Response } from "../../http/connection.ts";
 import { isReadMethod } from "../../http/content.ts";
 import { applyPreference } from "./prefer.ts";
@@ -35,7 +36,7 @@ export const feature: Feature = {
 };
 
 function format(
-  request: HandledRequest,
+  request: RequestContext,
   response: Response,
 ): Response | undefined {
   const { method, headers: { accept, prefer } } = request;
@@ -52,7 +53,7 @@ function format(
 
 /** Returns whether a client accepts problem+json, but no format of the URL: it wants that for errors, and successful responses are plain JSON. */
 function wantsOnlyProblems(
-  { method, route, headers: { accept } }: HandledRequest,
+  { method, route, headers: { accept } }: RequestContext,
 ): boolean {
   if (!accept || /application\/(?:json|\*)|\*\/\*/i.test(accept)) return false;
   const { produces = [] } =

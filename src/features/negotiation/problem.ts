@@ -1,7 +1,7 @@
 /** Errors in the format of RFC 9457, for clients that ask for it. */
 
 import { STATUS_CODES } from "node:http";
-import { negotiate } from "../../http/accept.ts";
+import { negotiate } from "../../http/negotiate.ts";
 import type { Response } from "../../http/connection.ts";
 
 /** The media type of the format. */

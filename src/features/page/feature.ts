@@ -7,9 +7,10 @@
 
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
-import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
+import type { Api, Feature } from "../../api/feature.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import { textRoute } from "../../api/operations.ts";
-import { negotiate } from "../../http/accept.ts";
+import { negotiate } from "../../http/negotiate.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
 import { shrink } from "./shrink.ts";
@@ -104,7 +105,7 @@ function hash(text: string): string {
 }
 
 /** Returns whether a client prefers HTML to all formats of a URL: browsers do; programs that accept anything do not. */
-function prefersHtml({ method, headers, route }: HandledRequest): boolean {
+function prefersHtml({ method, headers, route }: RequestContext): boolean {
   const { accept } = headers;
   if (accept === undefined || !/text\/(?:html|\*)/i.test(accept)) return false;
   if (method !== "GET" && method !== "HEAD") return false;
@@ -117,7 +118,7 @@ function prefersHtml({ method, headers, route }: HandledRequest): boolean {
 function toPage(
   response: Response,
   page: Response,
-  { headers: { "if-none-match": listed } }: HandledRequest,
+  { headers: { "if-none-match": listed } }: RequestContext,
 ): Response {
   const { status, headers } = response;
   if (status >= 400) {

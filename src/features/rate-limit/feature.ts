@@ -6,7 +6,7 @@
 
 import type { Feature } from "../../api/feature.ts";
 import { numberUpTo } from "../../api/setting.ts";
-import { RateLimiter, windowMs } from "../../http/rate-limit.ts";
+import { RateLimiter, windowMs } from "../../api/accounts/rate-limit.ts";
 
 const settings = {
   /** How many requests a client may send in a minute. */
@@ -26,17 +26,17 @@ export const feature: Feature = {
     /** How much was used with each request in progress, which is counted once. */
     const counts = new WeakMap<object, number>();
     return {
-      checkQuota(request, client) {
+      checkQuota(request) {
         if (counts.has(request)) return; // it is judged again
         const [url] = request.target.split("?", 1);
         const isUnlimited = url === `${path}health` ||
           // Signing in has a limit of its own.
           request.method === "POST" && url === `${path}v1/authorizations`;
         if (isUnlimited) return;
-        const used = limiter.count(client);
+        const used = limiter.count(request.client);
         counts.set(request, used);
         const problem = "There are too many requests";
-        if (used > limit) limiter.check(client, problem);
+        if (used > limit) limiter.check(request.client, problem);
       },
       onResponse(request, { fields }) {
         const used = counts.get(request);

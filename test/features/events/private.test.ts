@@ -8,7 +8,7 @@ import { createReader } from "../../../src/cli/command-line.ts";
 import { declareApi } from "../../../src/api/declaration/api.ts";
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
-import { operator } from "../../operator.ts";
+import { operatorContext } from "../../operator.ts";
 import { feature } from "../../../src/features/events/feature.ts";
 import { jwtSecret } from "../../harness.ts";
 import { notes, startNotes } from "../../library.ts";
@@ -234,7 +234,7 @@ test("nothing is written to a stream that a stopping server has ended", async (t
     log: () => {},
     settings: createReader(new Map(), {}),
   }, [feature]);
-  const context = { ...operator, headers: { "last-event-id": seq } };
+  const context = operatorContext({ headers: { "last-event-id": seq } });
   const get = routes.get("/v1/events")?.operations.get("GET");
   const result = await get?.run(context, undefined, {});
   // Nobody reads it, so it does not close when it ends.

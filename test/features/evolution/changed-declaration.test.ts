@@ -17,7 +17,7 @@ import {
   string,
 } from "../../../src/api/declaration/properties.ts";
 import { createRecord } from "../../../src/api/records/writing.ts";
-import { operator } from "../../operator.ts";
+import { operatorContext } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/operator.ts";
 import { loadApi } from "../../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
@@ -113,7 +113,7 @@ async function stores(t: TestContext) {
       try {
         if (body) {
           const records = recordsOf(store, api, of);
-          const { seq } = await createRecord(records, operator, body);
+          const { seq } = await createRecord(records, operatorContext(), body);
           await store.durable(seq);
         }
         const rows = store.table("shelves").rows();

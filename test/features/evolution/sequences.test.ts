@@ -34,7 +34,7 @@ import {
   changeRecord,
   createRecord,
 } from "../../../src/api/records/writing.ts";
-import { operator } from "../../operator.ts";
+import { operatorContext } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/operator.ts";
 import { CommandError } from "../../../src/usage.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
@@ -351,7 +351,7 @@ class Sequence {
     const how = ids.length === 0 ? 0 : random.below(4);
     const id = ids.length === 0 ? 0 : random.pick(ids);
     const method = ["POST", "PUT", "PATCH", "DELETE"][how] ?? "POST";
-    const context = { ...operator, ids: how === 0 ? [] : [id], method };
+    const context = operatorContext({ ids: how === 0 ? [] : [id], method });
     if (how === 3) {
       const { seq } = deleteRecord(records, context, false);
       rows.delete(id);

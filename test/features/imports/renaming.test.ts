@@ -13,7 +13,7 @@ import {
   string,
 } from "../../../src/api/declaration/properties.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
-import { operator } from "../../operator.ts";
+import { operatorContext } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/operator.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { loadFeatures } from "../../../src/features.ts";
@@ -119,8 +119,9 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       await store.commit([["put", "shelves", { id: 1, label: "A" }]], 0);
       const records = target("books");
       const [parent] = records.collection.parents;
-      const context = { ...operator, ids: [1] };
-      const call = { ...context, scope: () => records.scope(parent)(context) };
+      const context = operatorContext({ ids: [1] });
+      const scope = () => records.scope(parent)(context);
+      const call = operatorContext({ ids: [1], scope });
       const started = new Promise<void>((resolve) => {
         records.table.listeners.add(() => resolve());
       });
@@ -158,7 +159,7 @@ test("an import continues after a change that renames nothing", {
   const { open } = await library(t);
   const { store, worker, target } = await open(books());
   await receiveImport(worker, {
-    call: operator,
+    call: operatorContext(),
     body: bodyOf([{ title: "Emma" }]),
     target: target("books"),
   });

@@ -12,7 +12,7 @@ import {
 import { buildRoutes } from "../../../src/api/routes.ts";
 import { TokenSigner } from "../../../src/auth/jwt.ts";
 import { collections, sample } from "../../collections.ts";
-import { operator } from "../../operator.ts";
+import { operatorContext } from "../../operator.ts";
 import { feature } from "../../../src/features/openapi/feature.ts";
 import { type Running, startApplication } from "../../application.ts";
 import { type Body, jwtSecret, type Server, start } from "../../harness.ts";
@@ -84,7 +84,7 @@ describe("the OpenAPI document", () => {
       settings: createReader(new Map(), {}),
     }, [feature]);
     const get = routes.get("/v1/openapi.json")?.operations.get("GET");
-    const read = async () => await get?.run(operator, undefined, {});
+    const read = async () => await get?.run(operatorContext(), undefined, {});
     const whileReading = countTurns();
     const [first, second] = await Promise.all([read(), read()]);
     const turns = whileReading();

@@ -3,7 +3,7 @@
  * 4).
  */
 
-import { ApiError } from "./errors.ts";
+import { ApiError } from "../../http/errors.ts";
 
 export const windowMs = 60_000;
 

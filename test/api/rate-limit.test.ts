@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { RateLimiter } from "../../src/http/rate-limit.ts";
+import { RateLimiter } from "../../src/api/accounts/rate-limit.ts";
 
 const start = Date.parse("2026-05-05T12:00:00Z");
 

@@ -1,0 +1,90 @@
+/**
+ * What the core, the operations and the features tell each other about a
+ * request. `Context` is always RequestContext, whose file names these.
+ */
+
+import type { Access } from "../auth/access.ts";
+import type { IncomingRequest, Response } from "../http/connection.ts";
+import type { Document } from "../store/store.ts";
+import type { Collection } from "./declaration/declaration.ts";
+import type { Scope, Select } from "./query/select.ts";
+
+/** A response, and the log sequence number that must be durable before it is sent. */
+export interface Result extends Response {
+  readonly seq: number;
+  /** Set if the request itself has committed what it reports. */
+  readonly isCommitted?: true;
+}
+
+/** A result; a promise of it if the operation must wait. */
+export type Outcome = Result | Promise<Result>;
+
+/** How a request is executed at most once. */
+export interface Execution {
+  /** The part that a retry shares with the first request: the body, or the digest of one that is too long for memory. */
+  readonly body: Uint8Array;
+  readonly execute: () => Outcome;
+  /** Returns the first response again, if the request creates something else than a record of its URL. */
+  readonly repeat?: (createdId: number) => Result;
+}
+
+/** An action of a request that the log reports at the level `info`. */
+export interface AuditEvent {
+  readonly message: string;
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+
+/** The subject of a request, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
+export type Subject =
+  | { readonly collection: Collection; readonly document: Document }
+  | { readonly collection: Collection; readonly scope: Scope | undefined }
+  | { readonly digest: string };
+
+/** What an operation requires of its requests, and what it returns. */
+export interface Requirements<Context> {
+  readonly access: Access;
+  /** Returns whether a request needs no role, whatever `access` says. */
+  readonly isPublicFor?: ((request: IncomingRequest) => boolean) | undefined;
+  readonly ignoresCredentials?: true;
+  /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
+  readonly maxBodyBytes?: number;
+  /** The media types of a successful response, the preferred one first; JSON by default. */
+  readonly produces?: readonly string[];
+  /** The records that it is about. */
+  readonly resource?: {
+    readonly scope?: ((context: Context) => Scope | undefined) | undefined;
+  };
+}
+
+/** The URL of a request: what each of its methods requires. */
+export interface RequestedRoute<Context> {
+  readonly operations: ReadonlyMap<string, Requirements<Context>>;
+  /** All methods, for Allow (RFC 9110 section 10.2.1). */
+  readonly allow: string;
+}
+
+/** The hooks of features that operations call through {@linkcode RequestContext}; at most one feature has each. */
+export interface RequestHooks<Context> {
+  /** Returns the address of the client of a request, given that of its connection. */
+  readonly findClient?: (
+    peer: string,
+    headers: IncomingRequest["headers"],
+  ) => string;
+  /** Checks the preconditions of a request, as {@linkcode RequestContext.checkPreconditions}. */
+  readonly precondition?: (
+    context: Context,
+    subject: Subject,
+  ) => boolean;
+  /** Returns the validators of a representation, as {@linkcode RequestContext.validators}. */
+  readonly validators?: (
+    context: Context,
+    subject: Subject,
+  ) => readonly string[];
+  /** Executes a request, unless it is a retry of one that was executed. */
+  readonly runOnce?: (
+    context: Context,
+    execution: Execution,
+  ) => Outcome;
+  /** Finds the rows of a list, as {@linkcode Select}. */
+  readonly select?: Select;
+}
