@@ -14,7 +14,7 @@ import {
   type Table,
 } from "../../store/store.ts";
 import { readValue, toIndexKey } from "../declaration/declaration.ts";
-import { SliceQueue, type Steps } from "./slices.ts";
+import { createSliceQueue, type Steps } from "./slices.ts";
 import { type Filter, matches, type Query } from "./parameters.ts";
 import { SortedRows } from "./sorted-rows.ts";
 
@@ -71,7 +71,7 @@ const maxImmediateRows = 250;
 const immediateMs = 5;
 
 /** Searches get a quarter of the time while others want it. */
-const searches = new SliceQueue(1 / 3);
+const runSearch = createSliceQueue(1 / 3);
 
 /** The rows that are tested in one step, as the text of one can be long. */
 const rowsPerStep = 16;
@@ -141,13 +141,13 @@ export function scan<T>(
     const { done, value } = steps.next();
     if (done) return value;
   }
-  return searches.run(selection.requester, steps);
+  return runSearch(selection.requester, steps);
 }
 
 function* search<T>(
   { rows }: RowSource,
   query: Query,
-  { table, scope, use }: Selection<T>,
+  { table, scope, use, requester: { signal } }: Selection<T>,
 ): Steps<T> {
   const { sort, isBackwards, offset, limit } = query;
   const filters = filtersOf(query, scope);
@@ -155,30 +155,21 @@ function* search<T>(
     scope?.where?.(document) !== false &&
     filters.every((each) => matches(readValue(document, each.property), each));
   const matching = new SortedRows(compareBy(sort));
-  /** The rows that have changed since they were tested, or before, as they were then. */
-  const changed = new Map<number, Row | undefined>();
+  /** The ids of rows that changed during the search: of these, `matching` is up to date. */
+  const changed = new Set<number | undefined>();
   const onChange: ChangeListener = (before, after) => {
-    const id = (before ?? after)?.document.id ?? 0;
-    if (!changed.has(id)) changed.set(id, before);
+    changed.add((before ?? after)?.document.id);
+    if (before) matching.delete(before);
+    if (after && isMatch(after)) matching.add(after);
   };
   table.listeners.add(onChange);
   try {
     let count = 0;
     for (const row of rows()) {
       if (!changed.has(row.document.id) && isMatch(row)) matching.add(row);
-      if (++count % rowsPerStep === 0) yield;
-    }
-    let remaining = rowsPerStep;
-    for (const [id, before] of changed) {
-      changed.delete(id);
-      if (before) matching.delete(before);
-      const row = table.get(id);
-      if (row && isMatch(row)) matching.add(row);
-      if (--remaining > 0) continue;
-      const { size } = changed;
+      if (++count % rowsPerStep > 0) continue;
       yield;
-      // Twice as many as have changed meanwhile: else it might never end.
-      remaining = Math.max(rowsPerStep, 2 * (changed.size - size));
+      signal.throwIfAborted();
     }
     const found = matching.all();
     if (isBackwards) found.reverse();
