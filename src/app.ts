@@ -128,12 +128,7 @@ export class Application {
       return this.#run(exchange, () => operation.run(exchange, parameters, {}));
     }
     const type = checkContentType(request, consumes); // 415
-    const received = operation.receive?.(exchange, {
-      type,
-      sent,
-      response: exchange.response,
-      read: () => exchange.readBody(),
-    });
+    const received = operation.receive?.(exchange, { type, sent });
     if (received) return this.#settle(exchange, received);
     const bytes = await exchange.readBody(); // 413, 408
     exchange.authenticate(); // 401, 403

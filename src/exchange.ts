@@ -7,7 +7,6 @@ import { performance } from "node:perf_hooks";
 import {
   authenticate,
   type Authentication,
-  type Caller,
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, SingleHooks } from "./api/feature.ts";
@@ -24,6 +23,7 @@ import type {
   RequestContext,
   Subject,
 } from "./api/request-context.ts";
+import type { Actor } from "./auth/access.ts";
 import { ClientDisconnected, readBody } from "./http/body.ts";
 import { networkOf } from "./http/client-address.ts";
 import type { IncomingRequest, OutgoingResponse } from "./http/connection.ts";
@@ -59,7 +59,7 @@ export class Exchange implements RequestContext {
   ids: readonly number[] = [];
   route: Route | undefined;
   operation: Operation | undefined;
-  caller: Caller | undefined;
+  caller: Actor | undefined;
   format: string | undefined;
   storeKey: RequestContext["storeKey"];
   auditEvent: AuditEvent | undefined;
@@ -88,14 +88,12 @@ export class Exchange implements RequestContext {
   }
 
   /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */
-  authenticate(): Caller | undefined {
-    const { operation, headers, request } = this;
+  authenticate(): Actor | undefined {
+    const { operation, headers } = this;
     if (!operation?.ignoresCredentials) {
       this.caller = authenticate(this.shared, headers.authorization);
     }
-    if (!operation?.isPublicFor?.(request)) {
-      requireAccess(this.shared, this.caller, operation?.access ?? "anyone");
-    }
+    requireAccess(this.shared, this.caller, operation?.access ?? "anyone");
     return this.caller;
   }
 

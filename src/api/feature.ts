@@ -71,6 +71,8 @@ export interface Api extends ApiOptions {
   readonly records: (name: string) => Records;
   /** The records of all collections that clients can read. */
   readonly served: readonly Records[];
+  /** The URLs in the root document by name, once the features are open. */
+  readonly urls: Readonly<Record<string, string>>;
   /** All URLs by pattern, once the features are open. */
   readonly routes: ReadonlyMap<string, Route>;
   /** Adds a URL; with a name, also to the root document. */

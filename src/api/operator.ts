@@ -17,7 +17,11 @@ import { hashSecret, mutationsOf, planWrite } from "./records/writing.ts";
 import { collectionsOf } from "./routes.ts";
 
 /** The operator, who is not a user and has all rights; the log of changes has user id 0. */
-export const localOperator: Actor = { id: 0, grants: { has: () => true } };
+export const localOperator: Actor = {
+  id: 0,
+  role: "",
+  grants: { has: () => true },
+};
 
 /** The operator waits for a password hash like a client. */
 const requester = { client: "", signal: new AbortController().signal };

@@ -4,7 +4,11 @@
  */
 
 import type { Actor } from "../auth/access.ts";
-import type { IncomingRequest, Response } from "../http/connection.ts";
+import type {
+  IncomingRequest,
+  OutgoingResponse,
+  Response,
+} from "../http/connection.ts";
 import type { Document, Mutation } from "../store/store.ts";
 import type { Collection } from "./declaration/declaration.ts";
 import type { Scope, Select } from "./query/select.ts";
@@ -54,6 +58,8 @@ export interface RequestContext {
   /** The media type that a read should return: one of those that its operation produces. */
   readonly format: string | undefined;
   readonly headers: IncomingRequest["headers"];
+  /** The source of a body of any length. */
+  readonly response: OutgoingResponse;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
   storeKey?: ((createdId: number) => readonly Mutation[]) | undefined;
   /** Logged when the response is sent. */
@@ -74,6 +80,8 @@ export interface RequestContext {
   validators(subject: Subject): readonly string[];
   /** Executes the request, unless it is a retry of one that was executed. */
   runOnce(execution: Execution): Outcome;
+  /** Reads the body into memory. */
+  readBody(): Promise<Uint8Array>;
   /** Returns the current caller; throws an ApiError if access was lost. */
   authenticate(): Actor | undefined;
   /**

@@ -31,12 +31,11 @@ import type { RequestContext } from "./request-context.ts";
 import {
   buildRoute,
   collectionMethods,
+  type Operation,
   recordMethods,
   type Resource,
   type Route,
-  route,
   type RouteParts,
-  textRoute,
 } from "./operations.ts";
 import { Records } from "./records/records.ts";
 
@@ -117,13 +116,21 @@ export function buildRoutes(
   };
   const served = [...declaration.collections.map(({ name }) => name), "users"]
     .map(records);
-  const api: Api = { ...options, collections, records, served, routes, add };
+  const api: Api = {
+    ...options,
+    collections,
+    records,
+    served,
+    routes,
+    urls,
+    add,
+  };
   addOwnUser(api);
   addAuthorizations(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
   add(`${base.path}health`, healthRoute(options.store));
   for (const each of served) addCollection(each, api);
-  addRoot(api, urls);
+  addRoot(api);
   const built = new Map<RouteParts, Route>();
   for (const [pattern, route] of parts) {
     const methods = hooks.reduce(
@@ -142,8 +149,9 @@ function addCollection(records: Records, { add }: Api): void {
   const { collection } = records;
   const { name, parents } = collection;
   const addBoth = (path: string, resource: Resource, name?: string) => {
-    add(path, route(collectionMethods(resource), collection), name);
-    add(`${path}/:id`, route(recordMethods(resource), collection));
+    const described = collection;
+    add(path, { methods: collectionMethods(resource), described }, name);
+    add(`${path}/:id`, { methods: recordMethods(resource), described });
   };
   addBoth(name, { records, scope: records.scope() }, `${name}_url`);
   for (const parent of parents) {
@@ -162,14 +170,9 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource);
-  add(
-    "user",
-    route({
-      GET: { ...GET, access },
-      PATCH: { ...PATCH, access },
-    }, resource.records.collection),
-    "current_user_url",
-  );
+  const methods = { GET: { ...GET, access }, PATCH: { ...PATCH, access } };
+  const described = resource.records.collection;
+  add("user", { methods, described }, "current_user_url");
 }
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
@@ -184,67 +187,61 @@ function addAuthorizations(api: Api): void {
     where: ({ expires_at }: Document) => !isPast(expires_at, now()),
   });
   const resource = { records, scope };
-  const list = route({
-    GET: collectionMethods(resource).GET,
-    POST: {
-      access: "anyone",
-      ignoresCredentials: true,
-      consumes: ["application/json"],
-      maxBodyBytes: 8 * 1024,
-      run: (context, _, body) => signIn(context, body, { api, records, limit }),
-    },
-  }, signInForm);
-  add("authorizations", list, "authorizations_url");
-  const { GET: one, DELETE } = recordMethods(resource);
-  add("authorizations/:id", route({ GET: one, DELETE }, records.collection));
+  const { GET: list } = collectionMethods(resource);
+  const POST: Operation = {
+    access: "anyone",
+    ignoresCredentials: true,
+    consumes: ["application/json"],
+    maxBodyBytes: 8 * 1024,
+    run: (context, _, body) => signIn(context, body, { api, records, limit }),
+  };
+  const methods = { GET: list, POST };
+  add(
+    "authorizations",
+    { methods, described: signInForm },
+    "authorizations_url",
+  );
+  const { GET, DELETE } = recordMethods(resource);
+  const described = records.collection;
+  add("authorizations/:id", { methods: { GET, DELETE }, described });
 }
 
 /** Adds the root document, with and without its trailing slash. */
-function addRoot(
-  { add, base: { path } }: Api,
-  urls: Readonly<Record<string, string>>,
-): void {
-  const names = Object.keys(urls);
-  const root = textRoute({
-    summary: "The URLs of all resources",
-    schema: {
-      title: "root",
-      type: "object",
-      properties: Object.fromEntries(names.map((name) => [
-        name,
-        { type: "string", format: "uri-reference" },
-      ])),
-      required: names,
-    },
-    make: () => JSON.stringify(urls),
-  });
+function addRoot({ add, base: { path }, urls }: Api): void {
+  const body = JSON.stringify(urls);
+  const GET: Operation = {
+    access: "anyone",
+    run: () => ({ status: 200, headers: [], body, seq: 0 }),
+  };
   for (const each of [path, path.replace(/(?<=.)\/$/, ""), `${path}v1`, ""]) {
-    add(each, root);
+    add(each, { methods: { GET } });
   }
 }
 
 /** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
 function healthRoute(store: Store): RouteParts {
-  return route({
-    GET: {
-      access: "anyone",
-      run: (context) =>
-        context.afterWaiting(noticesOf(store), (notices) => {
-          const { isWritable, memory: { isFull, limit, used } } = store;
-          const body = JSON.stringify({
-            status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
-            memory: { used, limit },
-            ...(notices.length > 0 && { notices }),
-          });
-          return {
-            status: isWritable ? 200 : 503,
-            headers: ["Cache-Control", "no-store"],
-            body,
-            seq: 0,
-          };
-        }),
+  return {
+    methods: {
+      GET: {
+        access: "anyone",
+        run: (context) =>
+          context.afterWaiting(noticesOf(store), (notices) => {
+            const { isWritable, memory: { isFull, limit, used } } = store;
+            const body = JSON.stringify({
+              status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
+              memory: { used, limit },
+              ...(notices.length > 0 && { notices }),
+            });
+            return {
+              status: isWritable ? 200 : 503,
+              headers: ["Cache-Control", "no-store"],
+              body,
+              seq: 0,
+            };
+          }),
+      },
     },
-  });
+  };
 }
 
 /** Returns what had to be repaired at startup, and problems of the disk at present. */

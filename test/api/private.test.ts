@@ -291,7 +291,7 @@ describe("private records", () => {
     const actor = (role: string) => {
       const grants = roles.grantsOf(role);
       assert.ok(grants);
-      return { id: 1, grants };
+      return { id: 1, role, grants };
     };
     const scope = records.scope();
     const newContext = () => {

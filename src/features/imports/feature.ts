@@ -10,8 +10,8 @@ import {
   collectionMethods,
   type Operation,
   recordMethods,
-  route,
 } from "../../api/operations.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import type { Records } from "../../api/records/records.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
 import { streamBody } from "./body.ts";
@@ -44,20 +44,23 @@ export const feature: Feature = {
       records,
       listed: deriveCollection(listedTasks(roles)),
       scope: records.scope(),
-      summary: `Your tasks; all tasks with the role ${roles.highest}`,
     };
-    const { GET } = collectionMethods(view);
-    add("tasks", route({ GET }, records.collection), "tasks_url");
-    const record = recordMethods(view);
-    const task = route({
-      GET: { ...record.GET, summary: "One of your tasks" },
-      DELETE: {
-        ...record.DELETE,
-        summary: "Cancel a task; records already imported stay",
-        run: (call) => deleteTask(worker, call),
+    const described = records.collection;
+    const list = {
+      ...collectionMethods(view).GET,
+      docs: {
+        summary: `Your tasks; all tasks with the role ${roles.highest}`,
       },
-    }, records.collection);
-    add("tasks/:id", task);
+    };
+    add("tasks", { methods: { GET: list }, described }, "tasks_url");
+    const record = recordMethods(view);
+    const GET = { ...record.GET, docs: { summary: "One of your tasks" } };
+    const DELETE = {
+      ...record.DELETE,
+      docs: { summary: "Cancel a task; records already imported stay" },
+      run: (call: RequestContext) => deleteTask(worker, call),
+    };
+    add("tasks/:id", { methods: { GET, DELETE }, described });
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
@@ -82,9 +85,9 @@ export const feature: Feature = {
             202: { record: records.collection, headers: ["Location"] },
           },
         },
-        receive(call, { type, response }) {
+        receive(call, { type }) {
           if (type !== ndjsonType) return undefined;
-          const body = streamBody(response, maxNdjsonBytes);
+          const body = streamBody(call.response, maxNdjsonBytes);
           return receiveImport(worker, { call, body, target });
         },
       };

@@ -7,7 +7,8 @@
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
-import { route } from "../../api/operations.ts";
+import { requireAccess } from "../../api/accounts/authentication.ts";
+import type { Operation } from "../../api/operations.ts";
 import { oneOf } from "../../api/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
@@ -212,12 +213,14 @@ export const feature: Feature = {
     const requests = new RequestMetrics();
     const syncs = new Histogram();
     api.store.advanceListeners.add((syncMs) => syncs.observe(syncMs));
-    const metrics = route({
-      GET: {
-        summary: "Metrics for Prometheus",
-        access: api.declaration.roles.highest,
-        isPublicFor: isLocal ? isFromLoopback : undefined,
-        run: () => ({
+    const { highest } = api.declaration.roles;
+    const GET: Operation = {
+      access: isLocal ? "anyone" : highest,
+      run: ({ response, caller }) => {
+        if (isLocal && !isFromLoopback(response.req)) {
+          requireAccess(api, caller, highest);
+        }
+        return {
           status: 200,
           headers: ["Cache-Control", "no-store"],
           body: format({
@@ -226,12 +229,15 @@ export const feature: Feature = {
           }, api.declaration.title),
           type: mediaType,
           seq: 0,
-        }),
-        produces: [mediaType],
-        docs: { responses: { 200: { schema: { type: "string" } } } },
+        };
       },
-    });
-    api.add(`${api.base.path}metrics`, metrics);
+      produces: [mediaType],
+      docs: {
+        summary: "Metrics for Prometheus",
+        responses: { 200: { schema: { type: "string" } } },
+      },
+    };
+    api.add(`${api.base.path}metrics`, { methods: { GET } });
     return {
       onResponse: (request, { status }) => requests.count(request, status),
     };

@@ -21,14 +21,14 @@ export function queryOf(GET: Operation): Operation | undefined {
   return {
     ...GET,
     consumes: [formType],
-    receive(context, { type, sent, read }) {
+    receive(context, { type, sent }) {
       if (type === undefined) { // section 2
         throw new ApiError(
           40000,
           `The request must have a Content-Type: ${formType}.`,
         );
       }
-      return context.afterWaiting(read(), (bytes) => {
+      return context.afterWaiting(context.readBody(), (bytes) => {
         const parameters = parse(parametersOf(bytes, sent));
         return GET.run(context, parameters, {});
       });

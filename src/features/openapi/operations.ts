@@ -13,7 +13,8 @@ import {
   deriveCollection,
   withArticle,
 } from "../../api/declaration/declaration.ts";
-import type { Operation, OperationDocs } from "../../api/operations.ts";
+import type { OperationDocs } from "../../api/docs.ts";
+import type { Operation } from "../../api/operations.ts";
 import {
   completeSchema,
   createSchema,
@@ -40,17 +41,19 @@ export function documentOperation(
   operation: Operation,
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
-  const { docs = {}, summary } = operation;
+  const { docs = {} } = operation;
   const derive = kinds[kindOf(operation, place.method)];
   const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
   const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
-  const own = ownDocs[named];
+  const own = named === "GET /" || named === "GET /v1"
+    ? rootDocs(place.api)
+    : ownDocs[named];
   return {
     ...place,
     ...derived,
     ...operation,
     ...docs,
-    summary: summary ?? own?.summary ?? derived.summary,
+    summary: docs.summary ?? own?.summary ?? derived.summary,
     responses: { ...derived.responses, ...own?.responses, ...docs.responses },
   };
 }
@@ -86,6 +89,21 @@ const ownDocs: Readonly<
   "GET /v1/authorizations/{id}": { summary: "One of your authorizations" },
   "DELETE /v1/authorizations/{id}": { summary: "Sign out" },
 };
+
+function rootDocs({ urls }: Api): (typeof ownDocs)[string] {
+  const names = Object.keys(urls);
+  const schema = objectSchema(
+    "root",
+    Object.fromEntries(
+      names.map((name) => [name, { type: "string", format: "uri-reference" }]),
+    ),
+    names,
+  );
+  return {
+    summary: "The URLs of all resources",
+    responses: { 200: { schema } },
+  };
+}
 
 /** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
 function kindOf(

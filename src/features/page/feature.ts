@@ -8,7 +8,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
-import { textRoute } from "../../api/operations.ts";
+import { textRoute } from "../../api/text-route.ts";
 import { negotiate } from "../../http/accept.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
@@ -56,13 +56,12 @@ export const feature: Feature = {
       const type = assetTypes[extension];
       if (type === undefined) continue;
       const route = textRoute({
-        summary: name,
+        tag: "", // Programs have no use for it, so no document describes it.
         schema: {},
         make: () => shrink(extension, text),
         type,
       });
-      // Programs have no use for it, so no document describes it.
-      add(`${path}page/${name}`, { ...route, tag: "" });
+      add(`${path}page/${name}`, route);
     }
     const docs = textRoute({
       summary: "All error codes; as HTML the documentation of the API",

@@ -10,9 +10,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { localOperator } from "../../../src/api/operator.ts";
 import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
-import type { Execution } from "../../../src/api/request-context.ts";
 import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
@@ -42,7 +40,7 @@ import { folderFor } from "../../store/support.ts";
 import { Disk } from "../../torture/disk.ts";
 import { Random } from "../../torture/random.ts";
 import { signalBeforeWrite } from "./interrupted.ts";
-import { background } from "../../requester.ts";
+import { operator } from "../../operator.ts";
 
 const zoo = { name: "Artis", city: "Amsterdam", country: "NL" };
 
@@ -240,25 +238,7 @@ test("a power cut at any step of an import neither loses nor repeats a line", as
   }));
   const body = Buffer.from(toLines(records));
   const good = records.filter(({ name }) => name !== "").length;
-  const call = {
-    client: "",
-    ids: [],
-    caller: localOperator,
-    url: "",
-    method: "POST",
-    format: undefined,
-    headers: {},
-    checkPreconditions: () => false,
-    validators: () => [],
-    runOnce: ({ execute }: Execution) => execute(),
-    authenticate: () => localOperator,
-    afterWaiting: async <T, R>(
-      promise: Promise<T>,
-      resume: (value: T) => R | Promise<R>,
-    ) => await resume(await promise),
-    signal: background.signal,
-    scope: () => undefined,
-  };
+  const call = { ...operator, method: "POST" };
   const open = (disk: Disk) =>
     openStore({
       folder: disk.folder,
