@@ -84,7 +84,8 @@ export class Exchange implements RequestContext {
   }
 
   scope(): Scope | undefined {
-    return this.operation?.resource?.scope?.(this);
+    const { records, parent, scopeOf } = this.operation?.resource ?? {};
+    return scopeOf ? scopeOf(this) : records?.scopeOf(this, parent);
   }
 
   /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */

@@ -21,15 +21,12 @@ import {
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import { type ListFormat, listRecords, readRecord } from "./records/reading.ts";
+import type { Scope } from "./query/select.ts";
+import { listRecords, readRecord, type ShowList } from "./records/reading.ts";
 import type { Records } from "./records/records.ts";
 import { deleteRecord } from "./records/deleting.ts";
-import { changeRecord, createRecord } from "./records/writing.ts";
-import type {
-  Outcome,
-  RequestContext,
-  ResolveScope,
-} from "./request-context.ts";
+import { writeRecord } from "./records/writing.ts";
+import type { Outcome, RequestContext } from "./request-context.ts";
 import { recordSchema } from "./representation.ts";
 
 /** One method of a URL; `P` is the type of its parsed parameters. */
@@ -61,8 +58,8 @@ export interface Operation<P = unknown> {
       readonly sent: Parameters;
     },
   ) => Outcome | undefined;
-  /** If it reads a list: runs it, and shows the list in another format. */
-  list?(context: RequestContext, parsed: P, format: ListFormat): Outcome;
+  /** If it reads a list: runs it, and shows the rows in another format. */
+  list?(context: RequestContext, parsed: P, show: ShowList): Outcome;
   /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
   run(context: RequestContext, parsed: P, body: Body): Outcome;
 }
@@ -90,12 +87,12 @@ export interface Resource {
   readonly records: Records;
   /** The collection as lists show it, if lists leave some properties out. */
   readonly listed?: Collection;
-  /** Limits the records; by default they are all of the collection. */
-  readonly scope?: ResolveScope | undefined;
   /** The only properties that PATCH may change. */
   readonly only?: readonly string[];
-  /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
+  /** The reference to the record in the path, such as `zoo_id` in `/zoos/7/animals`. */
   readonly parent?: Reference;
+  /** Limits the records, if not as {@linkcode Records.scopeOf} does. */
+  readonly scopeOf?: (context: RequestContext) => Scope;
 }
 
 /** The largest body that is read into memory, unless its operation sets another limit. */
@@ -179,7 +176,7 @@ export function collectionMethods(
       access: access.write,
       consumes: json,
       maxBodyBytes: maxRecordBytes(collection),
-      run: (context, _, body) => createRecord(records, context, body),
+      run: (context, _, body) => writeRecord(records, context, body),
     },
   };
 }
@@ -217,7 +214,7 @@ export function recordMethods(
     access: access.write,
     consumes: json,
     maxBodyBytes: maxRecordBytes(collection),
-    run: (context, _, body) => changeRecord(records, context, body, only),
+    run: (context, _, body) => writeRecord(records, context, body, only),
   };
   const DELETE: Operation<boolean> = {
     resource,

@@ -97,6 +97,3 @@ export interface RequestContext {
   /** Aborted when the response closes: it has been sent, or the client has disconnected. */
   readonly signal: AbortSignal;
 }
-
-/** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
-export type ResolveScope = (context: RequestContext) => Scope | undefined;

@@ -27,7 +27,6 @@ import {
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 import type { Api, ApiOptions, Feature } from "./feature.ts";
-import type { RequestContext } from "./request-context.ts";
 import {
   buildRoute,
   collectionMethods,
@@ -153,11 +152,10 @@ function addCollection(records: Records, { add }: Api): void {
     add(path, { methods: collectionMethods(resource), described }, name);
     add(`${path}/:id`, { methods: recordMethods(resource), described });
   };
-  addBoth(name, { records, scope: records.scope() }, `${name}_url`);
+  addBoth(name, { records }, `${name}_url`);
   for (const parent of parents) {
     const { target, segment } = parent;
-    const scope = records.scope(parent);
-    addBoth(`${target.name}/:id/${segment}`, { records, parent, scope });
+    addBoth(`${target.name}/:id/${segment}`, { records, parent });
   }
 }
 
@@ -166,7 +164,7 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const resource: Resource = {
     records: records("users"),
     only: ["password"],
-    scope: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
+    scopeOf: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
   };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource);
@@ -180,13 +178,14 @@ function addAuthorizations(api: Api): void {
   const { add, now } = api;
   const records = api.records("authorizations");
   const limit = createSignInLimiter(now);
-  const own = records.scope();
-  const scope = (context: RequestContext) => ({
-    conditions: {},
-    ...own(context),
-    where: ({ expires_at }: Document) => !isPast(expires_at, now()),
-  });
-  const resource = { records, scope };
+  const resource: Resource = {
+    records,
+    scopeOf: (context) => ({
+      conditions: {},
+      ...records.scopeOf(context),
+      where: ({ expires_at }) => !isPast(expires_at, now()),
+    }),
+  };
   const { GET: list } = collectionMethods(resource);
   const POST: Operation = {
     access: "anyone",

@@ -7,7 +7,7 @@ import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
-import { ndjsonFormat } from "../../src/api/ndjson.ts";
+import { showNdjson } from "../../src/api/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { operator } from "../operator.ts";
@@ -293,13 +293,13 @@ describe("private records", () => {
       assert.ok(grants);
       return { id: 1, role, grants };
     };
-    const scope = records.scope();
     const newContext = () => {
       const context = {
         ...operator,
         method: "GET",
         caller: actor("admin"),
-        scope: (): ReturnType<typeof scope> => scope(context),
+        scope: (): ReturnType<typeof records.scopeOf> =>
+          records.scopeOf(context),
         afterWaiting: async <T, R>(
           promise: Promise<T>,
           resume: (value: T) => R | Promise<R>,
@@ -326,11 +326,11 @@ describe("private records", () => {
       refused,
     );
     const all = parseQuery(records.collection, new Map());
-    const format = ndjsonFormat(records.representation);
+    const show = showNdjson(records.representation);
     const read = async (roleNow: string) => {
       const context = newContext();
       context.authenticate = () => actor("admin");
-      const { stream } = await listRecords(records, context, all, format);
+      const { stream } = await listRecords(records, context, all, show);
       context.authenticate = () => actor(roleNow);
       let text = "";
       for await (const part of stream?.() ?? []) text += part;

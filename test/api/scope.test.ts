@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import { recordsOf } from "../../src/api/operator.ts";
-import { ndjsonFormat } from "../../src/api/ndjson.ts";
+import { showNdjson } from "../../src/api/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
 import type { Select } from "../../src/api/query/select.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
@@ -47,8 +47,8 @@ test("a planner that ignores the scope of a URL shows no record outside of it", 
     async () => await listRecords(records, contextOf(1), query),
     /outside the scope/,
   );
-  const format = ndjsonFormat(records.representation);
-  const all = await listRecords(records, contextOf(1), query, format);
+  const show = showNdjson(records.representation);
+  const all = await listRecords(records, contextOf(1), query, show);
   const { stream } = all;
   let text = "";
   await assert.rejects(async () => {

@@ -15,7 +15,7 @@ import {
 } from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
-import { findForChange, type Records } from "./records.ts";
+import type { Records } from "./records.ts";
 
 /** The most records that a deletion also deletes or changes: it delays other requests by some 10 ms. */
 const maxCascade = 2000;
@@ -42,8 +42,9 @@ export function deleteRecord(
   cascade: boolean,
 ): Result {
   const { collection, store } = records;
-  const row = findForChange(records, context, context.scope());
+  const row = records.find(context, context.scope());
   const { document: previous } = row;
+  context.checkPreconditions({ collection, document: previous });
   const changes: Changes = new Map([[row, {
     of: collection,
     next: undefined,

@@ -16,13 +16,8 @@ export interface ListedRows {
   readonly recheckAccess: () => void;
 }
 
-/** How a list is shown, other than as a page in JSON. */
-export interface ListFormat {
-  /** Adds the content to the response. */
-  readonly show: (response: Result, listed: ListedRows) => Result;
-  /** True if it is all of the list, unless the query asks for a page. */
-  readonly isUnlimited: boolean;
-}
+/** Adds the rows of a list to a response, other than as JSON: all of them, unless the query asks for a page. */
+export type ShowList = (response: Result, listed: ListedRows) => Result;
 
 /**
  * Returns a page of a collection; a promise if the records must be scanned or
@@ -35,7 +30,7 @@ export function listRecords(
   records: Records,
   context: RequestContext,
   query: Query,
-  format?: ListFormat,
+  show?: ShowList,
 ): Outcome {
   const { collection, table, representation } = records;
   const { caller, url } = context;
@@ -47,7 +42,7 @@ export function listRecords(
     const headers = context.validators(subject);
     return { status: 304, headers, seq: currentSeq() };
   }
-  const paged = format?.isUnlimited ? withoutLimit(query) : query;
+  const paged = show ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
@@ -68,8 +63,8 @@ export function listRecords(
       ...pageHeaders(paged, total, url),
     ];
     const response = { status: 200, headers, seq: currentSeq() };
-    return format
-      ? format.show(response, { rows, fields, recheckAccess })
+    return show
+      ? show(response, { rows, fields, recheckAccess })
       : representation.addJsonArray(response, [...rows], fields);
   };
   const selection = { table, scope, use, requester: context };

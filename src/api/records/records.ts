@@ -35,12 +35,7 @@ import {
 } from "../declaration/validation.ts";
 import type { Scope } from "../query/select.ts";
 import { Representation } from "../representation.ts";
-import type {
-  AuditEvent,
-  RequestContext,
-  ResolveScope,
-  Result,
-} from "../request-context.ts";
+import type { AuditEvent, RequestContext, Result } from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
 interface RecordsOptions {
@@ -73,17 +68,17 @@ export class Records {
   }
 
   /**
-   * Returns the function that finds the records that a URL stands for: those
-   * that the caller may see, and with a reference only those that refer to the
-   * record in the path, as in `/zoos/7/animals`.
+   * Returns the scope of a request: the records that the caller may see, and
+   * with a reference only those that refer to the record in the path, as in
+   * `/zoos/7/animals`; undefined for all records.
+   *
+   * @throws {ApiError} 40401, 41000 if there is no such record
    */
-  scope(parent?: Reference): ResolveScope {
-    return (context) => {
-      const scope = parent && this.#within(parent, context);
-      if (seesAll(this.collection, context.caller)) return scope;
-      const own = { [String(this.collection.owner)]: context.caller?.id ?? 0 };
-      return { ...scope, conditions: { ...scope?.conditions, ...own } };
-    };
+  scopeOf(context: RequestContext, parent?: Reference): Scope | undefined {
+    const scope = parent && this.#within(parent, context);
+    if (seesAll(this.collection, context.caller)) return scope;
+    const own = { [String(this.collection.owner)]: context.caller?.id ?? 0 };
+    return { ...scope, conditions: { ...scope?.conditions, ...own } };
   }
 
   /** Returns the scope of the records that refer to the one in the path. */
@@ -275,20 +270,4 @@ function auditEventOf(
     message: `${verb} ${withArticle(singular)}`,
     fields: { [singular]: Object.fromEntries(shown), changed },
   };
-}
-
-/**
- * Returns the record to change or delete.
- *
- * @throws {ApiError} 40401, 41200, 42800
- */
-export function findForChange(
-  records: Records,
-  context: RequestContext,
-  scope: Scope | undefined,
-): Row {
-  const { collection } = records;
-  const row = records.find(context, scope);
-  context.checkPreconditions({ collection, document: row.document });
-  return row;
 }

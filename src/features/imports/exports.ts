@@ -1,7 +1,7 @@
 /** Exports: the records of a list as NDJSON, as fast as the client reads them. */
 
 import { Turns } from "../../admission.ts";
-import { ndjsonFormat, ndjsonType } from "../../api/ndjson.ts";
+import { ndjsonType, showNdjson } from "../../api/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
 import type { Operation } from "../../api/operations.ts";
 
@@ -15,13 +15,13 @@ const turns = new Turns(16, 8);
 export function withExport(GET: Operation): Operation {
   const { produces = ["application/json"], resource, list } = GET;
   if (resource === undefined || list === undefined) return GET;
-  const format = ndjsonFormat(resource.records.representation);
+  const show = showNdjson(resource.records.representation);
   return {
     ...GET,
     produces: [...produces, ndjsonType],
     run(context, query, body) {
       if (context.format !== ndjsonType) return GET.run(context, query, body);
-      const find = () => list(context, query, format);
+      const find = () => list(context, query, show);
       return context.method === "HEAD" // which has no records
         ? find()
         : context.afterWaiting(holdTurn(turns, context), find);

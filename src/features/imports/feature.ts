@@ -43,7 +43,6 @@ export const feature: Feature = {
     const view = {
       records,
       listed: deriveCollection(listedTasks(roles)),
-      scope: records.scope(),
     };
     const described = records.collection;
     const list = {

@@ -16,7 +16,7 @@ import {
   reference,
   string,
 } from "../../../src/api/declaration/properties.ts";
-import { createRecord } from "../../../src/api/records/writing.ts";
+import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operator } from "../../operator.ts";
 import { recordsOf } from "../../../src/api/operator.ts";
 import { loadApi } from "../../../src/cli/declaration/load-api.ts";
@@ -113,7 +113,8 @@ async function stores(t: TestContext) {
       try {
         if (body) {
           const records = recordsOf(store, api, of);
-          const { seq } = await createRecord(records, operator, body);
+          const context = { ...operator, method: "POST" };
+          const { seq } = await writeRecord(records, context, body);
           await store.durable(seq);
         }
         const rows = store.table("shelves").rows();

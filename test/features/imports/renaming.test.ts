@@ -120,7 +120,10 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       const records = target("books");
       const [parent] = records.collection.parents;
       const context = { ...operator, ids: [1] };
-      const call = { ...context, scope: () => records.scope(parent)(context) };
+      const call = {
+        ...context,
+        scope: () => records.scopeOf(context, parent),
+      };
       const started = new Promise<void>((resolve) => {
         records.table.listeners.add(() => resolve());
       });
