@@ -46,7 +46,6 @@ export async function hashPassword(
  * takes as long and returns false, so that the time does not reveal which usernames
  * exist.
  *
- * @param beforeHash called, and awaited, just before the hash is computed; may reject
  * @throws {Error} if the stored hash is malformed
  * @throws {OverloadedError}
  */
@@ -54,7 +53,6 @@ export async function verifyPassword(
   password: string,
   stored: string | undefined,
   requester: Requester,
-  beforeHash: () => Promise<void> | void = () => {},
 ): Promise<boolean> {
   const [kind, N, r, p, ...rest] = (stored ?? dummyHash).split("$");
   const [salt, hash] = rest.map((text) => Buffer.from(text, "base64url"));
@@ -64,7 +62,6 @@ export async function verifyPassword(
   // A hash of version 0.1 is of the password as it was typed.
   const forms = new Set([password.normalize("NFKC"), password]);
   return await hashing.run(requester, async () => {
-    await beforeHash();
     const parameters = { N: Number(N), r: Number(r), p: Number(p) };
     let isRight = false;
     for (const form of forms) {

@@ -84,18 +84,6 @@ test("a hash is accepted from elsewhere if it can be verified, and costs no more
   }
 });
 
-test("a password is hashed only after a last check, which may refuse it", async (t) => {
-  const count = cheapHashes(t);
-  const refuse = () => {
-    throw new Error("refused");
-  };
-  await assert.rejects(
-    verifyPassword("x", undefined, background, refuse),
-    /refused/,
-  );
-  assert.equal(count.most, 0);
-});
-
 /** Lowers the cost of each hash, which some tests do not need, and counts those that run. */
 function cheapHashes(t: TestContext): { most: number; total: number } {
   const { scrypt } = crypto;

@@ -3,9 +3,10 @@
  * stored record, so that a token can be revoked before it expires.
  */
 
+import type { Requester } from "../../admission.ts";
 import type { Roles } from "../../auth/access.ts";
 import { verifyPassword } from "../../auth/passwords.ts";
-import { type Document, formatTime, type Store } from "../../store/store.ts";
+import { type Document, formatTime } from "../../store/store.ts";
 import {
   type Declaration,
   deriveCollection,
@@ -19,7 +20,6 @@ import {
   readOnly,
   string,
   timestamp,
-  type Values,
   writeOnly,
 } from "../declaration/properties.ts";
 import { type Body, validate } from "../declaration/validation.ts";
@@ -94,28 +94,38 @@ export async function signIn(
   },
 ): Promise<Result> {
   const { table, representation, store, options: { now } } = records;
-  const values = foldName(validate(signInForm, body, { store, table }));
+  const { username: sent, password, expires_in, note = null } = validate(
+    signInForm,
+    body,
+    { store, table },
+  );
+  // A phone begins a name with a capital, and may end it with a space.
+  const username = String(sent).trim().toLowerCase();
+  const find = () => {
+    const [row] = store.table("users").find("username", username);
+    return row?.document;
+  };
   const user = await limit(
-    context.client,
-    String(values["username"]),
-    (beforeHash) => checkPassword(store, values, context, beforeHash),
+    context,
+    username,
+    () => checkPassword(find, String(password), context),
   );
   if (user === undefined || !declaration.roles.grantsOf(user["role"])) {
     // An unknown username is not logged: some type their password there.
     context.auditEvent = {
       message: "failed sign-in",
-      fields: { username: findUser(store, values)?.["username"] },
+      fields: { username: find()?.["username"] },
     };
     throw unauthorized(declaration, 40101);
   }
   const time = now();
   const iat = Math.floor(time / 1000);
-  const exp = iat + Number(values["expires_in"]);
+  const exp = iat + Number(expires_in);
   const id = records.nextId();
   const document: Document = {
     id,
     user_id: user.id,
-    note: values["note"] ?? null,
+    note,
     expires_at: formatTime(exp * 1000),
     created_at: formatTime(time),
   };
@@ -145,33 +155,18 @@ export async function signIn(
   });
 }
 
-/** Returns the user named in a sign-in, if the password is right. */
+/** Returns the user that a sign-in finds, if the password is right. */
 async function checkPassword(
-  store: Store,
-  values: Values,
-  context: RequestContext,
-  beforeHash: () => Promise<void>,
+  find: () => Document | undefined,
+  password: string,
+  requester: Requester,
 ): Promise<Document | undefined> {
-  const stored = findUser(store, values)?.["password"];
-  const isRight = await verifyPassword(
-    String(values["password"]),
-    typeof stored === "string" ? stored : undefined,
-    context,
-    beforeHash,
-  );
+  const stored = find()?.["password"];
+  const hash = typeof stored === "string" ? stored : undefined;
+  const isRight = await verifyPassword(password, hash, requester);
   // While scrypt ran, the user may have been deleted or changed the password.
-  const user = findUser(store, values);
+  const user = find();
   return isRight && user?.["password"] === stored ? user : undefined;
-}
-
-/** Returns the values with the name as it is stored: a phone begins it with a capital, and may end it with a space. */
-function foldName({ username, ...others }: Values): Values {
-  return { ...others, username: String(username).trim().toLowerCase() };
-}
-
-function findUser(store: Store, { username }: Values): Document | undefined {
-  const [row] = store.table("users").find("username", String(username));
-  return row?.document;
 }
 
 /** Returns whether a time of a record is past. */

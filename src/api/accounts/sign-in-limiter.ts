@@ -3,7 +3,7 @@
  * out a user who signs in from another address.
  */
 
-import { EventEmitter, once } from "node:events";
+import { type Requester, Turns } from "../../admission.ts";
 import { RateLimiter } from "../../http/rate-limit.ts";
 
 /** How often a client may fail to sign in within a minute, and as one user. */
@@ -20,60 +20,39 @@ const maxFailuresPerUser = 10;
 export function createSignInLimiter(now: () => number) {
   const byClient = new RateLimiter(maxFailuresPerClient, now);
   const byUser = new RateLimiter(maxFailuresPerUser, now);
-  /** How many passwords are being hashed, by the keys of their limits. */
-  const hashing = new Map<string, number>();
-  const ends = new EventEmitter().setMaxListeners(0);
+  const turns = new Turns(Infinity, 1);
 
   /**
    * Runs a sign-in, which returns undefined if the password is wrong. It is
-   * refused only after as many failures as are allowed: before it waits, or when
-   * its password is about to be hashed. There it waits for sign-ins that are
-   * being checked if these would exceed the limit together. So many wrong
-   * passwords at a time cannot, and right ones are never refused.
+   * refused only after as many failures as are allowed: before it waits, or in
+   * its turn. Those of one client run one at a time, so many wrong passwords at a
+   * time cannot exceed the limit together, and right ones are never refused.
    *
-   * @param check calls and awaits `beforeHash` when it begins to hash the password
-   * @throws {ApiError} 42900
+   * @throws {ApiError} 42900; {OverloadedError}; the reason of the requester's
+   * signal
    */
   return async <User>(
-    client: string,
+    requester: Requester,
     username: string,
-    check: (beforeHash: () => Promise<void>) => Promise<User | undefined>,
+    signIn: () => Promise<User | undefined>,
   ): Promise<User | undefined> => {
+    const { client } = requester;
     const user = `${client} ${username.slice(0, 32)}`; // no name is longer
-    /** Returns whether it may fail, whatever becomes of those being checked. */
-    const mayFail = () => {
-      const left = (limiter: RateLimiter, key: string) =>
-        limiter.check(key, "Too many sign-ins have failed") -
-        (hashing.get(key) ?? 0);
-      return left(byClient, client) > 0 && left(byUser, user) > 0;
+    const check = () => {
+      byClient.check(client, "Too many sign-ins have failed");
+      byUser.check(user, "Too many sign-ins have failed");
     };
-    const countHash = (change: number) => {
-      for (const key of [client, user]) {
-        const count = (hashing.get(key) ?? 0) + change;
-        if (count > 0) hashing.set(key, count);
-        else hashing.delete(key);
-      }
-      isHashing = change > 0;
-    };
-    let isHashing = false;
-    mayFail();
-    try {
-      const found = await check(async () => {
-        while (!mayFail()) await once(ends, "end");
-        countHash(1);
-      });
+    check();
+    return await turns.run(requester, async () => {
+      check();
+      const found = await signIn();
       if (found !== undefined) byUser.forget(user);
       else {
         byClient.count(client);
         byUser.count(user);
       }
       return found;
-    } finally {
-      if (isHashing) {
-        countHash(-1);
-        ends.emit("end");
-      }
-    }
+    });
   };
 }
 
