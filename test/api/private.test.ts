@@ -11,7 +11,7 @@ import { showNdjson } from "../../src/api/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { operator } from "../operator.ts";
-import { recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/records/local.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { loadFeatures } from "../../src/features.ts";
 import type { Answer } from "../harness.ts";

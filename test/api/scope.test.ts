@@ -2,7 +2,7 @@
 
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/records/local.ts";
 import { showNdjson } from "../../src/api/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
 import type { Select } from "../../src/api/query/select.ts";

@@ -6,8 +6,8 @@
 import type { Requester } from "../../admission.ts";
 import type { Actor } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import type { Document, Mutation, Row } from "../../store/store.ts";
-import { ownerOf, type RecordChange } from "../declaration/declaration.ts";
+import type { Document, Row } from "../../store/store.ts";
+import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
 import {
   type Body,
@@ -62,18 +62,6 @@ export function planWrite(
   };
   enforceRules(collection, next);
   return next;
-}
-
-/** Returns the mutations of a change, with all its consequences. */
-export function mutationsOf(
-  records: Records,
-  change: RecordChange & { readonly next: Document },
-): readonly Mutation[] {
-  const { collection, store } = records;
-  return [
-    records.putMutation(change.next),
-    ...collection.sideEffects?.(change, store) ?? [],
-  ];
 }
 
 /** Hashes the password in a body; returns undefined if there is none. */
@@ -145,7 +133,7 @@ function commitWrite(
   context: RequestContext,
   { row, next, scope }: PlannedWrite,
 ): Result {
-  const { collection, representation } = records;
+  const { collection, representation, store } = records;
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
@@ -164,6 +152,9 @@ function commitWrite(
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };
-  const mutations = mutationsOf(records, change);
+  const mutations = [
+    records.putMutation(next),
+    ...collection.sideEffects?.(change, store) ?? [],
+  ];
   return records.commit(context, { mutations, response, change });
 }

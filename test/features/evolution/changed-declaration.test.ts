@@ -18,7 +18,7 @@ import {
 } from "../../../src/api/declaration/properties.ts";
 import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operator } from "../../operator.ts";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { loadApi } from "../../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { featureNames } from "../../../src/features.ts";

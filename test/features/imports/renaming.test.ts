@@ -14,7 +14,7 @@ import {
 } from "../../../src/api/declaration/properties.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { operator } from "../../operator.ts";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { loadFeatures } from "../../../src/features.ts";
 import { feature } from "../../../src/features/imports/feature.ts";
