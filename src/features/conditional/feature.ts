@@ -9,7 +9,7 @@
 import { withDocs } from "../../api/docs.ts";
 import type { Feature } from "../../api/feature.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
-import { oneOf } from "../../api/setting.ts";
+import { oneOf } from "../../api/switch-setting.ts";
 import { ApiError } from "../../http/errors.ts";
 import { evaluatePreconditions, hasPrecondition } from "./preconditions.ts";
 import { createValidators } from "./validators.ts";

@@ -9,7 +9,7 @@ import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { requireAccess } from "../../api/accounts/authentication.ts";
 import type { Operation } from "../../api/operations.ts";
-import { oneOf } from "../../api/setting.ts";
+import { oneOf } from "../../api/switch-setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 import { asShared } from "../../store/shared.ts";
