@@ -10,6 +10,8 @@ export interface OperationDocs {
   readonly summary?: string;
   /** The heading of its URL, if it is not the name of a collection; empty if its URL is not described. */
   readonly tag?: string;
+  /** Of a list that leaves some properties out: the collection as it shows it. */
+  readonly listed?: Collection;
   /** Parameters of the query or, in a form, of the body. */
   readonly parameters?: readonly JsonSchema[];
   /** The schema of a JSON body. */

@@ -5,11 +5,7 @@
 
 import { type Access, mayAccess } from "../auth/access.ts";
 import { isReadMethod } from "../http/content.ts";
-import {
-  type Collection,
-  readableNames,
-  type Reference,
-} from "./declaration/declaration.ts";
+import { type Collection, type Reference } from "./declaration/declaration.ts";
 import { boolean, optional } from "./declaration/properties.ts";
 import type { OperationDocs } from "./docs.ts";
 import type { Body } from "./declaration/validation.ts";
@@ -85,8 +81,6 @@ export interface Route extends Pick<RouteParts, "described"> {
 /** Records of a collection as one URL serves them. */
 export interface Resource {
   readonly records: Records;
-  /** The collection as lists show it, if lists leave some properties out. */
-  readonly listed?: Collection;
   /** The only properties that PATCH may change. */
   readonly only?: readonly string[];
   /** The reference to the record in the path, such as `zoo_id` in `/zoos/7/animals`. */
@@ -158,14 +152,13 @@ function methodNames(methods: readonly string[]): string[] {
 export function collectionMethods(
   resource: Resource,
 ): Record<"GET" | "POST", Operation> {
-  const { records, listed } = resource;
+  const { records } = resource;
   const { collection } = records;
   const { access } = collection;
-  const fields = listed && readableNames(listed);
   const GET: Operation<Query> = {
     resource,
     access: access.read,
-    parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),
+    parse: (parameters) => parseQuery(collection, parameters),
     list: (...request) => listRecords(records, ...request),
     run: (context, query) => listRecords(records, context, query),
   };

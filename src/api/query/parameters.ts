@@ -146,7 +146,6 @@ export interface Query {
 export function parseQuery(
   collection: Collection,
   parameters: Parameters,
-  defaultFields?: readonly string[],
 ): Query {
   const sortOrder = parseSort(collection, parameters);
   const filters: Filter[] = [];
@@ -157,7 +156,7 @@ export function parseQuery(
   return {
     filters,
     ...sortOrder,
-    fields: parseFields(collection, parameters) ?? defaultFields,
+    fields: parseFields(collection, parameters),
     ...parsePage(parameters),
     parameters,
   };
@@ -176,9 +175,6 @@ function parseSort(
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  if (names.length === 0 && !parameters.has("order")) {
-    return { sort: [], isBackwards: false };
-  }
   if (sortby !== undefined && names.length > maxSortColumns) {
     const allowed = `a list of at most ${maxSortColumns} properties`;
     throw invalidValue("sortby", sortby, allowed);
@@ -385,24 +381,17 @@ export function pageHeaders(
   const headers = ["X-Total-Count", String(total)];
   if (total === 0 || limit === Infinity) return headers;
   const name = isPaged ? "page" : "offset";
-  // The parts of their URLs before and after the number.
-  let before = `${url}?`;
-  let after: string | undefined;
+  let others = "";
   for (const [each, value] of parameters) {
-    if (each === name) after = "";
-    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
-    else before += `${encode(each)}=${encode(value)}&`;
+    if (each !== name) others += `${encode(each)}=${encode(value)}&`;
   }
-  before += `${name}=`;
-  after ??= "";
   const last = Math.floor((total - 1) / limit) * limit;
-  const number = (to: number) => isPaged ? to / limit + 1 : to;
-  const longestUrl = before + number(last) + after;
-  if (longestUrl.length > maxLinkLength) return headers;
-  const link = (rel: string, to: number) =>
-    `<${before}${number(to)}${after}>; rel="${rel}"`;
-  let links = link("first", 0);
   const previous = offset < total ? Math.max(offset - limit, 0) : last;
+  const urlOf = (to: number) =>
+    `${url}?${others}${name}=${isPaged ? to / limit + 1 : to}`;
+  if (urlOf(last).length > maxLinkLength) return headers;
+  const link = (rel: string, to: number) => `<${urlOf(to)}>; rel="${rel}"`;
+  let links = link("first", 0);
   if (offset > 0) links += `, ${link("prev", previous)}`;
   if (offset + limit < total) links += `, ${link("next", offset + limit)}`;
   headers.push("Link", `${links}, ${link("last", last)}`);

@@ -13,7 +13,11 @@ import {
 } from "../../api/operations.ts";
 import type { RequestContext } from "../../api/request-context.ts";
 import type { Records } from "../../api/records/records.ts";
-import { deriveCollection } from "../../api/declaration/declaration.ts";
+import {
+  deriveCollection,
+  readableNames,
+} from "../../api/declaration/declaration.ts";
+import { type Parameters, parseQuery } from "../../api/query/parameters.ts";
 import { streamBody } from "./body.ts";
 import { withExport } from "./exports.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
@@ -40,14 +44,18 @@ export const feature: Feature = {
       declared.has(name) ? api.records(name) : undefined;
     const records = api.records("tasks");
     const worker = createWorker({ ...api, records, importable });
-    const view = {
-      records,
-      listed: deriveCollection(listedTasks(roles)),
-    };
+    const view = { records };
+    const listed = deriveCollection(listedTasks(roles));
+    const fields = readableNames(listed);
     const described = records.collection;
     const list = {
       ...collectionMethods(view).GET,
+      parse(parameters: Parameters) {
+        const query = parseQuery(listed, parameters);
+        return { ...query, fields: query.fields ?? fields };
+      },
       docs: {
+        listed,
         summary: `Your tasks; all tasks with the role ${roles.highest}`,
       },
     };

@@ -118,7 +118,7 @@ function kindOf(
 const signIn = { ...signInForm, singular: "sign in" };
 
 /** Returns the records that an operation is about. */
-function subjectOf({ resource }: Operation) {
+function subjectOf({ resource, docs }: Operation) {
   const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
   const by = parent?.segment === collection.name
@@ -126,7 +126,7 @@ function subjectOf({ resource }: Operation) {
     : `, by ${parent?.property}`;
   return {
     collection,
-    listed: resource?.listed ?? collection,
+    listed: docs?.listed ?? collection,
     /** ` of a zoo`, if the URL contains the zoo's id; with the property if the reference has a name of its own. */
     ofParent: parent ? ` of ${withArticle(parent.target.singular)}${by}` : "",
     /** The property whose value is that id. */
