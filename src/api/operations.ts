@@ -154,33 +154,35 @@ export function collectionMethods(
 ): Record<"GET" | "POST", Operation> {
   const { records } = resource;
   const { collection } = records;
-  const { access } = collection;
   const GET: Operation<Query> = {
     resource,
-    access: access.read,
+    access: collection.access.read,
     parse: (parameters) => parseQuery(collection, parameters),
     list: (...request) => listRecords(records, ...request),
     run: (context, query) => listRecords(records, context, query),
   };
-  return {
-    GET,
-    POST: {
-      resource,
-      access: access.write,
-      consumes: json,
-      maxBodyBytes: maxRecordBytes(collection),
-      run: (context, _, body) => writeRecord(records, context, body),
-    },
-  };
+  return { GET, POST: writeMethod(resource, json) };
 }
 
-/** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */
-function maxRecordBytes({ properties }: Collection): number {
+/** A method whose body is a record, or some of its properties. */
+function writeMethod(
+  resource: Resource,
+  consumes: readonly string[],
+): Operation {
+  const { records, only } = resource;
+  const { access, properties } = records.collection;
   const characters = properties.reduce(
     (sum, { schema: { maxLength = 0 } }) => sum + Number(maxLength),
     0,
   );
-  return Math.max(defaultMaxBodyBytes, 4 * characters);
+  return {
+    resource,
+    access: access.write,
+    consumes,
+    // Four bytes for each character that its strings may have, or more.
+    maxBodyBytes: Math.max(defaultMaxBodyBytes, 4 * characters),
+    run: (context, _, body) => writeRecord(records, context, body, only),
+  };
 }
 
 /**
@@ -190,7 +192,7 @@ function maxRecordBytes({ properties }: Collection): number {
 export function recordMethods(
   resource: Resource,
 ): Record<"GET" | "PUT" | "PATCH" | "DELETE", Operation> {
-  const { records, only } = resource;
+  const { records } = resource;
   const { collection } = records;
   const { access, children } = collection;
   const GET: Operation<ReturnType<typeof parseFields>> = {
@@ -201,13 +203,6 @@ export function recordMethods(
       return parseFields(collection, parameters);
     },
     run: (context, fields) => readRecord(records, context, fields),
-  };
-  const PUT: Operation = {
-    resource,
-    access: access.write,
-    consumes: json,
-    maxBodyBytes: maxRecordBytes(collection),
-    run: (context, _, body) => writeRecord(records, context, body, only),
   };
   const DELETE: Operation<boolean> = {
     resource,
@@ -221,5 +216,6 @@ export function recordMethods(
     },
     run: (context, cascade) => deleteRecord(records, context, cascade),
   };
-  return { GET, PUT, PATCH: { ...PUT, consumes: mergePatch }, DELETE };
+  const PUT = writeMethod(resource, json);
+  return { GET, PUT, PATCH: writeMethod(resource, mergePatch), DELETE };
 }

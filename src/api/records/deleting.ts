@@ -41,7 +41,7 @@ export function deleteRecord(
   context: RequestContext,
   cascade: boolean,
 ): Result {
-  const { collection, store } = records;
+  const { collection } = records;
   const row = records.find(context, context.scope());
   const { document: previous } = row;
   context.checkPreconditions({ collection, document: previous });
@@ -54,12 +54,11 @@ export function deleteRecord(
     checkChanges(records, context, changes);
   } else checkUnreferenced(records, context, previous);
   // The newest first: an index removes its last rows faster than its first.
-  const mutations = [...changes].reverse().flatMap(
-    ([{ document: previous }, { of, next }]): Mutation[] => [
-      next ? ["put", of.name, next] : deletionOf(of, previous),
-      ...of.sideEffects?.({ previous, next }, store) ?? [],
-    ],
-  );
+  const mutations = Array.from(
+    changes,
+    ([{ document }, { of, next }]): Mutation =>
+      next ? ["put", of.name, next] : deletionOf(of, document),
+  ).reverse();
   return records.commit(context, {
     mutations,
     response: { status: 204, headers: [] },

@@ -156,7 +156,7 @@ export class Records {
     });
     const at = this.timestamp();
     const document = {
-      id: imported?.id ?? this.nextId(),
+      id: this.nextId(),
       ...values,
       ...hashes,
       ...(collection.private && { owner_id: owner }),
@@ -199,10 +199,12 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction, together with the idempotency key of
-   * a request that creates a record.
+   * Commits mutations in one transaction, together with the effects of the
+   * change on other collections, and the idempotency key of a request that
+   * creates a record.
    *
-   * @throws {StoreError} if the store accepts no writes
+   * @throws {ApiError} if the change is not allowed; {StoreError} if the store
+   * accepts no writes
    */
   commit(
     context: RequestContext,
@@ -211,16 +213,21 @@ export class Records {
       & {
         readonly mutations: readonly Mutation[];
         readonly response: Response;
-        /** The change, for the log and the idempotency key. */
+        /** The change of a record of this collection. */
         readonly change?: RecordChange;
         /** The id of the user, 0 for the server itself. */
         readonly by?: number;
       },
   ): Result {
+    const { collection, store } = this;
     const id = change?.next?.id ?? 0;
-    const all = [...mutations, ...context.storeKey?.(id) ?? []];
-    const seq = this.store.apply(all, by, options);
-    if (change) context.auditEvent = auditEventOf(this.collection, change);
+    const all = [
+      ...mutations,
+      ...change && collection.sideEffects?.(change, store) || [],
+      ...context.storeKey?.(id) ?? [],
+    ];
+    const seq = store.apply(all, by, options);
+    if (change) context.auditEvent = auditEventOf(collection, change);
     return { ...response, seq, isCommitted: true };
   }
 

@@ -51,15 +51,8 @@ export function planWrite(
     values[name] !== previous[name]
   );
   if (!isChanged) return previous;
-  const { id, created_at = null, updated_at, ...others } = previous;
-  const next: Document = {
-    id,
-    ...values, // in the declared order, which representation.ts relies on
-    ...others, // undeclared properties stay stored
-    ...values,
-    created_at,
-    updated_at: records.timestamp(updated_at),
-  };
+  const updated_at = records.timestamp(previous["updated_at"]);
+  const next = { ...previous, ...values, updated_at }; // undeclared properties stay stored
   enforceRules(collection, next);
   return next;
 }
@@ -133,7 +126,7 @@ function commitWrite(
   context: RequestContext,
   { row, next, scope }: PlannedWrite,
 ): Result {
-  const { collection, representation, store } = records;
+  const { collection, representation } = records;
   const url = representation.url(next.id);
   // The server adds to what a PUT sends, so the response must not have the
   // validators of the result (RFC 9110 section 9.3.4).
@@ -152,9 +145,6 @@ function commitWrite(
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };
-  const mutations = [
-    records.putMutation(next),
-    ...collection.sideEffects?.(change, store) ?? [],
-  ];
+  const mutations = [records.putMutation(next)];
   return records.commit(context, { mutations, response, change });
 }
