@@ -121,13 +121,16 @@ export interface Filter {
   readonly valueSet?: ReadonlySet<Json>;
 }
 
+/** A property to sort by. null comes last in either direction. */
+export interface SortColumn extends Column {
+  readonly nullable: boolean;
+}
+
 /** The parsed parameters of a collection. */
 export interface Query {
   readonly filters: readonly Filter[];
-  /** The columns of the index to read the records from, without the id. */
-  readonly sort: readonly Column[];
-  /** True if it is read from its end. */
-  readonly isBackwards: boolean;
+  /** The columns to sort by, of which the last is always the id. */
+  readonly sort: readonly SortColumn[];
   readonly offset: number;
   readonly limit: number;
   /** True if the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
@@ -147,7 +150,7 @@ export function parseQuery(
   collection: Collection,
   parameters: Parameters,
 ): Query {
-  const sortOrder = parseSort(collection, parameters);
+  const sort = parseSort(collection, parameters);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (collectionParameters.includes(name)) continue;
@@ -155,7 +158,7 @@ export function parseQuery(
   }
   return {
     filters,
-    ...sortOrder,
+    sort,
     fields: parseFields(collection, parameters),
     ...parsePage(parameters),
     parameters,
@@ -164,13 +167,12 @@ export function parseQuery(
 
 /**
  * Parses the parameters `sortby` and `order`. Ties are broken by id, in the
- * direction of the last property. null comes last in both directions, so it
- * comes first in an index that is read backwards.
+ * direction of the last property.
  */
 function parseSort(
   { visibleProperties, sort = [] }: Collection,
   parameters: Parameters,
-) {
+): SortColumn[] {
   const sortby = parameters.get("sortby");
   const names = sortby === undefined
     ? sort
@@ -188,17 +190,13 @@ function parseSort(
     const allowed = 'one word, or one for each property of "sortby"';
     throw invalidValue("order", order, allowed);
   }
-  const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
-  const end = [...names, "id"].indexOf("id"); // no two records share an id
-  const isBackwards = isDescending(end);
-  const columns = names.slice(0, end).map((name, at): Column => {
+  const all = [...names, "id"]; // no two records share an id
+  return all.slice(0, all.indexOf("id") + 1).map((name, at) => {
     const { default: value = null, nullable = false } =
       visibleProperties.get(name) ?? {};
-    const descending = isDescending(at) !== isBackwards;
-    const nullsFirst = nullable && isBackwards;
-    return { name, default: value, descending, nullsFirst };
+    const descending = (words[at] ?? words.at(-1)) === "desc";
+    return { name, default: value, nullable, descending };
   });
-  return { sort: columns, isBackwards };
 }
 
 /**

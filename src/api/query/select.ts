@@ -79,10 +79,11 @@ const rowsPerStep = 16;
 /** Finds the rows of a query without any index but those by id and by key. */
 export const select: Select = (query, selection) => {
   const { table, scope, use } = selection;
-  const { sort, isBackwards, offset, limit } = query;
+  const { sort: [column, ...more], offset, limit } = query;
+  const isBackwards = column?.descending;
   const filters = filtersOf(query, scope);
   if (
-    filters.length + sort.length > 0 || scope?.where ||
+    filters.length + more.length > 0 || scope?.where ||
     (isBackwards && limit === Infinity) // to reverse all would take long
   ) {
     return scan(lookUp(table, filters), query, selection);
@@ -112,15 +113,14 @@ export function filtersOf(
 export function lookUp(table: Table, filters: readonly Filter[]): RowSource {
   let best: RowSource = { count: table.size, rows: () => table.frozen() };
   for (const { operator, property, value } of filters) {
-    if (operator !== "eq") continue;
     const { name, unique, references } = property;
+    const key = operator === "eq" ? toIndexKey(value) : null;
+    if (key === null) continue;
     if (name === "id") {
-      const row = table.get(Number(value));
-      return { count: 1, rows: () => row === undefined ? [] : [row] };
+      const row = table.get(Number(key));
+      return { count: 1, rows: () => row ? [row] : [] };
     }
-    const isIndexed = unique || references !== undefined;
-    const key = toIndexKey(value);
-    if (!isIndexed || key === null) continue;
+    if (!unique && references === undefined) continue;
     const count = table.count(name, key);
     if (count > best.count) continue;
     best = { count, rows: () => table.rowsWith(name, key) };
@@ -149,7 +149,7 @@ function* search<T>(
   query: Query,
   { table, scope, use, requester: { signal } }: Selection<T>,
 ): Steps<T> {
-  const { sort, isBackwards, offset, limit } = query;
+  const { sort, offset, limit } = query;
   const filters = filtersOf(query, scope);
   const isMatch = ({ document }: Row) =>
     scope?.where?.(document) !== false &&
@@ -172,7 +172,6 @@ function* search<T>(
       signal.throwIfAborted();
     }
     const found = matching.all();
-    if (isBackwards) found.reverse();
     const page = found.slice(offset, offset + limit);
     return use({ rows: page, total: found.length });
   } finally {

@@ -14,8 +14,8 @@
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.
  *
- * In every index the id ascends. If the last sort property descends, and so
- * does the id, the index is read backwards, so it has the opposite directions.
+ * In every index the id ascends. If the id of a query descends, the index is read
+ * backwards, so it has the opposite directions.
  * Thus one index serves both directions of a property, unless it can be null:
  * nulls come last in both directions, so an index that is read backwards has
  * them first. For example, `sortby=name,weight&order=asc,desc` reads an index
@@ -61,7 +61,7 @@ export function selectByIndex<T>(
 ): T | Promise<T> {
   const { table, scope, use, requester } = selection;
   const filters = filtersOf(query, scope);
-  if (filters.length === 0 && query.sort.length === 0) {
+  if (filters.length === 0 && query.sort.length === 1) {
     return select(query, selection);
   }
   const exact = scope?.where ? undefined : rangeScanOf(filters, query);
@@ -107,7 +107,7 @@ function columnsOf({ equalities, by }: QueryPlan): readonly IndexColumn[] {
  */
 function rangeScanOf(
   filters: readonly Filter[],
-  { sort }: Query,
+  query: Query,
 ): QueryPlan | undefined {
   const equalities = filters.filter(({ operator }) => operator === "eq");
   const names = new Set(equalities.map(({ property }) => property.name));
@@ -116,7 +116,8 @@ function rangeScanOf(
   const isUnique = equalities.some(({ property, value }) =>
     property.name === "id" || (property.unique && value !== null)
   );
-  const by = sort.filter(({ name }) => !names.has(name)); // the others are equal
+  const by = indexColumns(query)
+    .filter(({ name }) => !names.has(name)); // the others are equal
   const bounds = boundsOf(filters, by[0]?.name ?? "id");
   const isCovered = filters.every((each) =>
     each.operator === "eq" || bounds.includes(each)
@@ -126,6 +127,21 @@ function rangeScanOf(
   // query names them.
   equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
   return { equalities, by, bounds };
+}
+
+/** Returns whether the index of a query is read from its end. */
+function isReadBackwards({ sort }: Query): boolean {
+  return sort.at(-1)?.descending === true;
+}
+
+/** Returns the columns of the index in the order of a query, without the id. */
+function indexColumns(query: Query): IndexColumn[] {
+  const isBackwards = isReadBackwards(query);
+  return query.sort.slice(0, -1).map((column) => ({
+    ...column,
+    descending: column.descending !== isBackwards,
+    nullsFirst: column.nullable && isBackwards,
+  }));
 }
 
 /**
@@ -189,8 +205,10 @@ function rangeOf(
 function pageOf(
   index: SortedIndex,
   plan: QueryPlan,
-  { isBackwards, offset, limit }: Query,
+  query: Query,
 ): Page {
+  const { offset, limit } = query;
+  const isBackwards = isReadBackwards(query);
   const { from, to } = rangeOf(index, plan);
   const total = to - from;
   const [start, end] = isBackwards
