@@ -84,7 +84,7 @@ export interface Resource {
   /** The only properties that PATCH may change. */
   readonly only?: readonly string[];
   /** The reference to the record in the path, such as `zoo_id` in `/zoos/7/animals`. */
-  readonly parent?: Reference;
+  readonly parent?: Reference | undefined;
   /** Limits the records, if not as {@linkcode Records.scopeOf} does. */
   readonly scopeOf?: (context: RequestContext) => Scope;
 }

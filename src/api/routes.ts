@@ -127,35 +127,29 @@ export function buildRoutes(
   addOwnUser(api);
   addAuthorizations(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
-  add(`${base.path}health`, healthRoute(options.store));
+  add(`${base.path}health`, { methods: { GET: health(options.store) } });
   for (const each of served) addCollection(each, api);
   addRoot(api);
-  const built = new Map<RouteParts, Route>();
-  for (const [pattern, route] of parts) {
-    const methods = hooks.reduce(
+  for (const [pattern, { methods, described }] of parts) {
+    const extended = hooks.reduce(
       (methods, { extend }) => extend?.(methods) ?? methods,
-      route.methods,
+      methods,
     );
-    const known = built.get(route) ?? buildRoute({ ...route, methods });
-    built.set(route, known);
-    routes.set(pattern, known);
+    routes.set(pattern, buildRoute({ methods: extended, described }));
   }
   return { routes, hooks };
 }
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */
 function addCollection(records: Records, { add }: Api): void {
-  const { collection } = records;
-  const { name, parents } = collection;
-  const addBoth = (path: string, resource: Resource, name?: string) => {
-    const described = collection;
-    add(path, { methods: collectionMethods(resource), described }, name);
+  const { collection: described } = records;
+  const { name, parents } = described;
+  for (const parent of [undefined, ...parents]) {
+    const path = parent ? `${parent.target.name}/:id/${parent.segment}` : name;
+    const resource = { records, parent };
+    const list = { methods: collectionMethods(resource), described };
+    add(path, list, parent ? undefined : `${name}_url`);
     add(`${path}/:id`, { methods: recordMethods(resource), described });
-  };
-  addBoth(name, { records }, `${name}_url`);
-  for (const parent of parents) {
-    const { target, segment } = parent;
-    addBoth(`${target.name}/:id/${segment}`, { records, parent });
   }
 }
 
@@ -217,29 +211,25 @@ function addRoot({ add, base: { path }, urls }: Api): void {
   }
 }
 
-/** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
-function healthRoute(store: Store): RouteParts {
+/** Returns the operation for monitoring: whether writes are accepted, and what had to be repaired at startup. */
+function health(store: Store): Operation {
   return {
-    methods: {
-      GET: {
-        access: "anyone",
-        run: (context) =>
-          context.afterWaiting(noticesOf(store), (notices) => {
-            const { isWritable, memory: { isFull, limit, used } } = store;
-            const body = JSON.stringify({
-              status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
-              memory: { used, limit },
-              ...(notices.length > 0 && { notices }),
-            });
-            return {
-              status: isWritable ? 200 : 503,
-              headers: ["Cache-Control", "no-store"],
-              body,
-              seq: 0,
-            };
-          }),
-      },
-    },
+    access: "anyone",
+    run: (context) =>
+      context.afterWaiting(noticesOf(store), (notices) => {
+        const { isWritable, memory: { isFull, limit, used } } = store;
+        const body = JSON.stringify({
+          status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
+          memory: { used, limit },
+          ...(notices.length > 0 && { notices }),
+        });
+        return {
+          status: isWritable ? 200 : 503,
+          headers: ["Cache-Control", "no-store"],
+          body,
+          seq: 0,
+        };
+      }),
   };
 }
 
