@@ -49,10 +49,11 @@ export function listRecords(
     const current = context.authenticate();
     if (isOverseer && !seesAll(collection, current)) throw new ApiError(40300);
   };
+  const isInScope = (row: Row) => records.isInScope(row, scope);
   /** Yields rows, none of them outside the scope, however they were found. */
   const checkScope = function* (rows: Iterable<Row>) {
     for (const row of rows) {
-      if (!records.isInScope(row, scope)) throw new Error("outside the scope");
+      if (!isInScope(row)) throw new Error("outside the scope");
       yield row;
     }
   };
@@ -67,7 +68,7 @@ export function listRecords(
       ? show(response, { rows, fields, recheckAccess })
       : representation.addJsonArray(response, [...rows], fields);
   };
-  const selection = { table, scope, use, requester: context };
+  const selection = { table, scope, isInScope, use, requester: context };
   const result = (context.select ?? select)(paged, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {

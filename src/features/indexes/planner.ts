@@ -23,15 +23,16 @@
  */
 
 import {
-  filtersOf,
-  lookUp,
   type Page,
-  scan,
+  runSearch,
+  type Scope,
+  search,
   select,
   type Selection,
 } from "../../api/query/select.ts";
 import type { Filter, Query } from "../../api/query/parameters.ts";
-import type { Row } from "../../store/store.ts";
+import { toIndexKey } from "../../api/declaration/declaration.ts";
+import type { Row, Table } from "../../store/store.ts";
 import type { SortedIndex } from "./b-plus-tree.ts";
 import type { IndexCache } from "./index-cache.ts";
 import type { IndexColumn } from "./row-comparator.ts";
@@ -44,6 +45,17 @@ interface QueryPlan {
   /** Bounds of the first of them; of the id if there are none. */
   readonly bounds: readonly Pick<Filter, "operator" | "value">[];
 }
+
+/** Candidates for the rows of a query. */
+interface RowSource {
+  readonly count: number;
+  /** Begins to read them. */
+  readonly rows: () => Iterable<Row>;
+}
+
+/** The most rows that are tested at once, and for how long; the rest is tested in a turn of the requester. */
+const maxImmediateRows = 250;
+const immediateMs = 5;
 
 /** The number of candidates from which an index is used, or built, to narrow them down. */
 const minCandidatesForIndex = 1000;
@@ -62,7 +74,14 @@ export function selectByIndex<T>(
   const { table, scope, use, requester } = selection;
   const filters = filtersOf(query, scope);
   if (filters.length === 0 && query.sort.length === 1) {
-    return select(query, selection);
+    const { limit, offset } = query;
+    if (!isReadBackwards(query) || scope?.where || limit === Infinity) {
+      return select(query, selection);
+    }
+    const { size: total } = table;
+    const end = Math.max(total - offset, 0);
+    const rows = table.rows(Math.max(end - limit, 0), end).toReversed();
+    return use({ rows, total });
   }
   const exact = scope?.where ? undefined : rangeScanOf(filters, query);
   const plan = exact ?? boundedRangeOf(filters);
@@ -86,6 +105,53 @@ export function selectByIndex<T>(
     }
   }
   return scan(source, query, selection);
+}
+
+/** Returns all conditions of a query, with those of its scope. */
+function filtersOf(
+  { filters }: Query,
+  { conditions = {} }: Partial<Scope> = {},
+): readonly Filter[] {
+  return Object.entries(conditions).map(([name, value]): Filter => ({
+    property: { name, default: null, unique: false, references: "" },
+    operator: "eq",
+    value,
+  })).concat(filters);
+}
+
+/** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
+function lookUp(table: Table, filters: readonly Filter[]): RowSource {
+  let best: RowSource = { count: table.size, rows: () => table.frozen() };
+  for (const { operator, property, value } of filters) {
+    const { name, unique, references } = property;
+    const key = operator === "eq" ? toIndexKey(value) : null;
+    if (key === null) continue;
+    if (name === "id") {
+      const row = table.get(Number(key));
+      return { count: 1, rows: () => row ? [row] : [] };
+    }
+    if (!unique && references === undefined) continue;
+    const count = table.count(name, key);
+    if (count > best.count) continue;
+    best = { count, rows: () => table.rowsWith(name, key) };
+  }
+  return best;
+}
+
+/** Tests and sorts candidates: a few at once, many in a turn of the requester. */
+function scan<T>(
+  source: RowSource,
+  query: Query,
+  selection: Selection<T>,
+): T | Promise<T> {
+  const steps = search(query, selection, source.rows);
+  const isShort = source.count <= maxImmediateRows;
+  const end = isShort ? performance.now() + immediateMs : 0;
+  while (performance.now() < end) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+  return runSearch(selection.requester, steps);
 }
 
 /** Returns the rows in the range of an index. */
