@@ -3,6 +3,7 @@
  * have found so far, and what an operation may do with it.
  */
 
+import type { Operation, Route } from "./api/operation.ts";
 import { performance } from "node:perf_hooks";
 import {
   authenticate,
@@ -10,17 +11,14 @@ import {
   requireAccess,
 } from "./api/accounts/authentication.ts";
 import type { ApiOptions, Feature, SingleHooks } from "./api/feature.ts";
-import {
-  defaultMaxBodyBytes,
-  type Operation,
-  type Route,
-} from "./api/operations.ts";
-import type { Scope, Select } from "./api/query/select.ts";
+import { defaultMaxBodyBytes } from "./api/operations.ts";
 import type {
   AuditEvent,
   Execution,
   Outcome,
   RequestContext,
+  Scope,
+  Select,
   Subject,
 } from "./api/request-context.ts";
 import type { Actor } from "./auth/access.ts";

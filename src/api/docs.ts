@@ -1,37 +1,6 @@
-/** The descriptions of operations, for the features that show or extend them. */
+/** Additions of features to the descriptions of operations. */
 
-import type { Collection } from "./declaration/declaration.ts";
-import type { JsonSchema } from "./declaration/properties.ts";
-import type { Methods, Operation } from "./operations.ts";
-
-/** The parts of an operation's description that do not follow from its method. */
-export interface OperationDocs {
-  /** A short description. */
-  readonly summary?: string;
-  /** The heading of its URL, if it is not the name of a collection; empty if its URL is not described. */
-  readonly tag?: string;
-  /** Of a list that leaves some properties out: the collection as it shows it. */
-  readonly listed?: Collection;
-  /** Parameters of the query or, in a form, of the body. */
-  readonly parameters?: readonly JsonSchema[];
-  /** The schema of a JSON body. */
-  readonly body?: JsonSchema;
-  /** The successful responses by status: the schema of the content and the header fields. */
-  readonly responses?: Readonly<
-    Record<number, {
-      readonly schema?: JsonSchema;
-      /** Instead of a schema: a complete record of this collection. */
-      readonly record?: Collection;
-      readonly headers?: readonly string[];
-    }>
-  >;
-  /** The statuses of errors that cannot be derived from the rest. */
-  readonly errors?: readonly number[];
-  /** Set by features: if preconditions are evaluated or required, and if a client may prefer other formats. */
-  readonly conditional?: boolean;
-  readonly requiresPrecondition?: boolean;
-  readonly negotiable?: boolean;
-}
+import type { Methods, Operation, OperationDocs } from "./operation.ts";
 
 /** Returns the methods of a URL with additional descriptions. */
 export function withDocs(

@@ -4,6 +4,7 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
+import type { Methods, Operation, Route, RouteParts } from "./operation.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
 import type { TokenSigner } from "../auth/jwt.ts";
@@ -13,14 +14,13 @@ import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { OpenedDeclaration } from "./declaration/remembered.ts";
-import type { Methods, Operation, Route, RouteParts } from "./operations.ts";
-import type { Select } from "./query/select.ts";
 import type { Records } from "./records/records.ts";
 import type {
   Execution,
   Outcome,
   RequestContext,
   Result,
+  Select,
   Subject,
 } from "./request-context.ts";
 import type { SettingReader, Settings } from "./setting.ts";

@@ -1,93 +1,23 @@
 /**
- * Operations: each is one method of one URL. The functions here build those
- * that every collection has; the particulars of a URL are passed as options.
+ * The operations that every collection has: each is one method of one URL,
+ * whose particulars are passed as its resource.
  */
 
-import { type Access, mayAccess } from "../auth/access.ts";
+import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
+import { mayAccess } from "../auth/access.ts";
 import { isReadMethod } from "../http/content.ts";
-import { type Collection, type Reference } from "./declaration/declaration.ts";
 import { boolean, optional } from "./declaration/properties.ts";
-import type { OperationDocs } from "./docs.ts";
-import type { Body } from "./declaration/validation.ts";
 import {
-  type Parameters,
   parseFields,
   parseQuery,
   type Query,
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import type { Scope } from "./query/select.ts";
-import { listRecords, readRecord, type ShowList } from "./records/reading.ts";
-import type { Records } from "./records/records.ts";
+import { listRecords, readRecord } from "./records/reading.ts";
 import { deleteRecord } from "./records/deleting.ts";
 import { writeRecord } from "./records/writing.ts";
-import type { Outcome, RequestContext } from "./request-context.ts";
 import { recordSchema } from "./representation.ts";
-
-/** One method of a URL; `P` is the type of its parsed parameters. */
-export interface Operation<P = unknown> {
-  readonly access: Access;
-  readonly ignoresCredentials?: true;
-  /** The media types of a request body; undefined if there is no body. */
-  readonly consumes?: readonly string[];
-  /** The largest body that is read into memory; {@linkcode defaultMaxBodyBytes} by default. */
-  readonly maxBodyBytes?: number;
-  /** The media types of a successful response, the preferred one first; JSON by default. */
-  readonly produces?: readonly string[];
-  /** The records that it is about. */
-  readonly resource?: Resource;
-  /** What a description of the API says about it. */
-  readonly docs?: OperationDocs;
-  /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
-  readonly parse?: (parameters: Parameters) => P;
-  /**
-   * Receives the body itself, such as one that is not JSON; returns undefined
-   * if it leaves that to the server.
-   */
-  readonly receive?: (
-    context: RequestContext,
-    body: {
-      /** Its media type; undefined if there is no body. */
-      readonly type: string | undefined;
-      /** The parameters of the URL. */
-      readonly sent: Parameters;
-    },
-  ) => Outcome | undefined;
-  /** If it reads a list: runs it, and shows the rows in another format. */
-  list?(context: RequestContext, parsed: P, show: ShowList): Outcome;
-  /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
-  run(context: RequestContext, parsed: P, body: Body): Outcome;
-}
-
-/** The methods of a URL, without OPTIONS. */
-export type Methods = Readonly<Record<string, Operation>>;
-
-/** The parts that a URL is built from. */
-export interface RouteParts {
-  readonly methods: Methods;
-  /** Declares what a body may hold. */
-  readonly described?: Collection | undefined;
-}
-
-/** One URL. */
-export interface Route extends Pick<RouteParts, "described"> {
-  /** By method; HEAD is served by GET. */
-  readonly operations: ReadonlyMap<string, Operation>;
-  /** All methods, for Allow (RFC 9110 section 10.2.1). */
-  readonly allow: string;
-}
-
-/** Records of a collection as one URL serves them. */
-export interface Resource {
-  readonly records: Records;
-  /** The only properties that PATCH may change. */
-  readonly only?: readonly string[];
-  /** The reference to the record in the path, such as `zoo_id` in `/zoos/7/animals`. */
-  readonly parent?: Reference | undefined;
-  /** Limits the records, if not as {@linkcode Records.scopeOf} does. */
-  readonly scopeOf?: (context: RequestContext) => Scope;
-}
 
 /** The largest body that is read into memory, unless its operation sets another limit. */
 export const defaultMaxBodyBytes = 64 * 1024;

@@ -4,6 +4,7 @@
  * are in their own folders.
  */
 
+import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
 import type {
   Document,
   Json,
@@ -27,15 +28,7 @@ import {
 import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 import type { Api, ApiOptions, Feature } from "./feature.ts";
-import {
-  buildRoute,
-  collectionMethods,
-  type Operation,
-  recordMethods,
-  type Resource,
-  type Route,
-  type RouteParts,
-} from "./operations.ts";
+import { buildRoute, collectionMethods, recordMethods } from "./operations.ts";
 import { Records } from "./records/records.ts";
 
 /** Returns the tables that the declarations and features need, with their indexes. */
@@ -204,6 +197,7 @@ function addRoot({ add, base: { path }, urls }: Api): void {
   const body = JSON.stringify(urls);
   const GET: Operation = {
     access: "anyone",
+    docs: { isConstant: true },
     run: () => ({ status: 200, headers: [], body, seq: 0 }),
   };
   for (const each of [path, path.replace(/(?<=.)\/$/, ""), `${path}v1`, ""]) {

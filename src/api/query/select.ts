@@ -4,61 +4,12 @@
  * can replace this by something that takes less time in a large table.
  */
 
-import type { Requester } from "../../admission.ts";
-import {
-  type ChangeListener,
-  compareBy,
-  type Document,
-  type Row,
-  type Table,
-} from "../../store/store.ts";
+import type { Select, Selection } from "../request-context.ts";
+import { type ChangeListener, compareBy, type Row } from "../../store/store.ts";
 import { readValue } from "../declaration/declaration.ts";
 import { createSliceQueue, type Steps } from "./slices.ts";
 import { matches, type Query } from "./parameters.ts";
 import { SortedRows } from "./sorted-rows.ts";
-
-/** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
-export interface Scope {
-  /** Properties with an index, and the values that they must have. */
-  readonly conditions: Readonly<Record<string, number>>;
-  /** A further condition. */
-  readonly where?: ((document: Document) => boolean) | undefined;
-  /** The sequence number of the record in the URL, such as the zoo. */
-  readonly seq?: number;
-  /** Describes the scope in messages, after the name of a record. */
-  readonly name?: string;
-  /** The URL of the collection in this scope. */
-  readonly url?: string;
-}
-
-/** A page of the matching rows, and the number of all matching rows. */
-export interface Page {
-  /** The rows of an unlimited query are as of the moment of its selection, however late they are read. */
-  readonly rows: Iterable<Row>;
-  readonly total: number;
-}
-
-/** The records that a query selects from, and the requester. */
-export interface Selection<T> {
-  readonly table: Table;
-  readonly scope: Scope | undefined;
-  /** Returns whether a row has the values that the scope demands. */
-  readonly isInScope: (row: Row) => boolean;
-  readonly use: (page: Page) => T;
-  readonly requester: Requester;
-}
-
-/**
- * Returns the result of `use` for the page of a table that a query selects; a
- * promise if that takes long. The page and the total are as of the moment when
- * `use` is called, so `use` must also read the rest of the response.
- *
- * @throws {OverloadedError}; the reason of the requester's signal
- */
-export type Select = <T>(
-  query: Query,
-  selection: Selection<T>,
-) => T | Promise<T>;
 
 /** Searches get a quarter of the time while others want it. */
 export const runSearch = createSliceQueue(1 / 3);

@@ -4,8 +4,13 @@ import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
-import { type Page, select } from "../query/select.ts";
-import type { Outcome, RequestContext, Result } from "../request-context.ts";
+import { select } from "../query/select.ts";
+import type {
+  Outcome,
+  Page,
+  RequestContext,
+  Result,
+} from "../request-context.ts";
 import type { Records } from "./records.ts";
 
 /** The records of a page, and how they are shown. */

@@ -33,9 +33,13 @@ import {
   validate,
   type ValidationContext,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/select.ts";
 import { Representation } from "../representation.ts";
-import type { AuditEvent, RequestContext, Result } from "../request-context.ts";
+import type {
+  AuditEvent,
+  RequestContext,
+  Result,
+  Scope,
+} from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
 interface RecordsOptions {

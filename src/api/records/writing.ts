@@ -14,8 +14,12 @@ import {
   enforceRules,
   validate,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/select.ts";
-import type { Outcome, RequestContext, Result } from "../request-context.ts";
+import type {
+  Outcome,
+  RequestContext,
+  Result,
+  Scope,
+} from "../request-context.ts";
 import type { Records } from "./records.ts";
 
 /**

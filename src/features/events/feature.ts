@@ -8,6 +8,7 @@
  * records among them, once for each user.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import {
@@ -29,7 +30,6 @@ import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
 import { historyTable } from "../../api/declaration/reserved-names.ts";
 import { beginHistory, parseEventId, toEventId } from "./history.ts";
-import type { Operation } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
 /** The time between two heartbeats. */

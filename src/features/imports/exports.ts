@@ -1,9 +1,9 @@
 /** Exports: the records of a list as NDJSON, as fast as the client reads them. */
 
+import type { Operation } from "../../api/operation.ts";
 import { Turns } from "../../admission.ts";
 import { ndjsonType, showNdjson } from "../../api/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
-import type { Operation } from "../../api/operations.ts";
 
 /**
  * The exports in progress, at most half of them for one client: each keeps the

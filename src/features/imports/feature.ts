@@ -4,13 +4,10 @@
  * Exports: GET of a collection returns NDJSON.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import type { Feature } from "../../api/feature.ts";
 import { ndjsonType } from "../../api/ndjson.ts";
-import {
-  collectionMethods,
-  type Operation,
-  recordMethods,
-} from "../../api/operations.ts";
+import { collectionMethods, recordMethods } from "../../api/operations.ts";
 import type { RequestContext } from "../../api/request-context.ts";
 import type { Records } from "../../api/records/records.ts";
 import {

@@ -6,9 +6,12 @@
 import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
-import type { Scope } from "../../api/query/select.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
-import type { RequestContext, Result } from "../../api/request-context.ts";
+import type {
+  RequestContext,
+  Result,
+  Scope,
+} from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { asShared } from "../../store/shared.ts";

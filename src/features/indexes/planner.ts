@@ -22,14 +22,8 @@
  * on (name descending, weight ascending with null first, id) backwards.
  */
 
-import {
-  type Page,
-  runSearch,
-  type Scope,
-  search,
-  select,
-  type Selection,
-} from "../../api/query/select.ts";
+import type { Page, Scope, Selection } from "../../api/request-context.ts";
+import { runSearch, search, select } from "../../api/query/select.ts";
 import type { Filter, Query } from "../../api/query/parameters.ts";
 import { toIndexKey } from "../../api/declaration/declaration.ts";
 import type { Row, Table } from "../../store/store.ts";

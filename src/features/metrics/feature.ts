@@ -4,11 +4,11 @@
  * request takes two lookups and allocates nothing; the text is built on request.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature, HandledRequest } from "../../api/feature.ts";
 import { requireAccess } from "../../api/accounts/authentication.ts";
-import type { Operation } from "../../api/operations.ts";
 import { oneOf } from "../../api/switch-setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";

@@ -3,10 +3,10 @@
  * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves.
  */
 
+import type { Route } from "../../api/operation.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
-import type { Route } from "../../api/operations.ts";
 import { textRoute } from "../../api/text-route.ts";
 import { Components, pascalCase } from "./components.ts";
 import {

@@ -3,6 +3,7 @@
  * parameters, body, successful responses and the errors particular to it.
  */
 
+import type { Operation, OperationDocs } from "../../api/operation.ts";
 import {
   authorizations,
   signInForm,
@@ -13,8 +14,6 @@ import {
   deriveCollection,
   withArticle,
 } from "../../api/declaration/declaration.ts";
-import type { OperationDocs } from "../../api/docs.ts";
-import type { Operation } from "../../api/operations.ts";
 import {
   completeSchema,
   createSchema,
@@ -101,7 +100,7 @@ function rootDocs({ urls }: Api): (typeof ownDocs)[string] {
   );
   return {
     summary: "The URLs of all resources",
-    responses: { 200: { schema } },
+    responses: { 200: { schema, headers: ["ETag"] } },
   };
 }
 

@@ -1,6 +1,7 @@
+import type { Operation } from "../../../src/api/operation.ts";
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { buildRoute, type Operation } from "../../../src/api/operations.ts";
+import { buildRoute } from "../../../src/api/operations.ts";
 import { corsHeaders } from "../../../src/features/cors/feature.ts";
 
 const exposed = [
