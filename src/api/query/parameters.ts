@@ -398,6 +398,7 @@ export function pageHeaders(
 
 /** Percent-encodes a parameter, except for characters that a query may contain as they are. */
 function encode(text: string): string {
+  if (/^[\w.:,/-]*$/.test(text)) return text;
   return encodeURIComponent(text)
     .replace(/%(?:2C|2F|3A)/g, decodeURIComponent);
 }
