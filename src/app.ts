@@ -3,9 +3,9 @@
  * store; its method `#judge` handles every request, one step per line.
  */
 
+import type { Operation, Route } from "./api/operation.ts";
 import { performance } from "node:perf_hooks";
 import type { Feature, FeatureHooks, SingleHooks } from "./api/feature.ts";
-import type { Operation, Route } from "./api/operations.ts";
 import type { ApiOptions } from "./api/options.ts";
 import {
   parseParameters,

@@ -10,7 +10,7 @@ export function operatorContext(
   const context: Partial<RequestContext> = {
     client: "",
     ids: [],
-    caller: { ...localOperator, role: "" },
+    caller: localOperator,
     url: "",
     method: "",
     headers: {},

@@ -1,6 +1,6 @@
 /** Additions of features to the descriptions of operations. */
 
-import type { Methods, Operation, OperationDocs } from "./operations.ts";
+import type { Methods, Operation, OperationDocs } from "./operation.ts";
 
 /** Returns the methods of a URL with additional descriptions. */
 export function withDocs(

@@ -4,6 +4,7 @@
  * through {@linkcode Api}. No feature knows another.
  */
 
+import type { Methods, Route, RouteParts } from "./operation.ts";
 import type { Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
 import type { EtcdOptions } from "../store/shared.ts";
@@ -12,7 +13,6 @@ import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { OpenedDeclaration } from "./declaration/remembered.ts";
-import type { Methods, Route, RouteParts } from "./operations.ts";
 import type { ApiOptions } from "./options.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, Result } from "./request-context.ts";
@@ -52,6 +52,8 @@ export interface Api extends ApiOptions {
   readonly records: (name: string) => Records;
   /** The records of all collections that clients can read. */
   readonly served: readonly Records[];
+  /** The URLs in the root document by name, once the features are open. */
+  readonly urls: Readonly<Record<string, string>>;
   /** All URLs by pattern, once the features are open. */
   readonly routes: ReadonlyMap<string, Route>;
   /** Adds a URL; with a name, also to the root document. */

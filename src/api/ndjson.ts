@@ -1,7 +1,7 @@
 /** Records as NDJSON: one JSON record per line. */
 
 import type { Row } from "../store/store.ts";
-import type { ListFormat } from "./records/reading.ts";
+import type { ShowList } from "./records/reading.ts";
 import type { Representation } from "./representation.ts";
 
 /** The media type. */
@@ -30,19 +30,16 @@ export async function* toNdjson(
   if (text !== "") yield text;
 }
 
-/** Returns how a list is shown as NDJSON: all of it, unless the query asks for a page. */
-export function ndjsonFormat(representation: Representation): ListFormat {
-  return {
-    isUnlimited: true,
-    show: (response, { rows, fields, recheckAccess }) => ({
-      ...response,
-      type: ndjsonType,
-      async *stream() {
-        for await (const part of toNdjson(representation, rows, fields)) {
-          recheckAccess();
-          yield part;
-        }
-      },
-    }),
-  };
+/** Returns a function that shows a list as NDJSON. */
+export function showNdjson(representation: Representation): ShowList {
+  return (response, { rows, fields, recheckAccess }) => ({
+    ...response,
+    type: ndjsonType,
+    async *stream() {
+      for await (const part of toNdjson(representation, rows, fields)) {
+        recheckAccess();
+        yield part;
+      }
+    },
+  });
 }

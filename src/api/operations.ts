@@ -1,148 +1,31 @@
 /**
- * Operations: each is one method of one URL. The functions here build those
- * that every collection has; the particulars of a URL are passed as options.
+ * The operations that every collection has: each is one method of one URL,
+ * whose particulars are passed as its resource.
  */
 
-import { Buffer } from "node:buffer";
-import { hash } from "node:crypto";
+import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
 import { mayAccess } from "../auth/access.ts";
 import { defaultMaxBodyBytes } from "../http/body.ts";
-import { maxWriteBytes } from "../http/connection.ts";
 import { isReadMethod } from "../http/content.ts";
+import { boolean, optional } from "./declaration/properties.ts";
 import {
-  type Collection,
-  readableNames,
-  type Reference,
-} from "./declaration/declaration.ts";
-import {
-  boolean,
-  type JsonSchema,
-  optional,
-} from "./declaration/properties.ts";
-import type { Body } from "./declaration/validation.ts";
-import {
-  type Parameters,
   parseFields,
   parseQuery,
   type Query,
   readParameter,
   rejectUnknownParameters,
 } from "./query/parameters.ts";
-import { type ListFormat, listRecords, readRecord } from "./records/reading.ts";
-import type { Records } from "./records/records.ts";
+import { listRecords, readRecord } from "./records/reading.ts";
 import { deleteRecord } from "./records/deleting.ts";
-import { changeRecord, createRecord } from "./records/writing.ts";
-import type {
-  Outcome,
-  RequestContext,
-  ResolveScope,
-  Result,
-} from "./request-context.ts";
-import type { RequestedRoute, Requirements } from "./request-types.ts";
+import { writeRecord } from "./records/writing.ts";
 import { recordSchema } from "./representation.ts";
-
-/** One method of a URL; `P` is the type of its parsed parameters. */
-export interface Operation<P = unknown> extends Requirements<RequestContext> {
-  /** The media types of a request body; undefined if there is no body. */
-  readonly consumes?: readonly string[];
-  /** A short description, if none follows from the method. */
-  readonly summary?: string | undefined;
-  /** The records that it is about. */
-  readonly resource?: Resource;
-  readonly docs?: OperationDocs;
-  /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
-  readonly parse?: (parameters: Parameters) => P;
-  /** Receives the body itself, such as one that is not JSON; returns undefined if it leaves that to the server. */
-  readonly receive?: (
-    context: RequestContext,
-    body: ReceivedBody,
-  ) => Outcome | undefined;
-  /** If it reads a list: runs it, and shows the list in another format. */
-  list?(context: RequestContext, parsed: P, format: ListFormat): Outcome;
-  /** Runs the operation. Declared as a method, so that every `Operation<P>` is assignable to `Operation`. */
-  run(context: RequestContext, parsed: P, body: Body): Outcome;
-}
-
-/** A body before it is received. */
-export interface ReceivedBody {
-  /** Its media type; undefined if there is no body. */
-  readonly type: string | undefined;
-  /** The parameters of the URL. */
-  readonly sent: Parameters;
-}
-
-/** The parts of an operation's description that do not follow from its method. */
-export interface OperationDocs {
-  /** Parameters of the query or, in a form, of the body. */
-  readonly parameters?: readonly JsonSchema[];
-  /** The schema of a JSON body. */
-  readonly body?: JsonSchema;
-  /** The successful responses by status: the schema of the content and the header fields. */
-  readonly responses?: Readonly<
-    Record<number, {
-      readonly schema?: JsonSchema;
-      /** Instead of a schema: a complete record of this collection. */
-      readonly record?: Collection;
-      readonly headers?: readonly string[];
-    }>
-  >;
-  /** The statuses of errors that cannot be derived from the rest. */
-  readonly errors?: readonly number[];
-  /** Set by features: if preconditions are evaluated or required, and if a client may prefer other formats. */
-  readonly conditional?: boolean;
-  readonly requiresPrecondition?: boolean;
-  readonly negotiable?: boolean;
-}
-
-/** The methods of a URL, without OPTIONS. */
-export type Methods = Readonly<Record<string, Operation>>;
-
-/** The parts that a URL is built from. */
-export interface RouteParts {
-  readonly methods: Methods;
-  /** Declares what a body may hold. */
-  readonly described: Collection | undefined;
-  /** The heading in the OpenAPI document; empty if it is left out there. */
-  readonly tag: string;
-}
-
-/** One URL. */
-export interface Route
-  extends RequestedRoute<RequestContext>, Pick<RouteParts, "tag"> {
-  /** By method; HEAD is served by GET. */
-  readonly operations: ReadonlyMap<string, Operation>;
-}
-
-/** Records of a collection as one URL serves them. */
-export interface Resource {
-  readonly records: Records;
-  /** The collection as lists show it, if lists leave some properties out. */
-  readonly listed?: Collection;
-  /** Limits the records; by default they are all of the collection. */
-  readonly scope?: ResolveScope | undefined;
-  /** A short description of GET and QUERY of the list, if none follows from the method. */
-  readonly summary?: string;
-  /** The only properties that PATCH may change. */
-  readonly only?: readonly string[];
-  /** The reference that the scope follows, such as `zoo_id` in `/zoos/7/animals`. */
-  readonly parent?: Reference;
-}
 
 const json = ["application/json"];
 const mergePatch = ["application/merge-patch+json", "application/json"];
 const cascade = optional(boolean(), false);
 
-/** Returns the parts of a URL with these methods. */
-export function route(
-  methods: Methods,
-  described?: Collection,
-  tag = described?.name ?? "server",
-): RouteParts {
-  return { methods, described, tag };
-}
-
 /** Builds a URL with its methods and OPTIONS. */
-export function buildRoute({ methods, described, tag }: RouteParts): Route {
+export function buildRoute({ methods, described }: RouteParts): Route {
   const { POST, PATCH } = methods;
   const { properties = [] } = described ?? {};
   const only = PATCH?.resource?.only;
@@ -175,7 +58,7 @@ export function buildRoute({ methods, described, tag }: RouteParts): Route {
     },
   };
   const operations = new Map(Object.entries({ ...methods, OPTIONS }));
-  return { operations, allow, tag };
+  return { operations, allow, described };
 }
 
 /**
@@ -197,37 +80,37 @@ function methodNames(methods: readonly string[]): string[] {
 export function collectionMethods(
   resource: Resource,
 ): Record<"GET" | "POST", Operation> {
-  const { records, listed, summary } = resource;
+  const { records } = resource;
   const { collection } = records;
-  const { access } = collection;
-  const fields = listed && readableNames(listed);
   const GET: Operation<Query> = {
     resource,
-    summary,
-    access: access.read,
-    parse: (parameters) => parseQuery(listed ?? collection, parameters, fields),
+    access: collection.access.read,
+    parse: (parameters) => parseQuery(collection, parameters),
     list: (...request) => listRecords(records, ...request),
     run: (context, query) => listRecords(records, context, query),
   };
-  return {
-    GET,
-    POST: {
-      resource,
-      access: access.write,
-      consumes: json,
-      maxBodyBytes: maxRecordBytes(collection),
-      run: (context, _, body) => createRecord(records, context, body),
-    },
-  };
+  return { GET, POST: writeMethod(resource, json) };
 }
 
-/** Returns the size limit of a body that holds a record: four bytes for each character that its strings may have, or more. */
-function maxRecordBytes({ properties }: Collection): number {
+/** A method whose body is a record, or some of its properties. */
+function writeMethod(
+  resource: Resource,
+  consumes: readonly string[],
+): Operation {
+  const { records, only } = resource;
+  const { access, properties } = records.collection;
   const characters = properties.reduce(
     (sum, { schema: { maxLength = 0 } }) => sum + Number(maxLength),
     0,
   );
-  return Math.max(defaultMaxBodyBytes, 4 * characters);
+  return {
+    resource,
+    access: access.write,
+    consumes,
+    // Four bytes for each character that its strings may have, or more.
+    maxBodyBytes: Math.max(defaultMaxBodyBytes, 4 * characters),
+    run: (context, _, body) => writeRecord(records, context, body, only),
+  };
 }
 
 /**
@@ -237,7 +120,7 @@ function maxRecordBytes({ properties }: Collection): number {
 export function recordMethods(
   resource: Resource,
 ): Record<"GET" | "PUT" | "PATCH" | "DELETE", Operation> {
-  const { records, only } = resource;
+  const { records } = resource;
   const { collection } = records;
   const { access, children } = collection;
   const GET: Operation<ReturnType<typeof parseFields>> = {
@@ -248,13 +131,6 @@ export function recordMethods(
       return parseFields(collection, parameters);
     },
     run: (context, fields) => readRecord(records, context, fields),
-  };
-  const PUT: Operation = {
-    resource,
-    access: access.write,
-    consumes: json,
-    maxBodyBytes: maxRecordBytes(collection),
-    run: (context, _, body) => changeRecord(records, context, body, only),
   };
   const DELETE: Operation<boolean> = {
     resource,
@@ -268,41 +144,6 @@ export function recordMethods(
     },
     run: (context, cascade) => deleteRecord(records, context, cascade),
   };
-  return { GET, PUT, PATCH: { ...PUT, consumes: mergePatch }, DELETE };
-}
-
-/**
- * Returns the route of a text, JSON by default, that stays the same while the
- * server runs; it is created at the first request.
- */
-export function textRoute({ make, summary, schema, type }: {
-  readonly make: () => string | Promise<string>;
-  readonly summary: string;
-  readonly schema: JsonSchema;
-  readonly type?: string;
-}): RouteParts {
-  let cached:
-    | Promise<{ digest: string; body: string | Uint8Array }>
-    | undefined;
-  return route({
-    GET: {
-      summary,
-      ...(type && { produces: [type] }),
-      access: "anyone",
-      docs: { responses: { 200: { schema, headers: ["ETag"] } } },
-      run: (context) => {
-        cached ??= Promise.resolve(make()).then((text) => ({
-          digest: hash("sha256", text, "base64url").slice(0, 16),
-          // Encoded once for all, it takes no memory while a client reads it.
-          body: text.length > maxWriteBytes ? Buffer.from(text) : text,
-        }));
-        return context.afterWaiting(cached, ({ digest, body }): Result => {
-          const headers = context.validators({ digest });
-          return context.checkPreconditions({ digest })
-            ? { status: 304, headers, seq: 0 }
-            : { status: 200, headers, body, type, seq: 0 };
-        });
-      },
-    },
-  });
+  const PUT = writeMethod(resource, json);
+  return { GET, PUT, PATCH: writeMethod(resource, mergePatch), DELETE };
 }

@@ -13,15 +13,14 @@ import {
 import { networkOf } from "../http/client-address.ts";
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import { requestId } from "../http/server.ts";
+import type { Actor } from "../auth/access.ts";
 import type { Mutation } from "../store/store.ts";
 import {
   authenticate,
   type Authentication,
-  type Caller,
   requireAccess,
 } from "./accounts/authentication.ts";
 import type { ApiOptions } from "./options.ts";
-import type { Scope, Select } from "./query/select.ts";
 import type {
   AuditEvent,
   Execution,
@@ -29,6 +28,8 @@ import type {
   RequestedRoute,
   RequestHooks,
   Requirements,
+  Scope,
+  Select,
   Subject,
 } from "./request-types.ts";
 
@@ -36,12 +37,13 @@ export type {
   AuditEvent,
   Execution,
   Outcome,
+  Page,
   Result,
+  Scope,
+  Select,
+  Selection,
   Subject,
 } from "./request-types.ts";
-
-/** Finds the records that a URL stands for, as {@linkcode RequestContext.scope}. */
-export type ResolveScope = (context: RequestContext) => Scope | undefined;
 
 /** The state that all requests share. */
 export type SharedState =
@@ -73,7 +75,7 @@ export class RequestContext {
   route: RequestedRoute<RequestContext> | undefined;
   operation: Requirements<RequestContext> | undefined;
   /** The signed-in user, with their current rights. */
-  caller: Caller | undefined;
+  caller: Actor | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
   storeKey: ((createdId: number) => readonly Mutation[]) | undefined;
   /** Logged when the response is sent. */
@@ -104,11 +106,12 @@ export class RequestContext {
    * ApiError if that zoo does not exist.
    */
   scope(): Scope | undefined {
-    return this.operation?.resource?.scope?.(this);
+    const { records, parent, scopeOf } = this.operation?.resource ?? {};
+    return scopeOf ? scopeOf(this) : records?.scopeOf(this, parent);
   }
 
   /** Returns the current caller; throws an ApiError if the caller lacks the access that the operation requires. */
-  authenticate(): Caller | undefined {
+  authenticate(): Actor | undefined {
     const { operation, headers, request } = this;
     if (!operation?.ignoresCredentials) {
       this.caller = authenticate(this.shared, headers.authorization);

@@ -3,11 +3,12 @@
  * request. `Context` is always RequestContext, whose file names these.
  */
 
+import type { Requester } from "../admission.ts";
 import type { Access } from "../auth/access.ts";
 import type { IncomingRequest, Response } from "../http/connection.ts";
-import type { Document } from "../store/store.ts";
-import type { Collection } from "./declaration/declaration.ts";
-import type { Scope, Select } from "./query/select.ts";
+import type { Document, Row, Table } from "../store/store.ts";
+import type { Collection, Reference } from "./declaration/declaration.ts";
+import type { Query } from "./query/parameters.ts";
 
 /** A response, and the log sequence number that must be durable before it is sent. */
 export interface Result extends Response {
@@ -34,11 +35,22 @@ export interface AuditEvent {
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** The subject of a request, as validators see it: a record, the records of a URL, or a text that never changes, by its digest. */
+/** The subject of a request, as validators see it: a record, or the records of a URL. */
 export type Subject =
   | { readonly collection: Collection; readonly document: Document }
-  | { readonly collection: Collection; readonly scope: Scope | undefined }
-  | { readonly digest: string };
+  | { readonly collection: Collection; readonly scope: Scope | undefined };
+
+/** The records that a URL stands for. */
+export interface ScopedRecords<Context> {
+  readonly records: {
+    /** Returns the scope of a request; undefined for all records. */
+    scopeOf(context: Context, parent?: Reference): Scope | undefined;
+  };
+  /** The reference to the record in the path, such as `zoo_id` in `/zoos/7/animals`. */
+  readonly parent?: Reference | undefined;
+  /** Limits the records, if not as `records` does. */
+  readonly scopeOf?: (context: Context) => Scope;
+}
 
 /** What an operation requires of its requests, and what it returns. */
 export interface Requirements<Context> {
@@ -51,9 +63,7 @@ export interface Requirements<Context> {
   /** The media types of a successful response, the preferred one first; JSON by default. */
   readonly produces?: readonly string[];
   /** The records that it is about. */
-  readonly resource?: {
-    readonly scope?: ((context: Context) => Scope | undefined) | undefined;
-  };
+  readonly resource?: ScopedRecords<Context>;
 }
 
 /** The URL of a request: what each of its methods requires. */
@@ -88,3 +98,46 @@ export interface RequestHooks<Context> {
   /** Finds the rows of a list, as {@linkcode Select}. */
   readonly select?: Select;
 }
+
+/** The condition that a URL, such as `/zoos/7/animals`, imposes on the records of a collection. */
+export interface Scope {
+  /** Properties with an index, and the values that they must have. */
+  readonly conditions: Readonly<Record<string, number>>;
+  /** A further condition. */
+  readonly where?: ((document: Document) => boolean) | undefined;
+  /** The sequence number of the record in the URL, such as the zoo. */
+  readonly seq?: number;
+  /** Describes the scope in messages, after the name of a record. */
+  readonly name?: string;
+  /** The URL of the collection in this scope. */
+  readonly url?: string;
+}
+
+/** A page of the matching rows, and the number of all matching rows. */
+export interface Page {
+  /** The rows of an unlimited query are as of the moment of its selection, however late they are read. */
+  readonly rows: Iterable<Row>;
+  readonly total: number;
+}
+
+/** The records that a query selects from, and the requester. */
+export interface Selection<T> {
+  readonly table: Table;
+  readonly scope: Scope | undefined;
+  /** Returns whether a row has the values that the scope demands. */
+  readonly isInScope: (row: Row) => boolean;
+  readonly use: (page: Page) => T;
+  readonly requester: Requester;
+}
+
+/**
+ * Returns the result of `use` for the page of a table that a query selects; a
+ * promise if that takes long. The page and the total are as of the moment when
+ * `use` is called, so `use` must also read the rest of the response.
+ *
+ * @throws {OverloadedError}; the reason of the requester's signal
+ */
+export type Select = <T>(
+  query: Query,
+  selection: Selection<T>,
+) => T | Promise<T>;

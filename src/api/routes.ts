@@ -4,6 +4,7 @@
  * are in their own folders.
  */
 
+import type { Operation, Resource, Route, RouteParts } from "./operation.ts";
 import type {
   Document,
   Json,
@@ -28,17 +29,7 @@ import type { ApiDeclaration } from "./declaration/api.ts";
 import { declarationTable } from "./declaration/remembered.ts";
 import type { Api, Feature } from "./feature.ts";
 import type { ApiOptions } from "./options.ts";
-import type { RequestContext } from "./request-context.ts";
-import {
-  buildRoute,
-  collectionMethods,
-  recordMethods,
-  type Resource,
-  type Route,
-  route,
-  type RouteParts,
-  textRoute,
-} from "./operations.ts";
+import { buildRoute, collectionMethods, recordMethods } from "./operations.ts";
 import { Records } from "./records/records.ts";
 
 /** Returns the tables that the declarations and features need, with their indexes. */
@@ -118,13 +109,21 @@ export function buildRoutes(
   };
   const served = [...declaration.collections.map(({ name }) => name), "users"]
     .map(records);
-  const api: Api = { ...options, collections, records, served, routes, add };
+  const api: Api = {
+    ...options,
+    collections,
+    records,
+    served,
+    routes,
+    urls,
+    add,
+  };
   addOwnUser(api);
   addAuthorizations(api);
   const hooks = features.flatMap((feature) => feature.open(api) ?? []);
-  add(`${base.path}health`, healthRoute(options.store));
+  add(`${base.path}health`, { methods: { GET: health(options.store) } });
   for (const each of served) addCollection(each, api);
-  addRoot(api, urls);
+  addRoot(api);
   const built = new Map<RouteParts, Route>();
   for (const [pattern, route] of parts) {
     const methods = hooks.reduce(
@@ -140,17 +139,14 @@ export function buildRoutes(
 
 /** Adds `/animals`, `/animals/:id`, and the same below each collection that it refers to. */
 function addCollection(records: Records, { add }: Api): void {
-  const { collection } = records;
-  const { name, parents } = collection;
-  const addBoth = (path: string, resource: Resource, name?: string) => {
-    add(path, route(collectionMethods(resource), collection), name);
-    add(`${path}/:id`, route(recordMethods(resource), collection));
-  };
-  addBoth(name, { records, scope: records.scope() }, `${name}_url`);
-  for (const parent of parents) {
-    const { target, segment } = parent;
-    const scope = records.scope(parent);
-    addBoth(`${target.name}/:id/${segment}`, { records, parent, scope });
+  const { collection: described } = records;
+  const { name, parents } = described;
+  for (const parent of [undefined, ...parents]) {
+    const path = parent ? `${parent.target.name}/:id/${parent.segment}` : name;
+    const resource = { records, parent };
+    const list = { methods: collectionMethods(resource), described };
+    add(path, list, parent ? undefined : `${name}_url`);
+    add(`${path}/:id`, { methods: recordMethods(resource), described });
   }
 }
 
@@ -159,18 +155,13 @@ function addOwnUser({ add, records, declaration: { roles } }: Api): void {
   const resource: Resource = {
     records: records("users"),
     only: ["password"],
-    scope: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
+    scopeOf: ({ caller }) => ({ conditions: { id: caller?.id ?? 0 } }),
   };
   const access = roles.lowest;
   const { GET, PATCH } = recordMethods(resource);
-  add(
-    "user",
-    route({
-      GET: { ...GET, access },
-      PATCH: { ...PATCH, access },
-    }, resource.records.collection),
-    "current_user_url",
-  );
+  const methods = { GET: { ...GET, access }, PATCH: { ...PATCH, access } };
+  const described = resource.records.collection;
+  add("user", { methods, described }, "current_user_url");
 }
 
 /** Adds `/authorizations` and `/authorizations/:id`: the caller's sign-ins that have not expired. */
@@ -178,74 +169,67 @@ function addAuthorizations(api: Api): void {
   const { add, now } = api;
   const records = api.records("authorizations");
   const limit = createSignInLimiter(now);
-  const own = records.scope();
-  const scope = (context: RequestContext) => ({
-    conditions: {},
-    ...own(context),
-    where: ({ expires_at }: Document) => !isPast(expires_at, now()),
-  });
-  const resource = { records, scope };
-  const list = route({
-    GET: collectionMethods(resource).GET,
-    POST: {
-      access: "anyone",
-      ignoresCredentials: true,
-      consumes: ["application/json"],
-      maxBodyBytes: 8 * 1024,
-      run: (context, _, body) => signIn(context, body, { api, records, limit }),
-    },
-  }, signInForm);
-  add("authorizations", list, "authorizations_url");
-  const { GET: one, DELETE } = recordMethods(resource);
-  add("authorizations/:id", route({ GET: one, DELETE }, records.collection));
+  const resource: Resource = {
+    records,
+    scopeOf: (context) => ({
+      conditions: {},
+      ...records.scopeOf(context),
+      where: ({ expires_at }) => !isPast(expires_at, now()),
+    }),
+  };
+  const { GET: list } = collectionMethods(resource);
+  const POST: Operation = {
+    access: "anyone",
+    ignoresCredentials: true,
+    consumes: ["application/json"],
+    maxBodyBytes: 8 * 1024,
+    run: (context, _, body) => signIn(context, body, { api, records, limit }),
+  };
+  const methods = { GET: list, POST };
+  add(
+    "authorizations",
+    { methods, described: signInForm },
+    "authorizations_url",
+  );
+  const { GET, DELETE } = recordMethods(resource);
+  const described = records.collection;
+  add("authorizations/:id", { methods: { GET, DELETE }, described });
 }
 
 /** Adds the root document, with and without its trailing slash. */
-function addRoot(
-  { add, base: { path } }: Api,
-  urls: Readonly<Record<string, string>>,
-): void {
-  const names = Object.keys(urls);
-  const root = textRoute({
-    summary: "The URLs of all resources",
-    schema: {
-      title: "root",
-      type: "object",
-      properties: Object.fromEntries(names.map((name) => [
-        name,
-        { type: "string", format: "uri-reference" },
-      ])),
-      required: names,
-    },
-    make: () => JSON.stringify(urls),
-  });
+function addRoot({ add, base: { path }, urls }: Api): void {
+  const body = JSON.stringify(urls);
+  const GET: Operation = {
+    access: "anyone",
+    docs: { isConstant: true },
+    run: () => ({ status: 200, headers: [], body, seq: 0 }),
+  };
+  const root = { methods: { GET } };
   for (const each of [path, path.replace(/(?<=.)\/$/, ""), `${path}v1`, ""]) {
     add(each, root);
   }
 }
 
-/** Returns the route for monitoring: whether writes are accepted, and what had to be repaired at startup. */
-function healthRoute(store: Store): RouteParts {
-  return route({
-    GET: {
-      access: "anyone",
-      run: (context) =>
-        context.afterWaiting(noticesOf(store), (notices) => {
-          const { isWritable, memory: { isFull, limit, used } } = store;
-          const body = JSON.stringify({
-            status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
-            memory: { used, limit },
-            ...(notices.length > 0 && { notices }),
-          });
-          return {
-            status: isWritable ? 200 : 503,
-            headers: ["Cache-Control", "no-store"],
-            body,
-            seq: 0,
-          };
-        }),
-    },
-  });
+/** Returns the operation for monitoring: whether writes are accepted, and what had to be repaired at startup. */
+function health(store: Store): Operation {
+  return {
+    access: "anyone",
+    run: (context) =>
+      context.afterWaiting(noticesOf(store), (notices) => {
+        const { isWritable, memory: { isFull, limit, used } } = store;
+        const body = JSON.stringify({
+          status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
+          memory: { used, limit },
+          ...(notices.length > 0 && { notices }),
+        });
+        return {
+          status: isWritable ? 200 : 503,
+          headers: ["Cache-Control", "no-store"],
+          body,
+          seq: 0,
+        };
+      }),
+  };
 }
 
 /** Returns what had to be repaired at startup, and problems of the disk at present. */

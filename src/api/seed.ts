@@ -12,7 +12,8 @@ import type { ApiDeclaration } from "./declaration/api.ts";
 import type { NamedProperty } from "./declaration/declaration.ts";
 import { reservedCollectionNames } from "./declaration/reserved-names.ts";
 import type { ValidationContext } from "./declaration/validation.ts";
-import { localOperator, recordsOf } from "./operator.ts";
+import { localOperator } from "./operator.ts";
+import { recordsOf } from "./records/local.ts";
 import { ownerOfImported } from "./records/imported.ts";
 import type { Records } from "./records/records.ts";
 

@@ -56,17 +56,6 @@ export function numberUpTo(max: number) {
   };
 }
 
-/** The values of a setting that is off by default, or on. */
-export function oneOf(off: string, on: string) {
-  return {
-    expected: `${off} or ${on}`,
-    default: false,
-    defaultText: off,
-    parse: (value: string) =>
-      value === on || value === off ? value === on : undefined,
-  };
-}
-
 /** Returns the members of a list; undefined if one is not allowed. */
 export function listOf(
   value: string,

@@ -13,6 +13,7 @@ export type Grants = Pick<ReadonlySet<string>, "has">;
 export interface Actor {
   /** The id of the user; 0 for the operator. */
   readonly id: number;
+  readonly role: string;
   readonly grants: Grants;
 }
 

@@ -4,7 +4,11 @@ import process from "node:process";
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { Commands, CommandSettings } from "../api/feature.ts";
-import { createUser, recordsOf, writeAsOperator } from "../api/operator.ts";
+import type { Values } from "../api/declaration/properties.ts";
+import { createUser, localOperator, requester } from "../api/operator.ts";
+import type { Records } from "../api/records/records.ts";
+import { hashSecret, planWrite } from "../api/records/writing.ts";
+import { recordsOf } from "../api/records/local.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import "../store/memory/exchange.ts";
@@ -48,17 +52,42 @@ async function userCommand(
       await print(`created user ${name}\n`);
     } else {
       const users = recordsOf(store, declaration, "users");
-      const find = () => {
-        const [row] = users.table.find("username", name);
-        if (row !== undefined) return row;
-        throw new CommandError(`there is no user ${JSON.stringify(name)}`);
-      };
-      await explainInvalid(writeAsOperator(users, { password }, find));
+      await explainInvalid(changePassword(users, name, password));
       await print(`changed the password of ${name}, and ended all sign-ins\n`);
     }
   } finally {
     await store.close();
   }
+}
+
+/**
+ * Changes a password, durably. The change is planned again after the password is
+ * hashed, since the user may have changed meanwhile.
+ *
+ * @throws {ApiError} 42200; {StoreError}
+ */
+async function changePassword(
+  users: Records,
+  name: string,
+  password: string,
+): Promise<void> {
+  const { collection, store, table } = users;
+  const plan = (hashes?: Values) => {
+    const [row] = table.find("username", name);
+    if (row === undefined) {
+      throw new CommandError(`there is no user ${JSON.stringify(name)}`);
+    }
+    const options = { row, caller: localOperator, hashes, partial: true };
+    const next = planWrite(users, { password }, options);
+    const change = { previous: row.document, next };
+    const others = collection.sideEffects?.(change, store) ?? [];
+    return [users.putMutation(next), ...others];
+  };
+  plan(); // refuses an invalid password before it costs a hash
+  const hashes = await hashSecret(users, { password }, requester);
+  await store.settle(() => ({
+    seq: store.apply(plan(hashes), localOperator.id),
+  }));
 }
 
 /** Reads the first line of standard input; on a terminal, prompts for it and does not echo it. */

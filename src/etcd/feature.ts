@@ -11,7 +11,6 @@ import type { RequestContext } from "../api/request-context.ts";
 import { isReadMethod } from "../http/content.ts";
 import { errorCode, StoreError } from "../store/error.ts";
 import type { Store } from "../store/store.ts";
-import { StoreError } from "../store/error.ts";
 import { EtcdStore } from "./store.ts";
 
 /** After so many attempts a request is refused. */

@@ -7,11 +7,11 @@ import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
-import { ndjsonFormat } from "../../src/api/ndjson.ts";
+import { showNdjson } from "../../src/api/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { operatorContext } from "../operator.ts";
-import { recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/records/local.ts";
 import { openDataFolder } from "../../src/data-folder.ts";
 import { loadFeatures } from "../../src/features.ts";
 import type { Answer } from "../harness.ts";
@@ -293,12 +293,11 @@ describe("private records", () => {
       assert.ok(grants);
       return { id: 1, role, grants };
     };
-    const scope = records.scope();
     const newContext = () => {
       const context = operatorContext({
         method: "GET",
         caller: actor("admin"),
-        scope: () => scope(context),
+        scope: () => records.scopeOf(context),
         afterWaiting: async (promise, resume) => {
           const value = await promise;
           context.caller = context.authenticate();
@@ -322,11 +321,11 @@ describe("private records", () => {
       refused,
     );
     const all = parseQuery(records.collection, new Map());
-    const format = ndjsonFormat(records.representation);
+    const show = showNdjson(records.representation);
     const read = async (roleNow: string) => {
       const context = newContext();
       context.authenticate = () => actor("admin");
-      const { stream } = await listRecords(records, context, all, format);
+      const { stream } = await listRecords(records, context, all, show);
       context.authenticate = () => actor(roleNow);
       let text = "";
       for await (const part of stream?.() ?? []) text += part;

@@ -2,12 +2,11 @@
 
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
-import { recordsOf } from "../../src/api/operator.ts";
-import { ndjsonFormat } from "../../src/api/ndjson.ts";
+import { recordsOf } from "../../src/api/records/local.ts";
+import { showNdjson } from "../../src/api/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
-import type { Select } from "../../src/api/query/select.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
-import type { RequestContext } from "../../src/api/request-context.ts";
+import type { RequestContext, Select } from "../../src/api/request-context.ts";
 import { openStore } from "../../src/store/store.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { sample } from "../collections.ts";
@@ -46,8 +45,8 @@ test("a planner that ignores the scope of a URL shows no record outside of it", 
     async () => await listRecords(records, contextOf(1), query),
     /outside the scope/,
   );
-  const format = ndjsonFormat(records.representation);
-  const all = await listRecords(records, contextOf(1), query, format);
+  const show = showNdjson(records.representation);
+  const all = await listRecords(records, contextOf(1), query, show);
   const { stream } = all;
   let text = "";
   await assert.rejects(async () => {

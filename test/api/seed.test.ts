@@ -6,7 +6,7 @@ import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { tablesOf } from "../../src/api/routes.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { sample } from "../collections.ts";
-import { recordsOf } from "../../src/api/operator.ts";
+import { recordsOf } from "../../src/api/records/local.ts";
 import { openStore } from "../../src/store/store.ts";
 import { removeFolder, root, temporaryFolder } from "../harness.ts";
 

@@ -11,11 +11,6 @@ import { excerpt } from "../../http/json.ts";
 import type { ApiDeclaration } from "../declaration/api.ts";
 import type { ApiOptions } from "../options.ts";
 
-/** A signed-in user. */
-export interface Caller extends Actor {
-  readonly role: string;
-}
-
 /** Bounds of the cache of verified tokens; a field padded with spaces would waste memory. */
 const maxCachedTokens = 1000;
 const maxCachedLength = 500; // characters
@@ -56,7 +51,7 @@ export interface Authentication
 export function authenticate(
   authentication: Authentication,
   authorization: string | undefined,
-): Caller | undefined {
+): Actor | undefined {
   if (authorization === undefined) return undefined;
   const { declaration, now, store, verified } = authentication;
   const { sub: id, jti, iat, exp } = verified.get(authorization) ??
@@ -129,7 +124,7 @@ function verify(
  */
 export function requireAccess(
   { base, declaration }: Pick<Authentication, "base" | "declaration">,
-  caller: Caller | undefined,
+  caller: Actor | undefined,
   access: Access,
 ): void {
   if (mayAccess(caller?.grants, access)) return;

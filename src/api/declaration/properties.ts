@@ -117,6 +117,10 @@ export function readOnly(of: Property): Property {
   };
 }
 
+export function failWith(code: Failure["code"], reason: string): Failure {
+  return { code, reason };
+}
+
 /** Returns the failure of a value of the wrong JSON type. */
 function wrongType(value: unknown): Failure {
   const type = value === null
@@ -126,7 +130,7 @@ function wrongType(value: unknown): Failure {
     : typeof value === "object"
     ? "an object"
     : `a ${typeof value}`;
-  return { code: "type", reason: `is ${type}` };
+  return failWith("type", `is ${type}`);
 }
 
 /** Any string at all, for values that are compared but never stored. */
@@ -163,10 +167,6 @@ const plainText = /^[!-~][ -~]*$/;
 export function string(options: Former & StringOptions): Property<string> {
   const { minLength = 1, maxLength, pattern, description } = options;
   const base = anyString();
-  const failWith = (code: Failure["code"], reason: string) => ({
-    code,
-    reason,
-  });
   return {
     ...base,
     expected: description ??
@@ -234,7 +234,7 @@ export function choice(
   return parsed("enum", {
     expected: `one of ${values.map((value) => `"${value}"`).join(", ")}`,
     schema: { enum: values },
-    failure: { code: "enum", reason: "is not allowed" },
+    failure: failWith("enum", "is not allowed"),
     parse: (text) => values.find((value) => value === text),
   });
 }
@@ -244,7 +244,7 @@ export function date(): Property<string> {
   return parsed("date", {
     expected: "a calendar date as YYYY-MM-DD",
     schema: { format: "date" },
-    failure: { code: "format", reason: "is not a valid date" },
+    failure: failWith("format", "is not a valid date"),
     parse: parseDate,
   });
 }
@@ -261,7 +261,7 @@ export function timestamp(): Property<string> {
   return parsed("timestamp", {
     expected: "a timestamp such as 2026-01-31T12:00:00Z",
     schema: { format: "date-time" },
-    failure: { code: "format", reason: "is not a valid timestamp" },
+    failure: failWith("format", "is not a valid timestamp"),
     parse: parseTimestamp,
   });
 }
@@ -307,7 +307,7 @@ function formatted(
   const { maxLength } = schema;
   const description = `an ${noun} of at most ${maxLength} characters`;
   const base = string({ maxLength, description });
-  const failure: Failure = { code: "format", reason: `is not a valid ${noun}` };
+  const failure: Failure = failWith("format", `is not a valid ${noun}`);
   return {
     ...base,
     schema: { type: "string", ...schema },
@@ -347,10 +347,10 @@ export function number(
       if (typeof value !== "number") return wrongType(value);
       // JSON.parse returns Infinity for 1e400.
       if (!Number.isFinite(value)) {
-        return { code: "range", reason: "is too large for a double" };
+        return failWith("range", "is too large for a double");
       }
       return value < minimum || value <= exclusiveMinimum || value > maximum
-        ? { code: "range", reason: `is ${value}` }
+        ? failWith("range", `is ${value}`)
         : undefined;
     },
     parse(text) {
@@ -375,7 +375,7 @@ export function integer(
     schema: { type: "integer", ...bounds },
     check: (value) =>
       Number.isFinite(value) && !Number.isInteger(value)
-        ? { code: "type", reason: "is not a whole number" }
+        ? failWith("type", "is not a whole number")
         : base.check(value),
     parse: parseInteger,
   };

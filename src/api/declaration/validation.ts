@@ -17,7 +17,12 @@ import {
   toIndexKey,
   withArticle,
 } from "./declaration.ts";
-import type { Failure, Json, Values } from "./properties.ts";
+import {
+  type Failure,
+  failWith,
+  type Json,
+  type Values,
+} from "./properties.ts";
 
 /** A request body. */
 export type Body = Readonly<Record<string, unknown>>;
@@ -73,10 +78,15 @@ export function collectValues(
     previous !== undefined && Object.hasOwn(body, "id") &&
     body["id"] !== previous.id
   ) {
-    errors.push(fieldError("id", {
-      code: "read_only",
-      reason: `cannot be changed: leave it out, or send ${previous.id}`,
-    }));
+    errors.push(
+      fieldError(
+        "id",
+        failWith(
+          "read_only",
+          `cannot be changed: leave it out, or send ${previous.id}`,
+        ),
+      ),
+    );
   }
   const values: Record<string, Json> = {};
   for (const property of collection.properties) {
@@ -149,10 +159,7 @@ export function checkRules(
     return Object.entries(messages as object).flatMap(([field, text]) => {
       if (text === undefined) return [];
       if (visibleProperties.has(field) && typeof text === "string") {
-        return fieldError(field, {
-          code: "rule",
-          reason: text.replace(/\.$/, ""),
-        });
+        return fieldError(field, failWith("rule", text.replace(/\.$/, "")));
       }
       throw new Error(`it returned no message of a property by "${field}"`);
     });
@@ -217,10 +224,7 @@ export function findFailure(
   const { previous, valuesFromUrl, only } = context;
   const { name, nullable, expected, unique } = property;
   if (value !== undefined && only?.includes(name) === false) {
-    return {
-      code: "read_only",
-      reason: "cannot be changed here: leave it out",
-    };
+    return failWith("read_only", "cannot be changed here: leave it out");
   }
   const failure = value === null && nullable
     ? undefined
@@ -231,14 +235,13 @@ export function findFailure(
   // A record cannot be created in one zoo through the URL of another.
   const fromUrl = previous === undefined ? valuesFromUrl?.[name] : undefined;
   if (fromUrl !== undefined && value !== fromUrl) {
-    return {
-      code: "reference",
-      reason:
-        `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`,
-    };
+    return failWith(
+      "reference",
+      `is ${value}, but the URL says ${fromUrl}: leave it out, or send ${fromUrl}`,
+    );
   }
   if (unique && isDuplicate(name, value as Json, context)) {
-    return { code: "unique", reason: "is already in use: it must be unique" };
+    return failWith("unique", "is already in use: it must be unique");
   }
   return undefined;
 }
@@ -250,7 +253,7 @@ function checkValue(
   { store, caller, previous, defersCheck }: ValidationContext,
 ): Failure | undefined {
   const { name, check, target } = property;
-  if (value === undefined) return { code: "required", reason: "is missing" };
+  if (value === undefined) return failWith("required", "is missing");
   const failure = check(value);
   if (failure || target === undefined) return failure;
   const row = store.table(target.name).get(Number(value));
@@ -261,7 +264,7 @@ function checkValue(
     : defersCheck?.(property, Number(value));
   return isFound
     ? undefined
-    : { code: "reference", reason: `is ${value}, which does not exist` };
+    : failWith("reference", `is ${value}, which does not exist`);
 }
 
 /**

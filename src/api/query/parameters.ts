@@ -121,13 +121,16 @@ export interface Filter {
   readonly valueSet?: ReadonlySet<Json>;
 }
 
+/** A property to sort by. null comes last in either direction. */
+export interface SortColumn extends Column {
+  readonly nullable: boolean;
+}
+
 /** The parsed parameters of a collection. */
 export interface Query {
   readonly filters: readonly Filter[];
-  /** The columns of the index to read the records from, without the id. */
-  readonly sort: readonly Column[];
-  /** True if it is read from its end. */
-  readonly isBackwards: boolean;
+  /** The columns to sort by, of which the last is always the id. */
+  readonly sort: readonly SortColumn[];
   readonly offset: number;
   readonly limit: number;
   /** True if the caller pages by `page` and `per_page`, not by `limit` and `offset`. */
@@ -146,9 +149,8 @@ export interface Query {
 export function parseQuery(
   collection: Collection,
   parameters: Parameters,
-  defaultFields?: readonly string[],
 ): Query {
-  const sortOrder = parseSort(collection, parameters);
+  const sort = parseSort(collection, parameters);
   const filters: Filter[] = [];
   for (const [name, text] of parameters) {
     if (collectionParameters.includes(name)) continue;
@@ -156,8 +158,8 @@ export function parseQuery(
   }
   return {
     filters,
-    ...sortOrder,
-    fields: parseFields(collection, parameters) ?? defaultFields,
+    sort,
+    fields: parseFields(collection, parameters),
     ...parsePage(parameters),
     parameters,
   };
@@ -165,20 +167,16 @@ export function parseQuery(
 
 /**
  * Parses the parameters `sortby` and `order`. Ties are broken by id, in the
- * direction of the last property. null comes last in both directions, so it
- * comes first in an index that is read backwards.
+ * direction of the last property.
  */
 function parseSort(
   { visibleProperties, sort = [] }: Collection,
   parameters: Parameters,
-) {
+): SortColumn[] {
   const sortby = parameters.get("sortby");
   const names = sortby === undefined
     ? sort
     : parseList("sortby", sortby, [...visibleProperties.keys()]);
-  if (names.length === 0 && !parameters.has("order")) {
-    return { sort: [], isBackwards: false };
-  }
   if (sortby !== undefined && names.length > maxSortColumns) {
     const allowed = `a list of at most ${maxSortColumns} properties`;
     throw invalidValue("sortby", sortby, allowed);
@@ -192,17 +190,13 @@ function parseSort(
     const allowed = 'one word, or one for each property of "sortby"';
     throw invalidValue("order", order, allowed);
   }
-  const isDescending = (at: number) => (words[at] ?? words.at(-1)) === "desc";
-  const end = [...names, "id"].indexOf("id"); // no two records share an id
-  const isBackwards = isDescending(end);
-  const columns = names.slice(0, end).map((name, at): Column => {
+  const all = [...names, "id"]; // no two records share an id
+  return all.slice(0, all.indexOf("id") + 1).map((name, at) => {
     const { default: value = null, nullable = false } =
       visibleProperties.get(name) ?? {};
-    const descending = isDescending(at) !== isBackwards;
-    const nullsFirst = nullable && isBackwards;
-    return { name, default: value, descending, nullsFirst };
+    const descending = (words[at] ?? words.at(-1)) === "desc";
+    return { name, default: value, nullable, descending };
   });
-  return { sort: columns, isBackwards };
 }
 
 /**
@@ -385,24 +379,17 @@ export function pageHeaders(
   const headers = ["X-Total-Count", String(total)];
   if (total === 0 || limit === Infinity) return headers;
   const name = isPaged ? "page" : "offset";
-  // The parts of their URLs before and after the number.
-  let before = `${url}?`;
-  let after: string | undefined;
+  let others = "";
   for (const [each, value] of parameters) {
-    if (each === name) after = "";
-    else if (after !== undefined) after += `&${encode(each)}=${encode(value)}`;
-    else before += `${encode(each)}=${encode(value)}&`;
+    if (each !== name) others += `${encode(each)}=${encode(value)}&`;
   }
-  before += `${name}=`;
-  after ??= "";
   const last = Math.floor((total - 1) / limit) * limit;
-  const number = (to: number) => isPaged ? to / limit + 1 : to;
-  const longestUrl = before + number(last) + after;
-  if (longestUrl.length > maxLinkLength) return headers;
-  const link = (rel: string, to: number) =>
-    `<${before}${number(to)}${after}>; rel="${rel}"`;
-  let links = link("first", 0);
   const previous = offset < total ? Math.max(offset - limit, 0) : last;
+  const urlOf = (to: number) =>
+    `${url}?${others}${name}=${isPaged ? to / limit + 1 : to}`;
+  if (urlOf(last).length > maxLinkLength) return headers;
+  const link = (rel: string, to: number) => `<${urlOf(to)}>; rel="${rel}"`;
+  let links = link("first", 0);
   if (offset > 0) links += `, ${link("prev", previous)}`;
   if (offset + limit < total) links += `, ${link("next", offset + limit)}`;
   headers.push("Link", `${links}, ${link("last", last)}`);
@@ -413,5 +400,5 @@ export function pageHeaders(
 function encode(text: string): string {
   if (/^[\w.:,/-]*$/.test(text)) return text;
   return encodeURIComponent(text)
-    .replace(/%(?:2C|2F|3A)/g, (code) => decodeURIComponent(code));
+    .replace(/%(?:2C|2F|3A)/g, decodeURIComponent);
 }

@@ -15,7 +15,7 @@ import {
 } from "../declaration/declaration.ts";
 import { checkRules } from "../declaration/validation.ts";
 import type { RequestContext, Result } from "../request-context.ts";
-import { findForChange, type Records } from "./records.ts";
+import type { Records } from "./records.ts";
 
 /** The most records that a deletion also deletes or changes: it delays other requests by some 10 ms. */
 const maxCascade = 2000;
@@ -41,9 +41,10 @@ export function deleteRecord(
   context: RequestContext,
   cascade: boolean,
 ): Result {
-  const { collection, store } = records;
-  const row = findForChange(records, context, context.scope());
+  const { collection } = records;
+  const row = records.find(context, context.scope());
   const { document: previous } = row;
+  context.checkPreconditions({ collection, document: previous });
   const changes: Changes = new Map([[row, {
     of: collection,
     next: undefined,
@@ -53,12 +54,11 @@ export function deleteRecord(
     checkChanges(records, context, changes);
   } else checkUnreferenced(records, context, previous);
   // The newest first: an index removes its last rows faster than its first.
-  const mutations = [...changes].reverse().flatMap(
-    ([{ document: previous }, { of, next }]): Mutation[] => [
-      next ? ["put", of.name, next] : deletionOf(of, previous),
-      ...of.sideEffects?.({ previous, next }, store) ?? [],
-    ],
-  );
+  const mutations = Array.from(
+    changes,
+    ([{ document }, { of, next }]): Mutation =>
+      next ? ["put", of.name, next] : deletionOf(of, document),
+  ).reverse();
   return records.commit(context, {
     mutations,
     response: { status: 204, headers: [] },

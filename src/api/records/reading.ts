@@ -4,8 +4,13 @@ import { ApiError } from "../../http/errors.ts";
 import type { Row } from "../../store/store.ts";
 import { seesAll } from "../declaration/declaration.ts";
 import { pageHeaders, type Query, withoutLimit } from "../query/parameters.ts";
-import { type Page, select } from "../query/select.ts";
-import type { Outcome, RequestContext, Result } from "../request-context.ts";
+import { select } from "../query/select.ts";
+import type {
+  Outcome,
+  Page,
+  RequestContext,
+  Result,
+} from "../request-context.ts";
 import type { Records } from "./records.ts";
 
 /** The records of a page, and how they are shown. */
@@ -16,13 +21,8 @@ export interface ListedRows {
   readonly recheckAccess: () => void;
 }
 
-/** How a list is shown, other than as a page in JSON. */
-export interface ListFormat {
-  /** Adds the content to the response. */
-  readonly show: (response: Result, listed: ListedRows) => Result;
-  /** True if it is all of the list, unless the query asks for a page. */
-  readonly isUnlimited: boolean;
-}
+/** Adds the rows of a list to a response, other than as JSON: all of them, unless the query asks for a page. */
+export type ShowList = (response: Result, listed: ListedRows) => Result;
 
 /**
  * Returns a page of a collection; a promise if the records must be scanned or
@@ -35,7 +35,7 @@ export function listRecords(
   records: Records,
   context: RequestContext,
   query: Query,
-  format?: ListFormat,
+  show?: ShowList,
 ): Outcome {
   const { collection, table, representation } = records;
   const { caller, url } = context;
@@ -47,17 +47,18 @@ export function listRecords(
     const headers = context.validators(subject);
     return { status: 304, headers, seq: currentSeq() };
   }
-  const paged = format?.isUnlimited ? withoutLimit(query) : query;
+  const paged = show ? withoutLimit(query) : query;
   const isOverseer = seesAll(collection, caller);
   /** Throws if the caller no longer has access, or could see the private records of all users and no longer can. */
   const recheckAccess = () => {
     const current = context.authenticate();
     if (isOverseer && !seesAll(collection, current)) throw new ApiError(40300);
   };
+  const isInScope = (row: Row) => records.isInScope(row, scope);
   /** Yields rows, none of them outside the scope, however they were found. */
   const checkScope = function* (rows: Iterable<Row>) {
     for (const row of rows) {
-      if (!records.isInScope(row, scope)) throw new Error("outside the scope");
+      if (!isInScope(row)) throw new Error("outside the scope");
       yield row;
     }
   };
@@ -68,11 +69,11 @@ export function listRecords(
       ...pageHeaders(paged, total, url),
     ];
     const response = { status: 200, headers, seq: currentSeq() };
-    return format
-      ? format.show(response, { rows, fields, recheckAccess })
+    return show
+      ? show(response, { rows, fields, recheckAccess })
       : representation.addJsonArray(response, [...rows], fields);
   };
-  const selection = { table, scope, use, requester: context };
+  const selection = { table, scope, isInScope, use, requester: context };
   const result = (context.select ?? select)(paged, selection);
   return result instanceof Promise
     ? context.afterWaiting(result, (result) => {

@@ -33,13 +33,12 @@ import {
   validate,
   type ValidationContext,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/select.ts";
 import { Representation } from "../representation.ts";
 import type {
   AuditEvent,
   RequestContext,
-  ResolveScope,
   Result,
+  Scope,
 } from "../request-context.ts";
 
 /** The settings and the state that all collections share. */
@@ -73,17 +72,17 @@ export class Records {
   }
 
   /**
-   * Returns the function that finds the records that a URL stands for: those
-   * that the caller may see, and with a reference only those that refer to the
-   * record in the path, as in `/zoos/7/animals`.
+   * Returns the scope of a request: the records that the caller may see, and
+   * with a reference only those that refer to the record in the path, as in
+   * `/zoos/7/animals`; undefined for all records.
+   *
+   * @throws {ApiError} 40401, 41000 if there is no such record
    */
-  scope(parent?: Reference): ResolveScope {
-    return (context) => {
-      const scope = parent && this.#within(parent, context);
-      if (seesAll(this.collection, context.caller)) return scope;
-      const own = { [String(this.collection.owner)]: context.caller?.id ?? 0 };
-      return { ...scope, conditions: { ...scope?.conditions, ...own } };
-    };
+  scopeOf(context: RequestContext, parent?: Reference): Scope | undefined {
+    const scope = parent && this.#within(parent, context);
+    if (seesAll(this.collection, context.caller)) return scope;
+    const own = { [String(this.collection.owner)]: context.caller?.id ?? 0 };
+    return { ...scope, conditions: { ...scope?.conditions, ...own } };
   }
 
   /** Returns the scope of the records that refer to the one in the path. */
@@ -161,7 +160,7 @@ export class Records {
     });
     const at = this.timestamp();
     const document = {
-      id: imported?.id ?? this.nextId(),
+      id: this.nextId(),
       ...values,
       ...hashes,
       ...(collection.private && { owner_id: owner }),
@@ -204,10 +203,12 @@ export class Records {
   }
 
   /**
-   * Commits mutations in one transaction, together with the idempotency key of
-   * a request that creates a record.
+   * Commits mutations in one transaction, together with the effects of the
+   * change on other collections, and the idempotency key of a request that
+   * creates a record.
    *
-   * @throws {StoreError} if the store accepts no writes
+   * @throws {ApiError} if the change is not allowed; {StoreError} if the store
+   * accepts no writes
    */
   commit(
     context: RequestContext,
@@ -216,16 +217,21 @@ export class Records {
       & {
         readonly mutations: readonly Mutation[];
         readonly response: Response;
-        /** The change, for the log and the idempotency key. */
+        /** The change of a record of this collection. */
         readonly change?: RecordChange;
         /** The id of the user, 0 for the server itself. */
         readonly by?: number;
       },
   ): Result {
+    const { collection, store } = this;
     const id = change?.next?.id ?? 0;
-    const all = [...mutations, ...context.storeKey?.(id) ?? []];
-    const seq = this.store.apply(all, by, options);
-    if (change) context.auditEvent = auditEventOf(this.collection, change);
+    const all = [
+      ...mutations,
+      ...change && collection.sideEffects?.(change, store) || [],
+      ...context.storeKey?.(id) ?? [],
+    ];
+    const seq = store.apply(all, by, options);
+    if (change) context.auditEvent = auditEventOf(collection, change);
     return { ...response, seq, isCommitted: true };
   }
 
@@ -275,20 +281,4 @@ function auditEventOf(
     message: `${verb} ${withArticle(singular)}`,
     fields: { [singular]: Object.fromEntries(shown), changed },
   };
-}
-
-/**
- * Returns the record to change or delete.
- *
- * @throws {ApiError} 40401, 41200, 42800
- */
-export function findForChange(
-  records: Records,
-  context: RequestContext,
-  scope: Scope | undefined,
-): Row {
-  const { collection } = records;
-  const row = records.find(context, scope);
-  context.checkPreconditions({ collection, document: row.document });
-  return row;
 }

@@ -6,24 +6,21 @@
 import type { Requester } from "../../admission.ts";
 import type { Actor } from "../../auth/access.ts";
 import { hashPassword } from "../../auth/passwords.ts";
-import type { Document, Mutation, Row } from "../../store/store.ts";
-import { ownerOf, type RecordChange } from "../declaration/declaration.ts";
+import type { Document, Row } from "../../store/store.ts";
+import { ownerOf } from "../declaration/declaration.ts";
 import type { Values } from "../declaration/properties.ts";
 import {
   type Body,
   enforceRules,
   validate,
 } from "../declaration/validation.ts";
-import type { Scope } from "../query/select.ts";
-import type { Outcome, RequestContext, Result } from "../request-context.ts";
-import { findForChange, type Records } from "./records.ts";
-
-/** The record to write; its row is undefined if it is new. */
-interface Target {
-  readonly row: Row | undefined;
-  /** The only properties that the caller may change. */
-  readonly only?: readonly string[] | undefined;
-}
+import type {
+  Outcome,
+  RequestContext,
+  Result,
+  Scope,
+} from "../request-context.ts";
+import type { Records } from "./records.ts";
 
 /**
  * Returns the document that a write stores: a new one or, given the row of a
@@ -34,7 +31,11 @@ interface Target {
 export function planWrite(
   records: Records,
   body: Body,
-  { row, hashes, ...options }: Target & {
+  { row, hashes, ...options }: {
+    /** Undefined if the record is new. */
+    readonly row: Row | undefined;
+    /** The only properties that the caller may change. */
+    readonly only?: readonly string[] | undefined;
     readonly caller: Actor | undefined;
     readonly hashes: Values | undefined;
     readonly valuesFromUrl?: Values | undefined;
@@ -54,29 +55,10 @@ export function planWrite(
     values[name] !== previous[name]
   );
   if (!isChanged) return previous;
-  const { id, created_at = null, updated_at, ...others } = previous;
-  const next: Document = {
-    id,
-    ...values, // in the declared order, which representation.ts relies on
-    ...others, // undeclared properties stay stored
-    ...values,
-    created_at,
-    updated_at: records.timestamp(updated_at),
-  };
+  const updated_at = records.timestamp(previous["updated_at"]);
+  const next = { ...previous, ...values, updated_at }; // undeclared properties stay stored
   enforceRules(collection, next);
   return next;
-}
-
-/** Returns the mutations of a change, with all its consequences. */
-export function mutationsOf(
-  records: Records,
-  change: RecordChange & { readonly next: Document },
-): readonly Mutation[] {
-  const { collection, store } = records;
-  return [
-    records.putMutation(change.next),
-    ...collection.sideEffects?.(change, store) ?? [],
-  ];
 }
 
 /** Hashes the password in a body; returns undefined if there is none. */
@@ -93,78 +75,39 @@ export function hashSecret(
 }
 
 /**
- * Creates a record.
- *
- * @throws {ApiError} 40401, 41200, 42200
- */
-export function createRecord(
-  records: Records,
-  context: RequestContext,
-  body: Body,
-): Outcome {
-  const find = () => ({
-    scope: prepareCreate(records, context),
-    row: undefined,
-  });
-  return write(records, context, body, find);
-}
-
-/**
- * Checks that records can be created now, and returns the scope of the URL.
- *
- * @throws {ApiError} 40401, 41200
- */
-export function prepareCreate(
-  records: Records,
-  context: RequestContext,
-): Scope | undefined {
-  const { collection } = records;
-  const scope = context.scope();
-  context.checkPreconditions({ collection, scope });
-  return scope;
-}
-
-/**
- * Replaces a record, or changes some of its properties (PATCH, RFC 7396).
+ * Creates a record (POST), replaces one (PUT) or changes some of its properties
+ * (PATCH, RFC 7396): plans the change and commits it. Passwords are hashed in
+ * between, which takes long: meanwhile the caller may have been signed out or
+ * have lost the role, and the record may have changed. So afterwards the caller
+ * is authenticated again and the change is planned again. The first plan refuses
+ * invalid requests before they cost a hash.
  *
  * @param only the only properties that the caller may change
  * @throws {ApiError} 40401, 41200, 42200, 42800, 409xx
  */
-export function changeRecord(
+export function writeRecord(
   records: Records,
   context: RequestContext,
   body: Body,
   only?: readonly string[],
 ): Outcome {
-  return write(records, context, body, () => {
+  const { collection } = records;
+  const { method } = context;
+  const plan = (hashes?: Values): PlannedWrite => {
     const scope = context.scope();
-    return { scope, row: findForChange(records, context, scope), only };
-  });
-}
-
-/**
- * Plans a change and commits it. Passwords are hashed in between, which takes
- * long: meanwhile the caller may have been signed out or have lost the role,
- * and the record may have changed. So afterwards the caller is authenticated
- * again and the change is planned again. The first plan refuses invalid
- * requests before they cost a hash.
- */
-function write(
-  records: Records,
-  context: RequestContext,
-  body: Body,
-  find: () => Target & { readonly scope: Scope | undefined },
-): Outcome {
-  const plan = (hashes?: Values) => {
-    const { scope, ...target } = find();
+    const row = method === "POST" ? undefined : records.find(context, scope);
+    context.checkPreconditions(
+      row ? { collection, document: row.document } : { collection, scope },
+    );
     const next = planWrite(records, body, {
-      ...target,
+      row,
+      only,
       caller: context.caller,
       hashes,
       valuesFromUrl: scope?.conditions,
-      partial: context.method === "PATCH",
+      partial: method === "PATCH",
     });
-    return { row: target.row, next, scope };
+    return { row, next, scope };
   };
   const planned = plan();
   const hashing = hashSecret(records, body, context);
@@ -175,14 +118,17 @@ function write(
   );
 }
 
+/** A change that is to be committed; the row is undefined if the record is new. */
+interface PlannedWrite {
+  readonly row: Row | undefined;
+  readonly next: Document;
+  readonly scope: Scope | undefined;
+}
+
 function commitWrite(
   records: Records,
   context: RequestContext,
-  { row, next, scope }: {
-    readonly row: Row | undefined;
-    readonly next: Document;
-    readonly scope: Scope | undefined;
-  },
+  { row, next, scope }: PlannedWrite,
 ): Result {
   const { collection, representation } = records;
   const url = representation.url(next.id);
@@ -203,6 +149,6 @@ function commitWrite(
   const previous = row?.document;
   if (row && next === previous) return { ...response, seq: row.seq };
   const change = { previous, next };
-  const mutations = mutationsOf(records, change);
+  const mutations = [records.putMutation(next)];
   return records.commit(context, { mutations, response, change });
 }

@@ -6,12 +6,20 @@
  * section 3).
  */
 
+import type { Operation } from "../../api/operation.ts";
+import { hash } from "node:crypto";
 import { withDocs } from "../../api/docs.ts";
 import type { Feature } from "../../api/feature.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
-import { oneOf } from "../../api/setting.ts";
+import type { Result } from "../../api/request-context.ts";
+import { oneOf } from "../../api/switch-setting.ts";
 import { ApiError } from "../../http/errors.ts";
-import { evaluatePreconditions, hasPrecondition } from "./preconditions.ts";
+import {
+  type ConditionalRequest,
+  evaluatePreconditions,
+  type GetValidators,
+  hasPrecondition,
+} from "./preconditions.ts";
 import { createValidators } from "./validators.ts";
 
 const settings = {
@@ -28,13 +36,18 @@ export const feature: Feature = {
     const { REQUIRE_IF_MATCH: isRequired } = api.settings.read(settings);
     const validators = createValidators(api);
     return {
-      extend: (methods) =>
-        withDocs(methods, ({ resource, docs }, method) => ({
-          conditional: resource !== undefined ||
-            docs?.responses?.[200]?.headers?.includes("ETag") === true,
+      extend({ GET, ...others }) {
+        const isConstant = GET?.docs?.isConstant === true;
+        const methods = {
+          ...(GET && { GET: isConstant ? withDigest(GET) : GET }),
+          ...others,
+        };
+        return withDocs(methods, ({ resource }, method) => ({
+          conditional: resource !== undefined || isConstant,
           requiresPrecondition: isRequired && resource !== undefined &&
             canOverwrite(method, resource.records.collection),
-        })),
+        }));
+      },
       validators,
       precondition(request, subject) {
         if (
@@ -42,16 +55,49 @@ export const feature: Feature = {
           canOverwrite(request.method, subject.collection) &&
           !hasPrecondition(request)
         ) throw new ApiError(42800);
-        const outcome = evaluatePreconditions(
-          request,
-          () => validators(request, subject),
-        );
-        if (outcome === "failed") throw new ApiError(41200);
-        return outcome === "not-modified";
+        return isNotModified(request, () => validators(request, subject));
       },
     };
   },
 };
+
+/**
+ * Returns whether the client has the current representation.
+ *
+ * @throws {ApiError} 41200 if a precondition fails
+ */
+function isNotModified(
+  request: ConditionalRequest,
+  validators: GetValidators,
+): boolean {
+  const outcome = evaluatePreconditions(request, validators);
+  if (outcome === "failed") throw new ApiError(41200);
+  return outcome === "not-modified";
+}
+
+/** Adds a validator to a response that stays the same while the server runs. */
+function withDigest(GET: Operation): Operation {
+  let etag: string | undefined;
+  return {
+    ...GET,
+    run(context, parsed, body) {
+      const validate = (result: Result): Result => {
+        etag ??= `"${
+          hash("sha256", result.body ?? "", "base64url").slice(0, 16)
+        }"`;
+        const validators = ["ETag", etag];
+        const headers = [...result.headers, ...validators];
+        return isNotModified(context, () => validators)
+          ? { status: 304, headers, seq: 0 }
+          : { ...result, headers };
+      };
+      const result = GET.run(context, parsed, body);
+      return result instanceof Promise
+        ? result.then(validate)
+        : validate(result);
+    },
+  };
+}
 
 /** Returns whether a method can overwrite the change of somebody else. Signing out and canceling cannot. */
 function canOverwrite(method: string, of: Collection): boolean {

@@ -4,9 +4,12 @@ import { crc32 } from "node:zlib";
 import type { Collection } from "../../api/declaration/declaration.ts";
 import type { Api } from "../../api/feature.ts";
 import { ndjsonType } from "../../api/ndjson.ts";
-import type { Scope } from "../../api/query/select.ts";
 import { recordSchema } from "../../api/representation.ts";
-import type { RequestContext, Subject } from "../../api/request-context.ts";
+import type {
+  RequestContext,
+  Scope,
+  Subject,
+} from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
 import { type Document, formatTime } from "../../store/store.ts";
@@ -31,7 +34,6 @@ export function createValidators({ store, base, now }: Api) {
     { headers, operation }: Pick<RequestContext, "headers" | "operation">,
     subject: Subject,
   ): readonly string[] => {
-    if ("digest" in subject) return ["ETag", `"${subject.digest}"`];
     const { collection } = subject;
     const shape = shapeOf(collection);
     return "document" in subject

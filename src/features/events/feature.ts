@@ -8,6 +8,7 @@
  * records among them, once for each user.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import { Buffer } from "node:buffer";
 import type { Writable } from "node:stream";
 import {
@@ -29,7 +30,6 @@ import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
 import { historyTable } from "../../api/declaration/reserved-names.ts";
 import { beginHistory, parseEventId, toEventId } from "./history.ts";
-import { route } from "../../api/operations.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 
 /** The time between two heartbeats. */
@@ -275,43 +275,34 @@ export const feature: Feature = {
         if (after === undefined) source.encoded = new WeakMap();
       });
     }
-    const path = route(
-      {
-        GET: {
-          summary:
-            "Changes as server-sent events, from now or the last event on",
-          access: api.declaration.roles.lowest,
-          produces: ["text/event-stream"],
-          docs: {
-            errors: [503],
-            responses: {
-              200: {
-                schema: { type: "string" },
-                headers: ["X-Accel-Buffering"],
-              },
-            },
-          },
-          run: (context) => {
-            const id = context.headers["last-event-id"];
-            if (id === undefined) {
-              return follow(source, context, api.store.position);
-            }
-            const seq = parseEventId(api.store, String(id));
-            // Records from before the last change of the declaration may not
-            // fit it.
-            const { lastSeq } = api.store.table(declarationTable);
-            const isOutdated = seq < lastSeq && lastSeq > 1;
-            return context.afterWaiting(
-              feed.find(isOutdated ? -1 : seq),
-              (from) => follow(source, context, from),
-            );
-          },
+    const GET: Operation = {
+      access: api.declaration.roles.lowest,
+      produces: ["text/event-stream"],
+      docs: {
+        summary: "Changes as server-sent events, from now or the last event on",
+        tag: "events",
+        errors: [503],
+        responses: {
+          200: { schema: { type: "string" }, headers: ["X-Accel-Buffering"] },
         },
       },
-      undefined,
-      "events",
-    );
-    api.add("events", path, "events_url");
+      run: (context) => {
+        const id = context.headers["last-event-id"];
+        if (id === undefined) {
+          return follow(source, context, api.store.position);
+        }
+        const seq = parseEventId(api.store, String(id));
+        // Records from before the last change of the declaration may not
+        // fit it.
+        const { lastSeq } = api.store.table(declarationTable);
+        const isOutdated = seq < lastSeq && lastSeq > 1;
+        return context.afterWaiting(
+          feed.find(isOutdated ? -1 : seq),
+          (from) => follow(source, context, from),
+        );
+      },
+    };
+    api.add("events", { methods: { GET } }, "events_url");
     return {
       start: () =>
         beginHistory(api.store).catch((error) => {

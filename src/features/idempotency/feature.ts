@@ -18,7 +18,7 @@ import { Buffer } from "node:buffer";
 import { hash as hashOf } from "node:crypto";
 import { getHeapStatistics } from "node:v8";
 import type { Api, Feature } from "../../api/feature.ts";
-import type { Resource } from "../../api/operations.ts";
+import type { Resource } from "../../api/operation.ts";
 import type {
   Execution,
   Outcome,

@@ -5,6 +5,7 @@
  * properties and URLs of the present declaration.
  */
 
+import type { Resource } from "../../api/operation.ts";
 import {
   readSent,
   unknownProperties,
@@ -13,7 +14,6 @@ import {
 import type { Body } from "../../api/declaration/validation.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
 import type { Json, Values } from "../../api/declaration/properties.ts";
-import type { Resource } from "../../api/operations.ts";
 import { deletedForGood } from "../../api/records/records.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { mayAccess } from "../../auth/access.ts";

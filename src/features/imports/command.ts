@@ -5,7 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import type { CommandSettings } from "../../api/feature.ts";
-import { recordsOf } from "../../api/operator.ts";
+import { recordsOf } from "../../api/records/local.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";

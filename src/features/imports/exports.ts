@@ -1,9 +1,9 @@
 /** Exports: the records of a list as NDJSON, as fast as the client reads them. */
 
+import type { Operation } from "../../api/operation.ts";
 import { Turns } from "../../admission.ts";
-import { ndjsonFormat, ndjsonType } from "../../api/ndjson.ts";
+import { ndjsonType, showNdjson } from "../../api/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
-import type { Operation } from "../../api/operations.ts";
 import { negotiate } from "../../http/negotiate.ts";
 
 /**
@@ -17,7 +17,7 @@ export function withExport(GET: Operation): Operation {
   const { produces = ["application/json"], resource, list } = GET;
   if (resource === undefined || list === undefined) return GET;
   const offers = [...produces, ndjsonType];
-  const format = ndjsonFormat(resource.records.representation);
+  const show = showNdjson(resource.records.representation);
   return {
     ...GET,
     produces: offers,
@@ -26,7 +26,7 @@ export function withExport(GET: Operation): Operation {
       if (negotiate(accept, offers) !== ndjsonType) {
         return GET.run(context, query, body);
       }
-      const find = () => list(context, query, format);
+      const find = () => list(context, query, show);
       return method === "HEAD" // which has no records
         ? find()
         : context.afterWaiting(holdTurn(turns, context), find);

@@ -4,16 +4,17 @@
  * Exports: GET of a collection returns NDJSON.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import type { Feature } from "../../api/feature.ts";
 import { ndjsonType } from "../../api/ndjson.ts";
-import {
-  collectionMethods,
-  type Operation,
-  recordMethods,
-  route,
-} from "../../api/operations.ts";
+import { collectionMethods, recordMethods } from "../../api/operations.ts";
+import type { RequestContext } from "../../api/request-context.ts";
 import type { Records } from "../../api/records/records.ts";
-import { deriveCollection } from "../../api/declaration/declaration.ts";
+import {
+  deriveCollection,
+  readableNames,
+} from "../../api/declaration/declaration.ts";
+import { type Parameters, parseQuery } from "../../api/query/parameters.ts";
 import { streamBody } from "./body.ts";
 import { withExport } from "./exports.ts";
 import { deleteTask, receiveImport } from "./requests.ts";
@@ -40,24 +41,30 @@ export const feature: Feature = {
       declared.has(name) ? api.records(name) : undefined;
     const records = api.records("tasks");
     const worker = createWorker({ ...api, records, importable });
-    const view = {
-      records,
-      listed: deriveCollection(listedTasks(roles)),
-      scope: records.scope(),
-      summary: `Your tasks; all tasks with the role ${roles.highest}`,
-    };
-    const { GET } = collectionMethods(view);
-    add("tasks", route({ GET }, records.collection), "tasks_url");
-    const record = recordMethods(view);
-    const task = route({
-      GET: { ...record.GET, summary: "One of your tasks" },
-      DELETE: {
-        ...record.DELETE,
-        summary: "Cancel a task; records already imported stay",
-        run: (call) => deleteTask(worker, call),
+    const view = { records };
+    const listed = deriveCollection(listedTasks(roles));
+    const fields = readableNames(listed);
+    const described = records.collection;
+    const list = {
+      ...collectionMethods(view).GET,
+      parse(parameters: Parameters) {
+        const query = parseQuery(listed, parameters);
+        return { ...query, fields: query.fields ?? fields };
       },
-    }, records.collection);
-    add("tasks/:id", task);
+      docs: {
+        listed,
+        summary: `Your tasks; all tasks with the role ${roles.highest}`,
+      },
+    };
+    add("tasks", { methods: { GET: list }, described }, "tasks_url");
+    const record = recordMethods(view);
+    const GET = { ...record.GET, docs: { summary: "One of your tasks" } };
+    const DELETE = {
+      ...record.DELETE,
+      docs: { summary: "Cancel a task; records already imported stay" },
+      run: (call: RequestContext) => deleteTask(worker, call),
+    };
+    add("tasks/:id", { methods: { GET, DELETE }, described });
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),

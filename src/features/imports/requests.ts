@@ -7,8 +7,11 @@ import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
-import { prepareCreate } from "../../api/records/writing.ts";
-import type { RequestContext, Result } from "../../api/request-context.ts";
+import type {
+  RequestContext,
+  Result,
+  Scope,
+} from "../../api/request-context.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { asShared } from "../../store/shared.ts";
@@ -48,7 +51,7 @@ export async function receiveImport(
   { call, body, target }: ImportRequest,
 ): Promise<Result> {
   // Both refuse the request before the body is received.
-  prepareCreate(target, call);
+  checkTarget(target, call);
   if (worker.context.store.memory.isFull) {
     throw new StoreError("memory-full", "The memory is full");
   }
@@ -56,6 +59,20 @@ export async function receiveImport(
     await roomForTask(worker.context, call.signal);
     return await storeImport(worker, { call, body, target });
   });
+}
+
+/**
+ * Checks that records can be created now, and returns the scope of the URL.
+ *
+ * @throws {ApiError} 40401, 41200
+ */
+function checkTarget(
+  { collection }: Records,
+  call: RequestContext,
+): Scope | undefined {
+  const scope = call.scope();
+  call.checkPreconditions({ collection, scope });
+  return scope;
 }
 
 async function storeImport(
@@ -71,7 +88,7 @@ async function storeImport(
       call.authenticate();
       const collection = target.collection.name;
       const execute = () => {
-        const given = prepareCreate(target, call)?.conditions ?? {};
+        const given = checkTarget(target, call)?.conditions ?? {};
         const user = call.caller?.id ?? null;
         const part = { collection, given, spool };
         const { next, mutations } = planTask(context, user, [part]);

@@ -275,8 +275,9 @@ function senderOf(
   if (id === 0) return localOperator;
   if (id === null) return undefined;
   const user = store.table("users").get(id)?.document;
-  const grants = roles.grantsOf(user?.["role"]);
-  return grants && { id, grants };
+  const role = String(user?.["role"]);
+  const grants = roles.grantsOf(role);
+  return grants && { id, role, grants };
 }
 
 /** Returns why a task must not continue; null if it may. */

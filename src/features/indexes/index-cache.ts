@@ -15,7 +15,7 @@
 import type { Requester } from "../../admission.ts";
 import type { ChangeListener, Memory, Row, Table } from "../../store/store.ts";
 import { BPlusTree, rowsPerStep, type SortedIndex } from "./b-plus-tree.ts";
-import { SliceQueue, type Steps } from "../../api/query/slices.ts";
+import { createSliceQueue, type Steps } from "../../api/query/slices.ts";
 import type { IndexColumn } from "./row-comparator.ts";
 
 /**
@@ -58,8 +58,8 @@ const buildShare = 1 / 4;
  * other takes half of the time at most; each is built only after rows of that
  * number have been scanned for want of one, or while its requester waits.
  */
-const catchUps = new SliceQueue(1 / 3);
-const builds = new SliceQueue(1);
+const runCatchUp = createSliceQueue(1 / 3);
+const runBuild = createSliceQueue(1);
 
 /** A B+tree and the changes of the table that it lacks. */
 class MaintainedIndex {
@@ -215,9 +215,9 @@ export class IndexCache {
     const name = nameOf(columns);
     const begun = this.#building.get(name);
     if (begun !== undefined) return begun;
-    const queue = this.#cached.has(name) ? catchUps : builds;
+    const run = this.#cached.has(name) ? runCatchUp : runBuild;
     const steps = this.#update(columns, () => this.#building.set(name, job));
-    const job: Promise<SortedIndex> = queue.run(requester, steps, true)
+    const job: Promise<SortedIndex> = run(requester, steps)
       .finally(() => {
         if (this.#building.get(name) === job) this.#building.delete(name);
       });

@@ -14,24 +14,19 @@
  *    refer to a record, on those in a range of an index (bounds of a property,
  *    the first letters of a text), or on all.
  *
- * In every index the id ascends. If the last sort property descends, and so
- * does the id, the index is read backwards, so it has the opposite directions.
+ * In every index the id ascends. If the id of a query descends, the index is read
+ * backwards, so it has the opposite directions.
  * Thus one index serves both directions of a property, unless it can be null:
  * nulls come last in both directions, so an index that is read backwards has
  * them first. For example, `sortby=name,weight&order=asc,desc` reads an index
  * on (name descending, weight ascending with null first, id) backwards.
  */
 
-import {
-  filtersOf,
-  lookUp,
-  type Page,
-  scan,
-  select,
-  type Selection,
-} from "../../api/query/select.ts";
+import type { Page, Scope, Selection } from "../../api/request-context.ts";
+import { runSearch, search, select } from "../../api/query/select.ts";
 import type { Filter, Query } from "../../api/query/parameters.ts";
-import type { Row } from "../../store/store.ts";
+import { toIndexKey } from "../../api/declaration/declaration.ts";
+import type { Row, Table } from "../../store/store.ts";
 import type { SortedIndex } from "./b-plus-tree.ts";
 import type { IndexCache } from "./index-cache.ts";
 import type { IndexColumn } from "./row-comparator.ts";
@@ -44,6 +39,17 @@ interface QueryPlan {
   /** Bounds of the first of them; of the id if there are none. */
   readonly bounds: readonly Pick<Filter, "operator" | "value">[];
 }
+
+/** Candidates for the rows of a query. */
+interface RowSource {
+  readonly count: number;
+  /** Begins to read them. */
+  readonly rows: () => Iterable<Row>;
+}
+
+/** The most rows that are tested at once, and for how long; the rest is tested in a turn of the requester. */
+const maxImmediateRows = 250;
+const immediateMs = 5;
 
 /** The number of candidates from which an index is used, or built, to narrow them down. */
 const minCandidatesForIndex = 1000;
@@ -61,8 +67,15 @@ export function selectByIndex<T>(
 ): T | Promise<T> {
   const { table, scope, use, requester } = selection;
   const filters = filtersOf(query, scope);
-  if (filters.length === 0 && query.sort.length === 0) {
-    return select(query, selection);
+  if (filters.length === 0 && query.sort.length === 1) {
+    const { limit, offset } = query;
+    if (!isReadBackwards(query) || scope?.where || limit === Infinity) {
+      return select(query, selection);
+    }
+    const { size: total } = table;
+    const end = Math.max(total - offset, 0);
+    const rows = table.rows(Math.max(end - limit, 0), end).toReversed();
+    return use({ rows, total });
   }
   const exact = scope?.where ? undefined : rangeScanOf(filters, query);
   const plan = exact ?? boundedRangeOf(filters);
@@ -88,6 +101,53 @@ export function selectByIndex<T>(
   return scan(source, query, selection);
 }
 
+/** Returns all conditions of a query, with those of its scope. */
+function filtersOf(
+  { filters }: Query,
+  { conditions = {} }: Partial<Scope> = {},
+): readonly Filter[] {
+  return Object.entries(conditions).map(([name, value]): Filter => ({
+    property: { name, default: null, unique: false, references: "" },
+    operator: "eq",
+    value,
+  })).concat(filters);
+}
+
+/** Returns the smallest set of rows that a unique lookup or a hash index finds, or all rows. */
+function lookUp(table: Table, filters: readonly Filter[]): RowSource {
+  let best: RowSource = { count: table.size, rows: () => table.frozen() };
+  for (const { operator, property, value } of filters) {
+    const { name, unique, references } = property;
+    const key = operator === "eq" ? toIndexKey(value) : null;
+    if (key === null) continue;
+    if (name === "id") {
+      const row = table.get(Number(key));
+      return { count: 1, rows: () => row ? [row] : [] };
+    }
+    if (!unique && references === undefined) continue;
+    const count = table.count(name, key);
+    if (count > best.count) continue;
+    best = { count, rows: () => table.rowsWith(name, key) };
+  }
+  return best;
+}
+
+/** Tests and sorts candidates: a few at once, many in a turn of the requester. */
+function scan<T>(
+  source: RowSource,
+  query: Query,
+  selection: Selection<T>,
+): T | Promise<T> {
+  const steps = search(query, selection, source.rows);
+  const isShort = source.count <= maxImmediateRows;
+  const end = isShort ? performance.now() + immediateMs : 0;
+  while (performance.now() < end) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+  return runSearch(selection.requester, steps);
+}
+
 /** Returns the rows in the range of an index. */
 function rowsIn(indexes: IndexCache, plan: QueryPlan): Iterable<Row> {
   // While the scan waited in the queue the index may have been evicted.
@@ -107,7 +167,7 @@ function columnsOf({ equalities, by }: QueryPlan): readonly IndexColumn[] {
  */
 function rangeScanOf(
   filters: readonly Filter[],
-  { sort }: Query,
+  query: Query,
 ): QueryPlan | undefined {
   const equalities = filters.filter(({ operator }) => operator === "eq");
   const names = new Set(equalities.map(({ property }) => property.name));
@@ -116,7 +176,8 @@ function rangeScanOf(
   const isUnique = equalities.some(({ property, value }) =>
     property.name === "id" || (property.unique && value !== null)
   );
-  const by = sort.filter(({ name }) => !names.has(name)); // the others are equal
+  const by = indexColumns(query)
+    .filter(({ name }) => !names.has(name)); // the others are equal
   const bounds = boundsOf(filters, by[0]?.name ?? "id");
   const isCovered = filters.every((each) =>
     each.operator === "eq" || bounds.includes(each)
@@ -126,6 +187,21 @@ function rangeScanOf(
   // query names them.
   equalities.sort((a, b) => a.property.name < b.property.name ? -1 : 1);
   return { equalities, by, bounds };
+}
+
+/** Returns whether the index of a query is read from its end. */
+function isReadBackwards({ sort }: Query): boolean {
+  return sort.at(-1)?.descending === true;
+}
+
+/** Returns the columns of the index in the order of a query, without the id. */
+function indexColumns(query: Query): IndexColumn[] {
+  const isBackwards = isReadBackwards(query);
+  return query.sort.slice(0, -1).map((column) => ({
+    ...column,
+    descending: column.descending !== isBackwards,
+    nullsFirst: column.nullable && isBackwards,
+  }));
 }
 
 /**
@@ -189,8 +265,10 @@ function rangeOf(
 function pageOf(
   index: SortedIndex,
   plan: QueryPlan,
-  { isBackwards, offset, limit }: Query,
+  query: Query,
 ): Page {
+  const { offset, limit } = query;
+  const isBackwards = isReadBackwards(query);
   const { from, to } = rangeOf(index, plan);
   const total = to - from;
   const [start, end] = isBackwards

@@ -4,12 +4,12 @@
  * request takes two lookups and allocates nothing; the text is built on request.
  */
 
+import type { Operation } from "../../api/operation.ts";
 import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import { route } from "../../api/operations.ts";
-import { oneOf } from "../../api/setting.ts";
+import { oneOf } from "../../api/switch-setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 import { asShared } from "../../store/shared.ts";
@@ -219,26 +219,26 @@ export const feature: Feature = {
     const requests = new RequestMetrics();
     const syncs = new Histogram();
     api.store.advanceListeners.add((syncMs) => syncs.observe(syncMs));
-    const metrics = route({
-      GET: {
+    const GET: Operation = {
+      access: api.declaration.roles.highest,
+      isPublicFor: isLocal ? isFromLoopback : undefined,
+      run: () => ({
+        status: 200,
+        headers: ["Cache-Control", "no-store"],
+        body: format({
+          ...requests.families(api),
+          ...serverFamilies(api, syncs),
+        }, api.declaration.title),
+        type: mediaType,
+        seq: 0,
+      }),
+      produces: [mediaType],
+      docs: {
         summary: "Metrics for Prometheus",
-        access: api.declaration.roles.highest,
-        isPublicFor: isLocal ? isFromLoopback : undefined,
-        run: () => ({
-          status: 200,
-          headers: ["Cache-Control", "no-store"],
-          body: format({
-            ...requests.families(api),
-            ...serverFamilies(api, syncs),
-          }, api.declaration.title),
-          type: mediaType,
-          seq: 0,
-        }),
-        produces: [mediaType],
-        docs: { responses: { 200: { schema: { type: "string" } } } },
+        responses: { 200: { schema: { type: "string" } } },
       },
-    });
-    api.add(`${api.base.path}metrics`, metrics);
+    };
+    api.add(`${api.base.path}metrics`, { methods: { GET } });
     return {
       onResponse: (request, { status }) => requests.count(request, status),
     };

@@ -3,7 +3,7 @@
  * as the query of GET.
  */
 
-import type { Operation } from "../../api/operations.ts";
+import type { Operation } from "../../api/operation.ts";
 import {
   type Parameters,
   parseParameters,

@@ -3,10 +3,11 @@
  * (https://spec.openapis.org/oas/v3.1.1), built from the routes themselves.
  */
 
+import type { Route } from "../../api/operation.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
-import { type Route, textRoute } from "../../api/operations.ts";
+import { textRoute } from "../../api/text-route.ts";
 import { Components, pascalCase } from "./components.ts";
 import {
   describeParameters,
@@ -48,9 +49,10 @@ async function createDocument(api: Api): Promise<JsonSchema> {
     const relative = pattern.slice(base.path.length - 1);
     // Of URLs that differ only by a trailing slash, one is described.
     const isVariant = !pattern.startsWith(base.path) || /.\/$/.test(relative);
-    if (isVariant || route.tag === "") continue;
+    const tag = tagOf(route);
+    if (isVariant || tag === "") continue;
     await nextTick();
-    tags.add(route.tag);
+    tags.add(tag);
     const path = nameIds(relative, api);
     const ids = path.match(/(?<=\{)\w+/g) ?? [];
     paths[path] = {
@@ -107,12 +109,19 @@ function nameIds(pattern: string, { collections }: Api): string {
   });
 }
 
+/** Returns the heading of a URL; empty if it is not described. */
+function tagOf({ described, operations }: Route): string {
+  return operations.get("GET")?.docs?.tag ?? described?.name ?? "server";
+}
+
 /** Describes the operations of a path, each under its method. */
 function describeOperations(
-  { tag, operations }: Route,
+  route: Route,
   place: Pick<DocumentedOperation, "api" | "path">,
   components: Components,
 ): Record<string, JsonSchema> {
+  const { operations } = route;
+  const tag = tagOf(route);
   const get = operations.get("GET");
   const all = get ? [...operations, ["HEAD", get] as const] : operations;
   return Object.fromEntries(Array.from(all, ([method, operation]) => {
@@ -127,7 +136,7 @@ function describeOperation(
   components: Components,
 ): JsonSchema {
   const { method, access, summary, ignoresCredentials } = operation;
-  const isPublic = access === "anyone" || operation.isPublicFor;
+  const isPublic = access === "anyone";
   const { private: isPrivate, overseer } =
     operation.resource?.records.collection ?? {};
   const whose = isPrivate

@@ -3,6 +3,7 @@
  * parameters, body, successful responses and the errors particular to it.
  */
 
+import type { Operation, OperationDocs } from "../../api/operation.ts";
 import {
   authorizations,
   signInForm,
@@ -13,7 +14,6 @@ import {
   deriveCollection,
   withArticle,
 } from "../../api/declaration/declaration.ts";
-import type { Operation, OperationDocs } from "../../api/operations.ts";
 import {
   completeSchema,
   createSchema,
@@ -40,17 +40,19 @@ export function documentOperation(
   operation: Operation,
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
-  const { docs = {}, summary } = operation;
+  const { docs = {} } = operation;
   const derive = kinds[kindOf(operation, place.method)];
   const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
   const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
-  const own = ownDocs[named];
+  const own = named === "GET /" || named === "GET /v1"
+    ? rootDocs(place.api)
+    : ownDocs[named];
   return {
     ...place,
     ...derived,
     ...operation,
     ...docs,
-    summary: summary ?? own?.summary ?? derived.summary,
+    summary: docs.summary ?? own?.summary ?? derived.summary,
     responses: { ...derived.responses, ...own?.responses, ...docs.responses },
   };
 }
@@ -87,6 +89,21 @@ const ownDocs: Readonly<
   "DELETE /v1/authorizations/{id}": { summary: "Sign out" },
 };
 
+function rootDocs({ urls }: Api): (typeof ownDocs)[string] {
+  const names = Object.keys(urls);
+  const schema = objectSchema(
+    "root",
+    Object.fromEntries(
+      names.map((name) => [name, { type: "string", format: "uri-reference" }]),
+    ),
+    names,
+  );
+  return {
+    summary: "The URLs of all resources",
+    responses: { 200: { schema, headers: ["ETag"] } },
+  };
+}
+
 /** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
 function kindOf(
   { resource, list, ignoresCredentials }: Operation,
@@ -100,7 +117,7 @@ function kindOf(
 const signIn = { ...signInForm, singular: "sign in" };
 
 /** Returns the records that an operation is about. */
-function subjectOf({ resource }: Operation) {
+function subjectOf({ resource, docs }: Operation) {
   const { parent, records, only } = resource ?? {};
   const collection: Collection = records?.collection ?? signIn;
   const by = parent?.segment === collection.name
@@ -108,7 +125,7 @@ function subjectOf({ resource }: Operation) {
     : `, by ${parent?.property}`;
   return {
     collection,
-    listed: resource?.listed ?? collection,
+    listed: docs?.listed ?? collection,
     /** ` of a zoo`, if the URL contains the zoo's id; with the property if the reference has a name of its own. */
     ofParent: parent ? ` of ${withArticle(parent.target.singular)}${by}` : "",
     /** The property whose value is that id. */

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import { textRoute } from "../../api/operations.ts";
+import { textRoute } from "../../api/text-route.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";
@@ -57,13 +57,12 @@ export const feature: Feature = {
       const type = assetTypes[extension];
       if (type === undefined) continue;
       const route = textRoute({
-        summary: name,
+        tag: "", // Programs have no use for it, so no document describes it.
         schema: {},
         make: () => shrink(extension, text),
         type,
       });
-      // Programs have no use for it, so no document describes it.
-      add(`${path}page/${name}`, { ...route, tag: "" });
+      add(`${path}page/${name}`, route);
     }
     const docs = textRoute({
       summary: "All error codes; as HTML the documentation of the API",

@@ -1,10 +1,7 @@
+import type { Operation } from "../../../src/api/operation.ts";
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import {
-  buildRoute,
-  type Operation,
-  route,
-} from "../../../src/api/operations.ts";
+import { buildRoute } from "../../../src/api/operations.ts";
 import { corsHeaders } from "../../../src/features/cors/feature.ts";
 
 const exposed = [
@@ -34,7 +31,7 @@ const get: Operation = {
 test("scripts of the configured origins may read responses and send preflights (Fetch standard)", () => {
   const asks = (method: string, origin?: string, asked?: string) => ({
     method,
-    route: buildRoute(route({ GET: get, PUT: get })),
+    route: buildRoute({ methods: { GET: get, PUT: get } }),
     headers: { origin, "access-control-request-method": asked },
   });
   const unknown = { ...asks("OPTIONS", a, "PUT"), route: undefined };
@@ -79,7 +76,7 @@ test("the credentials of a browser are never allowed", () => {
       const request = {
         method,
         headers,
-        route: buildRoute(route({ GET: get })),
+        route: buildRoute({ methods: { GET: get } }),
       };
       const fields = corsHeaders(origins, request);
       assert.ok(!fields.includes("Access-Control-Allow-Credentials"));

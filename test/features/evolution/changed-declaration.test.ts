@@ -16,9 +16,9 @@ import {
   reference,
   string,
 } from "../../../src/api/declaration/properties.ts";
-import { createRecord } from "../../../src/api/records/writing.ts";
+import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operatorContext } from "../../operator.ts";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { loadApi } from "../../../src/cli/declaration/load-api.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { featureNames } from "../../../src/features.ts";
@@ -113,7 +113,8 @@ async function stores(t: TestContext) {
       try {
         if (body) {
           const records = recordsOf(store, api, of);
-          const { seq } = await createRecord(records, operatorContext(), body);
+          const context = operatorContext({ method: "POST" });
+          const { seq } = await writeRecord(records, context, body);
           await store.durable(seq);
         }
         const rows = store.table("shelves").rows();

@@ -30,12 +30,9 @@ import {
   unique,
 } from "../../../src/api/declaration/properties.ts";
 import { deleteRecord } from "../../../src/api/records/deleting.ts";
-import {
-  changeRecord,
-  createRecord,
-} from "../../../src/api/records/writing.ts";
+import { writeRecord } from "../../../src/api/records/writing.ts";
 import { operatorContext } from "../../operator.ts";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { CommandError } from "../../../src/usage.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { ApiError } from "../../../src/http/errors.ts";
@@ -365,9 +362,7 @@ class Sequence {
       const value = this.#valueFor(property);
       if (value !== undefined) body[property.name] = value;
     }
-    const { seq } = how === 0
-      ? await createRecord(records, context, body)
-      : await changeRecord(records, context, body);
+    const { seq } = await writeRecord(records, context, body);
     await store.durable(seq);
     const row = rows.get(id) ?? new Map();
     rows.set(

@@ -14,7 +14,7 @@ import {
 } from "../../../src/api/declaration/properties.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { operatorContext } from "../../operator.ts";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { openDataFolder } from "../../../src/data-folder.ts";
 import { loadFeatures } from "../../../src/features.ts";
 import { feature } from "../../../src/features/imports/feature.ts";
@@ -120,7 +120,7 @@ for (const [change, [declared, reason]] of Object.entries(changes)) {
       const records = target("books");
       const [parent] = records.collection.parents;
       const context = operatorContext({ ids: [1] });
-      const scope = () => records.scope(parent)(context);
+      const scope = () => records.scopeOf(context, parent);
       const call = operatorContext({ ids: [1], scope });
       const started = new Promise<void>((resolve) => {
         records.table.listeners.add(() => resolve());

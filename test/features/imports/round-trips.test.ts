@@ -5,7 +5,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { recordsOf } from "../../../src/api/operator.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
 import { seedEmptyStore } from "../../../src/api/seed.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { loadFile } from "../../../src/cli/declaration/load-file.ts";

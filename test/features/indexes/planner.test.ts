@@ -35,6 +35,7 @@ function queriesOf(count: number, zooOf: (id: number) => number) {
     selectByIndex(indexes, parseQuery(animals, parseParameters(parameters)), {
       table,
       scope: zoo ? { conditions: { zoo_id: zoo } } : undefined,
+      isInScope: ({ document }) => !zoo || document["zoo_id"] === zoo,
       use: ({ rows, total }) => ({
         total,
         ids: Array.from(rows, ({ document: { id } }) => id),
