@@ -11,7 +11,6 @@ import type { RequestContext } from "../api/request-context.ts";
 import { isReadMethod } from "../http/content.ts";
 import { errorCode, StoreError } from "../store/error.ts";
 import type { Store } from "../store/store.ts";
-import { CommandError } from "../usage.ts";
 import { EtcdStore } from "./store.ts";
 
 /** After so many attempts a request is refused. */
@@ -70,8 +69,9 @@ export async function loadSharedSecret(
   const proposed = randomBytes(32).toString("base64url");
   const secret = await store.shareSecret(proposed);
   if (Buffer.byteLength(secret) >= 32) return [secret];
-  throw new CommandError(
-    'cannot sign with the key "secret" below the prefix in etcd: it must hold at least 32 bytes; ' +
+  throw new StoreError(
+    "unusable",
+    'Cannot sign with the key "secret" below the prefix in etcd: it must hold at least 32 bytes; ' +
       "delete it, and the next start creates one: everybody has to sign in again",
   );
 }
