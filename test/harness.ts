@@ -441,7 +441,8 @@ async function startOne(options: StartOptions): Promise<Server> {
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", `${options.port ?? 0}`];
   args.push("--data-dir", folder);
-  if (!options.isNew && !existsSync(folder)) {
+  const isOwn = Boolean(options.env?.["COLLECTIONS"]); // the template has zoos
+  if (!options.isNew && !isOwn && !existsSync(folder)) {
     template ??= createTemplate();
     await cp(await template, folder, { recursive: true });
   }
