@@ -209,7 +209,7 @@ test(
     assert.match(stdout, /'name': 'Once'/);
     const found = await server.request("GET", "/v1/zoos?name=Once");
     assert.equal(found.body.length, 1);
-    await server.request("DELETE", found.body[0]?.url, { token });
+    await server.request("DELETE", found.body[0]?.url ?? "", { token });
   },
 );
 
