@@ -7,7 +7,13 @@ import { strict as assert } from "node:assert";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { after, before, describe, test } from "node:test";
-import { type Answer, exchange, type Server, start } from "../harness.ts";
+import {
+  type Answer,
+  assertError,
+  exchange,
+  type Server,
+  start,
+} from "../harness.ts";
 
 // No zoo has the id 3: it is below the highest assigned id, so it counts as
 // deleted.
@@ -81,39 +87,6 @@ async function send(line: string, sent: Sent): Promise<Answer> {
   });
   assert.equal(await state(), before);
   return answer;
-}
-
-/** Asserts everything that follows from the code of an error response. */
-function assertError(answer: Answer, code: number): void {
-  const status = Math.floor(code / 100);
-  const { body, headers } = answer;
-  assert.equal(answer.status, status, answer.text);
-  const type = headers.get("content-type");
-  assert.equal(type, "application/json; charset=utf-8");
-  assert.equal(body.errorCode, code, answer.text);
-  assert.equal(typeof body.error, "string");
-  assert.match(body.error, /\S/);
-  assert.equal(body.errorMsg, body.error);
-  assert.doesNotMatch(answer.text, /\n\s+at |\.ts:|node:internal/);
-  if (status === 401 || status === 403) {
-    assert.match(body.message, /\S/);
-    assert.match(body.documentation_url, /\S/);
-  }
-  if (status === 401) {
-    const challenge = headers.get("www-authenticate") ?? "";
-    assert.match(challenge, /^Bearer realm="zoo-api"/);
-    const invalid = challenge.includes('error="invalid_token"');
-    assert.equal(invalid, code >= 40102, challenge);
-  }
-  if (status === 405) assert.match(headers.get("allow") ?? "", /\bGET\b/);
-  if (status === 422) {
-    assert.ok(Array.isArray(body.errors) && body.errors.length > 0);
-    for (const error of body.errors) {
-      for (const name of ["field", "code", "message"]) {
-        assert.equal(typeof error[name], "string", answer.text);
-      }
-    }
-  }
 }
 
 const zoo = '{"name":"Zoo","city":"Ghent","country":"BE"}';

@@ -9,6 +9,7 @@ import { after, before, describe, test } from "node:test";
 import {
   adminPassword,
   type Answer,
+  assertError,
   exchange,
   lacks,
   type Server,
@@ -65,18 +66,6 @@ async function get(path: string, caller: Caller = "admin"): Promise<Answer> {
   });
   assert.equal(answer.status, 200, `${path}: ${answer.text}`);
   return answer;
-}
-
-/** Asserts the status, the code and the shape that all errors have. */
-function assertError(answer: Answer, status: number, code: number): void {
-  assert.equal(answer.status, status, answer.text);
-  assert.equal(
-    answer.headers.get("content-type"),
-    "application/json; charset=utf-8",
-  );
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-  assert.equal(answer.body.errorMsg, answer.body.error);
 }
 
 /** Sends a bare request without a body and waits for the connection's end. */
@@ -209,19 +198,19 @@ describe("a URL", () => {
   ];
   for (const path of unknown) {
     test(`${path} is not one`, async () => {
-      assertError(await server.request("GET", path), 404, 40400);
+      assertError(await server.request("GET", path), 40400);
     });
   }
 
   test("with the highest possible id is one, without a record", async () => {
     const path = "/v1/zoos/9007199254740991";
-    assertError(await server.request("GET", path), 404, 40401);
+    assertError(await server.request("GET", path), 40401);
   });
 
   for (const path of ["/v2", "/v2/zoos", "/v2/zoos/1", "/v3/nope"]) {
     test(`${path} is not one, and the message names v1`, async () => {
       const answer = await server.request("GET", path);
-      assertError(answer, 404, 40400);
+      assertError(answer, 40400);
       assert.match(answer.body.error, /\bv1\b/);
     });
   }
@@ -230,7 +219,7 @@ describe("a URL", () => {
     const path of ["/v1/zoos/%", "/v1/zoos/%zz", "/v1/%4", "/%", "/v1/z%FFos"]
   ) {
     test(`${path} is badly encoded`, async () => {
-      assertError(await server.request("GET", path), 400, 40000);
+      assertError(await server.request("GET", path), 40000);
     });
   }
 
@@ -459,8 +448,8 @@ describe("OPTIONS", () => {
   });
 
   test("of an unknown URL is 404, of one with an extra slash 308", async () => {
-    assertError(await server.request("OPTIONS", "/v1/nope"), 404, 40400);
-    assertError(await server.request("OPTIONS", "/v1/zoos/x"), 404, 40400);
+    assertError(await server.request("OPTIONS", "/v1/nope"), 40400);
+    assertError(await server.request("OPTIONS", "/v1/zoos/x"), 40400);
     const answer = await server.request("OPTIONS", "/v1/zoos/");
     assert.equal(answer.status, 308);
   });
@@ -482,7 +471,7 @@ describe("a method that the URL does not have", () => {
       test(`${method} ${path} gets the list of those that it has`, async () => {
         const token = tokens.get("admin");
         const answer = await server.request(method, path, { token });
-        assertError(answer, 405, 40500);
+        assertError(answer, 40500);
         const allow = answer.headers.get("allow");
         assert.deepEqual(methods(allow), allowed(rights));
       });
@@ -491,7 +480,7 @@ describe("a method that the URL does not have", () => {
 
   for (const method of ["PROPFIND", "LOCK", "MKCOL", "PURGE"]) {
     test(`${method} is not implemented`, async () => {
-      assertError(await server.request(method, "/v1/zoos"), 501, 50100);
+      assertError(await server.request(method, "/v1/zoos"), 50100);
     });
   }
 
@@ -512,10 +501,10 @@ describe("a caller who may not", () => {
           const token = tokens.get(caller);
           const answer = await server.request(method, path, { token });
           if (caller === "nobody") {
-            assertError(answer, 401, 40100);
+            assertError(answer, 40100);
             const challenge = answer.headers.get("www-authenticate");
             assert.equal(challenge, 'Bearer realm="zoo-api"');
-          } else assertError(answer, 403, 40300);
+          } else assertError(answer, 40300);
         });
       }
     }
@@ -561,7 +550,7 @@ describe("BASE_URL", () => {
         assert.equal(location, `${prefix}v1/zoos?limit=1`);
 
         const refused = await at("v1/users");
-        assertError(refused, 401, 40100);
+        assertError(refused, 40100);
         const signIn = `POST ${path}v1/authorizations`;
         assert.ok(refused.body.error.includes(signIn), refused.text);
 
@@ -574,7 +563,7 @@ describe("BASE_URL", () => {
         assert.equal(made.status, 201, made.text);
         assert.equal(made.headers.get("location"), `${prefix}v1/zoos/5`);
 
-        assertError(await at("v2/zoos"), 404, 40400);
+        assertError(await at("v2/zoos"), 40400);
         if (path !== "/") {
           assert.equal(
             (await other.request("GET", path.slice(0, -1))).status,
@@ -583,7 +572,7 @@ describe("BASE_URL", () => {
           for (
             const outside of ["/", "/v1", "/v1/zoos", `${path.slice(0, -1)}v1`]
           ) {
-            assertError(await other.request("GET", outside), 404, 40400);
+            assertError(await other.request("GET", outside), 40400);
           }
         }
       } finally {

@@ -11,7 +11,13 @@ import { Readable } from "node:stream";
 import { after, before, describe, test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { eventually, heldFiles, startApplication } from "../../application.ts";
-import { root, type Server, start, storedAdmin } from "../../harness.ts";
+import {
+  assertError,
+  root,
+  type Server,
+  start,
+  storedAdmin,
+} from "../../harness.ts";
 import {
   ended,
   fetchLines,
@@ -377,8 +383,7 @@ describe("an import", () => {
     assert.equal((await server.request("GET", url)).status, 401);
     for (const method of ["GET", "DELETE"]) {
       const theirs = await server.request(method, url, { token: other });
-      assert.equal(theirs.status, 404);
-      assert.equal(theirs.body.errorCode, 40401);
+      assertError(theirs, 40401);
     }
     const none = await server.request("GET", "/v1/tasks", { token: other });
     assert.equal(none.text, "[]");
@@ -424,8 +429,7 @@ describe("an import", () => {
       ...options,
       raw: `${raw}\n`,
     });
-    assert.equal(changed.status, 422);
-    assert.equal(changed.body.errorCode, 42201);
+    assertError(changed, 42201);
     const found = await server.request("GET", "/v1/zoos?name=Only%20one");
     assert.equal(found.body.length, 1);
     await spoolsGone(server);
@@ -563,7 +567,7 @@ test("an import that waits while the feature is off finishes when it is on again
   t.after(() => without.stop());
   const token = await without.signIn();
   const hidden = await without.request("GET", url, { token });
-  assert.equal(hidden.body.errorCode, 40400);
+  assertError(hidden, 40400);
   const raw = toLines([zoo]);
   const refused = await sendLines(without, "/v1/zoos", { token, raw });
   assert.equal(refused.status, 415);
