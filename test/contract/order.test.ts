@@ -14,20 +14,7 @@ import {
   type Server,
   start,
 } from "../harness.ts";
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [
-    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
-    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
-    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
-  ],
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-  employees: [
-    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
-  ],
-};
+import { seed } from "../seed.ts";
 
 const tokens = new Map([["stranger", "not.a.token"]]);
 let server: Server;

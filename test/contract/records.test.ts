@@ -17,22 +17,9 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { seed } from "../seed.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [
-    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
-    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
-    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
-  ],
-  animals: [{ zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-  employees: [
-    { zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
-  ],
-};
 
 /** The properties that a collection requires, accepts, and sets by default. */
 interface Kind {

@@ -15,29 +15,13 @@ import {
   type Server,
   start,
 } from "../harness.ts";
+import { seed } from "../seed.ts";
 import { featureNames } from "../../src/features.ts";
 
 const hasQuery = featureNames.includes("negotiation");
 
 const callers = ["nobody", "viewer", "keeper", "admin"] as const;
 type Caller = typeof callers[number];
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [
-    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
-    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
-    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
-  ],
-  animals: [
-    { id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" },
-    { id: 2, zoo_id: 1, animal_type_id: 3, name: "Bo" },
-  ],
-  employees: [
-    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
-  ],
-};
 
 let server: Server;
 let authorization: string;

@@ -15,16 +15,9 @@ import {
   type Server,
   start,
 } from "../harness.ts";
+import { seed } from "../seed.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
-
-const seed = {
-  zoos: [{ id: 1, name: "Tierpark", city: "Berlin", country: "DE" }],
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-  employees: [
-    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "Eva@a.example" },
-  ],
-};
 
 let server: Server;
 let token: string;

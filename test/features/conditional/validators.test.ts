@@ -7,16 +7,7 @@ import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { startApplication } from "../../application.ts";
 import { assertError, type Server, start } from "../../harness.ts";
-
-const seed = {
-  zoos: [1, 2].map((id) => ({
-    id,
-    name: `Zoo ${id}`,
-    city: "Ghent",
-    country: "BE",
-  })),
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-};
+import { seed } from "../../seed.ts";
 
 let server: Server;
 let token: string;

@@ -12,20 +12,9 @@ import {
   type Server,
   start,
 } from "../../harness.ts";
+import { seed } from "../../seed.ts";
 
 const problem = "application/problem+json";
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [1, 4].map((id) => ({
-    id,
-    name: `Zoo ${id}`,
-    city: "Ghent",
-    country: "BE",
-  })),
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-};
 
 let server: Server;
 let token: string;
