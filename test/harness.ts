@@ -230,6 +230,22 @@ export function assertInvalid(
   }
 }
 
+/** Creates a user with the password of the admin, signs in, and returns the token. */
+export async function signInNew(
+  target: Pick<Server, "request" | "signIn">,
+  { token, username, role = "viewer" }: {
+    /** That of an admin. */
+    readonly token: string;
+    readonly username: string;
+    readonly role?: string;
+  },
+): Promise<string> {
+  const json = { username, role, password: adminPassword };
+  const made = await target.request("POST", "/v1/users", { token, json });
+  assert.equal(made.status, 201, made.text);
+  return await target.signIn(username);
+}
+
 /** The parts of a request besides its method and URL. */
 export interface RequestOptions {
   /** Sent as JSON; by default with `content-type: application/json`. */

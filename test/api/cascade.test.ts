@@ -8,7 +8,7 @@ import {
 } from "../../src/api/declaration/properties.ts";
 import type { Mutation } from "../../src/store/store.ts";
 import { startApplication } from "../application.ts";
-import { adminPassword, assertError } from "../harness.ts";
+import { assertError, signInNew } from "../harness.ts";
 import { startLibrary } from "../library.ts";
 
 const shelves = collection({
@@ -39,12 +39,8 @@ test("a cascade requires the role for every collection that it deletes from, and
     const { token } = app;
     const post = (path: string, json: unknown) =>
       app.request("POST", path, { token, json });
-    await post("/v1/users", {
-      username: "kim",
-      role: "keeper",
-      password: adminPassword,
-    });
-    const keeper = await app.signIn("kim");
+    const user = { token, username: "kim", role: "keeper" };
+    const keeper = await signInNew(app, user);
     await post("/v1/shelves", { name: "a" });
     await post("/v1/shelves", { name: "b" });
     await post("/v1/shelves/1/books", { name: "c" });

@@ -13,6 +13,7 @@ import {
   exchange,
   lacks,
   type Server,
+  signInNew,
   start,
 } from "../harness.ts";
 import { seed } from "../seed.ts";
@@ -32,11 +33,8 @@ before(async () => {
   const token = await server.signIn();
   tokens.set("admin", token);
   for (const role of ["viewer", "keeper"] as const) {
-    const password = `the ${role}'s password`;
-    const json = { username: role, role, password };
-    const answer = await server.request("POST", "/v1/users", { token, json });
-    assert.equal(answer.status, 201, answer.text);
-    tokens.set(role, await server.signIn(role, password));
+    const user = { token, username: role, role };
+    tokens.set(role, await signInNew(server, user));
   }
   authorization = (await get("/v1/authorizations")).body[0]?.url ?? "";
 });

@@ -6,7 +6,7 @@
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { startApplication } from "../../application.ts";
-import { assertError, type Server, start } from "../../harness.ts";
+import { assertError, type Server, signInNew, start } from "../../harness.ts";
 import { seed } from "../../seed.ts";
 
 let server: Server;
@@ -278,9 +278,7 @@ describe("preconditions in the order of RFC 9110 section 13.2.2", () => {
 });
 
 test("Cache-Control is private for a signed-in caller, whatever the response", async () => {
-  const json = { username: "viewer", password: "the viewer's password" };
-  await server.request("POST", "/v1/users", { token, json });
-  const viewer = await server.signIn(json.username, json.password);
+  const viewer = await signInNew(server, { token, username: "viewer" });
   for (
     const [path, status] of [
       ["/v1/zoos", 200],

@@ -14,6 +14,7 @@ import {
   assertError,
   removeFolder,
   type Server,
+  signInNew,
   start,
   temporaryFolder,
 } from "../../harness.ts";
@@ -164,12 +165,8 @@ describe("a key is valid", () => {
     try {
       const { token, store } = application;
       const stored = store.table("answers");
-      const password = "long enough, this";
-      await application.request("POST", "/v1/users", {
-        token,
-        json: { username: "kim", role: "keeper", password },
-      });
-      const kim = await application.signIn("kim", password);
+      const user = { token, username: "kim", role: "keeper" };
+      const kim = await signInNew(application, user);
       const others = await post(application, kim, "kim");
       const first = await post(application, token, "first");
       await fill(application, 1, 5);

@@ -15,6 +15,7 @@ import {
   assertError,
   root,
   type Server,
+  signInNew,
   start,
   storedAdmin,
 } from "../../harness.ts";
@@ -54,13 +55,9 @@ describe("an import", () => {
   before(async () => {
     server = await start({ seed });
     token = await server.signIn();
-    for (const username of ["kim", "lou"]) {
-      const json = { username, role: "keeper", password: "a long one" };
-      const made = await server.request("POST", "/v1/users", { token, json });
-      assert.equal(made.status, 201, made.text);
-    }
-    keeper = await server.signIn("kim", "a long one");
-    other = await server.signIn("lou", "a long one");
+    const role = "keeper";
+    keeper = await signInNew(server, { token, username: "kim", role });
+    other = await signInNew(server, { token, username: "lou", role });
   });
   after(() => server.stop());
 
@@ -311,10 +308,8 @@ describe("an import", () => {
     const raw = toLines([zoo]);
     const nobody = await sendLines(server, "/v1/zoos", { raw });
     assert.equal(nobody.status, 401);
-    const viewer = { username: "vic", password: "a long one" };
-    await server.request("POST", "/v1/users", { token, json: viewer });
-    const signedIn = await server.signIn("vic", "a long one");
-    const low = await sendLines(server, "/v1/zoos", { token: signedIn, raw });
+    const viewer = await signInNew(server, { token, username: "vic" });
+    const low = await sendLines(server, "/v1/zoos", { token: viewer, raw });
     assert.equal(low.status, 403);
     for (const path of ["/v1/users", "/v1/authorizations"]) {
       const wrong = await sendLines(server, path, { token, raw });

@@ -10,6 +10,7 @@ import {
   exchange,
   type RequestOptions,
   type Server,
+  signInNew,
   start,
 } from "../../harness.ts";
 import { seed } from "../../seed.ts";
@@ -23,9 +24,7 @@ let viewer: string;
 before(async () => {
   server = await start({ seed, env: { LOG: "debug" } });
   token = await server.signIn();
-  const json = { username: "viewer", password: "the viewer's password" };
-  await server.request("POST", "/v1/users", { token, json });
-  viewer = await server.signIn(json.username, json.password);
+  viewer = await signInNew(server, { token, username: "viewer" });
 });
 
 after(() => server.stop());
