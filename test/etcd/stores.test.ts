@@ -442,7 +442,7 @@ test("a store closes while another one writes", async (t) => {
   const writing = (async () => {
     while (!isClosed) await add(one, "Berlin");
   })();
-  for (let each = 0; each < 10; each++) {
+  for (let each = 0; each < 4; each++) {
     const other = await open(t, etcd);
     await other.confirm(true);
     await other.close();
