@@ -108,7 +108,10 @@ export class Turns {
   #beginNext(): void {
     let next: Waiting | undefined;
     let nextTurn = Infinity;
+    const seen = new Set<string>(); // of each client the first request counts
     for (const each of this.#waiting) {
+      if (seen.has(each.client)) continue;
+      seen.add(each.client);
       const turn = this.#lastTurns.get(each.client) ?? 0;
       const isSooner = turn === 0 || turn < nextTurn;
       if (isSooner && this.#mayBegin(each.client)) {

@@ -350,6 +350,8 @@ function toApiError(error: unknown): ApiError {
     code,
     /^E[MN]FILE$/.test(name)
       ? "Too many files are open: try again later."
+      : name === "unreachable" // its text names other machines
+      ? "The server cannot reach its store; nothing was changed: try again later."
       : errorText(error),
     { headers: ["Retry-After", "1"] },
   );

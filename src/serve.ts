@@ -9,6 +9,7 @@ import type { Command, CommandSettings, Feature } from "./api/feature.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
 import { createFirstAdmin, loadSecret } from "./first-start.ts";
@@ -61,9 +62,7 @@ async function serve(options: CommandSettings): Promise<void> {
   const closing = [() => store.close()];
   try {
     if (config.SEED !== undefined || flags.has("sample")) {
-      // Few starts have a seed, so its code is imported late.
-      const { loadSeed } = await import("./first-seed.ts");
-      await loadSeed(store, declaration, config);
+      await seed(store, declaration, config);
     }
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
@@ -103,6 +102,16 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+/** Loads a seed. Few starts have one, so its code is imported late. */
+async function seed(
+  store: Store,
+  declaration: ApiDeclaration,
+  config: Config,
+): Promise<void> {
+  const { loadSeed } = await import("./first-seed.ts");
+  await loadSeed(store, declaration, config);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Waiting when many ask at once: the order in which they are served, and who is not. */
 
 import { strict as assert } from "node:assert";
+import { syncBuiltinESMExports } from "node:module";
 import { test } from "node:test";
 import { OverloadedError, Turns } from "../src/admission.ts";
 import { holdTurn } from "../src/api/records/held-turn.ts";
@@ -137,6 +138,11 @@ test("a turn that is held ends when its client leaves", async () => {
 
 test("a client that holds its turns for long does not keep others from beginning", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
+  syncBuiltinESMExports(); // held-turn.ts has the timer of node:timers/promises
+  t.after(() => {
+    t.mock.timers.reset();
+    syncBuiltinESMExports();
+  });
   const turns = new Turns(1);
   const holder = visitor("a");
   await holdTurn(turns, holder);

@@ -170,11 +170,80 @@ export interface Answer {
   readonly body: Body;
 }
 
-/** Asserts that a response is the error of a code, with a message. */
-export function assertError(answer: Answer, code: number): void {
-  assert.equal(answer.status, Math.floor(code / 100), answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
+/**
+ * Asserts that a response is the error of a code, with everything that follows
+ * from the code, and with these words in its message.
+ */
+export function assertError(
+  { status, headers, text, body }: Answer,
+  code: number,
+  ...words: readonly (string | RegExp)[]
+): void {
+  assert.equal(status, Math.floor(code / 100), text);
+  assert.equal(body.errorCode, code, text);
+  const type = headers.get("content-type");
+  assert.equal(type, "application/json; charset=utf-8");
+  assert.match(body.error, /\S/);
+  assert.equal(body.errorMsg, body.error);
+  assert.doesNotMatch(text, /\n\s+at |\.[jt]s:|node:internal/);
+  for (const word of words) {
+    const isFound = typeof word === "string"
+      ? body.error.includes(word)
+      : word.test(body.error);
+    assert.ok(isFound, `"${body.error}" does not hold ${word}`);
+  }
+  if (status === 401 || status === 403) {
+    assert.match(body.message, /\S/);
+    assert.match(body.documentation_url, /\S/);
+  }
+  if (status === 401) {
+    const challenge = code >= 40102
+      ? /^Bearer realm="zoo-api", error="invalid_token"/
+      : /^Bearer realm="zoo-api"$/;
+    assert.match(headers.get("www-authenticate") ?? "", challenge);
+  }
+  if (status === 405) assert.match(headers.get("allow") ?? "", /\bGET\b/);
+  if (code === 42200) {
+    assert.ok(body.errors.length > 0, text);
+    for (const { field, code, message } of body.errors) {
+      assert.equal(typeof field, "string", text);
+      assert.match(code, /\S/, text);
+      assert.match(message, /\S/, text);
+    }
+  }
+}
+
+/**
+ * Asserts a 422 that names exactly these properties, each with its code. If two
+ * codes are possible, they are separated by a bar; an empty one matches any.
+ */
+export function assertInvalid(
+  answer: Answer,
+  expected: Readonly<Record<string, string>>,
+): void {
+  assertError(answer, 42200);
+  const { errors } = answer.body;
+  const fields = errors.map(({ field }) => field);
+  assert.deepEqual(fields.sort(), Object.keys(expected).sort(), answer.text);
+  for (const { field, code } of errors) {
+    assert.match(code, new RegExp(`^(?:${expected[field] || "\\w+"})$`), field);
+  }
+}
+
+/** Creates a user with the password of the admin, signs in, and returns the token. */
+export async function signInNew(
+  target: Pick<Server, "request" | "signIn">,
+  { token, username, role = "viewer" }: {
+    /** That of an admin. */
+    readonly token: string;
+    readonly username: string;
+    readonly role?: string;
+  },
+): Promise<string> {
+  const json = { username, role, password: adminPassword };
+  const made = await target.request("POST", "/v1/users", { token, json });
+  assert.equal(made.status, 201, made.text);
+  return await target.signIn(username);
 }
 
 /** The parts of a request besides its method and URL. */

@@ -7,6 +7,7 @@ import { join, relative } from "node:path";
 import process from "node:process";
 import { after, before, test, type TestContext } from "node:test";
 import { loadApi } from "../src/cli/declaration/load-api.ts";
+import { openDataFolder } from "../src/data-folder.ts";
 import {
   adminPassword,
   command,
@@ -105,6 +106,21 @@ for (const [name, [text, message]] of Object.entries(unloadable)) {
     });
   });
 }
+
+test("a declaration that leaves a timer does not keep a command from ending", async () => {
+  const file = await write(
+    "timer.mjs",
+    `setInterval(() => {}, 1000);\n${valid}`,
+  );
+  const own = join(folder, "timer-store");
+  const api = await loadApi(await write("no-timer.mjs", valid));
+  await (await openDataFolder(own, api)).close();
+  const env = { DATA_DIR: own, COLLECTIONS: file };
+  for (const command of [["user", "list"], ["check"]]) {
+    const { code, stderr } = await run(command, { env });
+    assert.deepEqual([code, stderr], [0, ""], command.join(" "));
+  }
+});
 
 test("a file that Node.js reads as a script is reported with what to do", async () => {
   const own = join(folder, "script");

@@ -48,7 +48,7 @@ import {
   wholeFile,
 } from "../store/recovery/scan.ts";
 import { type Mutation, realFiles, type Table } from "../store/store.ts";
-import { scanGrowingLog } from "./growing-log.ts";
+import { scanGrowingLog } from "./recovery/growing-log.ts";
 import {
   describeFault,
   print,

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { describeFault, describeList, print } from "./output.ts";
 import { writeGeneration } from "./backup.ts";
 import { describeMisfits, readStore, readUndamagedStore } from "./read.ts";
-import { type Salvage, salvageFolder } from "./salvage.ts";
+import { type Salvage, salvageFolder } from "./recovery/salvage.ts";
 import type { ApiDeclaration } from "../api/declaration/api.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { tablesOf } from "../api/routes.ts";

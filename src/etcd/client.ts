@@ -48,6 +48,7 @@ class Refusal extends Error {
 const unknown = 2;
 const deadlineExceeded = 4;
 const exhausted = 8;
+const unimplemented = 12;
 const unavailable = 14;
 const unauthenticated = 16;
 
@@ -67,6 +68,8 @@ interface RawKeyValue {
 
 /** A response of etcd, with the properties of all calls. */
 interface EtcdAnswer {
+  /** In each response, that of a lease aside. */
+  readonly header?: object;
   readonly kvs?: readonly RawKeyValue[];
   readonly succeeded?: boolean;
   readonly responses?: readonly { readonly response_range?: EtcdAnswer }[];
@@ -198,11 +201,15 @@ export class EtcdClient {
         const answer: EtcdAnswer = JSON.parse(
           await readText(await this.#send(path, text, signal)),
         );
-        return { ...answer, isRepeated };
+        if (answer?.header || answer?.result) return { ...answer, isRepeated };
+        throw new Refusal({
+          code: unimplemented,
+          message: `${endpoint?.origin} is not etcd`,
+        });
       } catch (error) {
         const code = error instanceof Refusal ? error.code : unavailable;
         const isSignedOut = code === unauthenticated ||
-          errorText(error).includes("auth store is old");
+          /auth store is old|user name is empty/.test(errorText(error));
         const isUncertain = uncertainCodes.includes(code);
         if (isSignedOut) this.#token = undefined;
         isRepeated ||= isUncertain && path !== "kv/range" &&
@@ -231,8 +238,13 @@ export class EtcdClient {
     const signIn = "auth/authenticate";
     if (name !== undefined && this.#token === undefined && path !== signIn) {
       const user = JSON.stringify({ name, password });
-      const answer = await readText(await this.#send(signIn, user, signal));
-      this.#token = (JSON.parse(answer) as EtcdAnswer).token;
+      try {
+        const answer = await readText(await this.#send(signIn, user, signal));
+        this.#token = (JSON.parse(answer) as EtcdAnswer).token;
+      } catch (error) {
+        if (!errorText(error).includes("not enabled")) throw error;
+        this.#token = ""; // until etcd asks for one
+      }
     }
     const [endpoint] = this.#endpoints;
     const send = endpoint?.protocol === "https:" ? requestWithTls : request;

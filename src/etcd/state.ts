@@ -77,7 +77,7 @@ export async function putOnce(
   const { found: [found] } = await client.transact([key, ""], [
     { keys: [key], value },
   ]);
-  return textOf(found) || value;
+  return found === undefined ? value : textOf(found);
 }
 
 /** A store as it was loaded. */

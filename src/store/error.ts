@@ -76,9 +76,12 @@ export function errorCode(error: unknown): string {
   return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
-/** Returns the message of an error. */
+/** Returns the message of an error, with the path to which Node's permission model gives no access. */
 export function errorText(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof Error)) return String(error);
+  return "resource" in error
+    ? `${error.message} (${String(error.resource)})`
+    : error.message;
 }
 
 /** Called when a write is durable, or with an error when it was rolled back. */

@@ -247,6 +247,15 @@ const exporting = (method: string, path: string): Kind => ({
   isSlow: true,
   message: () => [method, v1 + path, "", ndjson],
 });
+const keyed: Kind = {
+  status: 201,
+  message: (round) => [
+    "POST",
+    `${v1}animals`,
+    newAnimal,
+    { "idempotency-key": `key-${round}` },
+  ],
+};
 const sorts = ["name", "species", "sex", "born_on", "weight_kg", "created_at"];
 const listed = Array.from({ length: 1000 }, (_, each) => each * 97 + 1);
 const unknownNames = JSON.stringify(Object.fromEntries(
@@ -334,24 +343,8 @@ const kinds: Readonly<Record<string, Kind>> = {
     status: 201,
     message: () => ["POST", `${v1}zoos/${largeZoo}/animals`, animalOfZoo],
   },
-  "POST with Idempotency-Key": {
-    status: 201,
-    message: (round) => [
-      "POST",
-      `${v1}animals`,
-      newAnimal,
-      { "idempotency-key": `key-${round}` },
-    ],
-  },
-  "its repetition": {
-    status: 201,
-    message: (round) => [
-      "POST",
-      `${v1}animals`,
-      newAnimal,
-      { "idempotency-key": `key-${round}` },
-    ],
-  },
+  "POST with Idempotency-Key": keyed,
+  "its repetition": keyed,
   "POST with 1,000 unknown names": {
     status: 422,
     message: () => ["POST", `${v1}animals`, unknownNames],

@@ -11,7 +11,12 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import { removeFolder, root, temporaryFolder } from "../harness.ts";
+import {
+  adminPassword,
+  removeFolder,
+  root,
+  temporaryFolder,
+} from "../harness.ts";
 
 /** The path of the browser; `CHROMIUM` can name another one. */
 const program = process.env["CHROMIUM"] ??
@@ -238,6 +243,17 @@ export class Browser {
       ...text,
     });
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", ...common });
+  }
+
+  /** Signs in as the admin, on a page where nobody is. */
+  async signIn(): Promise<void> {
+    await this.click("Sign in");
+    await this.fill("dialog [name=username]", "admin");
+    await this.fill("dialog [name=current-password]", adminPassword);
+    await this.press("Enter");
+    await this.until(
+      "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+    );
   }
 
   /** With `SCREENSHOTS=1`, takes the screenshots of the README. */

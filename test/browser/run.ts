@@ -768,10 +768,7 @@ test("the page shows an API of one's own, and nothing of any other", async () =>
   const browser = await Browser.start();
   try {
     await browser.open(`${server.origin}/`);
-    await browser.click("Sign in");
-    await browser.fill("dialog [name=username]", "admin");
-    await browser.fill("dialog [name=current-password]", adminPassword);
-    await browser.press("Enter");
+    await browser.signIn();
     await browser.click("authors");
     await browser.click("New author");
     await browser.fill("#field-name", "Le Guin");
@@ -837,13 +834,7 @@ test("the page works below a path, and without each other feature", async () => 
       const token = await server.signIn().catch(() => undefined);
       assert.equal(token, undefined, "there is nothing but /api/");
       await browser.open(`${server.origin}/api/`);
-      await browser.click("Sign in");
-      await browser.fill("dialog [name=username]", "admin");
-      await browser.fill("dialog [name=current-password]", adminPassword);
-      await browser.press("Enter");
-      await browser.until(
-        "/Signed in as admin/.test(document.querySelector('#who').innerText)",
-      );
+      await browser.signIn();
       await browser.click("zoos");
       await browser.shown(`document.querySelectorAll("tbody tr").length === 3`);
       await browser.click("2");

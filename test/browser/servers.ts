@@ -52,16 +52,6 @@ async function startFor(
   return server;
 }
 
-async function signIn(): Promise<void> {
-  await browser.click("Sign in");
-  await browser.fill("dialog [name=username]", "admin");
-  await browser.fill("dialog [name=current-password]", adminPassword);
-  await browser.press("Enter");
-  await browser.until(
-    "/Signed in as admin/.test(document.querySelector('#who').innerText)",
-  );
-}
-
 const rows = 'document.querySelectorAll("tbody tr").length';
 const liveText = 'document.querySelector("#live").innerText';
 
@@ -128,7 +118,7 @@ test("a stream that breaks is visible, and nothing is missed meanwhile", async (
   const port = await freePort();
   const server = await startFor(t, { port });
   await browser.open(`${server.origin}/v1/zoos`);
-  await signIn();
+  await browser.signIn();
   await browser.until(`${liveText} === "● live"`);
   const stream = [`${server.origin}/v1/events`];
   await browser.send("Network.setBlockedURLs", { urls: stream });
@@ -158,7 +148,7 @@ test("a stream that is refused is not requested again", async (t) => {
   const server = await startFor(t);
   for (const status of [403, 404]) {
     await browser.open(`${server.origin}/v1/zoos`);
-    if (status === 403) await signIn();
+    if (status === 403) await browser.signIn();
     await browser.until(`${liveText} === "● live"`);
     await browser.evaluate(`(() => {
       const { fetch } = globalThis;
@@ -176,7 +166,7 @@ test("a stream that is refused is not requested again", async (t) => {
 test("a sign-in that ends loses nothing of what is being typed", async (t) => {
   const server = await startFor(t);
   await browser.open(`${server.origin}/v1/zoos/1`);
-  await signIn();
+  await browser.signIn();
   await browser.click("Edit");
   await browser.fill("#field-name", "Typed before");
   const token = await browser.evaluate<string>(
@@ -188,7 +178,7 @@ test("a sign-in that ends loses nothing of what is being typed", async (t) => {
   await browser.until(
     "/revoked|ended/.test(document.querySelector('#editing .error').innerText)",
   );
-  await signIn();
+  await browser.signIn();
   await browser.click("Save the changes (PATCH)");
   await browser.shown(
     "/Typed before/.test(document.querySelector('#record')?.innerText)",
@@ -198,7 +188,7 @@ test("a sign-in that ends loses nothing of what is being typed", async (t) => {
 test("a new record goes to the collection, whatever part of it the view shows", async (t) => {
   const server = await startFor(t);
   await browser.open(`${server.origin}/v1/zoos/2/animals?sex=female`);
-  await signIn();
+  await browser.signIn();
   await browser.click("New animal");
   await browser.shown("location.hash === '#new'");
   const zoo = "document.querySelector('#field-zoo_id').value";
@@ -243,7 +233,7 @@ test("times and truth values have controls of their own, also in forms", async (
   await zone("Europe/Berlin");
   t.after(() => zone(""));
   await browser.open(`${server.origin}/v1/walks#new`);
-  await signIn();
+  await browser.signIn();
   await browser.fill("#field-began_at", "2026-07-01T12:30:00.250");
   await browser.fill("#field-is_dry", "false");
   await browser.click("Create (POST)");
@@ -274,7 +264,7 @@ test("times and truth values have controls of their own, also in forms", async (
 test("a request can be changed and sent again: 428, 406, 304 and 410 are seen", async (t) => {
   const server = await startFor(t, { env: { REQUIRE_IF_MATCH: "1" } });
   await browser.open(`${server.origin}/v1/zoos/2`);
-  await signIn();
+  await browser.signIn();
   await browser.shown(
     "/Delete/.test(document.querySelector('main').innerText)",
   );
@@ -348,7 +338,7 @@ test("the page works behind nginx, as the README configures it", async (t) => {
   await browser.send("Security.enable");
   await browser.send("Security.setIgnoreCertificateErrors", { ignore: true });
   await browser.open(`${origin}/api/`);
-  await signIn();
+  await browser.signIn();
   await browser.click("zoos");
   await browser.shown(`${rows} === 2`);
   await browser.until(`${liveText} === "● live"`);

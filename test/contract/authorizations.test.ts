@@ -10,6 +10,8 @@ import { after, before, describe, test } from "node:test";
 import {
   adminPassword,
   type Answer,
+  assertError,
+  assertInvalid,
   jwtSecret,
   removeFolder,
   type RequestOptions,
@@ -18,7 +20,6 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 import { runHere } from "../in-process.ts";
-import { featureNames } from "../../src/features.ts";
 
 const password = "a password of sixteen";
 const zoo = { id: 1, name: "Basel", city: "Basel", country: "CH" };
@@ -59,41 +60,6 @@ function tokenOf(user: User): Promise<string> {
 
 function signIn(json: unknown, init: RequestOptions = {}): Promise<Answer> {
   return server.request("POST", "/v1/authorizations", { ...init, json });
-}
-
-/** Asserts an error body of §7. */
-function assertError(
-  answer: Answer,
-  status: number,
-  ...codes: readonly number[]
-): void {
-  assert.equal(answer.status, status, answer.text);
-  assert.ok(codes.includes(answer.body.errorCode), answer.text);
-  assert.equal(typeof answer.body.error, "string");
-  assert.equal(answer.body.error, answer.body.errorMsg);
-  if (status === 401 || status === 403) {
-    assert.equal(typeof answer.body.message, "string");
-    assert.equal(typeof answer.body.documentation_url, "string");
-  }
-}
-
-/** Asserts the response to a token that must be refused. */
-function assertRefused(answer: Answer, ...codes: readonly number[]): void {
-  assertError(answer, 401, ...(codes.length > 0 ? codes : [40102]));
-  const challenge = answer.headers.get("www-authenticate") ?? "";
-  assert.match(challenge, /^Bearer realm="zoo-api"/);
-  assert.match(challenge, /\berror="invalid_token"/);
-}
-
-/** Asserts 422 and exactly these failing properties with their codes. */
-function assertInvalid(answer: Answer, expected: Record<string, string>): void {
-  assertError(answer, 422, 42200);
-  const { errors } = answer.body;
-  assert.deepEqual(
-    Object.fromEntries(errors.map(({ field, code }) => [field, code])),
-    expected,
-  );
-  assert.ok(errors.every(({ message }) => typeof message === "string"));
 }
 
 type Claims = Record<string, unknown>;
@@ -242,8 +208,8 @@ describe("signing in", () => {
     for (const [json, expected] of cases) {
       assertInvalid(await signIn(json), expected);
     }
-    assertError(await signIn([]), 400, 40002);
-    assertError(await signIn("admin"), 400, 40002);
+    assertError(await signIn([]), 40002);
+    assertError(await signIn("admin"), 40002);
   });
 
   test("allows the bounds of expires_in and note", async () => {
@@ -260,11 +226,7 @@ describe("signing in", () => {
 
   test("any two strings that are wrong get one and the same response", async () => {
     const wrong = await signIn({ username: "admin", password: "wrong" });
-    assertError(wrong, 401, 40101);
-    assert.equal(
-      wrong.headers.get("www-authenticate"),
-      'Bearer realm="zoo-api"',
-    );
+    assertError(wrong, 40101);
     const pairs: [string, string][] = [
       ["nobody", "wrong"],
       ["nobody", adminPassword],
@@ -423,13 +385,13 @@ describe("a token", () => {
     test(`is refused: ${name}`, async () => {
       const token = make();
       for (const path of ["/v1/user", "/v1/zoos"]) {
-        assertRefused(await server.request("GET", path, { token }), code);
+        assertError(await server.request("GET", path, { token }), code);
       }
       const write = await server.request("POST", "/v1/animals", {
         token,
         json: animal,
       });
-      assertRefused(write, code);
+      assertError(write, code);
     });
   }
 
@@ -444,7 +406,7 @@ describe("a token", () => {
     );
     assert.ok(tokens.length > 100);
     for (const token of tokens) {
-      assertRefused(await server.request("GET", "/v1/user", { token }));
+      assertError(await server.request("GET", "/v1/user", { token }), 40102);
     }
   });
 
@@ -463,42 +425,13 @@ describe("a token", () => {
         const answer = await server.request("GET", path, {
           headers: { authorization },
         });
-        assertError(answer, 401, 40100, 40102);
+        assertError(answer, authorization === "Bearer" ? 40102 : 40100);
         assert.equal(
           /The token is not valid/.test(answer.text),
           authorization === "Bearer",
         );
-        assert.match(
-          String(answer.headers.get("www-authenticate")),
-          /^Bearer realm="zoo-api"/,
-        );
       }
     }
-  });
-
-  test("that is required but missing is asked for", async () => {
-    const cases: [string, string, unknown?][] = [
-      ["GET", "/v1/user"],
-      ["PATCH", "/v1/user", { password }],
-      ["GET", "/v1/users"],
-      ["GET", "/v1/users/1"],
-      ["GET", "/v1/employees"],
-      ["GET", "/v1/zoos/1/employees"],
-      ["GET", "/v1/authorizations"],
-      ["GET", "/v1/authorizations/1"],
-      ["DELETE", "/v1/authorizations/1"],
-      ["POST", "/v1/animals", animal],
-      ["DELETE", "/v1/zoos/1"],
-    ];
-    for (const [method, path, json] of cases) {
-      const answer = await server.request(method, path, { json });
-      assertError(answer, 401, 40100);
-      assert.equal(
-        answer.headers.get("www-authenticate"),
-        'Bearer realm="zoo-api"',
-      );
-    }
-    assert.equal((await server.request("GET", "/v1/zoos")).status, 200);
   });
 });
 
@@ -531,7 +464,7 @@ describe("authorizations", () => {
       for (const token of [admin, viewer]) {
         const answer = await server.request(method, path, { token });
         assert.equal(answer.status, 404, method);
-        if (method !== "HEAD") assertError(answer, 404, 40401);
+        if (method !== "HEAD") assertError(answer, 40401);
       }
     }
     const still = await server.request("GET", path, { token: first });
@@ -545,7 +478,7 @@ describe("authorizations", () => {
     assert.equal(answer.status, 204);
     assert.equal(answer.text, "");
     for (const address of ["/v1/user", "/v1/zoos", path]) {
-      assertRefused(
+      assertError(
         await server.request("GET", address, { token: ended }),
         40104,
       );
@@ -555,60 +488,16 @@ describe("authorizations", () => {
     });
     assert.equal(list.text.includes(`"${path}"`), false);
     const gone = await server.request("GET", path, { token: viewer });
-    assertError(gone, gone.status === 410 ? 410 : 404, 41000, 40401);
+    assertError(gone, 41000);
     assertError(
       await server.request("DELETE", path, { token: viewer }),
-      404,
       40401,
     );
-  });
-
-  test("have no other methods", async () => {
-    const cases: [string, string, string[]][] = [
-      ["PUT", "/v1/authorizations/1", ["DELETE", "GET"]],
-      ["PATCH", "/v1/authorizations/1", ["DELETE", "GET"]],
-      ["DELETE", "/v1/authorizations", [
-        "GET",
-        "POST",
-        ...(featureNames.includes("negotiation") ? ["QUERY"] : []),
-      ]],
-      ["PUT", "/v1/user", ["GET", "PATCH"]],
-      ["DELETE", "/v1/user", ["GET", "PATCH"]],
-    ];
-    for (const [method, path, allowed] of cases) {
-      const answer = await server.request(method, path, { token: admin });
-      assertError(answer, 405, 40500);
-      assert.deepEqual(
-        answer.headers.get("allow")?.split(/,\s*/).sort(),
-        [...allowed, "HEAD", "OPTIONS"].sort(),
-      );
-    }
   });
 });
 
 describe("roles", () => {
-  test("that are too low are 403, even before the body is read", async () => {
-    const cases: [string, string, string][] = [
-      ["POST", "/v1/animals", viewer],
-      ["PATCH", "/v1/animals/1", viewer],
-      ["POST", "/v1/employees", viewer],
-      ["DELETE", "/v1/employees/1", keeper],
-      ["POST", "/v1/zoos/1/animals", viewer],
-      ["DELETE", "/v1/zoos/1", keeper],
-      ["GET", "/v1/users", keeper],
-      ["GET", "/v1/users/1", viewer],
-      ["POST", "/v1/users", keeper],
-      ["PATCH", "/v1/users/1", keeper],
-      ["DELETE", "/v1/users/1", keeper],
-    ];
-    for (const [method, path, token] of cases) {
-      const raw = method === "POST" || method === "PATCH" ? "{" : undefined;
-      const answer = await server.request(method, path, {
-        token,
-        ...(raw === undefined ? {} : { raw }),
-      });
-      assertError(answer, 403, 40300);
-    }
+  test("of a viewer and above may read employees", async () => {
     for (const token of [viewer, keeper]) {
       const answer = await server.request("GET", "/v1/employees", { token });
       assert.equal(answer.status, 200, answer.text);
@@ -638,19 +527,16 @@ describe("roles", () => {
     const path = `/v1/users/${user.id}`;
     const deleted = await server.request("DELETE", path, { token: admin });
     assert.equal(deleted.status, 204);
-    assertRefused(
+    assertError(
       await server.request("GET", "/v1/zoos", { token }),
-      40102,
       40104,
     );
     assertError(
       await signIn({ username: "climber", password }),
-      401,
       40101,
     );
     assertError(
       await server.request("GET", path, { token: admin }),
-      410,
       41000,
     );
   });
@@ -742,7 +628,7 @@ describe("users", () => {
       assert.equal((await signIn({ username, password })).status, 201);
     }
     const cut = await signIn({ username: "big", password: long.slice(0, -2) });
-    assertError(cut, 401, 40101);
+    assertError(cut, 40101);
   });
 
   test("can change nothing but their password themselves", async () => {
@@ -789,14 +675,13 @@ describe("users", () => {
       assert.equal(answer.body.id, user.id);
       assert.equal("password" in answer.body, false);
       for (const token of tokens) {
-        assertRefused(
+        assertError(
           await server.request("GET", "/v1/user", { token }),
           40104,
         );
       }
       assertError(
         await signIn({ username: "changer", password: current }),
-        401,
         40101,
       );
       current = next;
@@ -832,12 +717,12 @@ test("the last admin can be neither deleted nor demoted", async () => {
     const ask = (method: string, id: number, json?: unknown, token = first) =>
       own.request(method, `/v1/users/${id}`, { token, json });
     const removed = await ask("DELETE", 1);
-    assertError(removed, 409, 40901);
+    assertError(removed, 40901);
     assert.match(removed.text, /role admin and cannot be deleted/);
     const demoted = await ask("PATCH", 1, { role: "keeper" });
-    assertError(demoted, 409, 40901);
+    assertError(demoted, 40901);
     assert.match(demoted.text, /role admin and cannot be given another role/);
-    assertError(await ask("PUT", 1, { username: "admin" }), 409, 40901);
+    assertError(await ask("PUT", 1, { username: "admin" }), 40901);
     const unchanged = await ask("PATCH", 1, { role: "admin" });
     assert.equal(unchanged.status, 201, unchanged.text);
 
@@ -860,7 +745,7 @@ test("the last admin can be neither deleted nor demoted", async () => {
     });
     assert.equal(admins.body.length, 1, admins.text);
     const { id = 0 } = admins.body[0] ?? {};
-    assertError(await ask("DELETE", id, undefined, left), 409, 40901);
+    assertError(await ask("DELETE", id, undefined, left), 40901);
   } finally {
     await own.stop();
   }
@@ -898,7 +783,7 @@ test("old tokens survive a restart and a rotation of secrets", async () => {
     });
     await running(`${fresh},${old}`, async (own) => {
       assert.equal((await ask(own, first)).status, 200);
-      assertRefused(await ask(own, ended), 40104);
+      assertError(await ask(own, ended), 40104);
       second = await own.signIn();
       const input = second.replace(/\.[^.]*$/, "");
       assert.ok(second.endsWith(`.${hmac(input, fresh)}`));
@@ -910,12 +795,13 @@ test("old tokens survive a restart and a rotation of secrets", async () => {
       const [header] = partsOf(first);
       const [, claims] = partsOf(second);
       const crossed = `${header}.${claims}`;
-      assertRefused(
+      assertError(
         await ask(own, `${crossed}.${hmac(crossed, fresh)}`),
+        40102,
       );
     });
     await running(fresh, async (own) => {
-      assertRefused(await ask(own, first));
+      assertError(await ask(own, first), 40102);
       assert.equal((await ask(own, second)).status, 200);
     });
   } finally {

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { after, before, describe, test } from "node:test";
-import { type Answer, type Server, start } from "../harness.ts";
+import { type Answer, assertError, type Server, start } from "../harness.ts";
 import { featureNames } from "../../src/features.ts";
 
 interface Animal {
@@ -179,26 +179,6 @@ function get(path: string): Promise<Answer> {
   return server.request("GET", path, { token });
 }
 
-/** Asserts an error body whose message contains all of `words`. */
-function assertError(
-  answer: Answer,
-  status: number,
-  codes: readonly number[],
-  words: readonly (string | RegExp)[] = [],
-): void {
-  assert.equal(answer.status, status, answer.text);
-  const { error, errorCode, errorMsg } = answer.body;
-  assert.ok(codes.includes(errorCode), answer.text);
-  assert.equal(typeof error, "string");
-  assert.equal(error, errorMsg);
-  for (const word of words) {
-    const found = typeof word === "string"
-      ? error.includes(word)
-      : word.test(error);
-    assert.ok(found, `"${error}" does not hold ${word}`);
-  }
-}
-
 /** Returns whether an animal matches one condition such as `weight_kg:lt=9`. */
 function matches(animal: Animal, condition: string): boolean {
   const [left = "", text = ""] = condition.split("=").map(decodeURIComponent);
@@ -357,7 +337,7 @@ describe("filters", () => {
     };
     assert.deepEqual((await query(1000)).body, [{ id: 2 }, { id: 3 }]);
     const refused = await query(1001);
-    assert.deepEqual([refused.status, refused.body.errorCode], [400, 40004]);
+    assertError(refused, 40004);
   });
 
   test("other collections filter by the same rules", async () => {
@@ -463,11 +443,10 @@ describe("order", () => {
 });
 
 describe("refused parameters", () => {
-  const either = [40003, 40004];
-  const tables: [why: string, codes: readonly number[], queries: string][] = [
+  const tables: [why: string, code: number, queries: string][] = [
     [
       "a value that does not fit",
-      [40004],
+      40004,
       `limit=0 limit=101 limit=-1 limit=1.5 limit=abc limit= limit=1e1
       limit=%205 limit=0x5 limit=null offset=-1 offset=1.5 offset=abc offset=
       page=0 page=-1 page=x page= per_page=0 per_page=101 order=up order=ASC
@@ -485,20 +464,26 @@ describe("refused parameters", () => {
     ],
     [
       "an unknown or repeated parameter",
-      [40003],
+      40003,
       `foo=1 NAME=Lion link=x cascade=true __proto__=1 constructor=1
       toString=1 limit=1&limit=1 name=a&name=b name=a&%6eame=a
       weight_kg:gt=1&weight_kg:gt=1`,
     ],
     [
+      "null, where values are compared by their order,",
+      40004,
+      ["lt", "lte", "gt", "gte"].map((operator) =>
+        `id:${operator}=null weight_kg:${operator}=null
+        born_on:${operator}=null species:${operator}=null`
+      ).join(" "),
+    ],
+    [
       "an operator that does not exist or does not fit",
-      either,
-      `foo:ne=1 name:like=x name:eq=x name:constructor=x limit:gt=5 id:lt=null
+      40003,
+      `foo:ne=1 name:like=x name:eq=x name:constructor=x limit:gt=5
       ${
-        ["lt", "lte", "gt", "gte"].map((operator) =>
-          `sex:${operator}=male weight_kg:${operator}=null
-          born_on:${operator}=null species:${operator}=null`
-        ).join(" ")
+        ["lt", "lte", "gt", "gte"].map((operator) => `sex:${operator}=male`)
+          .join(" ")
       }
       ${
         ["contains", "starts"].map((operator) =>
@@ -510,13 +495,12 @@ describe("refused parameters", () => {
       }`,
     ],
   ];
-  for (const [why, codes, queries] of tables) {
+  for (const [why, code, queries] of tables) {
     test(`${why} is 400 and named`, async () => {
       for (const query of queries.split(/\s+/)) {
         const name = /^\w+/.exec(query)?.[0] ?? "";
         const answer = await get(`/v1/animals?${query}`);
-        assert.equal(answer.status, 400, `${query}: ${answer.text}`);
-        assertError(answer, 400, codes, [name]);
+        assertError(answer, code, name);
       }
     });
   }
@@ -530,9 +514,11 @@ describe("refused parameters", () => {
         "per_page=5&offset=0",
       ]
     ) {
-      assertError(await get(`/v1/animals?${query}`), 400, either, [
+      assertError(
+        await get(`/v1/animals?${query}`),
+        40003,
         /limit|offset|page/,
-      ]);
+      );
     }
   });
 
@@ -547,23 +533,21 @@ describe("refused parameters", () => {
       ["sex=dog", /female/, /unknown/],
     ];
     for (const [query, ...words] of cases) {
-      assertError(await get(`/v1/animals?${query}`), 400, [40004], words);
+      assertError(await get(`/v1/animals?${query}`), 40004, ...words);
     }
   });
 
   test("a password can be neither selected nor filtered nor sorted by", async () => {
     for (
       const query of ["password=x", "password:ne=x", "password:starts=x"]
-    ) assertError(await get(`/v1/users?${query}`), 400, either, ["password"]);
+    ) assertError(await get(`/v1/users?${query}`), 40003, "password");
     for (const query of ["sortby=password", "fields=password"]) {
-      assertError(await get(`/v1/users?${query}`), 400, [40004]);
+      assertError(await get(`/v1/users?${query}`), 40004);
     }
   });
 
   test("credentials are required before parameters are validated", async () => {
-    assertError(await server.request("GET", "/v1/employees?foo=1"), 401, [
-      40100,
-    ]);
+    assertError(await server.request("GET", "/v1/employees?foo=1"), 40100);
   });
 });
 
@@ -790,10 +774,8 @@ describe("sub-collections", () => {
         String(expected.length),
       );
     }
-    assertError(await get("/v1/zoos/2/animals?zoo_id=x"), 400, [40004], [
-      "zoo_id",
-    ]);
-    assertError(await get("/v1/zoos/2/animals?foo=1"), 400, [40003], ["foo"]);
+    assertError(await get("/v1/zoos/2/animals?zoo_id=x"), 40004, "zoo_id");
+    assertError(await get("/v1/zoos/2/animals?foo=1"), 40003, "foo");
   });
 });
 
@@ -824,12 +806,10 @@ describe("fields", () => {
   test("a record's URL has no other parameter", async () => {
     for (const query of ["limit=1", "name=Lion", "sortby=id", "cascade=true"]) {
       const name = query.split("=")[0] ?? "";
-      assertError(await get(`/v1/animals/1?${query}`), 400, [40003], [name]);
+      assertError(await get(`/v1/animals/1?${query}`), 40003, name);
     }
-    assertError(await get("/v1/animals/1?fields=foo"), 400, [40004], [
-      "fields",
-    ]);
-    assertError(await get("/v1/animals/1?fields=id&fields=id"), 400, [40003]);
+    assertError(await get("/v1/animals/1?fields=foo"), 40004, "fields");
+    assertError(await get("/v1/animals/1?fields=id&fields=id"), 40003);
   });
 });
 
@@ -855,35 +835,35 @@ test("a parameter on a write is refused and nothing is changed", async () => {
     animal_type_id: 1,
     name: "Written with a parameter",
   };
-  const cases: [string, string, unknown, number[]][] = [
-    ["POST", "/v1/animals?fields=name", animal, [40003]],
-    ["POST", "/v1/animals?limit=1", animal, [40003]],
-    ["POST", "/v1/zoos/1/animals?zoo_id=1", animal, [40003]],
-    ["PUT", "/v1/animals/1?foo=1", animal, [40003]],
-    ["PATCH", "/v1/animals/1?fields=name", { name: "New" }, [40003]],
-    ["DELETE", "/v1/animals/1?cascade=true", undefined, [40003]],
-    ["DELETE", "/v1/zoos/4?fields=id", undefined, [40003]],
-    ["DELETE", "/v1/zoos/4?cascade=yes", undefined, [40004]],
-    ["DELETE", "/v1/zoos/4?cascade=", undefined, [40004]],
-    ["DELETE", "/v1/zoos/4?cascade=1", undefined, [40004]],
+  const cases: [string, string, unknown, number][] = [
+    ["POST", "/v1/animals?fields=name", animal, 40003],
+    ["POST", "/v1/animals?limit=1", animal, 40003],
+    ["POST", "/v1/zoos/1/animals?zoo_id=1", animal, 40003],
+    ["PUT", "/v1/animals/1?foo=1", animal, 40003],
+    ["PATCH", "/v1/animals/1?fields=name", { name: "New" }, 40003],
+    ["DELETE", "/v1/animals/1?cascade=true", undefined, 40003],
+    ["DELETE", "/v1/zoos/4?fields=id", undefined, 40003],
+    ["DELETE", "/v1/zoos/4?cascade=yes", undefined, 40004],
+    ["DELETE", "/v1/zoos/4?cascade=", undefined, 40004],
+    ["DELETE", "/v1/zoos/4?cascade=1", undefined, 40004],
     [
       "DELETE",
       "/v1/zoos/4?cascade=true&cascade=true",
       undefined,
-      [40003],
+      40003,
     ],
-    ["PATCH", "/v1/user?fields=id", { password: "long enough" }, [40003]],
+    ["PATCH", "/v1/user?fields=id", { password: "long enough" }, 40003],
     [
       "POST",
       "/v1/authorizations?note=x",
       { username: "admin", password: "wrong" },
-      [40003],
+      40003,
     ],
   ];
   const before = await get("/v1/animals?limit=100");
-  for (const [method, path, json, codes] of cases) {
+  for (const [method, path, json, code] of cases) {
     const answer = await server.request(method, path, { token, json });
-    assertError(answer, 400, codes);
+    assertError(answer, code);
   }
   const now = await get("/v1/animals?limit=100");
   assert.equal(now.text, before.text);

@@ -617,7 +617,7 @@ describe("the command line", { concurrency: 3 }, () => {
     assert.ok(places.some((place) => named.includes(place)), text);
     assert.deepEqual(await filesOf(folder), before);
 
-    const served = await started(["serve", "--port", "0", "--log", "silent"], {
+    const served = await lines(["serve", "--port", "0", "--log", "silent"], {
       env: { DATA_DIR: folder },
     });
     assert.equal(served.code, 1, served.lines.join("\n"));
@@ -814,7 +814,7 @@ describe("the command line", { concurrency: 3 }, () => {
   test("a data folder that is a file prevents the start", async (t) => {
     const file = join(await folderFor(t), "file");
     await writeFile(file, "mine");
-    const result = await started(["serve", "--port", "0", "--log", "silent"], {
+    const result = await lines(["serve", "--port", "0", "--log", "silent"], {
       env: { DATA_DIR: file, ADMIN_PASSWORD: password },
     });
     assert.ok(result.code === 1 || result.code === 2, `${result.code}`);

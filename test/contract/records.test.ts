@@ -9,28 +9,17 @@ import { after, before, describe, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import {
   type Answer,
+  assertError,
+  assertInvalid,
   removeFolder,
   type RequestOptions,
   type Server,
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { seed } from "../seed.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [
-    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
-    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
-    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
-  ],
-  animals: [{ zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-  employees: [
-    { zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
-  ],
-};
 
 /** The properties that a collection requires, accepts, and sets by default. */
 interface Kind {
@@ -135,31 +124,15 @@ async function count(path: string): Promise<number> {
   return Number(answer.headers.get("x-total-count"));
 }
 
-/** Asserts the status, the code and the shape that all errors have. */
-function assertError(answer: Answer, status: number, code: number): void {
-  assert.equal(answer.status, status, answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-  assert.equal(answer.body.errorMsg, answer.body.error);
-}
-
-/** Asserts a 422 that names just this property with this code. */
-function assertInvalid(answer: Answer, field: string, code?: string): void {
-  assertError(answer, 422, 42200);
-  assert.equal(answer.body.errors.length, 1, answer.text);
-  assert.equal(answer.body.errors[0]?.field, field);
-  if (code) assert.equal(answer.body.errors[0]?.code, code);
-}
-
 /** Asserts that a record is permanently deleted, at each of its URLs. */
 async function assertGone(...paths: string[]): Promise<void> {
   for (const path of paths) {
-    assertError(await send("GET", path), 410, 41000);
+    assertError(await send("GET", path), 41000);
     assert.equal((await send("HEAD", path)).status, 410);
     const json = { name: "Back again" };
-    assertError(await send("PATCH", path, { json }), 404, 40401);
-    assertError(await send("PUT", path, { json }), 404, 40401);
-    assertError(await send("DELETE", path), 404, 40401);
+    assertError(await send("PATCH", path, { json }), 40401);
+    assertError(await send("PUT", path, { json }), 40401);
+    assertError(await send("DELETE", path), 40401);
   }
 }
 
@@ -310,7 +283,7 @@ for (const kind of kinds) {
           const answer = await send(method, `${path}/${record.id}`, {
             json: { ...json, id: record.id + 1 },
           });
-          assertInvalid(answer, "id", "read_only");
+          assertInvalid(answer, { id: "read_only" });
         }
         assert.deepEqual(await read(`${path}/${record.id}`), record);
       });
@@ -331,11 +304,11 @@ for (const kind of kinds) {
         for (const method of ["GET", "HEAD", "DELETE"]) {
           const answer = await send(method, url);
           assert.equal(answer.status, 404);
-          if (method !== "HEAD") assertError(answer, 404, 40401);
+          if (method !== "HEAD") assertError(answer, 40401);
         }
         for (const method of ["PUT", "PATCH"]) {
           const json = body(kind);
-          assertError(await send(method, url, { json }), 404, 40401);
+          assertError(await send(method, url, { json }), 40401);
         }
       });
     });
@@ -357,27 +330,27 @@ for (const kind of kinds.slice(1)) {
       assert.equal(answer.status, 201, answer.text);
       assert.equal(answer.body.zoo_id, 2);
       const direct = await send("PUT", record.url, { json });
-      assertInvalid(direct, "zoo_id", "required");
+      assertInvalid(direct, { zoo_id: "required" });
       const { zoo_id: __, ...other } = body(kind);
       const post = await send("POST", `/v1/${kind.name}`, { json: other });
-      assertInvalid(post, "zoo_id", "required");
+      assertInvalid(post, { zoo_id: "required" });
     });
 
     test("cannot be two different ones when it is created", async () => {
       const total = await count(`/v1/${kind.name}`);
       const url = `/v1/zoos/1/${kind.name}`;
       const answer = await send("POST", url, { json: body(kind) });
-      assertInvalid(answer, "zoo_id");
+      assertInvalid(answer, { zoo_id: "" });
       assert.equal(await count(`/v1/${kind.name}`), total);
     });
 
     test("cannot be one that was deleted", async () => {
       const url = `/v1/${kind.name}`;
       const json = body(kind, { zoo_id: 3 });
-      assertInvalid(await send("POST", url, { json }), "zoo_id", "reference");
+      assertInvalid(await send("POST", url, { json }), { zoo_id: "reference" });
       const record = await make(url, body(kind));
       const change = await send("PATCH", record.url, { json: { zoo_id: 3 } });
-      assertInvalid(change, "zoo_id", "reference");
+      assertInvalid(change, { zoo_id: "reference" });
       assert.deepEqual(await read(record.url), record);
     });
 
@@ -396,7 +369,7 @@ for (const kind of kinds.slice(1)) {
           assert.equal((await read(answer.body.url)).zoo_id, 1);
 
           const left = `/v1/zoos/2/${kind.name}`;
-          assertError(await send("GET", `${left}/${id}`), 404, 40401);
+          assertError(await send("GET", `${left}/${id}`), 40401);
           assert.deepEqual(await read(`${left}?id=${id}`), []);
           const now = `/v1/zoos/1/${kind.name}`;
           assert.equal((await read(`${now}/${id}`)).zoo_id, 1);
@@ -408,12 +381,12 @@ for (const kind of kinds.slice(1)) {
     test("are only found together, whatever the method", async () => {
       const record = await make(`/v1/${kind.name}`, body(kind));
       const url = `/v1/zoos/1/${kind.name}/${record.id}`;
-      assertError(await send("GET", url), 404, 40401);
+      assertError(await send("GET", url), 40401);
       assert.equal((await send("HEAD", url)).status, 404);
       const { zoo_id: _, ...json } = body(kind);
-      assertError(await send("PUT", url, { json }), 404, 40401);
-      assertError(await send("PATCH", url, { json }), 404, 40401);
-      assertError(await send("DELETE", url), 404, 40401);
+      assertError(await send("PUT", url, { json }), 40401);
+      assertError(await send("PATCH", url, { json }), 40401);
+      assertError(await send("DELETE", url), 40401);
       assert.deepEqual(await read(record.url), record);
     });
 
@@ -423,22 +396,23 @@ for (const kind of kinds.slice(1)) {
       const zoo = await makeZoo();
       assert.equal((await send("DELETE", zoo.url)).status, 204);
       for (
-        const [parent, status, code] of [
-          ["/v1/zoos/9000000", 404, 40401],
-          [zoo.url, 410, 41000],
+        const [parent, code] of [
+          ["/v1/zoos/9000000", 40401],
+          [zoo.url, 41000],
         ] as const
       ) {
         const url = `${parent}/${kind.name}`;
         for (const address of [url, `${url}/${id}`]) {
-          assertError(await send("GET", address), status, code);
-          assert.equal((await send("HEAD", address)).status, status);
+          assertError(await send("GET", address), code);
+          const { status } = await send("HEAD", address);
+          assert.equal(status, Math.floor(code / 100));
         }
-        assertError(await send("POST", url, { json }), 404, 40401);
+        assertError(await send("POST", url, { json }), 40401);
         for (const method of ["PUT", "PATCH"]) {
           const answer = await send(method, `${url}/${id}`, { json });
-          assertError(answer, 404, 40401);
+          assertError(answer, 40401);
         }
-        assertError(await send("DELETE", `${url}/${id}`), 404, 40401);
+        assertError(await send("DELETE", `${url}/${id}`), 40401);
       }
     });
 
@@ -447,7 +421,7 @@ for (const kind of kinds.slice(1)) {
       assert.equal((await send("DELETE", record.url)).status, 204);
       for (const zoo of [1, 2, 4]) {
         const url = `/v1/zoos/${zoo}/${kind.name}/${record.id}`;
-        assertError(await send("GET", url), 410, 41000);
+        assertError(await send("GET", url), 41000);
       }
     });
   });
@@ -473,7 +447,7 @@ describe("DELETE of a zoo", () => {
     const { zoo, urls } = await inhabited();
     for (const query of ["", "?cascade=false"]) {
       const answer = await send("DELETE", zoo.url + query);
-      assertError(answer, 409, 40900);
+      assertError(answer, 40900);
       assert.match(answer.body.error, /\b3\b/);
       assert.match(answer.body.error, /\b2\b/);
     }
@@ -526,7 +500,7 @@ test("records, ids and sign-ins survive the process", async () => {
     try {
       assert.deepEqual((await second.request("GET", "/v1/zoos")).body, list);
       assert.deepEqual((await second.request("GET", kept.url)).body, kept);
-      assertError(await second.request("GET", gone.url), 410, 41000);
+      assertError(await second.request("GET", gone.url), 41000);
       const init = { token: admin, json };
       const next = await second.request("POST", "/v1/zoos", init);
       assert.equal(next.status, 201, next.text);

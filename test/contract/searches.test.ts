@@ -14,7 +14,7 @@ import {
   temporaryFolder,
 } from "../harness.ts";
 
-const count = 75_000;
+const count = 20_000;
 let parent: string;
 let server: Server;
 

@@ -9,34 +9,20 @@ import { after, before, describe, test } from "node:test";
 import {
   adminPassword,
   type Answer,
+  assertError,
   exchange,
   lacks,
   type Server,
+  signInNew,
   start,
 } from "../harness.ts";
+import { seed } from "../seed.ts";
 import { featureNames } from "../../src/features.ts";
 
 const hasQuery = featureNames.includes("negotiation");
 
 const callers = ["nobody", "viewer", "keeper", "admin"] as const;
 type Caller = typeof callers[number];
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [
-    { id: 1, name: "Tierpark", city: "Berlin", country: "DE" },
-    { id: 2, name: "Artis", city: "Amsterdam", country: "NL" },
-    { id: 4, name: "Skansen", city: "Stockholm", country: "SE" },
-  ],
-  animals: [
-    { id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" },
-    { id: 2, zoo_id: 1, animal_type_id: 3, name: "Bo" },
-  ],
-  employees: [
-    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "eva@a.example" },
-  ],
-};
 
 let server: Server;
 let authorization: string;
@@ -47,11 +33,8 @@ before(async () => {
   const token = await server.signIn();
   tokens.set("admin", token);
   for (const role of ["viewer", "keeper"] as const) {
-    const password = `the ${role}'s password`;
-    const json = { username: role, role, password };
-    const answer = await server.request("POST", "/v1/users", { token, json });
-    assert.equal(answer.status, 201, answer.text);
-    tokens.set(role, await server.signIn(role, password));
+    const user = { token, username: role, role };
+    tokens.set(role, await signInNew(server, user));
   }
   authorization = (await get("/v1/authorizations")).body[0]?.url ?? "";
 });
@@ -65,18 +48,6 @@ async function get(path: string, caller: Caller = "admin"): Promise<Answer> {
   });
   assert.equal(answer.status, 200, `${path}: ${answer.text}`);
   return answer;
-}
-
-/** Asserts the status, the code and the shape that all errors have. */
-function assertError(answer: Answer, status: number, code: number): void {
-  assert.equal(answer.status, status, answer.text);
-  assert.equal(
-    answer.headers.get("content-type"),
-    "application/json; charset=utf-8",
-  );
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-  assert.equal(answer.body.errorMsg, answer.body.error);
 }
 
 /** Sends a bare request without a body and waits for the connection's end. */
@@ -209,19 +180,19 @@ describe("a URL", () => {
   ];
   for (const path of unknown) {
     test(`${path} is not one`, async () => {
-      assertError(await server.request("GET", path), 404, 40400);
+      assertError(await server.request("GET", path), 40400);
     });
   }
 
   test("with the highest possible id is one, without a record", async () => {
     const path = "/v1/zoos/9007199254740991";
-    assertError(await server.request("GET", path), 404, 40401);
+    assertError(await server.request("GET", path), 40401);
   });
 
   for (const path of ["/v2", "/v2/zoos", "/v2/zoos/1", "/v3/nope"]) {
     test(`${path} is not one, and the message names v1`, async () => {
       const answer = await server.request("GET", path);
-      assertError(answer, 404, 40400);
+      assertError(answer, 40400);
       assert.match(answer.body.error, /\bv1\b/);
     });
   }
@@ -230,7 +201,7 @@ describe("a URL", () => {
     const path of ["/v1/zoos/%", "/v1/zoos/%zz", "/v1/%4", "/%", "/v1/z%FFos"]
   ) {
     test(`${path} is badly encoded`, async () => {
-      assertError(await server.request("GET", path), 400, 40000);
+      assertError(await server.request("GET", path), 40000);
     });
   }
 
@@ -459,8 +430,8 @@ describe("OPTIONS", () => {
   });
 
   test("of an unknown URL is 404, of one with an extra slash 308", async () => {
-    assertError(await server.request("OPTIONS", "/v1/nope"), 404, 40400);
-    assertError(await server.request("OPTIONS", "/v1/zoos/x"), 404, 40400);
+    assertError(await server.request("OPTIONS", "/v1/nope"), 40400);
+    assertError(await server.request("OPTIONS", "/v1/zoos/x"), 40400);
     const answer = await server.request("OPTIONS", "/v1/zoos/");
     assert.equal(answer.status, 308);
   });
@@ -482,7 +453,7 @@ describe("a method that the URL does not have", () => {
       test(`${method} ${path} gets the list of those that it has`, async () => {
         const token = tokens.get("admin");
         const answer = await server.request(method, path, { token });
-        assertError(answer, 405, 40500);
+        assertError(answer, 40500);
         const allow = answer.headers.get("allow");
         assert.deepEqual(methods(allow), allowed(rights));
       });
@@ -491,7 +462,7 @@ describe("a method that the URL does not have", () => {
 
   for (const method of ["PROPFIND", "LOCK", "MKCOL", "PURGE"]) {
     test(`${method} is not implemented`, async () => {
-      assertError(await server.request(method, "/v1/zoos"), 501, 50100);
+      assertError(await server.request(method, "/v1/zoos"), 50100);
     });
   }
 
@@ -511,11 +482,7 @@ describe("a caller who may not", () => {
         test(`${caller} is refused ${method} ${path}`, async () => {
           const token = tokens.get(caller);
           const answer = await server.request(method, path, { token });
-          if (caller === "nobody") {
-            assertError(answer, 401, 40100);
-            const challenge = answer.headers.get("www-authenticate");
-            assert.equal(challenge, 'Bearer realm="zoo-api"');
-          } else assertError(answer, 403, 40300);
+          assertError(answer, caller === "nobody" ? 40100 : 40300);
         });
       }
     }
@@ -561,7 +528,7 @@ describe("BASE_URL", () => {
         assert.equal(location, `${prefix}v1/zoos?limit=1`);
 
         const refused = await at("v1/users");
-        assertError(refused, 401, 40100);
+        assertError(refused, 40100);
         const signIn = `POST ${path}v1/authorizations`;
         assert.ok(refused.body.error.includes(signIn), refused.text);
 
@@ -574,7 +541,7 @@ describe("BASE_URL", () => {
         assert.equal(made.status, 201, made.text);
         assert.equal(made.headers.get("location"), `${prefix}v1/zoos/5`);
 
-        assertError(await at("v2/zoos"), 404, 40400);
+        assertError(await at("v2/zoos"), 40400);
         if (path !== "/") {
           assert.equal(
             (await other.request("GET", path.slice(0, -1))).status,
@@ -583,7 +550,7 @@ describe("BASE_URL", () => {
           for (
             const outside of ["/", "/v1", "/v1/zoos", `${path.slice(0, -1)}v1`]
           ) {
-            assertError(await other.request("GET", outside), 404, 40400);
+            assertError(await other.request("GET", outside), 40400);
           }
         }
       } finally {

@@ -7,17 +7,17 @@
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { after, before, describe, test } from "node:test";
-import { type Answer, exchange, type Server, start } from "../harness.ts";
+import {
+  type Answer,
+  assertError,
+  assertInvalid,
+  exchange,
+  type Server,
+  start,
+} from "../harness.ts";
+import { seed } from "../seed.ts";
 
 type Properties = Readonly<Record<string, unknown>>;
-
-const seed = {
-  zoos: [{ id: 1, name: "Tierpark", city: "Berlin", country: "DE" }],
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-  employees: [
-    { id: 1, zoo_id: 1, name: "Eva", job_title: "Vet", email: "Eva@a.example" },
-  ],
-};
 
 let server: Server;
 let token: string;
@@ -61,34 +61,6 @@ async function refused(
   assert.ok(answer.status >= 400, `${answer.status} ${answer.text}`);
   assert.equal(await state(path), before);
   return answer;
-}
-
-/** Asserts the status, the code and the shape that all errors have. */
-function assertError(answer: Answer, status: number, code: number): void {
-  assert.equal(answer.status, status, answer.text);
-  const type = answer.headers.get("content-type");
-  assert.equal(type, "application/json; charset=utf-8");
-  assert.equal(answer.body.errorCode, code, answer.text);
-  assert.match(answer.body.error, /\S/);
-  assert.equal(answer.body.errorMsg, answer.body.error);
-}
-
-/**
- * Asserts a 422 that names exactly these properties. If two codes are possible,
- * they are separated by a bar; an empty one matches any.
- */
-function assertInvalid(
-  answer: Answer,
-  expected: Readonly<Record<string, string>>,
-): void {
-  assertError(answer, 422, 42200);
-  const { errors } = answer.body;
-  const fields = errors.map(({ field }) => field);
-  assert.deepEqual(fields.sort(), Object.keys(expected).sort(), answer.text);
-  for (const { field, code, message } of errors) {
-    assert.match(code, new RegExp(`^(?:${expected[field] || "\\w+"})$`), field);
-    assert.match(message, /\S/);
-  }
 }
 
 const long = (length: number) => "x".repeat(length);
@@ -434,7 +406,7 @@ describe("an object", () => {
     test(`cannot have a property ${what}`, async () => {
       for (const method of ["POST", "PUT", "PATCH"]) {
         const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
-        assertError(await refused(raw, { method, path }), 400, 40001);
+        assertError(await refused(raw, { method, path }), 40001);
       }
     });
   }
@@ -469,7 +441,7 @@ describe("a body", () => {
     ] as const
   ) {
     test(`is refused ${what}`, async () => {
-      assertError(await refused(raw), 400, 40001);
+      assertError(await refused(raw), 40001);
     });
   }
 
@@ -477,7 +449,7 @@ describe("a body", () => {
     test(`is an object, not ${raw}`, async () => {
       for (const method of ["POST", "PUT", "PATCH"]) {
         const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
-        assertError(await refused(raw, { method, path }), 400, 40002);
+        assertError(await refused(raw, { method, path }), 40002);
       }
     });
   }
@@ -518,7 +490,7 @@ describe("a body", () => {
         const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
         const headers = { "content-type": type };
         const answer = await refused(valid, { method, path, headers });
-        assertError(answer, 415, 41500);
+        assertError(answer, 41500);
       }
     });
   }
@@ -537,7 +509,7 @@ describe("a body", () => {
       const answer = await server.request(`${method}`, `/v1/${path}`, {
         token,
       });
-      assertError(answer, 400, 40001);
+      assertError(answer, 40001);
       assert.match(answer.body.errorMsg, /missing/);
     }
     assert.equal(await state("/v1/zoos"), before);
@@ -548,21 +520,21 @@ describe("a body", () => {
       const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";
       const headers = { "content-range": "bytes 0-9/99" };
       const answer = await refused(valid, { method, path, headers });
-      assertError(answer, 400, 40000);
+      assertError(answer, 40000);
     }
   });
 
   test("is a merge patch for PATCH only", async () => {
     const headers = { "content-type": "application/merge-patch+json" };
-    assertError(await refused(valid, { headers }), 415, 41500);
+    assertError(await refused(valid, { headers }), 41500);
     const put = { method: "PUT", path: "/v1/zoos/1", headers };
-    assertError(await refused(valid, put), 415, 41500);
+    assertError(await refused(valid, put), 41500);
   });
 
   for (const coding of ["gzip", "br", "deflate", "nope", "identity, gzip"]) {
     test(`is not accepted in the coding ${coding}`, async () => {
       const headers = { "content-encoding": coding };
-      assertError(await refused(valid, { headers }), 415, 41500);
+      assertError(await refused(valid, { headers }), 41500);
     });
   }
 
@@ -593,7 +565,7 @@ describe("a body", () => {
   }
 
   test("of more than 64 KiB is too large", async () => {
-    assertError(await refused(valid.padEnd(limit + 1)), 413, 41300);
+    assertError(await refused(valid.padEnd(limit + 1)), 41300);
   });
 
   test("is too large in chunks too", async () => {

@@ -56,6 +56,7 @@ export type Fault =
   | "silent"
   /** A proxy answers instead. */
   | "html"
+  | "other"
   /** etcd's database is full. */
   | "full"
   /** It is carried out, and fills etcd's database: then it is refused, too. */
@@ -228,6 +229,7 @@ export class Gateway {
       response.statusCode = 502;
       return void response.end("<html>Bad gateway</html>");
     }
+    if (fault === "other") return void response.end("{}");
     if (fault === "no leader") throw new GrpcError(14, "etcdserver: no leader");
     if (fault === "full") throw databaseFull;
     // Base64 takes a third more than what etcd counts.
@@ -235,7 +237,8 @@ export class Gateway {
       throw new GrpcError(3, "etcdserver: request is too large");
     }
     if (path === "watch") return this.#watch(body, response);
-    const answer = JSON.stringify(this.#answer(path, body));
+    const header = { cluster_id: "1", member_id: "1" };
+    const answer = JSON.stringify({ header, ...this.#answer(path, body) });
     if (fault === "filled") throw databaseFull;
     if (fault === "lost") return void request.socket.destroy();
     if (fault === "late") await new Promise<void>((go) => this.release = go);
@@ -243,6 +246,9 @@ export class Gateway {
   }
 
   #signIn({ name, password }: Sent, response: ServerResponse): void {
+    if (this.user === undefined) {
+      throw new GrpcError(9, "etcdserver: authentication is not enabled");
+    }
     if (name !== this.user?.name || password !== this.user?.password) {
       const message =
         "etcdserver: authentication failed, invalid user ID or password";

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { EtcdClient } from "../../src/etcd/client.ts";
+import { loadSharedSecret } from "../../src/etcd/feature.ts";
 import { copyToEtcd, openEtcdStore, scanEtcd } from "../../src/etcd/open.ts";
 import type { StoreLimits } from "../../src/store/options.ts";
 import type { EtcdOptions } from "../../src/store/shared.ts";
@@ -337,6 +338,43 @@ test("the secret is the first that was proposed", async (t) => {
   assert.equal(await other.shareSecret("other"), "one");
 });
 
+test("a secret that is too short to sign with is refused in a sentence", async (t) => {
+  for (const secret of ["", "x", "x".repeat(31)]) {
+    const etcd = await new Gateway().listen(t);
+    const store = await open(t, etcd);
+    await new EtcdClient(etcd).put("secret", secret);
+    await assert.rejects(loadSharedSecret(store), {
+      code: "unusable",
+      message:
+        /^Cannot sign with the key "secret" below the prefix in etcd: .*delete it/,
+    }, secret);
+  }
+});
+
+test("what answers without being etcd is named at once", async (t) => {
+  const gateway = new Gateway();
+  gateway.faultOf = () => "other";
+  const etcd = await gateway.listen(t);
+  const client = new EtcdClient(etcd);
+  const message =
+    /^etcd: http:\/\/127\.0\.0\.1:\d+ is not etcd; nothing was changed$/;
+  await assert.rejects(client.get(["head"]), { code: "unreachable", message });
+  await assert.rejects(open(t, etcd), { message });
+});
+
+test("a user is not needed while etcd does not ask for one, and is as soon as it does", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const store = await open(t, { ...etcd, user: "zoo", password: "secret" });
+  await add(store, "Berlin");
+  gateway.user = { name: "zoo", password: "secret" };
+  await add(store, "Vienna");
+  gateway.user = undefined;
+  gateway.forgetTokens();
+  await add(store, "Bern");
+  assert.deepEqual(namesIn(store), ["Berlin", "Vienna", "Bern"]);
+});
+
 test("a server is served while its lease lasts", async (t) => {
   const gateway = new Gateway();
   const etcd = await gateway.listen(t);
@@ -404,7 +442,7 @@ test("a store closes while another one writes", async (t) => {
   const writing = (async () => {
     while (!isClosed) await add(one, "Berlin");
   })();
-  for (let each = 0; each < 10; each++) {
+  for (let each = 0; each < 4; each++) {
     const other = await open(t, etcd);
     await other.confirm(true);
     await other.close();

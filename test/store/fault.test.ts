@@ -367,7 +367,7 @@ test("in the long run, no more than twice the log is written", async (t) => {
     const { folder } = disk;
     const store = await openStore({ folder, files: disk, tables, limits });
     let lines = 0;
-    for (let id = 1; id <= 3000; id++) {
+    for (let id = 1; id <= 1500; id++) {
       const key = growing ? id : id % 100 + 1;
       await store.commit(zoo(key, "x".repeat(100)), 0);
       lines += 220;

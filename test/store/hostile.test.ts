@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { readStore } from "../../src/cli/read.ts";
 import { encodeHeader, encodeLine } from "../../src/store/log/format.ts";
 import { openStore } from "../../src/store/store.ts";
-import { run } from "../harness.ts";
+import { runHere } from "../in-process.ts";
 import { fill, folderFor, openFor, tables } from "./support.ts";
 
 const isWindows = process.platform === "win32";
@@ -23,7 +23,7 @@ async function assertRefused(folder: string, name: string): Promise<void> {
   await assert.rejects(openStore({ folder, tables }), { message }, name);
   for (const command of ["check", "serve"]) {
     const env = { DATA_DIR: folder, PORT: "0" };
-    const { code, stdout, stderr } = await run([command], { env });
+    const { code, stdout, stderr } = await runHere([command], { env });
     assert.notEqual(code, 0, name);
     assert.doesNotMatch(stderr, /\n\s+at /, name);
     if (name !== "mark") assert.match(stdout + stderr, message);
@@ -95,7 +95,7 @@ test("an id that no server gives is refused, by each command and at the start", 
       `wal-1\\.jsonl.* does not know the id ${id} in zoos\\. Nothing was changed`,
     );
     await assert.rejects(openStore({ folder, tables }), { message }, id);
-    const { code, stdout, stderr } = await run(["check"], {
+    const { code, stdout, stderr } = await runHere(["check"], {
       env: { DATA_DIR: folder },
     });
     assert.equal(code, 2, id);
@@ -115,7 +115,7 @@ test("of very many faults the first hundred are described, and the others counte
   assert.equal(scan.moreFaults, 129_900);
   await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
   for (const command of [["check"], ["repair", "--dry-run"]]) {
-    const { code, stdout, stderr } = await run(command, {
+    const { code, stdout, stderr } = await runHere(command, {
       env: { DATA_DIR: folder },
     });
     assert.equal(code, 2, stderr);

@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
-import { scanGrowingLog } from "../../src/cli/growing-log.ts";
+import { scanGrowingLog } from "../../src/cli/recovery/growing-log.ts";
 import { type OpenFile, readLines } from "../../src/store/log/files.ts";
 import { encodeEntries, encodeHeader } from "../../src/store/log/format.ts";
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { connect } from "node:net";
@@ -7,47 +7,14 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { openStore } from "../../src/store/store.ts";
-import { loaderFor } from "../harness.ts";
-import { extension } from "../root.ts";
+import { startOpener } from "../torture/locks.ts";
 import { folderFor, tables } from "./support.ts";
 
-const program = join(import.meta.dirname, `process${extension}`);
-
-/** Starts a process on a folder; `said` is the first line of its output. */
-function starter(
-  folder: string,
-  options: { readonly prefix?: string[]; readonly nodeArgs?: string[] } = {},
-): {
-  child: ChildProcess;
-  said: Promise<string>;
-  ended: Promise<unknown>;
-} {
-  const command = [
-    ...(options.prefix ?? []),
-    process.execPath,
-    ...(options.nodeArgs ?? []),
-    ...loaderFor(program),
-    program,
-    folder,
-  ];
-  const child = spawn(command[0] ?? "", command.slice(1), {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const ended = new Promise((resolve) => child.once("close", resolve));
-  const said = new Promise<string>((resolve) => {
-    child.stdout.setEncoding("utf8").once("data", (text) => {
-      resolve(text.trim());
-    });
-    ended.then(() => resolve("nothing"));
-  });
-  return { child, said, ended };
-}
-
-test("exactly one of twelve processes that start at once opens the store", async (t) => {
+test("exactly one of six processes that start at once opens the store", async (t) => {
   const folder = await folderFor(t);
-  const starters = Array.from({ length: 12 }, () => starter(folder));
+  const starters = Array.from({ length: 6 }, () => startOpener(folder));
   const said = await Promise.all(starters.map((each) => each.said));
-  assert.deepEqual(said.toSorted(), [...Array(11).fill("in-use"), "open"]);
+  assert.deepEqual(said.toSorted(), [...Array(5).fill("in-use"), "open"]);
   for (const { child } of starters) child.stdin?.end();
   await Promise.all(starters.map((each) => each.ended));
   const names = await readdir(folder);
@@ -56,7 +23,7 @@ test("exactly one of twelve processes that start at once opens the store", async
 
 test("a killed owner leaves nothing that must be deleted by hand", async (t) => {
   const folder = await folderFor(t);
-  const owner = starter(folder);
+  const owner = startOpener(folder);
   assert.equal(await owner.said, "open");
   await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
   owner.child.kill("SIGKILL");
@@ -68,7 +35,7 @@ test("a killed owner leaves nothing that must be deleted by hand", async (t) => 
 
 test("a stopped owner is still the owner", async (t) => {
   const folder = await folderFor(t);
-  const owner = starter(folder);
+  const owner = startOpener(folder);
   assert.equal(await owner.said, "open");
   owner.child.kill("SIGSTOP");
   await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
@@ -96,13 +63,13 @@ test("a process in another network namespace is refused", async (t) => {
     return;
   }
   const folder = await folderFor(t);
-  const owner = starter(folder);
+  const owner = startOpener(folder);
   assert.equal(await owner.said, "open");
-  const other = starter(folder, { prefix });
+  const other = startOpener(folder, { prefix });
   assert.equal(await other.said, "in-use");
   owner.child.stdin?.end();
   await owner.ended;
-  const next = starter(folder, { prefix });
+  const next = startOpener(folder, { prefix });
   assert.equal(await next.said, "open");
   await assert.rejects(openStore({ folder, tables }), { code: "in-use" });
   next.child.stdin?.end();
@@ -123,9 +90,9 @@ test("the store works under the permission model", async (t) => {
     "--allow-fs-read=/",
     `--allow-fs-write=${folder}`,
   ];
-  const owner = starter(folder, { nodeArgs });
+  const owner = startOpener(folder, { nodeArgs });
   assert.equal(await owner.said, "open");
-  const other = starter(folder, { nodeArgs });
+  const other = startOpener(folder, { nodeArgs });
   assert.equal(await other.said, "in-use");
   owner.child.stdin?.end();
   await owner.ended;

@@ -4,7 +4,7 @@ import { Buffer } from "node:buffer";
 import { cp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import type { Salvage } from "../../src/cli/salvage.ts";
+import type { Salvage } from "../../src/cli/recovery/salvage.ts";
 import { readStore } from "../../src/cli/read.ts";
 import {
   type FileSystem,

@@ -56,7 +56,7 @@ export async function lockRounds(
   const locks = () =>
     readdirSync(folder).filter((name) => name.startsWith("lock-"));
   for (let round = 0; round < options.rounds; round++) {
-    const starters = Array.from({ length: 12 }, () => start(folder));
+    const starters = Array.from({ length: 12 }, () => startOpener(folder));
     const killed = starters.slice(0, 6);
     await Promise.all(killed.map(async ({ child, said }, place) => {
       // Some while they are starting, some when they own the folder or were
@@ -84,15 +84,27 @@ export async function lockRounds(
   if (locks().length > 0) throw new Error(`${locks()} are left`);
 }
 
-function start(folder: string): {
+/** Starts a process that opens the store in a folder; `said` is the first line of its output. */
+export function startOpener(
+  folder: string,
+  options: {
+    readonly prefix?: readonly string[];
+    readonly nodeArgs?: readonly string[];
+  } = {},
+): {
   child: ChildProcess;
   said: Promise<string>;
   ended: Promise<unknown>;
 } {
-  const args = [...loaderFor(program), program, folder];
-  const child = spawn(process.execPath, args, {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
+  const [command = "", ...args] = [
+    ...(options.prefix ?? []),
+    process.execPath,
+    ...(options.nodeArgs ?? []),
+    ...loaderFor(program),
+    program,
+    folder,
+  ];
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.on("error", () => {});
   const ended = new Promise((resolve) => child.once("close", resolve));
   const said = new Promise<string>((resolve) => {

@@ -14,18 +14,8 @@ import {
   type Server,
   start,
 } from "../../harness.ts";
+import { seed } from "../../seed.ts";
 
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [1, 2, 4].map((id) => ({
-    id,
-    name: `Zoo ${id}`,
-    city: "Ghent",
-    country: "BE",
-  })),
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-};
 const zoo = { name: "New", city: "Ghent", country: "BE" };
 const animal = { zoo_id: 1, animal_type_id: 3, name: "Bo" };
 

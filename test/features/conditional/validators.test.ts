@@ -6,17 +6,8 @@
 import { strict as assert } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { startApplication } from "../../application.ts";
-import { assertError, type Server, start } from "../../harness.ts";
-
-const seed = {
-  zoos: [1, 2].map((id) => ({
-    id,
-    name: `Zoo ${id}`,
-    city: "Ghent",
-    country: "BE",
-  })),
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-};
+import { assertError, type Server, signInNew, start } from "../../harness.ts";
+import { seed } from "../../seed.ts";
 
 let server: Server;
 let token: string;
@@ -287,9 +278,7 @@ describe("preconditions in the order of RFC 9110 section 13.2.2", () => {
 });
 
 test("Cache-Control is private for a signed-in caller, whatever the response", async () => {
-  const json = { username: "viewer", password: "the viewer's password" };
-  await server.request("POST", "/v1/users", { token, json });
-  const viewer = await server.signIn(json.username, json.password);
+  const viewer = await signInNew(server, { token, username: "viewer" });
   for (
     const [path, status] of [
       ["/v1/zoos", 200],

@@ -11,8 +11,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type Running, startApplication } from "../../application.ts";
 import {
   type Answer,
+  assertError,
   removeFolder,
   type Server,
+  signInNew,
   start,
   temporaryFolder,
 } from "../../harness.ts";
@@ -95,8 +97,7 @@ test("a retry is recognized after a restart", async () => {
       json: { ...zoo, name: "B" },
       headers,
     });
-    assert.equal(other.status, 422);
-    assert.equal(other.body.errorCode, 42201, other.text);
+    assertError(other, 42201);
     assert.equal(await count(server), 1);
   } finally {
     await server.stop();
@@ -118,7 +119,7 @@ test("the stored hash of a body with a password is as hard to guess from as the 
     const first = await make("the password of kim");
     assert.equal(first.status, 201, first.text);
     assert.equal((await make("the password of kim")).text, first.text);
-    assert.equal((await make("another password")).body.errorCode, 42201);
+    assertError(await make("another password"), 42201);
     await post(application, token, "key");
     const keys = store.table("answers").rows().map(({ document }) =>
       String(document["keys"])
@@ -164,12 +165,8 @@ describe("a key is valid", () => {
     try {
       const { token, store } = application;
       const stored = store.table("answers");
-      const password = "long enough, this";
-      await application.request("POST", "/v1/users", {
-        token,
-        json: { username: "kim", role: "keeper", password },
-      });
-      const kim = await application.signIn("kim", password);
+      const user = { token, username: "kim", role: "keeper" };
+      const kim = await signInNew(application, user);
       const others = await post(application, kim, "kim");
       const first = await post(application, token, "first");
       await fill(application, 1, 5);
@@ -213,7 +210,7 @@ test("a key survives kill -9 after its record was changed, and after it was dele
     assert.equal(again.text, changed.text);
     assert.equal(again.headers.get("etag"), changed.headers.get("etag"));
     const gone = await post(server, token, "deleted");
-    assert.equal(gone.body.errorCode, 41000, gone.text);
+    assertError(gone, 41000);
     assert.equal(await count(server), 1);
   } finally {
     await server.stop();

@@ -6,6 +6,7 @@ import { after, before, describe, test } from "node:test";
 import { holdHashes, startApplication } from "../../application.ts";
 import {
   type Answer,
+  assertError,
   exchange,
   type RequestOptions,
   type Server,
@@ -44,11 +45,6 @@ function post(
       ...headers,
     },
   });
-}
-
-function assertError(answer: Answer, code: number): void {
-  assert.equal(answer.status, Math.floor(code / 100), answer.text);
-  assert.equal(answer.body.errorCode, code, answer.text);
 }
 
 /** Asserts that a response is the first one, sent again. */

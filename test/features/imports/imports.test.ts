@@ -11,7 +11,14 @@ import { Readable } from "node:stream";
 import { after, before, describe, test, type TestContext } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { eventually, heldFiles, startApplication } from "../../application.ts";
-import { root, type Server, start, storedAdmin } from "../../harness.ts";
+import {
+  assertError,
+  root,
+  type Server,
+  signInNew,
+  start,
+  storedAdmin,
+} from "../../harness.ts";
 import {
   ended,
   fetchLines,
@@ -48,13 +55,9 @@ describe("an import", () => {
   before(async () => {
     server = await start({ seed });
     token = await server.signIn();
-    for (const username of ["kim", "lou"]) {
-      const json = { username, role: "keeper", password: "a long one" };
-      const made = await server.request("POST", "/v1/users", { token, json });
-      assert.equal(made.status, 201, made.text);
-    }
-    keeper = await server.signIn("kim", "a long one");
-    other = await server.signIn("lou", "a long one");
+    const role = "keeper";
+    keeper = await signInNew(server, { token, username: "kim", role });
+    other = await signInNew(server, { token, username: "lou", role });
   });
   after(() => server.stop());
 
@@ -305,10 +308,8 @@ describe("an import", () => {
     const raw = toLines([zoo]);
     const nobody = await sendLines(server, "/v1/zoos", { raw });
     assert.equal(nobody.status, 401);
-    const viewer = { username: "vic", password: "a long one" };
-    await server.request("POST", "/v1/users", { token, json: viewer });
-    const signedIn = await server.signIn("vic", "a long one");
-    const low = await sendLines(server, "/v1/zoos", { token: signedIn, raw });
+    const viewer = await signInNew(server, { token, username: "vic" });
+    const low = await sendLines(server, "/v1/zoos", { token: viewer, raw });
     assert.equal(low.status, 403);
     for (const path of ["/v1/users", "/v1/authorizations"]) {
       const wrong = await sendLines(server, path, { token, raw });
@@ -377,8 +378,7 @@ describe("an import", () => {
     assert.equal((await server.request("GET", url)).status, 401);
     for (const method of ["GET", "DELETE"]) {
       const theirs = await server.request(method, url, { token: other });
-      assert.equal(theirs.status, 404);
-      assert.equal(theirs.body.errorCode, 40401);
+      assertError(theirs, 40401);
     }
     const none = await server.request("GET", "/v1/tasks", { token: other });
     assert.equal(none.text, "[]");
@@ -424,8 +424,7 @@ describe("an import", () => {
       ...options,
       raw: `${raw}\n`,
     });
-    assert.equal(changed.status, 422);
-    assert.equal(changed.body.errorCode, 42201);
+    assertError(changed, 42201);
     const found = await server.request("GET", "/v1/zoos?name=Only%20one");
     assert.equal(found.body.length, 1);
     await spoolsGone(server);
@@ -563,7 +562,7 @@ test("an import that waits while the feature is off finishes when it is on again
   t.after(() => without.stop());
   const token = await without.signIn();
   const hidden = await without.request("GET", url, { token });
-  assert.equal(hidden.body.errorCode, 40400);
+  assertError(hidden, 40400);
   const raw = toLines([zoo]);
   const refused = await sendLines(without, "/v1/zoos", { token, raw });
   assert.equal(refused.status, 415);

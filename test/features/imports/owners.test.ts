@@ -12,7 +12,7 @@ import { declareApi } from "../../../src/api/declaration/api.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { startApplication } from "../../application.ts";
 import type { Mutation } from "../../../src/store/store.ts";
-import { adminPassword } from "../../harness.ts";
+import { signInNew } from "../../harness.ts";
 import { startNotes } from "../../library.ts";
 import { ended, lines, sendLines, taskWhen } from "../../lines.ts";
 
@@ -21,9 +21,8 @@ test("two users have different validators of their tasks", async (t) => {
   t.after(() => app.stop());
   const tokens = [];
   for (const username of ["one", "two"]) {
-    const json = { username, role: "keeper", password: adminPassword };
-    await app.request("POST", "/v1/users", { token: app.token, json });
-    tokens.push(await app.signIn(username));
+    const user = { token: app.token, username, role: "keeper" };
+    tokens.push(await signInNew(app, user));
   }
   const [one, two] = tokens;
   const get = (token: string | undefined, headers = {}) =>

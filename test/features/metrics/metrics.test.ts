@@ -3,7 +3,7 @@ import { get } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { type Running, startApplication } from "../../application.ts";
 import { sample as zoos } from "../../collections.ts";
-import { adminPassword, exchange } from "../../harness.ts";
+import { exchange, signInNew } from "../../harness.ts";
 
 /** The value of one sample; undefined where there is none. */
 function sample(text: string, name: string): number | undefined {
@@ -107,9 +107,8 @@ describe("the metrics", () => {
 
   test("are for programs on this machine and for admins, not for clients behind a proxy, with a foreign host name or of a web page", async () => {
     const { token } = running;
-    const json = { username: "kim", role: "keeper", password: adminPassword };
-    await running.request("POST", "/v1/users", { json, token });
-    const keeper = await running.signIn("kim");
+    const user = { token, username: "kim", role: "keeper" };
+    const keeper = await signInNew(running, user);
     const fields = [
       ["x-forwarded-for", "192.0.2.1"],
       ["x-forwarded-host", "example.com"],

@@ -10,22 +10,12 @@ import {
   exchange,
   type RequestOptions,
   type Server,
+  signInNew,
   start,
 } from "../../harness.ts";
+import { seed } from "../../seed.ts";
 
 const problem = "application/problem+json";
-
-// No zoo has the id 3: it is below the highest assigned id, so it counts as
-// deleted.
-const seed = {
-  zoos: [1, 4].map((id) => ({
-    id,
-    name: `Zoo ${id}`,
-    city: "Ghent",
-    country: "BE",
-  })),
-  animals: [{ id: 1, zoo_id: 1, animal_type_id: 3, name: "Ada" }],
-};
 
 let server: Server;
 let token: string;
@@ -34,9 +24,7 @@ let viewer: string;
 before(async () => {
   server = await start({ seed, env: { LOG: "debug" } });
   token = await server.signIn();
-  const json = { username: "viewer", password: "the viewer's password" };
-  await server.request("POST", "/v1/users", { token, json });
-  viewer = await server.signIn(json.username, json.password);
+  viewer = await signInNew(server, { token, username: "viewer" });
 });
 
 after(() => server.stop());

@@ -16,23 +16,23 @@
 import type { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { type Fault, StoreError } from "../store/error.ts";
-import { type OpenFile, readLines, withFile } from "../store/log/files.ts";
-import { generationOf, snapshotsAmong } from "../store/log/folder.ts";
+import { type Fault, StoreError } from "../../store/error.ts";
+import { type OpenFile, readLines, withFile } from "../../store/log/files.ts";
+import { generationOf, snapshotsAmong } from "../../store/log/folder.ts";
 import {
   checkFormat,
   checkLine,
   type LogHeader,
   type LogLine,
   trimZeros,
-} from "../store/log/format.ts";
-import { PackedRow } from "../store/memory/packed-row.ts";
+} from "../../store/log/format.ts";
+import { PackedRow } from "../../store/memory/packed-row.ts";
 import {
   restoreCounters,
   type TableDeclaration,
   Tables,
-} from "../store/memory/table.ts";
-import { applyTo, type FolderScan } from "../store/recovery/scan.ts";
+} from "../../store/memory/table.ts";
+import { applyTo, type FolderScan } from "../../store/recovery/scan.ts";
 
 /** Everything that is readable in a damaged folder. */
 export class Salvage {

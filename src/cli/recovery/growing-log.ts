@@ -1,7 +1,7 @@
 /** Reads a log that a server may be writing meanwhile. */
 
-import { type ReadableFile, readLines } from "../store/log/files.ts";
-import { type ApplyLine, LogScan, scanLines } from "../store/log/format.ts";
+import { type ReadableFile, readLines } from "../../store/log/files.ts";
+import { type ApplyLine, LogScan, scanLines } from "../../store/log/format.ts";
 
 /**
  * Reads a log as `scanLog` does. A line may be read half-written, and those that
