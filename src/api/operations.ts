@@ -87,6 +87,10 @@ export interface ReceivedBody {
 
 /** The parts of an operation's description that do not follow from its method. */
 export interface OperationDocs {
+  /** What the summary does not say, as sentences. */
+  readonly description?: string;
+  /** The name of what it does, if that is the last segment of its URL. */
+  readonly verb?: string;
   /** Parameters of the query or, in a form, of the body. */
   readonly parameters?: readonly JsonSchema[];
   /** The schema of a JSON body. */

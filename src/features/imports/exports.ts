@@ -15,10 +15,15 @@ const turns = new Turns(16, 8);
 export function withExport(GET: Operation): Operation {
   const { produces = ["application/json"], resource, list } = GET;
   if (resource === undefined || list === undefined) return GET;
+  if (produces.includes(ndjsonType)) return GET;
   const format = ndjsonFormat(resource.records.representation);
   return {
     ...GET,
     produces: [...produces, ndjsonType],
+    docs: {
+      ...GET.docs,
+      description: `As \`${ndjsonType}\`: all of them, one per line.`,
+    },
     run(context, query, body) {
       if (context.format !== ndjsonType) return GET.run(context, query, body);
       const find = () => list(context, query, format);

@@ -1,7 +1,8 @@
 /**
  * Imports: POST to a collection accepts NDJSON and responds with a task, which
  * creates the records in the background. The command `import` does the same.
- * Exports: GET of a collection returns NDJSON.
+ * Exports: GET of a collection returns NDJSON. The same operations have URLs of
+ * their own, because typed clients expect one type for each URL and method.
  */
 
 import type { Feature } from "../../api/feature.ts";
@@ -58,6 +59,7 @@ export const feature: Feature = {
       },
     }, records.collection);
     add("tasks/:id", task);
+    for (const { name } of collections) addUrls(name);
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
@@ -71,17 +73,45 @@ export const feature: Feature = {
         };
       },
     };
+    /** Adds the URLs that only import to a collection, and only export it. */
+    function addUrls(name: string): void {
+      const target = api.records(name);
+      const { collection } = target;
+      const resource = { records: target, scope: target.scope() };
+      const { GET, POST } = collectionMethods(resource);
+      const lines = withImport({ ...POST, consumes: [] }, target);
+      const queued = { record: records.collection, headers: ["Location"] };
+      const imports = {
+        ...lines,
+        summary: `Import ${name}`,
+        docs: {
+          verb: "import",
+          description: "One record per line, as JSON.",
+          responses: { 202: queued },
+        },
+      };
+      const exports = {
+        ...withExport({ ...GET, produces: [] }),
+        summary: `Export ${name}`,
+        docs: {
+          verb: "export",
+          description:
+            "One record per line, as JSON; all, without a limit. Filters have operators as in the list.",
+        },
+      };
+      add(`${name}/import`, route({ POST: imports }, collection));
+      add(`${name}/export`, route({ GET: exports }, collection));
+    }
     /** Adds to the POST that creates records one that imports them. */
     function withImport(POST: Operation, target: Records): Operation {
+      const { consumes = [] } = POST;
+      if (consumes.includes(ndjsonType)) return POST;
+      const description =
+        `A body of \`${ndjsonType}\` is imported: the response is 202 with a task.`;
       return {
         ...POST,
-        consumes: [...POST.consumes ?? [], ndjsonType],
-        docs: {
-          ...POST.docs,
-          responses: {
-            202: { record: records.collection, headers: ["Location"] },
-          },
-        },
+        consumes: [...consumes, ndjsonType],
+        docs: { ...POST.docs, description },
         receive(call, { type, response }) {
           if (type !== ndjsonType) return undefined;
           const body = streamBody(response, maxNdjsonBytes);
