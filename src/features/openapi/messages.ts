@@ -64,7 +64,7 @@ export function describeRequestBody(
 ): JsonSchema {
   if (consumes === undefined) return {};
   const form = { type: "object", description: "The parameters of GET." };
-  const content = contentOf(consumes, method === "QUERY" ? form : body);
+  const content = contentOf(consumes, method === "QUERY" ? form : body, true);
   return {
     requestBody: { required: true, content: components.schema(content) },
   };
@@ -73,22 +73,26 @@ export function describeRequestBody(
 /**
  * Returns media type objects. One that has JSON has nothing else, because typed
  * clients take a choice of formats for a choice of types; the description of the
- * operation names the other formats. Lines have no schema, but an example.
+ * operation names the other formats. Lines have no schema, but an example; so do
+ * requests, because Postman does not look for it in the schema.
  */
-function contentOf(types: readonly string[], schema: JsonSchema): JsonSchema {
+function contentOf(
+  types: readonly string[],
+  schema: JsonSchema,
+  isRequest = false,
+): JsonSchema {
   const json = types.filter((type) => /[/+]json\b|form/.test(type));
-  const all = json.length > 0 ? json : types;
-  return Object.fromEntries(all.map((type) => [
-    type.replace(/;.*/, ""),
-    json.length > 0 ? { schema } : { schema: text, ...lineOf(type, schema) },
-  ]));
-}
-
-function lineOf(type: string, { items, examples }: JsonSchema): JsonSchema {
-  const [record] = [examples ?? Object(items).examples ?? []].flat();
-  return type === ndjsonType && record !== undefined
-    ? { example: `${JSON.stringify(record)}\n` }
-    : {};
+  const { items, examples = Object(items).examples } = schema;
+  const [example] = Array.isArray(examples) ? examples : [];
+  return Object.fromEntries((json.length > 0 ? json : types).map((type) => {
+    const isLines = type === ndjsonType;
+    const shown = isLines ? `${JSON.stringify(example)}\n` : example;
+    return [type.replace(/;.*/, ""), {
+      schema: json.length > 0 ? schema : text,
+      ...(example !== undefined && (isRequest || isLines) &&
+        { example: shown }),
+    }];
+  }));
 }
 
 /** Describes the responses of an operation, by status. */

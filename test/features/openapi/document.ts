@@ -57,7 +57,11 @@ export function* operationsOf(document: OpenApiDocument): Generator<Sendable> {
       const bodies = Object.entries(content)
         .map(([type, { schema, example }]) => {
           const [first] = resolve(document, schema).examples ?? [];
-          return [type, String(example ?? JSON.stringify(first))] as const;
+          const shown = example ?? first;
+          const text = typeof shown === "string"
+            ? shown
+            : JSON.stringify(shown);
+          return [type, text] as const;
         });
       yield { method: method.toUpperCase(), path, url, operation, bodies };
     }
