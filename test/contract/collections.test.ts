@@ -829,7 +829,7 @@ describe("fields", () => {
     assertError(await get("/v1/animals/1?fields=foo"), 400, [40004], [
       "fields",
     ]);
-    assertError(await get("/v1/animals/1?fields=id&fields=id"), 400, [40003]);
+    assertError(await get("/v1/animals/1?fields=id&fields=foo"), 400, [40004]);
   });
 });
 

@@ -6,23 +6,17 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { ndjsonType } from "../../api/ndjson.ts";
 import {
   collectionMethods,
-  type Operation,
   recordMethods,
   route,
 } from "../../api/operations.ts";
-import type { Records } from "../../api/records/records.ts";
 import { deriveCollection } from "../../api/declaration/declaration.ts";
-import { streamBody } from "./body.ts";
 import { withExport } from "./exports.ts";
-import { deleteTask, receiveImport } from "./requests.ts";
+import { deleteTask } from "./requests.ts";
 import { listedTasks, tasks } from "./task.ts";
+import { addUrls, withImport } from "./urls.ts";
 import { createWorker } from "./worker.ts";
-
-/** The longest NDJSON body. */
-const maxNdjsonBytes = 1 << 30;
 
 /** Imports of NDJSON, the tasks that show their progress, and exports. */
 export const feature: Feature = {
@@ -59,7 +53,7 @@ export const feature: Feature = {
       },
     }, records.collection);
     add("tasks/:id", task);
-    for (const { name } of collections) addUrls(name);
+    for (const { name } of collections) addUrls(api, api.records(name), worker);
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
@@ -68,56 +62,12 @@ export const feature: Feature = {
         const isImported = target && declared.has(target.collection.name);
         return {
           ...(GET && { GET: withExport(GET) }),
-          ...(POST && { POST: isImported ? withImport(POST, target) : POST }),
+          ...(POST && {
+            POST: isImported ? withImport(POST, target, worker) : POST,
+          }),
           ...others,
         };
       },
     };
-    /** Adds the URLs that only import to a collection, and only export it. */
-    function addUrls(name: string): void {
-      const target = api.records(name);
-      const { collection } = target;
-      const resource = { records: target, scope: target.scope() };
-      const { GET, POST } = collectionMethods(resource);
-      const lines = withImport({ ...POST, consumes: [] }, target);
-      const queued = { record: records.collection, headers: ["Location"] };
-      const imports = {
-        ...lines,
-        summary: `Import ${name}`,
-        docs: {
-          verb: "import",
-          description: "One record per line, as JSON.",
-          responses: { 202: queued },
-        },
-      };
-      const exports = {
-        ...withExport({ ...GET, produces: [] }),
-        summary: `Export ${name}`,
-        docs: {
-          verb: "export",
-          description:
-            "One record per line, as JSON; all, without a limit. Filters have operators as in the list.",
-        },
-      };
-      add(`${name}/import`, route({ POST: imports }, collection));
-      add(`${name}/export`, route({ GET: exports }, collection));
-    }
-    /** Adds to the POST that creates records one that imports them. */
-    function withImport(POST: Operation, target: Records): Operation {
-      const { consumes = [] } = POST;
-      if (consumes.includes(ndjsonType)) return POST;
-      const description =
-        `A body of \`${ndjsonType}\` is imported: the response is 202 with a task.`;
-      return {
-        ...POST,
-        consumes: [...consumes, ndjsonType],
-        docs: { ...POST.docs, description },
-        receive(call, { type, response }) {
-          if (type !== ndjsonType) return undefined;
-          const body = streamBody(response, maxNdjsonBytes);
-          return receiveImport(worker, { call, body, target });
-        },
-      };
-    }
   },
 };

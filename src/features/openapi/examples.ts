@@ -83,7 +83,8 @@ function* candidatesOf(
   // The first record of the other collection, unless it may be created later.
   if (references) return yield nullable ? null : 1;
   if (Array.isArray(schema["enum"])) return yield* schema["enum"];
-  const { minLength = 0, maxLength = Infinity, pattern } = schema;
+  const { maxLength = Infinity, pattern } = schema;
+  const least = Number(schema["minLength"] ?? 0);
   const { format, minimum, exclusiveMinimum, maximum = Infinity } = schema;
   const [type] = [schema["type"]].flat();
   switch (format ?? type) {
@@ -94,8 +95,8 @@ function* candidatesOf(
     case "integer":
     case "number": {
       const most = Number(maximum);
-      const least = Number(minimum ?? exclusiveMinimum ?? Math.min(0, most));
-      return yield* [least + n, least, (least + most) / 2, most];
+      const low = Number(minimum ?? exclusiveMinimum ?? Math.min(0, most));
+      return yield* [low + n, low, (low + most) / 2, most];
     }
     case "date":
       return yield new Date(Date.UTC(2026, 0, n)).toISOString().slice(0, 10);
@@ -109,12 +110,12 @@ function* candidatesOf(
   const noun = name.replaceAll("_", " ");
   const text = noun.charAt(0).toUpperCase() + noun.slice(1);
   const numbered = n === 1 ? text : `${text} ${n}`;
-  const long = numbered.length < Number(minLength)
-    ? `${numbered} example`.padEnd(Number(minLength), ".")
+  const long = numbered.length < least
+    ? `${numbered} example`.padEnd(least, ".")
     : numbered;
   if (long.length <= Number(maxLength)) yield long;
   yield `${name}${n}`;
-  yield String(n).padEnd(Math.max(1, Number(minLength)), "0");
+  yield String(n).padEnd(Math.max(1, least), "0");
   if (typeof pattern !== "string") return;
   yield sampleOfPattern(pattern, n);
 }

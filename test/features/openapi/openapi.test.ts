@@ -141,16 +141,16 @@ describe("the OpenAPI document", () => {
     const names = Object.values<object>(document.paths)
       .flatMap((item) => Object.values(item))
       .flatMap(({ operationId }) => operationId ?? []);
-    assert.ok(
-      [
+    for (
+      const name of [
         "listZooAnimals",
+        "createZoo",
         "updateZooAnimal",
-        "importZoos",
         "signIn",
         "getOwnUser",
+        "updateOwnUser",
       ]
-        .every((name) => names.includes(name)),
-    );
+    ) assert.ok(names.includes(name), name);
     assert.equal(new Set(names).size, names.length);
   });
 

@@ -6,7 +6,7 @@ import { declareApi } from "../../../src/api/declaration/api.ts";
 import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import { sampleOfPattern } from "../../../src/features/openapi/pattern.ts";
 import { type Running, startApplication } from "../../application.ts";
-import type { Answer } from "../../harness.ts";
+import { type Answer, lacks } from "../../harness.ts";
 import { library, notes } from "../../library.ts";
 import type { OpenApiDocument } from "../../replay.ts";
 import { operationsOf, resolve, type Sendable } from "./document.ts";
@@ -196,11 +196,13 @@ test("parameters with several values may be repeated or joined", async (t) => {
   assert.deepEqual(record.body, { id: 1, name: "Zoo" });
   const { headers } = await request("GET", "/v1/zoos?id:in=1&id:in=2&limit=1");
   assert.match(headers.get("link") ?? "", /id:in=1,2&limit=1&offset=1/);
-  const queried = await request("QUERY", "/v1/zoos", {
-    raw: "sortby=city&sortby=id&limit=1",
-    headers: { "content-type": "application/x-www-form-urlencoded" },
-  });
-  assert.equal(queried.body[0]?.city, "Basel");
+  if (lacks("negotiation") === false) {
+    const queried = await request("QUERY", "/v1/zoos", {
+      raw: "sortby=city&sortby=id&limit=1",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
+    });
+    assert.equal(queried.body[0]?.city, "Basel");
+  }
   for (
     const refused of [
       "limit=1&limit=2",
@@ -215,7 +217,9 @@ test("parameters with several values may be repeated or joined", async (t) => {
   assert.deepEqual([twice.status, twice.body.errorCode], [400, 40004]);
 });
 
-test("imports and exports have URLs of their own", async (t) => {
+test("imports and exports have URLs of their own", {
+  skip: lacks("imports"),
+}, async (t) => {
   const running = await startApplication({});
   t.after(() => running.stop());
   const { token, request } = running;
@@ -255,6 +259,12 @@ test("imports and exports have URLs of their own", async (t) => {
   assert.equal(other.status, 406);
   const employees = await request("GET", "/v1/employees/export");
   assert.equal(employees.status, 401);
+  const { body } = await request("GET", "/v1/openapi.json");
+  const names = ["import", "export"].flatMap((name) =>
+    [...operationsOf(body)].filter(({ path }) => path === `/v1/zoos/${name}`)
+      .map(({ operation: { operationId } }) => operationId)
+  );
+  assert.deepEqual(names, ["importZoos", "exportZoos"]);
 });
 
 test("a sample of a pattern matches it, and another number gives another one", () => {
