@@ -75,33 +75,32 @@ export class Components {
   }
 
   /**
-   * Returns a document with these components in which a parameter or response is
-   * in its place wherever that makes the document shorter.
+   * Returns the text of a document with these components, in which a parameter or
+   * response is in its place wherever that makes the document shorter.
    */
-  complete(document: JsonSchema): JsonSchema {
-    const whole = { ...document, components: this.parts };
+  complete(document: JsonSchema): string {
+    const text = JSON.stringify({ ...document, components: this.parts });
     const counts = new Map<string, number>();
-    for (
-      const [name] of JSON.stringify(whole).matchAll(/#\/components\/[^"]+/g)
-    ) {
-      counts.set(name, (counts.get(name) ?? 0) + 1);
+    for (const [reference] of text.matchAll(anyReference)) {
+      counts.set(reference, (counts.get(reference) ?? 0) + 1);
     }
-    const inPlace = new Map<string, JsonSchema>();
+    const inPlace = new Map<string, string>();
     for (const kind of ["parameters", "responses"]) {
-      for (const [key, part] of Object.entries(this.parts[kind] ?? {})) {
-        const name = `#/components/${kind}/${key}`;
-        const uses = counts.get(name) ?? 0;
-        const { length } = JSON.stringify(part);
-        const shared = length + key.length + 4 + uses * (name.length + 11);
-        if (uses * length > shared) continue;
-        inPlace.set(name, part);
+      for (const [key, value] of Object.entries(this.parts[kind] ?? {})) {
+        const reference = `{"$ref":"#/components/${kind}/${key}"}`;
+        const part = JSON.stringify(value);
+        const uses = counts.get(reference) ?? 0;
+        const shared = uses * reference.length + `"${key}":${part},`.length;
+        if (uses * part.length > shared) continue;
+        inPlace.set(reference, part);
         delete this.parts[kind]?.[key];
       }
     }
-    return JSON.parse(
-      JSON.stringify(whole),
-      (_, value) => inPlace.get(value?.$ref) ?? value,
-    );
+    return JSON.stringify({ ...document, components: this.parts })
+      .replace(
+        anyReference,
+        (reference) => inPlace.get(reference) ?? reference,
+      );
   }
 
   parameters(parameters: readonly JsonSchema[]): JsonSchema[] {
@@ -125,6 +124,9 @@ export class Components {
     });
   }
 }
+
+/** Matches references to components; within a string, the quotes are escaped. */
+const anyReference = /\{"\$ref":"#\/components\/[^"]+"\}/g;
 
 /** The keywords whose values are not schemas. */
 const dataKeywords = new Set(["default", "enum", "example", "examples"]);

@@ -22,7 +22,7 @@ export const feature: Feature = {
     const route = textRoute({
       summary: "This document",
       schema: { type: "object" },
-      make: async () => JSON.stringify(await createDocument(api)),
+      make: () => createDocument(api),
     });
     api.add("openapi.json", route, "openapi_url");
   },
@@ -47,7 +47,7 @@ const negotiation =
 QUERY (RFC 10008) is GET with the parameters in the body; its name and body are described under \`x-query\`, as OpenAPI 3.1 has no place for it.`;
 
 /** Describes all routes, one in each turn of the event loop, because all of them take some 100 ms. */
-async function createDocument(api: Api): Promise<JsonSchema> {
+async function createDocument(api: Api): Promise<string> {
   const { declaration, routes, base } = api;
   const components = new Components();
   components.add("securitySchemes", "bearer", {
