@@ -314,7 +314,7 @@ async function assertDocument(server: Server): Promise<void> {
     }
   }
   const { post } = body.paths["/v1/zoos"] ?? {};
-  const types = Object.keys(post?.requestBody.content ?? {});
+  const types = Object.keys(post?.requestBody?.content ?? {});
   assert.deepEqual(types, ["application/json"]);
   assert.equal(post?.responses[202], undefined);
   assert.equal(post?.responses[409], undefined);

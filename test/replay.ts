@@ -8,7 +8,7 @@ import { once } from "node:events";
 import http from "node:http";
 
 /** A reference in an OpenAPI document, resolved where its target is used. */
-interface Referable {
+export interface Referable {
   readonly $ref?: string;
 }
 
@@ -34,9 +34,12 @@ export interface Schema extends Referable {
   readonly readOnly?: boolean;
   readonly writeOnly?: boolean;
   readonly description?: string;
+  readonly examples?: readonly unknown[];
 }
 
-type Content = Readonly<Record<string, { readonly schema: Schema }>>;
+type Content = Readonly<
+  Record<string, { readonly schema: Schema; readonly example?: unknown }>
+>;
 
 /** A parameter or a header field. */
 interface Field extends Referable {
@@ -44,9 +47,15 @@ interface Field extends Referable {
   readonly schema: Schema;
 }
 
+export interface DocumentedParameter extends Field {
+  readonly name: string;
+  readonly in: string;
+  readonly example?: unknown;
+}
+
 export interface DocumentedResponse extends Referable {
   readonly content?: Content;
-  readonly headers: Readonly<Record<string, Field>>;
+  readonly headers?: Readonly<Record<string, Field>>;
 }
 
 export interface Operation {
@@ -54,7 +63,7 @@ export interface Operation {
   readonly summary: string;
   readonly description?: string;
   readonly parameters: readonly Referable[];
-  readonly requestBody: { readonly content: Content };
+  readonly requestBody?: { readonly content: Content };
   readonly responses: Readonly<Record<string, DocumentedResponse>>;
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
 }
@@ -64,7 +73,7 @@ export type PathItem = Readonly<Record<string, Operation>>;
 
 /** The parts of an OpenAPI document that tests use. */
 export interface OpenApiDocument {
-  readonly info: { readonly title: string };
+  readonly info: { readonly title: string; readonly description: string };
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, PathItem>>;
   readonly components: {
@@ -154,8 +163,7 @@ export function checkResponse(
   const { method, address, status, headers, text } = exchange;
   const schemas = schemasOf(document);
   const item = findPath(document, decode(address.pathname));
-  const key = method === "QUERY" ? "x-query" : method.toLowerCase();
-  const operation = item?.[key];
+  const operation = item && operationOf(document, item, method);
   const type = headers.get("content-type")?.replace(/;.*/, "");
   // The scripts and the style sheet of the page are left out of the document.
   if (/\/page\/[\w.]+$/.test(address.pathname)) return;
@@ -166,11 +174,16 @@ export function checkResponse(
     assert.ok(expected.includes(status), "the operation is not documented");
     return;
   }
-  const reference = operation.responses[status];
+  const isImport = method === "POST" && status === 202;
+  const reference = operation.responses[status] ??
+    generalError(operation, method, status) ??
+    (isImport ? namesNdjson(operation) && importResponse(document) : undefined);
   assert.ok(reference, "the status is not documented");
-  const { content, headers: fields } = schemas.resolve(reference);
+  const { content, headers: fields = {} } = schemas.resolve(reference);
+  const common = commonFields(document);
+  assert.ok(common.has("x-request-id") && headers.has("x-request-id"));
   for (const [name, value] of headers) {
-    if (exempt.test(name)) continue;
+    if (exempt.test(name) || common.has(name)) continue;
     const [, field] = Object.entries(fields)
       .find(([key]) => key.toLowerCase() === name) ?? [];
     assert.ok(field, `the field ${name}: ${value} is not documented`);
@@ -193,11 +206,95 @@ export function checkResponse(
     return;
   }
   assert.ok(content, "there is a body");
-  const { schema } = content[type ?? ""] ?? {};
+  const { schema } = content[type ?? ""] ??
+    describedInWords(document, operation, type) ?? {};
   assert.ok(type && schema, `the type ${type} is not documented`);
   const body = /[/+]json$/.test(type) ? JSON.parse(text) : text;
   const part = address.searchParams.has("fields") || method === "QUERY";
   schemas.check(schema, body, "body", !part);
+}
+
+/** Returns the header fields that the introduction says every response can have. */
+function commonFields({ info }: OpenApiDocument): ReadonlySet<string> {
+  const lines = info.description.match(/^- .*?:/gm) ?? [];
+  const names = lines.flatMap((line) => line.match(/(?<=`)[\w-]+(?=`)/g) ?? []);
+  return new Set(names.map((name) => name.toLowerCase()));
+}
+
+/** Returns the response to an error that all operations can have, or all of a kind. */
+function generalError(
+  { requestBody, responses }: Operation,
+  method: string,
+  status: number,
+): DocumentedResponse | undefined {
+  const statuses = [429, 431, 500, 503];
+  if (/^(?:GET|HEAD|QUERY)$/.test(method)) statuses.push(406);
+  if (requestBody) statuses.push(408, 413, 415);
+  return statuses.includes(status) ? responses["default"] : undefined;
+}
+
+/** Returns the operation of a method: HEAD is GET without content, OPTIONS the same everywhere, and the name and body of QUERY are `x-query`. */
+function operationOf(
+  { paths }: OpenApiDocument,
+  item: PathItem,
+  method: string,
+): Operation | undefined {
+  if (method === "HEAD") return item["get"];
+  if (method === "OPTIONS") return paths["/v1"]?.["options"];
+  if (method !== "QUERY") return item[method.toLowerCase()];
+  const { get, "x-query": query } = item;
+  if (!get || !query) return undefined;
+  return {
+    ...get,
+    ...query,
+  };
+}
+
+/** Returns whether the description of an operation says that it has NDJSON too. */
+function namesNdjson({ description = "" }: Operation): boolean {
+  return description.includes("`application/x-ndjson`");
+}
+
+/** The response to an import, which has an operation of its own. */
+function importResponse({ paths }: OpenApiDocument) {
+  const [, item] = Object.entries(paths)
+    .find(([path]) => path.endsWith("/import")) ?? [];
+  return item?.["post"]?.responses["202"];
+}
+
+const text = { type: "string" } as const;
+
+/** Problem details, of which the document's introduction names the members. */
+const problem: Schema = {
+  type: "object",
+  properties: {
+    type: text,
+    title: text,
+    status: { type: "integer" },
+    detail: text,
+    errorCode: { type: "integer" },
+    documentation_url: text,
+    errors: {
+      type: "array",
+      items: { $ref: "#/components/schemas/FieldError" },
+    },
+  },
+  required: ["type", "title", "status", "detail", "errorCode"],
+};
+
+/** Returns the content of the types that the document has only in words. */
+function describedInWords(
+  { info }: OpenApiDocument,
+  operation: Operation,
+  type = "",
+): Content[string] | undefined {
+  const hasProblems = info.description.includes("`application/problem+json`");
+  if (type === "application/problem+json" && hasProblems) {
+    return { schema: problem };
+  }
+  return type === "application/x-ndjson" && namesNdjson(operation)
+    ? { schema: text }
+    : undefined;
 }
 
 /** Decodes the percent-encoding of a path, except that of slashes. */
@@ -367,6 +464,7 @@ const structural = new Set([
 ]);
 
 const annotations = new Set([
+  "examples",
   "title",
   "description",
   "default",

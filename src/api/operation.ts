@@ -71,8 +71,11 @@ export interface Resource extends ScopedRecords<RequestContext> {
 
 /** The parts of an operation's description that do not follow from its method. */
 export interface OperationDocs {
-  /** A short description. */
+  /** A short description, and what it does not say, as sentences. */
   readonly summary?: string;
+  readonly description?: string;
+  /** The name of what it does, if that is the last segment of its URL. */
+  readonly verb?: string;
   /** The heading of its URL, if it is not the name of a collection; empty if its URL is not described. */
   readonly tag?: string;
   /** True if its response stays the same while the server runs. */

@@ -809,7 +809,7 @@ describe("fields", () => {
       assertError(await get(`/v1/animals/1?${query}`), 40003, name);
     }
     assertError(await get("/v1/animals/1?fields=foo"), 40004, "fields");
-    assertError(await get("/v1/animals/1?fields=id&fields=id"), 40003);
+    assertError(await get("/v1/animals/1?fields=id&fields=foo"), 40004);
   });
 });
 

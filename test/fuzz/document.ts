@@ -41,6 +41,7 @@ interface PathItem {
 }
 
 interface DocumentedOperation {
+  readonly description?: string;
   readonly parameters?: readonly Parameter[];
   readonly requestBody?: Content;
 }
@@ -85,12 +86,19 @@ const methods: Readonly<Record<string, string>> = {
   delete: "DELETE",
 };
 
-/** Returns all operations of a document. */
+/** The URLs of operations that collections have too, by media type. */
+const repeated = /\/(?:import|export)$/;
+
+const ndjson = "application/x-ndjson";
+
+/** Returns all operations of a document. HEAD is GET, OPTIONS is the same everywhere, and of QUERY only the body is described. */
 export function operationsOf(document: OpenApi): Operation[] {
+  const { options } = document.paths["/v1"] ?? {};
   return Object.entries(document.paths).flatMap(([template, item]) =>
     Object.entries(methods).flatMap(([key, method]) => {
-      const documented = item[key] as DocumentedOperation | undefined;
-      if (documented === undefined) return [];
+      const all: PathItem = { ...item, options, head: item["get"] };
+      const documented = all[key] as DocumentedOperation | undefined;
+      if (documented === undefined || repeated.test(template)) return [];
       const parameters = [
         ...item.parameters ?? [],
         ...documented.parameters ?? [],
@@ -104,7 +112,9 @@ export function operationsOf(document: OpenApi): Operation[] {
         collection: names.at(-1) ?? "",
         query: parameters.filter((each) => each.in === "query"),
         header: parameters.filter((each) => each.in === "header"),
-        types: Object.keys(content),
+        types: documented.description?.includes(`\`${ndjson}\` is imported`)
+          ? [...Object.keys(content), ndjson]
+          : Object.keys(content),
         properties: first ? propertiesOf(document, first.schema) : [],
       }];
     })

@@ -8,8 +8,8 @@
  */
 
 import { strict as assert } from "node:assert";
-import { execFile, spawn } from "node:child_process";
-import { copyFile, readFile, writeFile } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -26,6 +26,7 @@ import {
   start,
   temporaryFolder,
 } from "../harness.ts";
+import { compile, install, run, say, silence } from "./programs.ts";
 
 const packages = [
   "@redocly/cli@2.77.0",
@@ -36,36 +37,6 @@ const packages = [
   "openapi-typescript@7.13.0",
   "typescript@5.9.3",
 ];
-
-/** Disables telemetry. */
-const silence = {
-  REDOCLY_TELEMETRY: "off",
-  REDOCLY_SUPPRESS_UPDATE_NOTICE: "true",
-  SCARF_ANALYTICS: "false",
-  DO_NOT_TRACK: "1",
-  NO_COLOR: "1",
-};
-
-/** Runs a program until it ends, and returns its standard output; throws an error with all output if it fails. */
-function run(
-  program: string,
-  args: readonly string[],
-  { cwd, input = "" }: { readonly cwd: string; readonly input?: string },
-): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const env = { ...process.env, ...silence };
-    const child = execFile(program, args, { cwd, env }, (error, out, err) => {
-      if (error === null) resolve(out);
-      else reject(new Error(`${program} ${args.join(" ")}: ${out}${err}`));
-    });
-    child.stdin?.end(input);
-  });
-}
-
-function say(what: string): void {
-  const seconds = process.uptime().toFixed(0);
-  process.stdout.write(`${seconds} s: ${what}\n`);
-}
 
 /** All rules of Redocly: neither errors nor warnings. */
 async function lint(cwd: string): Promise<void> {
@@ -86,26 +57,8 @@ async function useTypedClient(server: Server, cwd: string): Promise<void> {
   await run("npx", ["openapi-typescript", "openapi.json", "-o", "api.d.ts"], {
     cwd,
   });
-  await copyFile(
-    join(root, "test/strangers/client.ts"),
-    join(cwd, "client.ts"),
-  );
-  await run("npx", [
-    "tsc",
-    "--strict",
-    "--exactOptionalPropertyTypes",
-    "--noUncheckedIndexedAccess",
-    "--module",
-    "nodenext",
-    "--target",
-    "es2023",
-    "--allowImportingTsExtensions",
-    "--rewriteRelativeImportExtensions",
-    "--outDir",
-    "out",
-    "client.ts",
-  ], { cwd });
-  const args = ["out/client.js", server.origin, adminPassword, jwtSecret];
+  await compile("fetch.ts", cwd);
+  const args = ["out/fetch.js", server.origin, adminPassword, jwtSecret];
   await run(process.execPath, args, { cwd });
   say("openapi-typescript, tsc --strict, openapi-fetch and jose: all is well");
 }
@@ -192,7 +145,7 @@ async function askForAll(server: Server, origin: string): Promise<number> {
   const importOne = async (): Promise<number> => {
     const headers = { "content-type": "application/x-ndjson" };
     const raw = `${JSON.stringify(examples["zoos"]?.(""))}\n`;
-    const made = await ask("POST", "/v1/zoos", 202, { raw, headers });
+    const made = await ask("POST", "/v1/zoos/import", 202, { raw, headers });
     const path = `/v1/tasks/${made.body.id}`;
     while ((await ask("GET", path, 200)).body.status !== "succeeded");
     return made.body.id;
@@ -210,20 +163,19 @@ async function askForAll(server: Server, origin: string): Promise<number> {
       const json = example?.(`kim${++count}`);
       switch (method) {
         case "GET":
+          // Not through Prism, which takes the empty content for malformed
+          // JSON.
+          await server.request("HEAD", path, { token });
           if (template === "/v1/events") break; // it never ends
           await askToRead(ask, path);
           if (isRecord) await ask(method, `${path}000`, 404);
           else if (example) await askForPages(ask, path);
           break;
-        case "HEAD":
-          // Not through Prism, which takes the empty content for malformed
-          // JSON.
-          await server.request(method, path, { token });
-          break;
         case "OPTIONS":
           await ask(method, path, 200);
           break;
         case "POST":
+          if (template.endsWith("/import")) break; // importOne sends it
           await ask(method, path, 201, { json });
           if (collection === "authorizations") break;
           await ask(method, path, 201, {
@@ -282,10 +234,10 @@ async function askForPages(ask: Ask, path: string): Promise<void> {
     `${path}?limit=2&offset=1&sortby=created_at&order=desc`,
     200,
   );
-  await ask("GET", `${path}?per_page=2&page=2&fields=id,url`, 200);
+  await ask("GET", `${path}?per_page=2&page=2&fields=id&fields=url`, 200);
   await ask(
     "GET",
-    `${path}?id:in=1,2,3&created_at:gt=2026-01-01T00:00:00Z`,
+    `${path}?id:in=1&id:in=2&created_at:gt=2026-01-01T00:00:00Z`,
     200,
   );
 }
@@ -295,15 +247,7 @@ const server = await start({
   seed: JSON.parse(await readFile(join(root, "data/seed.json"), "utf8")),
 });
 try {
-  await writeFile(join(folder, "package.json"), '{ "type": "module" }');
-  const quiet = [
-    "--ignore-scripts",
-    "--no-audit",
-    "--no-fund",
-    "--loglevel=error",
-  ];
-  await run("npm", ["install", ...quiet, ...packages], { cwd: folder });
-  say("the packages are installed");
+  await install(packages, folder);
   const { text } = await server.request("GET", "/v1/openapi.json");
   await writeFile(join(folder, "openapi.json"), text);
   await lint(folder);

@@ -29,7 +29,10 @@ const maxSortColumns = 8;
 /** The most values of one `in`. */
 const maxListedValues = 1000;
 
-/** Decoded parameters in the order in which they were sent. */
+/** The names of parameters with several values, which may be joined by commas or sent one by one. */
+const listNames = /^(?:sortby|order|fields|expand|by|aggregate|.*:in)$/s;
+
+/** Decoded parameters in the order in which they were sent; several values are joined by commas. */
 export type Parameters = ReadonlyMap<string, string>;
 
 /**
@@ -37,7 +40,7 @@ export type Parameters = ReadonlyMap<string, string>;
  * does it mean a space (RFC 3986 section 2.2).
  *
  * @throws {ApiError} 40000 on malformed percent-encoding, 40003 on a repeated
- * parameter or too many
+ * parameter that is no list, or too many
  */
 export function parseParameters(query: string): Parameters {
   const parameters = new Map<string, string>();
@@ -53,13 +56,15 @@ export function parseParameters(query: string): Parameters {
     const equals = pair.indexOf("=");
     const end = equals < 0 ? pair.length : equals;
     const name = decodePercent(pair.slice(0, end));
-    if (parameters.has(name)) {
+    const value = decodePercent(pair.slice(end + 1));
+    const earlier = parameters.get(name);
+    if (earlier !== undefined && !listNames.test(name)) {
       throw new ApiError(
         40003,
         `The parameter "${excerpt(name)}" is repeated: send it once.`,
       );
     }
-    parameters.set(name, decodePercent(pair.slice(end + 1)));
+    parameters.set(name, earlier === undefined ? value : `${earlier},${value}`);
   }
   return parameters;
 }

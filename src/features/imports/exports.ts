@@ -16,11 +16,16 @@ const turns = new Turns(16, 8);
 export function withExport(GET: Operation): Operation {
   const { produces = ["application/json"], resource, list } = GET;
   if (resource === undefined || list === undefined) return GET;
+  if (produces.includes(ndjsonType)) return GET;
   const offers = [...produces, ndjsonType];
   const show = showNdjson(resource.records.representation);
   return {
     ...GET,
     produces: offers,
+    docs: {
+      ...GET.docs,
+      description: `As \`${ndjsonType}\`: all of them, one per line.`,
+    },
     run(context, query, body) {
       const { headers: { accept }, method } = context;
       if (negotiate(accept, offers) !== ndjsonType) {

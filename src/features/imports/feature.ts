@@ -1,28 +1,23 @@
 /**
  * Imports: POST to a collection accepts NDJSON and responds with a task, which
  * creates the records in the background. The command `import` does the same.
- * Exports: GET of a collection returns NDJSON.
+ * Exports: GET of a collection returns NDJSON. The same operations have URLs of
+ * their own, because typed clients expect one type for each URL and method.
  */
 
-import type { Operation } from "../../api/operation.ts";
 import type { Feature } from "../../api/feature.ts";
-import { ndjsonType } from "../../api/ndjson.ts";
 import { collectionMethods, recordMethods } from "../../api/operations.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import type { Records } from "../../api/records/records.ts";
 import {
   deriveCollection,
   readableNames,
 } from "../../api/declaration/declaration.ts";
 import { type Parameters, parseQuery } from "../../api/query/parameters.ts";
-import { streamBody } from "./body.ts";
 import { withExport } from "./exports.ts";
-import { deleteTask, receiveImport } from "./requests.ts";
+import { deleteTask } from "./requests.ts";
 import { listedTasks, tasks } from "./task.ts";
+import { addUrls, withImport } from "./urls.ts";
 import { createWorker } from "./worker.ts";
-
-/** The longest NDJSON body. */
-const maxNdjsonBytes = 1 << 30;
 
 /** Imports of NDJSON, the tasks that show their progress, and exports. */
 export const feature: Feature = {
@@ -65,6 +60,7 @@ export const feature: Feature = {
       run: (call: RequestContext) => deleteTask(worker, call),
     };
     add("tasks/:id", { methods: { GET, DELETE }, described });
+    for (const { name } of collections) addUrls(api, api.records(name), worker);
     return {
       start: () => worker.start(),
       stop: () => worker.stop(),
@@ -73,28 +69,12 @@ export const feature: Feature = {
         const isImported = target && declared.has(target.collection.name);
         return {
           ...(GET && { GET: withExport(GET) }),
-          ...(POST && { POST: isImported ? withImport(POST, target) : POST }),
+          ...(POST && {
+            POST: isImported ? withImport(POST, target, worker) : POST,
+          }),
           ...others,
         };
       },
     };
-    /** Adds to the POST that creates records one that imports them. */
-    function withImport(POST: Operation, target: Records): Operation {
-      return {
-        ...POST,
-        consumes: [...POST.consumes ?? [], ndjsonType],
-        docs: {
-          ...POST.docs,
-          responses: {
-            202: { record: records.collection, headers: ["Location"] },
-          },
-        },
-        receive(call, { type }) {
-          if (type !== ndjsonType) return undefined;
-          const body = streamBody(call.response, maxNdjsonBytes);
-          return receiveImport(worker, { call, body, target });
-        },
-      };
-    }
   },
 };

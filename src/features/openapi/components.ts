@@ -5,6 +5,7 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
+import { schemaExample } from "./examples.ts";
 
 /** A response object whose header fields are given by their names. */
 export interface ResponseParts {
@@ -51,11 +52,55 @@ export class Components {
 
   /** Returns a copy of a schema in which each one with a title is a reference. */
   schema(schema: object): JsonSchema {
-    return JSON.parse(JSON.stringify(schema), (_, value) => {
-      if (typeof value?.title !== "string") return value;
-      const { title, ...part } = value;
-      return this.add("schemas", pascalCase(title), part);
+    const copies = Object.entries(schema).map(([keyword, value]) => {
+      const isSchema = Object(value) === value && !dataKeywords.has(keyword);
+      if (!isSchema) return [keyword, value];
+      return [
+        keyword,
+        Array.isArray(value)
+          ? value.map((each) => this.#copy(each))
+          : this.schema(value),
+      ];
     });
+    const { title, ...part } = Object.fromEntries(copies);
+    if (typeof title !== "string") return Object.fromEntries(copies);
+    const resolve = (name: string) =>
+      this.parts["schemas"]?.[name.replace(/.*\//, "")] ?? {};
+    part.examples ??= [schemaExample(part, resolve)];
+    return this.add("schemas", pascalCase(title), part);
+  }
+
+  #copy(value: unknown): unknown {
+    return Object(value) === value ? this.schema(Object(value)) : value;
+  }
+
+  /**
+   * Returns the text of a document with these components, in which a parameter or
+   * response is in its place wherever that makes the document shorter.
+   */
+  complete(document: JsonSchema): string {
+    const text = JSON.stringify({ ...document, components: this.parts });
+    const counts = new Map<string, number>();
+    for (const [reference] of text.matchAll(anyReference)) {
+      counts.set(reference, (counts.get(reference) ?? 0) + 1);
+    }
+    const inPlace = new Map<string, string>();
+    for (const kind of ["parameters", "responses"]) {
+      for (const [key, value] of Object.entries(this.parts[kind] ?? {})) {
+        const reference = `{"$ref":"#/components/${kind}/${key}"}`;
+        const part = JSON.stringify(value);
+        const uses = counts.get(reference) ?? 0;
+        const shared = uses * reference.length + `"${key}":${part},`.length;
+        if (uses * part.length > shared) continue;
+        inPlace.set(reference, part);
+        delete this.parts[kind]?.[key];
+      }
+    }
+    return JSON.stringify({ ...document, components: this.parts })
+      .replace(
+        anyReference,
+        (reference) => inPlace.get(reference) ?? reference,
+      );
   }
 
   parameters(parameters: readonly JsonSchema[]): JsonSchema[] {
@@ -69,47 +114,44 @@ export class Components {
   }
 
   response(name: string, { headers, ...response }: ResponseParts): JsonSchema {
-    const fields = [...headers, ...commonFields]
-      .map((name) => [
-        name,
-        this.shared(name, () => this.add("headers", name, headerField(name))),
-      ]);
+    const fields = headers.map((name) => [
+      name,
+      this.shared(name, () => this.add("headers", name, headerField(name))),
+    ]);
     return this.add("responses", pascalCase(name), {
       ...this.schema(response),
-      headers: Object.fromEntries(fields),
+      ...(fields.length > 0 && { headers: Object.fromEntries(fields) }),
     });
   }
 }
+
+/** Matches references to components; within a string, the quotes are escaped. */
+const anyReference = /\{"\$ref":"#\/components\/[^"]+"\}/g;
+
+/** The keywords whose values are not schemas. */
+const dataKeywords = new Set(["default", "enum", "example", "examples"]);
 
 /** Turns `zoo part` into `ZooPart`. */
 export function pascalCase(text: string): string {
   return text.replace(/(?:^|\W+|_)(\w)/g, (_, first) => first.toUpperCase());
 }
 
-/** The header fields that every response may have. */
-const commonFields = [
-  "X-Request-Id",
-  "Vary",
-  "Cache-Control",
-  "Preference-Applied",
-  "Accept-Query",
-  "RateLimit",
-  "RateLimit-Policy",
-];
+/** The header fields that every response may have, as a list in Markdown: once, not in each response. */
+export const commonFields = [
+  "- `X-Request-Id`: the id of the request in the server's log, always",
+  "- `Vary`, `Cache-Control`: RFC 9110, RFC 9111",
+  "- `Preference-Applied`: the preferences of Prefer that were applied (RFC 7240)",
+  "- `Accept-Query`: the media types that QUERY accepts (RFC 10008)",
+  "- `RateLimit`: how many requests the client has left, and for how many seconds",
+  "- `RateLimit-Policy`: how many requests a client may send in how much time",
+].join("\n");
 
 /** The fields that RFC 9110 does not describe. */
 const fieldDescriptions: Readonly<Record<string, string>> = {
   "Accept-Patch": "The media types that PATCH accepts (RFC 5789)",
   "Accept-Post": "The media types that POST accepts",
-  "Accept-Query": "The media types that QUERY accepts (RFC 10008)",
   "Link": "The first, previous, next and last page (RFC 8288)",
-  "Preference-Applied":
-    "The preferences of Prefer that were applied (RFC 7240)",
-  "RateLimit":
-    "How many requests the client has left, and for how many seconds",
-  "RateLimit-Policy": "How many requests a client may send in how much time",
   "X-Accel-Buffering": "Tells a proxy not to buffer events",
-  "X-Request-Id": "The id of the request in the server's log",
   "X-Total-Count": "The number of records that match, on all pages",
 };
 
@@ -117,7 +159,6 @@ function headerField(name: string): JsonSchema {
   const isNumber = name === "X-Total-Count" || name === "Retry-After";
   return {
     description: fieldDescriptions[name] ?? `See RFC 9110, ${name}`,
-    ...(name === "X-Request-Id" && { required: true }),
     schema: { type: isNumber ? "integer" : "string" },
   };
 }

@@ -8,7 +8,7 @@ import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 import { textRoute } from "../../api/text-route.ts";
-import { Components, pascalCase } from "./components.ts";
+import { commonFields, Components } from "./components.ts";
 import {
   describeParameters,
   describeRequestBody,
@@ -16,44 +16,54 @@ import {
   fieldParameter,
 } from "./messages.ts";
 import { type DocumentedOperation, documentOperation } from "./operations.ts";
+import { nameOperation, placesOf, tagOf } from "./places.ts";
 
 export const feature: Feature = {
   open(api) {
     const route = textRoute({
       summary: "This document",
       schema: { type: "object" },
-      make: async () => JSON.stringify(await createDocument(api)),
+      make: () => createDocument(api),
     });
     api.add("openapi.json", route, "openapi_url");
   },
 };
 
 const introduction =
-  `Besides the responses listed here, every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
-A URL with an extra slash at the end is redirected with 308. \
-If CORS is enabled, responses also have the header fields of the Fetch standard.`;
+  `Filters are parameters such as \`name=Artis\`, or with an operator \`name:contains=art\`: \`ne\` is not, \`lt\`, \`lte\`, \`gt\`, \`gte\` is less, at most, greater, at least, \`in\` is one of; \`contains\` and \`starts\` ignore case. Parameters with several values may be repeated or joined by commas.
+
+Every operation can respond with 429, 431 and 500, one with a body with 408, 413 and 415, GET with 406, and one that writes, takes long or asks another server with 503: these are the response \`default\`. \
+Every URL responds with 405 and Allow to a method that it does not support, and with 501 to one that no URL supports; a malformed or oversized header is 400, 414, 417 or 431. \
+A URL with an extra slash at the end is redirected with 308.
+
+Wherever GET is, HEAD has the same status and header fields without content. OPTIONS is the same at every URL, and described at the root. \
+If CORS is enabled, responses also have the header fields of the Fetch standard. Every response can have:
+
+${commonFields}
+
+The examples succeed as requests, in this order, on a server without records whose first user has signed in.`;
 
 const negotiation =
-  `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`. \
-QUERY (RFC 10008) is described under \`x-query\`, as OpenAPI 3.1 has no place for it; the content is that of \`query\` in OpenAPI 3.2.`;
+  `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`: with \`type\`, \`title\`, \`status\` and \`detail\` instead of \`error\`, \`errorMsg\` and \`message\`. \
+QUERY (RFC 10008) is GET with the parameters in the body; its name and body are described under \`x-query\`, as OpenAPI 3.1 has no place for it.`;
 
 /** Describes all routes, one in each turn of the event loop, because all of them take some 100 ms. */
-async function createDocument(api: Api): Promise<JsonSchema> {
+async function createDocument(api: Api): Promise<string> {
   const { declaration, routes, base } = api;
   const components = new Components();
+  components.add("securitySchemes", "bearer", {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "A token from POST /v1/authorizations (RFC 6750).",
+  });
   const paths: Record<string, JsonSchema> = {};
   const tags = new Set<string>();
   const hasQuery = [...routes.values()]
     .some(({ operations }) => operations.has("QUERY"));
-  for (const [pattern, route] of routes) {
-    const relative = pattern.slice(base.path.length - 1);
-    // Of URLs that differ only by a trailing slash, one is described.
-    const isVariant = !pattern.startsWith(base.path) || /.\/$/.test(relative);
-    const tag = tagOf(route);
-    if (isVariant || tag === "") continue;
+  for (const { path, route, id } of placesOf(api)) {
     await nextTick();
-    tags.add(tag);
-    const path = nameIds(relative, api);
+    tags.add(tagOf(route));
     const ids = path.match(/(?<=\{)\w+/g) ?? [];
     paths[path] = {
       ...describeOperations(route, { api, path }, components),
@@ -67,17 +77,20 @@ async function createDocument(api: Api): Promise<JsonSchema> {
             minimum: 1,
             maximum: Number.MAX_SAFE_INTEGER,
           },
+          example: name === "id" ? id : 1,
         })),
         fieldParameter("X-Request-Id", "The id of the request in the log"),
       ]),
     };
   }
-  return {
+  return components.complete({
     openapi: "3.1.1",
     info: {
       title: declaration.title,
       version: "1",
-      description: hasQuery ? `${introduction} ${negotiation}` : introduction,
+      description: hasQuery
+        ? `${introduction}\n\n${negotiation}`
+        : introduction,
       license: { name: "MIT License", identifier: "MIT" },
     },
     servers: [{ url: (base.origin + base.path).replace(/(?<=.)\/$/, "") }],
@@ -86,77 +99,52 @@ async function createDocument(api: Api): Promise<JsonSchema> {
       description: `The URLs of ${name}`,
     })),
     paths,
-    components: {
-      ...components.parts,
-      securitySchemes: {
-        bearer: {
-          type: "http",
-          scheme: "bearer",
-          bearerFormat: "JWT",
-          description: "A token from POST /v1/authorizations (RFC 6750).",
-        },
-      },
-    },
-  };
-}
-
-/** Names the ids of a pattern: `/zoos/{zoo_id}/animals/{id}` for `/zoos/:id/animals/:id`. */
-function nameIds(pattern: string, { collections }: Api): string {
-  return pattern.replace(/([^/]+)\/:id(?=(\/)?)/g, (_, name, more) => {
-    const singular = collections.get(name)?.singular ?? name;
-    const id = more ? `${singular.replaceAll(" ", "_")}_id` : "id";
-    return `${name}/{${id}}`;
   });
 }
 
-/** Returns the heading of a URL; empty if it is not described. */
-function tagOf({ described, operations }: Route): string {
-  return operations.get("GET")?.docs?.tag ?? described?.name ?? "server";
-}
-
-/** Describes the operations of a path, each under its method. */
+/** Describes the operations of a path, each under its method, but HEAD, and OPTIONS only once. */
 function describeOperations(
   route: Route,
   place: Pick<DocumentedOperation, "api" | "path">,
   components: Components,
 ): Record<string, JsonSchema> {
-  const { operations } = route;
+  const described: Record<string, JsonSchema> = {};
   const tag = tagOf(route);
-  const get = operations.get("GET");
-  const all = get ? [...operations, ["HEAD", get] as const] : operations;
-  return Object.fromEntries(Array.from(all, ([method, operation]) => {
-    const key = method === "QUERY" ? "x-query" : method.toLowerCase();
+  for (const [method, operation] of route.operations) {
+    if (method === "OPTIONS" && place.path !== "/v1") continue;
     const documented = documentOperation(operation, { ...place, method });
-    return [key, { tags: [tag], ...describeOperation(documented, components) }];
-  }));
+    const { parameters, responses, ...own } = describeOperation(
+      documented,
+      components,
+    );
+    const whole = { tags: [tag], ...own, parameters, responses };
+    if (method === "QUERY") described["x-query"] = { tags: [tag], ...own };
+    else described[method.toLowerCase()] = whole;
+  }
+  return described;
 }
 
 function describeOperation(
   operation: DocumentedOperation,
   components: Components,
-): JsonSchema {
-  const { method, access, summary, ignoresCredentials } = operation;
+) {
+  const { access, summary, ignoresCredentials, description } = operation;
   const isPublic = access === "anyone";
   const { private: isPrivate, overseer } =
     operation.resource?.records.collection ?? {};
   const whose = isPrivate
     ? ` Each user has their own records; only the role ${overseer} has those of all.`
     : "";
+  const who = isPublic ? [] : [`Requires the role ${access}.${whose}`];
+  const sentences = [...who, description ?? []].flat().join(" ");
   const bearer = { bearer: [] };
   return {
     operationId: components.operationId(nameOperation(operation)),
-    summary: method === "HEAD" ? `${summary}: header fields only` : summary,
-    ...(!isPublic && { description: `Requires the role ${access}.${whose}` }),
+    summary,
+    ...(sentences && { description: sentences }),
     security: ignoresCredentials ? [] : isPublic ? [{}, bearer] : [bearer],
     parameters: components.parameters(describeParameters(operation)),
     ...describeRequestBody(operation, components),
     responses: describeResponses(operation, components),
   };
-}
-
-/** Names a function for the operation: `getZoosById` for GET of `/v1/zoos/{id}`. */
-function nameOperation({ method, path }: DocumentedOperation): string {
-  const words = path.replace(/^\/(v1\/)?|\/?\{\w+\}/g, "");
-  const name = pascalCase(words) || "Root";
-  return method.toLowerCase() + name + (path.endsWith("}") ? "ById" : "");
 }

@@ -5,8 +5,8 @@
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
+import { ndjsonType } from "../../api/ndjson.ts";
 import { isReadMethod } from "../../http/content.ts";
-import { asShared } from "../../store/shared.ts";
 import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";
 import { completeSchema, objectSchema, text } from "./schemas.ts";
@@ -64,18 +64,35 @@ export function describeRequestBody(
 ): JsonSchema {
   if (consumes === undefined) return {};
   const form = { type: "object", description: "The parameters of GET." };
-  const content = contentOf(consumes, method === "QUERY" ? form : body);
+  const content = contentOf(consumes, method === "QUERY" ? form : body, true);
   return {
     requestBody: { required: true, content: components.schema(content) },
   };
 }
 
-/** Returns media type objects; those of a stream of lines have no schema. */
-function contentOf(types: readonly string[], schema: JsonSchema): JsonSchema {
-  return Object.fromEntries(types.map((type) => [
-    type.replace(/;.*/, ""),
-    { schema: /[/+]json\b|form/.test(type) ? schema : text },
-  ]));
+/**
+ * Returns media type objects. One that has JSON has nothing else, because typed
+ * clients take a choice of formats for a choice of types; the description of the
+ * operation names the other formats. Lines have no schema, but an example; so do
+ * requests, because Postman does not look for it in the schema.
+ */
+function contentOf(
+  types: readonly string[],
+  schema: JsonSchema,
+  isRequest = false,
+): JsonSchema {
+  const json = types.filter((type) => /[/+]json\b|form/.test(type));
+  const { items, examples = Object(items).examples } = schema;
+  const [example] = Array.isArray(examples) ? examples : [];
+  return Object.fromEntries((json.length > 0 ? json : types).map((type) => {
+    const isLines = type === ndjsonType;
+    const shown = isLines ? `${JSON.stringify(example)}\n` : example;
+    return [type.replace(/;.*/, ""), {
+      schema: json.length > 0 ? schema : text,
+      ...(example !== undefined && (isRequest || isLines) &&
+        { example: shown }),
+    }];
+  }));
 }
 
 /** Describes the responses of an operation, by status. */
@@ -83,27 +100,26 @@ export function describeResponses(
   operation: DocumentedOperation,
   components: Components,
 ): Record<string, JsonSchema> {
-  const { method, produces = ["application/json"] } = operation;
+  const { produces = ["application/json"] } = operation;
   const described: Record<string, JsonSchema> = {};
-  const isHead = method === "HEAD";
-  const describe = (title: string, { content, ...parts }: ResponseParts) =>
-    components.response(title, isHead ? parts : { ...parts, content });
   for (const [status, response] of Object.entries(successesOf(operation))) {
     const { record, headers: names = [] } = response;
     const headers = names.filter((name) =>
       operation.conditional || !validators.includes(name)
     );
     const schema = record ? completeSchema(record) : response.schema;
-    described[status] = describe(`${schema?.["title"] ?? "answer"} ${status}`, {
+    const title = `${schema?.["title"] ?? "answer"} ${status}`;
+    described[status] = components.response(title, {
       description: descriptions[status] ?? "",
       headers,
       content: schema && contentOf(produces, schema),
     });
   }
-  for (const status of errorsOf(operation)) {
-    described[status] ??= components.shared(
-      `${status} ${isHead}`,
-      () => describe(`error ${status}`, describeError(operation, `${status}`)),
+  for (const name of [...errorsOf(operation), "default"]) {
+    const statuses = name === "default" ? generalErrors : [`${name}`];
+    described[name] ??= components.shared(
+      `${name}`,
+      () => components.response(`error ${name}`, describeErrors(statuses)),
     );
   }
   return described;
@@ -123,12 +139,15 @@ function successesOf(
   };
 }
 
-/** Returns the statuses of the errors that the operation can have. */
+/** The statuses of errors that all operations have, or all of a kind: the introduction says which. */
+const generalErrors = ["406", "408", "413", "415", "429", "431", "500", "503"];
+
+/** Returns the statuses of the other errors that the operation can have. */
 function errorsOf(
   {
     method,
     path,
-    api: { declaration: { roles }, store },
+    api: { declaration: { roles } },
     access,
     consumes,
     conditional,
@@ -138,38 +157,27 @@ function errorsOf(
 ): number[] {
   const hasId = path.includes("{");
   const isRead = isReadMethod(method);
-  const isWrite = !isRead && method !== "OPTIONS";
   const groups: readonly (readonly [unknown, ...number[]])[] = [
-    [true, 400, 401, 429, 431, 500, ...errors],
+    [true, 400, 401, ...errors],
     [access !== "anyone" && access !== roles.lowest, 403],
     [hasId, 404],
-    [isRead, 406],
     [hasId && isRead, 410],
     [conditional, 412],
-    [consumes, 408, 413, 415],
     [consumes && !isRead, 422],
     [requiresPrecondition, 428],
-    [isWrite || asShared(store), 503],
   ];
   return groups.flatMap(([applies, ...statuses]) => applies ? statuses : []);
 }
 
-function describeError(
-  { negotiable }: DocumentedOperation,
-  status: string,
-): ResponseParts {
+function describeErrors(statuses: readonly string[]): ResponseParts {
   const meanings = Object.entries(errorMessages)
-    .filter(([code]) => code.startsWith(status))
+    .filter(([code]) => statuses.includes(code.slice(0, 3)))
     .map(([code, message]) => `${code}: ${message}`);
+  const headers = statuses.flatMap((status) => errorFields[status] ?? []);
   return {
     description: meanings.join(" "),
-    headers: errorFields[status] ?? [],
-    content: {
-      "application/json": { schema: errorSchema },
-      ...(negotiable && {
-        "application/problem+json": { schema: problemSchema },
-      }),
-    },
+    headers: [...new Set(headers)],
+    content: contentOf(["application/json"], errorSchema),
   };
 }
 
@@ -206,12 +214,3 @@ const errorSchema = objectSchema("error", {
   documentation_url: text,
   errors: fieldErrors,
 }, ["error", "errorCode", "errorMsg"]);
-const problemSchema = objectSchema("problem", {
-  type: text,
-  title: text,
-  status: integer,
-  detail: text,
-  errorCode: integer,
-  documentation_url: text,
-  errors: fieldErrors,
-}, ["type", "title", "status", "detail", "errorCode"]);

@@ -8,12 +8,15 @@ import {
   authorizations,
   signInForm,
 } from "../../api/accounts/authorizations.ts";
+import { password } from "../../api/accounts/users.ts";
 import type { Api } from "../../api/feature.ts";
 import {
   type Collection,
   deriveCollection,
   withArticle,
 } from "../../api/declaration/declaration.ts";
+import type { JsonSchema } from "../../api/declaration/properties.ts";
+import { valueExample } from "./examples.ts";
 import {
   completeSchema,
   createSchema,
@@ -53,8 +56,18 @@ export function documentOperation(
     ...operation,
     ...docs,
     summary: docs.summary ?? own?.summary ?? derived.summary,
-    responses: { ...derived.responses, ...own?.responses, ...docs.responses },
+    ...(docs.verb && {
+      parameters: (derived.parameters ?? []).filter(hasNoOperator),
+    }),
+    responses: docs.verb && docs.responses
+      ? docs.responses
+      : { ...derived.responses, ...own?.responses, ...docs.responses },
   };
+}
+
+/** Returns false for the filters that only lists are described with, so that the document stays short. */
+function hasNoOperator({ name }: JsonSchema): boolean {
+  return !String(name).includes(":");
 }
 
 const names = { type: "array", items: text };
@@ -114,6 +127,12 @@ function kindOf(
   return list ? "list" : method.replace("HEAD", "GET");
 }
 
+/** That of the first user, with the password of the example of `PATCH /user`. */
+const firstSignIn = {
+  username: "admin",
+  password: valueExample({ ...password, name: "password" }, 1) ?? "",
+};
+
 const signIn = { ...signInForm, singular: "sign in" };
 
 /** Returns the records that an operation is about. */
@@ -149,7 +168,6 @@ const kinds: Readonly<
   list: ({ collection, listed, ofParent }) => ({
     summary: `A page of the ${collection.name}${ofParent}`,
     parameters: queryParameters(listed),
-    errors: [503], // a search that would take too long
     responses: {
       200: {
         schema: {
@@ -204,7 +222,7 @@ const kinds: Readonly<
     };
     return {
       summary: "Sign in",
-      body: createSchema(collection),
+      body: { ...createSchema(collection), examples: [firstSignIn] },
       responses: { 201: { schema, headers: ["Location", "Cache-Control"] } },
     };
   },

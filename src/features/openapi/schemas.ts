@@ -12,9 +12,9 @@ import {
   integer,
   type Json,
   type JsonSchema,
+  type Values,
 } from "../../api/declaration/properties.ts";
 import {
-  type Operator,
   operatorsOf,
   pageNumber,
   pageOffset,
@@ -22,6 +22,7 @@ import {
   sortOrders,
 } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
+import { bodyExample, recordExample } from "./examples.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
 
@@ -49,7 +50,25 @@ export function partialSchema(collection: Collection): JsonSchema {
   const schemas = propertySchemas(collection);
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
   const properties = { ...Object.fromEntries(shown), link };
-  return objectSchema(`${collection.singular} part`, properties, ["id"]);
+  return {
+    ...objectSchema(`${collection.singular} part`, properties, ["id"]),
+    ...examples(recordExample(collection, "/v1/")),
+  };
+}
+
+/** Returns the keyword with an example, if there is one. */
+function examples(example: Values | undefined): JsonSchema {
+  return example ? { examples: [example] } : {};
+}
+
+/** Returns the values of some names. */
+function pick(
+  values: Values | undefined,
+  isPicked: (name: string) => boolean,
+): Values | undefined {
+  return values && Object.fromEntries(
+    Object.entries(values).filter(([name]) => isPicked(name)),
+  );
 }
 
 /** Returns the schema of a record with all its properties. */
@@ -58,6 +77,7 @@ export function completeSchema(collection: Collection): JsonSchema {
     title: collection.singular,
     allOf: [partialSchema(collection)],
     required: readableNames(collection),
+    ...examples(recordExample(collection, "/v1/")),
   };
 }
 
@@ -66,21 +86,29 @@ export function patchSchema(
   collection: Collection,
   only?: readonly string[],
 ): JsonSchema {
-  const { singular, properties } = collection;
+  const { singular, properties, parents } = collection;
   const schemas = propertySchemas(collection);
-  for (const property of properties) {
-    const { name, expected, default: defaultValue } = property;
-    const description = property.required || property.readOnly
+  for (const { name, expected, required, readOnly, ...more } of properties) {
+    const description = required || readOnly
       ? expected
-      : `${expected}; by default ${JSON.stringify(defaultValue)}`;
+      : `${expected}; by default ${JSON.stringify(more.default)}`;
     if (only?.includes(name) === false) delete schemas[name];
     else schemas[name] = { ...schemas[name], description };
   }
+  const references = parents.map(({ property }) => property);
+  // A number that no body of a POST has; without references, which would move the record.
+  const values = bodyExample(collection, only ? 1 : parents.length + 2);
   return {
     title: `${singular} patch${only ? ` of ${only.join(" ")}` : ""}`,
     type: "object",
     properties: schemas,
     additionalProperties: false,
+    ...examples(
+      pick(
+        values,
+        (name) => only?.includes(name) ?? !references.includes(name),
+      ),
+    ),
   };
 }
 
@@ -91,23 +119,33 @@ export function createSchema(
 ): JsonSchema {
   const names = collection.properties
     .filter(({ required }) => required).map(({ name }) => name);
-  const suffixes = names.filter((name) => without.includes(name))
-    .map((name) => `but ${name}`);
+  const suffixes = collection.properties
+    .filter(({ name }) => without.includes(name))
+    .map(({ name }) => `but ${name}`);
+  const parent = collection.parents
+    .findIndex(({ property }) => without.includes(property));
+  const values = bodyExample(collection, parent + 2);
   return {
     title: [collection.singular, "new", ...suffixes].join(" "),
     allOf: [patchSchema(collection)],
     required: names.filter((name) => !without.includes(name)),
+    ...examples(pick(values, (name) => !without.includes(name))),
   };
 }
 
 /** Returns the schemas of all properties, without defaults, because a client could assume that PATCH applies them. */
 function propertySchemas(collection: Collection): Record<string, JsonSchema> {
+  const { properties, visibleProperties } = collection;
   const schemas = recordSchema(collection)["properties"] as Schemas;
+  const descriptions = new Map(
+    [...properties, ...visibleProperties.values()]
+      .map(({ name, expected }) => [name, expected]),
+  );
   return Object.fromEntries(
-    Object.entries(schemas).map(([name, { default: _, ...schema }]) => [
-      name,
-      schema,
-    ]),
+    Object.entries(schemas).map(([name, { default: _, ...schema }]) => {
+      const description = descriptions.get(name);
+      return [name, { ...schema, ...(description && { description }) }];
+    }),
   );
 }
 
@@ -146,27 +184,14 @@ export function queryParameters(collection: Collection): JsonSchema[] {
 const byOffset = "; not together with page or per_page";
 const byPage = "; not together with limit or offset";
 
-/** Describes a query parameter; an array is sent as one comma-separated value. */
+/** Describes a query parameter; the values of an array are sent one by one, or joined by commas. */
 export function parameter(
   name: string,
   description: string,
   schema: JsonSchema,
 ): JsonSchema {
-  const style = schema["type"] === "array" && { style: "form", explode: false };
-  return { name, in: "query", description, schema, ...style };
+  return { name, in: "query", description, schema };
 }
-
-const meanings: Readonly<Record<Operator, string>> = {
-  eq: "is",
-  ne: "is not",
-  lt: "is less than",
-  lte: "is at most",
-  gt: "is greater than",
-  gte: "is at least",
-  in: "is one of",
-  contains: "contains, ignoring case,",
-  starts: "starts, ignoring case, with",
-};
 
 /** Returns the filters by one property. */
 function filterParameters(property: NamedProperty): JsonSchema[] {
@@ -176,17 +201,15 @@ function filterParameters(property: NamedProperty): JsonSchema[] {
     ? { anyOf: [operand, { const: "null" }] }
     : operand;
   const all = ["eq", ...operatorsOf(property)] as const;
-  return all.map((operator) =>
-    parameter(
-      operator === "eq" ? name : `${name}:${operator}`,
-      `Only records whose ${name} ${meanings[operator]} this`,
-      operator === "in"
-        ? list(orNull)
-        : operator === "eq" || operator === "ne"
-        ? orNull
-        : operand,
-    )
-  );
+  return all.map((operator) => ({
+    name: operator === "eq" ? name : `${name}:${operator}`,
+    in: "query",
+    schema: operator === "in"
+      ? list(orNull)
+      : operator === "eq" || operator === "ne"
+      ? orNull
+      : operand,
+  }));
 }
 
 /** Returns the schema of a filter's value: any value of the right JSON type, even one that the property itself would reject. */

@@ -289,8 +289,9 @@ describe("an import", () => {
       assert.equal((await get(`/v1/tasks?${query}`)).status, 400, query);
     }
     const { body: document } = await get("/v1/openapi.json");
-    const { schemas, parameters } = document.components;
-    assert.equal(parameters["errors"], undefined);
+    const { schemas } = document.components;
+    const listTasks = document.paths["/v1/tasks"]?.["get"];
+    assert.doesNotMatch(JSON.stringify(listTasks?.parameters), /\berrors\b/);
     assert.equal(schemas.ListedTaskPart?.properties?.errors, undefined);
     assert.equal(schemas.TaskPart?.properties?.errors?.items?.type, "object");
   });

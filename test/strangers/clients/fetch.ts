@@ -12,12 +12,7 @@ import type { components, paths } from "./api.d.ts";
 
 const [baseUrl = "", password = "", secret = ""] = process.argv.slice(2);
 const session: { token?: string } = {};
-// Requests JSON, because a collection also has NDJSON.
-const client = createClient<paths, "application/json">({
-  baseUrl,
-  querySerializer: { array: { style: "form", explode: false } },
-  headers: {},
-});
+const client = createClient<paths>({ baseUrl });
 client.use({
   onRequest({ request }) {
     const { token } = session;
@@ -49,8 +44,7 @@ const zoo: components["schemas"]["ZooNew"] = {
   country: "CH",
 };
 const made = await client.POST("/v1/zoos", { body: zoo });
-// A POST of NDJSON would return a task.
-assert.ok(made.data && "city" in made.data, JSON.stringify(made.error));
+assert.ok(made.data, JSON.stringify(made.error));
 const { id, opened_on } = made.data;
 assert.equal(opened_on, null);
 const etag = made.response.headers.get("etag") ?? "";
@@ -71,8 +65,7 @@ for (const sex of ["female", "male"] as const) {
     params: { path: { zoo_id: id } },
     body: { name: "Momo", animal_type_id: 17, sex, weight_kg: 5.4 },
   });
-  assert.ok(animal.data && "zoo_id" in animal.data);
-  assert.equal(animal.data.zoo_id, id);
+  assert.equal(animal.data?.zoo_id, id);
 }
 const found = await client.GET("/v1/zoos/{zoo_id}/animals", {
   params: {
@@ -81,8 +74,8 @@ const found = await client.GET("/v1/zoos/{zoo_id}/animals", {
       "weight_kg:gt": 5,
       "sex:in": ["male", "unknown"],
       fields: ["name", "sex"],
-      sortby: ["name"],
-      order: ["desc"],
+      sortby: ["name", "id"],
+      order: ["desc", "asc"],
       limit: 10,
     },
   },
@@ -95,7 +88,7 @@ assert.deepEqual(found.data?.map(({ name, sex }) => ({ name, sex })), [
 const refused = await client.POST("/v1/zoos", {
   body: { ...zoo, country: "Switzerland" },
 });
-assert.ok(refused.error && "errors" in refused.error);
+assert.equal(refused.error?.errorCode, 42200);
 assert.equal(refused.error.errors?.[0]?.field, "country");
 
 const conflict = await client.DELETE("/v1/zoos/{id}", {
