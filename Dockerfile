@@ -11,6 +11,7 @@ FROM node:24-slim
 WORKDIR /app
 COPY package.json ./
 COPY data/seed.json ./data/seed.json
+COPY src/zoo-api.d.ts ./src/zoo-api.d.ts
 COPY --from=build /app/build ./build
 
 # A volume takes over the owner of the folder that it is mounted on.

@@ -13,7 +13,7 @@ import {
   type Settings,
   type SettingValues,
   text,
-} from "./api/setting.ts";
+} from "./api/settings/setting.ts";
 import { logLevels } from "./log.ts";
 
 /**

@@ -84,8 +84,11 @@ export function followDeclaration(
     return false;
   }
   const former = Object(remembered?.["names"]);
-  const changed = Object.keys({ ...names, ...former })
-    .filter((name) => names[name] !== former[name]);
+  // Version 0.2.0 did not say how texts are compared.
+  const withoutText = (rules = "") => rules.replace(/,"text":"[^"]*"/, "");
+  const changed = Object.keys({ ...names, ...former }).filter((name) =>
+    names[name] !== former[name] && withoutText(names[name]) !== former[name]
+  );
   if (changed.length === 0) return false;
   const others = changed.length > 10 ? ` and ${changed.length - 10} more` : "";
   throw new CommandError(

@@ -15,4 +15,6 @@ if (isTooOld) {
   process.exitCode = 1;
 } else {
   await import("./cli/commands.ts");
+  // A timer in a declaration file would keep the process alive.
+  process.stdout.write("", () => process.exit());
 }

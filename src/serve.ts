@@ -49,7 +49,7 @@ async function serve(options: CommandSettings): Promise<void> {
   process.on("SIGHUP", () => {}); // without a listener it would end the process
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
-  const { log, print, isForPeople } = output;
+  const { log, print } = output;
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
@@ -61,9 +61,8 @@ async function serve(options: CommandSettings): Promise<void> {
   /** Undoes each step of the startup, the last one first. */
   const closing = [() => store.close()];
   try {
-    if (config.SEED !== undefined || flags.has("sample")) {
-      await seed(store, declaration, config);
-    }
+    const hasSeed = config.SEED !== undefined || flags.has("sample");
+    if (hasSeed) await seed(store, declaration, config);
     const secrets = config.JWT_SECRET ??
       await (shared?.loadSharedSecret(store) ?? loadSecret(dataDir));
     const application = new Application({
@@ -93,8 +92,7 @@ async function serve(options: CommandSettings): Promise<void> {
     handle = (response) => application.handle(response);
     early.forEach(handle);
     const stopped = stopSignal();
-    const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
-    if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
+    if (output.isForPeople) print("info", whereData(etcd ? "" : dataDir));
     const urls = describeUrls(config, hooks, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
@@ -102,6 +100,11 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+function whereData(folder: string): string {
+  const place = folder === "" ? "etcd" : resolve(folder);
+  return `the data is in ${place}; Ctrl-C stops the server`;
 }
 
 /** Loads a seed. Few starts have one, so its code is imported late. */

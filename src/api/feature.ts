@@ -17,7 +17,7 @@ import type { ApiOptions } from "./options.ts";
 import type { Records } from "./records/records.ts";
 import type { RequestContext, Result } from "./request-context.ts";
 import type { RequestHooks } from "./request-types.ts";
-import type { SettingReader, Settings } from "./setting.ts";
+import type { SettingReader, Settings } from "./settings/setting.ts";
 
 /** The settings that a command needs. */
 export interface CommandSettings {

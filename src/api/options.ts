@@ -3,7 +3,7 @@
 import type { TokenSigner } from "../auth/jwt.ts";
 import type { Logger, Store } from "../store/store.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
-import type { SettingReader } from "./setting.ts";
+import type { SettingReader } from "./settings/setting.ts";
 
 export interface ApiOptions {
   readonly declaration: ApiDeclaration;

@@ -1,7 +1,7 @@
 /** The command line: its parser, and the settings that it and the environment give. */
 
 import { parseArgs, type ParseArgsConfig } from "node:util";
-import type { Setting, SettingReader } from "../api/setting.ts";
+import type { Setting, SettingReader } from "../api/settings/setting.ts";
 import { etcdFlags, featureSettings, settings } from "../config.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readText, UsageError } from "../usage.ts";

@@ -66,9 +66,7 @@ process.stdout.on("error", (error: NodeJS.ErrnoException) => {
 });
 
 try {
-  const code = await run(argv.slice(2));
-  // A timer in a declaration file would keep the process alive.
-  process.stdout.write("", () => process.exit(code));
+  process.exitCode = await run(argv.slice(2));
 } catch (error) {
   // A StoreError and the errors of the operating system have a code.
   const isExpected = error instanceof UsageError ||
@@ -76,5 +74,6 @@ try {
   if (!isExpected) throw error;
   const lines = errorText(error).split("\n");
   process.stderr.write(lines.map((line) => `zoo-api: ${line}\n`).join(""));
+  // A timer in a declaration file would keep the process alive.
   process.exit(error instanceof UsageError ? 2 : 1);
 }

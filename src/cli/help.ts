@@ -1,7 +1,7 @@
 /** The commands `help` and `version`. */
 
 import { readFileSync } from "node:fs";
-import type { Setting } from "../api/setting.ts";
+import type { Setting } from "../api/settings/setting.ts";
 import { settings } from "../config.ts";
 import { etcdSettings } from "../etcd/settings.ts";
 import { featureNames, loadFeatures } from "../features.ts";

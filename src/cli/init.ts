@@ -78,10 +78,11 @@ async function init(
   const text = extension === ".ts"
     ? `${start}const declare: ${type} = ${body}\nexport default declare;\n`
     : `${start}/** @type {${type}} */\nexport default ${body}`;
+  const source = new URL(`../../src/${typesFile}`, import.meta.url);
+  const declarations = await readFile(source, "utf8");
   await write(path, text);
   const types = join(dirname(path), typesFile);
-  const source = new URL(`../../src/${typesFile}`, import.meta.url);
-  await write(types, await readFile(source, "utf8")).catch((error) => {
+  await write(types, declarations).catch((error) => {
     if (!error.message.endsWith(existing)) throw error;
   });
   await print(

@@ -23,7 +23,7 @@ import {
   reservedCollectionNames,
 } from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
-import { toNdjson } from "../api/ndjson.ts";
+import { toNdjson } from "../api/formats/ndjson.ts";
 import { Representation } from "../api/representation.ts";
 import { collectionsOf, tablesOf } from "../api/routes.ts";
 import { followDeclaration } from "../data-folder.ts";

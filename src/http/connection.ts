@@ -172,6 +172,7 @@ export class Connection {
     const { maxPipelinedRequests, maxHeldRequests } = server.limits;
     const { req: request } = response;
     if (socket.destroyed) return; // the rest of its last packet
+    if (pending[0]?.isLive) return void socket.destroy(); // none can follow
     response.connectionState = this;
     server.heldRequests++;
     if (++this.#held > maxPipelinedRequests) {

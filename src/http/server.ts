@@ -105,8 +105,7 @@ export async function listen(
   const server = (createSecureServer ?? createServer)(serverOptions);
   const slots: Slots = new Map();
   server.on("connection", (socket: Socket) => {
-    const isIdle = (each: Socket) => connections.get(each)?.isIdle === true;
-    takeSlot(slots, socket, { max: limits.maxConnections, isIdle });
+    takeSlot(slots, socket, { max: limits.maxConnections, connections });
   });
   const event = createSecureServer ? "secureConnection" : "connection";
   server.on(event, (socket: Socket) => {
@@ -155,6 +154,11 @@ function passRequests(
   });
 }
 
+/** Returns the address and port of the client of a connection. */
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
+
 /** The open connections, the oldest first, each with the network of its client. */
 type Slots = Map<Socket, string>;
 
@@ -167,9 +171,8 @@ type Slots = Map<Socket, string>;
 function takeSlot(
   slots: Slots,
   socket: Socket,
-  { max, isIdle }: {
+  { max, connections }: Pick<ServerState, "connections"> & {
     readonly max: number;
-    readonly isIdle: (socket: Socket) => boolean;
   },
 ): void {
   const client = networkOf(socket.remoteAddress ?? "");
@@ -181,10 +184,15 @@ function takeSlot(
   for (const each of slots.values()) {
     counts.set(each, (counts.get(each) ?? 0) + 1);
   }
+  // With TLS, a connection has another socket than its slot.
+  const idle = new Set<string>();
+  for (const { isIdle, socket } of connections.values()) {
+    if (isIdle) idle.add(peerOf(socket));
+  }
   const rank = (each: Socket) => {
     if (!each.writable) return Infinity;
     const count = counts.get(slots.get(each) ?? "") ?? 0;
-    return isIdle(each) ? count + 0.5 : count;
+    return idle.has(peerOf(each)) ? count + 0.5 : count;
   };
   let closed = socket;
   for (const each of slots.keys()) {
@@ -201,6 +209,7 @@ function takeSlot(
  */
 function rejectBytes(connection: Connection, error: ApiError): void {
   const { pending: [response], isClosing, isPaused } = connection;
+  if (response?.isLive) return void connection.socket.destroy();
   if (isClosing) return; // each later packet is an error too
   if (isPaused && error.code === 40800) return; // it cannot arrive
   connection.isClosing = true;

@@ -47,6 +47,11 @@ async function openLocked(options: StoreOptions): Promise<Store> {
       await createStore(folder);
       scan = await scanFolder(path, scanOptions);
     }
+    if (scan.refusal?.cause === "rename") {
+      // Few logs hold one: its code is imported late.
+      await import("./memory/exchange.ts");
+      scan = await scanFolder(path, scanOptions);
+    }
     if (scan.refusal !== undefined) throw scan.refusal;
     memory.requireFit(path);
     marker = await openMarker(files, path);

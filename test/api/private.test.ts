@@ -7,7 +7,7 @@ import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
 import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 import { parseQuery } from "../../src/api/query/parameters.ts";
-import { showNdjson } from "../../src/api/ndjson.ts";
+import { showNdjson } from "../../src/api/formats/ndjson.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import { loadSeed } from "../../src/api/seed.ts";
 import { operatorContext } from "../operator.ts";

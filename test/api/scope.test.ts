@@ -3,7 +3,7 @@
 import { strict as assert } from "node:assert";
 import { test, type TestContext } from "node:test";
 import { recordsOf } from "../../src/api/records/local.ts";
-import { showNdjson } from "../../src/api/ndjson.ts";
+import { showNdjson } from "../../src/api/formats/ndjson.ts";
 import { collectionMethods } from "../../src/api/operations.ts";
 import { listRecords } from "../../src/api/records/reading.ts";
 import type { RequestContext, Select } from "../../src/api/request-context.ts";

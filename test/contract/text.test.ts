@@ -42,6 +42,7 @@ const books = collection({
 const same: readonly (readonly [one: string, other: string, why: string])[] = [
   ["Leo", "lEO", "case"],
   ["stra\u00dfe", "STRASSE", "full case folding"],
+  ["STRA\u1e9eE", "strasse", "a capital \u00df"],
   ["\u017fonne", "Sonne", "the long s"],
   ["\ufb03", "FFI", "a ligature"],
   ["\u039f\u0394\u039f\u03a3", "\u03bf\u03b4\u03bf\u03c2", "a final sigma"],

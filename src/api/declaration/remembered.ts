@@ -38,7 +38,12 @@ export function rulesOf(
       const { name, target: _, renamed: __, expected: ___, ...deciding } =
         property;
       const text = deciding.unique ? uniqueText : undefined;
-      found.set(`${of}.${name}`, JSON.stringify({ ...deciding, text }));
+      const rules = JSON.stringify({ ...deciding, text });
+      // As version 0.2.0 called it: the format decides nothing.
+      found.set(
+        `${of}.${name}`,
+        rules.replace('"format":"iri"', '"format":"uri"'),
+      );
     }
   }
   return found;

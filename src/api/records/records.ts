@@ -50,6 +50,16 @@ interface RecordsOptions {
   readonly now: () => number;
 }
 
+/** What is committed together. */
+interface Commit extends CommitOptions {
+  readonly mutations: readonly Mutation[];
+  readonly response: Response;
+  /** The change of a record of the collection. */
+  readonly change?: RecordChange;
+  /** The id of the user, 0 for the server itself. */
+  readonly by?: number;
+}
+
 /** The records of one collection. */
 export class Records {
   readonly collection: Collection;
@@ -213,15 +223,7 @@ export class Records {
   commit(
     context: RequestContext,
     { mutations, response, by = context.caller?.id ?? 0, change, ...options }:
-      & CommitOptions
-      & {
-        readonly mutations: readonly Mutation[];
-        readonly response: Response;
-        /** The change of a record of this collection. */
-        readonly change?: RecordChange;
-        /** The id of the user, 0 for the server itself. */
-        readonly by?: number;
-      },
+      Commit,
   ): Result {
     const { collection, store } = this;
     const id = change?.next?.id ?? 0;

@@ -12,7 +12,7 @@ import { withDocs } from "../../api/docs.ts";
 import type { Feature } from "../../api/feature.ts";
 import type { Collection } from "../../api/declaration/declaration.ts";
 import type { Result } from "../../api/request-context.ts";
-import { oneOf } from "../../api/switch-setting.ts";
+import { oneOf } from "../../api/settings/switch.ts";
 import { ApiError } from "../../http/errors.ts";
 import {
   type ConditionalRequest,

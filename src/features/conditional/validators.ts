@@ -3,7 +3,7 @@
 import { crc32 } from "node:zlib";
 import type { Collection } from "../../api/declaration/declaration.ts";
 import type { Api } from "../../api/feature.ts";
-import { ndjsonType } from "../../api/ndjson.ts";
+import { ndjsonType } from "../../api/formats/ndjson.ts";
 import { recordSchema } from "../../api/representation.ts";
 import type {
   RequestContext,
@@ -12,7 +12,12 @@ import type {
 } from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
-import { type Document, formatTime } from "../../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Json,
+  type Table,
+} from "../../store/store.ts";
 
 /** A folder may be a restored backup at each start, so that sequence numbers are given again. */
 const processStart = Date.now().toString(36);
@@ -60,12 +65,10 @@ function ofRecord(
   const time = String(updated_at);
   // At `/user`, every user reads a different record.
   const own = name === "users" ? `-${id}` : "";
-  return [
-    "ETag",
-    `"${time}${own}-${shape}"`,
-    "Last-Modified",
-    httpDate(time < now ? time : now), // section 8.8.2.1: the clock may be set back
-  ];
+  const fields = ["ETag", `"${time}${own}-${shape}"`];
+  // None while it would be later than the response (section 8.8.2.1): the clock
+  // was set back.
+  return time > now ? fields : [...fields, "Last-Modified", httpDate(time)];
 }
 
 /** The dates of days such as "2026-05-01", as HTTP writes them. */
@@ -102,11 +105,38 @@ function ofList(
   if (owner !== undefined && owner in conditions) {
     // A new record has a higher number than any before, and with fewer records
     // the count is lower; records can expire without a new number.
-    const own = table.find(owner, conditions[owner] ?? 0)
-      .filter(({ document }) => where?.(document) !== false);
-    const lastSeq = own.reduce((last, { seq }) => Math.max(last, seq), 0);
-    version = `${lastSeq.toString(36)}-${own.length}`;
+    const id = conditions[owner] ?? 0;
+    const count = where
+      ? table.find(owner, id).filter(({ document }) => where(document)).length
+      : table.count(owner, id);
+    version = `${lastSeqOf(table, owner, id).toString(36)}-${count}`;
   }
   const ids = Object.values(conditions).map((id) => `-${id}`).join("");
   return ["ETag", `W/"${state}-${version}${ids}${suffix}"`];
+}
+
+/** The highest sequence number among the records of each owner that was asked for, by table. */
+const lastSeqs = new WeakMap<Table, Map<Json | undefined, number>>();
+
+/** Returns the highest sequence number among the records of an owner. It is kept, as a user may have very many, and counted again only after the newest was deleted. */
+function lastSeqOf(table: Table, owner: string, id: number): number {
+  const known = lastSeqs.get(table) ?? follow(table, owner);
+  const last = known.get(id) ??
+    table.find(owner, id).reduce((max, { seq }) => Math.max(max, seq), 0);
+  known.set(id, last);
+  return last;
+}
+
+function follow(table: Table, owner: string) {
+  const known = new Map<Json | undefined, number>();
+  lastSeqs.set(table, known);
+  table.listeners.add((before, after) => {
+    const last = known.get(after?.document[owner]);
+    if (after && last !== undefined) {
+      known.set(after.document[owner], Math.max(last, after.seq));
+    }
+    const former = before?.document[owner];
+    if (known.get(former) === before?.seq) known.delete(former);
+  });
+  return known;
 }

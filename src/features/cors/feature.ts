@@ -7,7 +7,7 @@
 
 import type { Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import { listOf } from "../../api/setting.ts";
+import { listOf } from "../../api/settings/setting.ts";
 
 /** The request fields that a script may set. A wildcard would not include Authorization. */
 const allowedHeaders =

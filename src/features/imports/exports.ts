@@ -2,7 +2,7 @@
 
 import type { Operation } from "../../api/operation.ts";
 import { Turns } from "../../admission.ts";
-import { ndjsonType, showNdjson } from "../../api/ndjson.ts";
+import { ndjsonType, showNdjson } from "../../api/formats/ndjson.ts";
 import { holdTurn } from "../../api/records/held-turn.ts";
 import { negotiate } from "../../http/negotiate.ts";
 

@@ -4,7 +4,7 @@
  */
 
 import type { Api } from "../../api/feature.ts";
-import { ndjsonType } from "../../api/ndjson.ts";
+import { ndjsonType } from "../../api/formats/ndjson.ts";
 import type { Operation } from "../../api/operation.ts";
 import { collectionMethods } from "../../api/operations.ts";
 import type { Records } from "../../api/records/records.ts";

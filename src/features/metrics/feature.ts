@@ -9,7 +9,7 @@ import { performance } from "node:perf_hooks";
 import process from "node:process";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import { oneOf } from "../../api/switch-setting.ts";
+import { oneOf } from "../../api/settings/switch.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 import { asShared } from "../../store/shared.ts";

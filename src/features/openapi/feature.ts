@@ -7,7 +7,7 @@ import type { Route } from "../../api/operation.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
-import { textRoute } from "../../api/text-route.ts";
+import { textRoute } from "../../api/formats/text-route.ts";
 import { commonFields, Components } from "./components.ts";
 import {
   describeParameters,

@@ -5,7 +5,7 @@
 
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import { errorMessages, fieldErrorCodes } from "../../http/errors.ts";
-import { ndjsonType } from "../../api/ndjson.ts";
+import { ndjsonType } from "../../api/formats/ndjson.ts";
 import { isReadMethod } from "../../http/content.ts";
 import type { Components, ResponseParts } from "./components.ts";
 import type { DocumentedOperation } from "./operations.ts";

@@ -9,7 +9,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import type { Api, Feature } from "../../api/feature.ts";
 import type { RequestContext } from "../../api/request-context.ts";
-import { textRoute } from "../../api/text-route.ts";
+import { textRoute } from "../../api/formats/text-route.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import type { Response } from "../../http/connection.ts";
 import { errorMessages } from "../../http/errors.ts";

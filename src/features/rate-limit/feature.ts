@@ -5,7 +5,7 @@
  */
 
 import type { Feature } from "../../api/feature.ts";
-import { numberUpTo } from "../../api/setting.ts";
+import { numberUpTo } from "../../api/settings/setting.ts";
 import { RateLimiter, windowMs } from "../../api/accounts/rate-limit.ts";
 
 const settings = {

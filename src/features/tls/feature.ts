@@ -7,7 +7,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createServer } from "node:https";
 import process from "node:process";
 import type { Feature } from "../../api/feature.ts";
-import { type SettingReader, text } from "../../api/setting.ts";
+import { type SettingReader, text } from "../../api/settings/setting.ts";
 import { readText, UsageError } from "../../usage.ts";
 import type { CreateServer } from "../../http/server.ts";
 import { errorText } from "../../store/error.ts";

@@ -6,7 +6,7 @@
 
 import { BlockList, isIP } from "node:net";
 import type { Feature } from "../../api/feature.ts";
-import { listOf } from "../../api/setting.ts";
+import { listOf } from "../../api/settings/setting.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { networkOf } from "../../http/client-address.ts";
 import { splitList } from "../../http/headers.ts";

@@ -319,9 +319,14 @@ export function checkFormat(name: string, found: unknown): void {
 }
 
 /** Describes something that only a later version can have written. */
-export function unknown(name: string, what: string): StoreError {
+export function unknown(
+  name: string,
+  what: string,
+  cause?: string,
+): StoreError {
   return new StoreError(
     "format",
     `Cannot read ${name}: this version, which writes format ${format}, does not know ${what}. Nothing was changed`,
+    { cause },
   );
 }

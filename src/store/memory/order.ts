@@ -51,7 +51,7 @@ export function foldText(text: string): string {
   if (/^[\0-\x7f]*$/.test(text)) return text.toLowerCase().trim();
   return text.normalize("NFKC")
     .replace(/\p{Default_Ignorable_Code_Point}/gu, "")
-    .toUpperCase().toLowerCase().replaceAll("\u03c2", "\u03c3")
+    .toLowerCase().toUpperCase().toLowerCase().replaceAll("\u03c2", "\u03c3")
     .normalize("NFKC").trim();
 }
 

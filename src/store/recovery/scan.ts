@@ -264,10 +264,7 @@ export function applyTo(
     for (const mutation of tx ?? []) {
       if (mutation[0] === "put") checkId(name, mutation[1], mutation[2]);
       if (applyMutation(tables, mutation, seq) === undefined) {
-        throw unknown(
-          name,
-          `the mutation "${mutation[0]}", or the feature that makes it is off`,
-        );
+        throw unknown(name, `the mutation "${mutation[0]}"`, mutation[0]);
       }
     }
   };

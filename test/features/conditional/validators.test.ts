@@ -53,10 +53,9 @@ test("a record is never modified later than the response was made, although the 
   const [modified, etag] = await read();
   assert.equal(modified, "Mon, 01 Jun 2026 12:00:00 GMT");
   now -= 24 * 3600 * 1000;
-  assert.deepEqual(await read(), ["Sun, 31 May 2026 12:00:00 GMT", etag]);
-  const since = { "if-modified-since": String(modified) };
-  const again = await app.request("GET", "/v1/zoos/1", { headers: since });
-  assert.equal(again.status, 304);
+  assert.deepEqual(await read(), [null, etag]);
+  now += 24 * 3600 * 1000;
+  assert.deepEqual(await read(), [modified, etag]);
 });
 
 describe("the validators of a record", () => {

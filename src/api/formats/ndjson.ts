@@ -1,8 +1,8 @@
 /** Records as NDJSON: one JSON record per line. */
 
-import type { Row } from "../store/store.ts";
-import type { ShowList } from "./records/reading.ts";
-import type { Representation } from "./representation.ts";
+import type { Row } from "../../store/store.ts";
+import type { ShowList } from "../records/reading.ts";
+import type { Representation } from "../representation.ts";
 
 /** The media type. */
 export const ndjsonType = "application/x-ndjson";

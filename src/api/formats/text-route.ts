@@ -1,10 +1,10 @@
 /** The texts that features serve, such as the description of the API. */
 
-import type { OperationDocs, RouteParts } from "./operation.ts";
+import type { OperationDocs, RouteParts } from "../operation.ts";
 import { Buffer } from "node:buffer";
-import { maxWriteBytes } from "../http/connection.ts";
-import type { JsonSchema } from "./declaration/properties.ts";
-import type { Result } from "./request-context.ts";
+import { maxWriteBytes } from "../../http/connection.ts";
+import type { JsonSchema } from "../declaration/properties.ts";
+import type { Result } from "../request-context.ts";
 
 /**
  * Returns the route of a text, JSON by default, that stays the same while the
