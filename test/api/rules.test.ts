@@ -1,4 +1,5 @@
 import { strict as assert } from "node:assert";
+import { featureNames } from "../../src/features.ts";
 import { test } from "node:test";
 import { declareApi } from "../../src/api/declaration/api.ts";
 import type { Declaration } from "../../src/api/declaration/declaration.ts";
@@ -63,6 +64,8 @@ async function startChecked(
   });
   const app = await startLibrary({
     declaration: declareApi({ collections: [things] }),
+    // It asks the check about its examples.
+    features: featureNames.filter((name) => name !== "openapi"),
     log: (level, message, fields) => {
       const more = typeof fields === "function" ? fields() : fields;
       logged.push(`${level} ${message} ${JSON.stringify(more)}`);
