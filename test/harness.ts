@@ -510,7 +510,9 @@ async function startOne(options: StartOptions): Promise<Server> {
   const folder = options.folder ?? join(own, "store");
   const args = ["serve", "--port", `${options.port ?? 0}`];
   args.push("--data-dir", folder);
-  const isOwn = Boolean(options.env?.["COLLECTIONS"]); // the template has zoos
+  // The template has zoos.
+  const isOwn = options.env?.["COLLECTIONS"] ||
+    options.args?.includes("--collections");
   if (!options.isNew && !isOwn && !existsSync(folder)) {
     template ??= createTemplate();
     await cp(await template, folder, { recursive: true });
