@@ -5,11 +5,11 @@
 
 import { resolve } from "node:path";
 import process from "node:process";
+import type { ApiDeclaration } from "./api/declaration/api.ts";
 import type { Command, CommandSettings, Feature } from "./api/feature.ts";
 import { tablesOf } from "./api/routes.ts";
 import { Application } from "./app.ts";
 import { TokenSigner } from "./auth/jwt.ts";
-import type { ApiDeclaration } from "./api/declaration/api.ts";
 import { type Config, featureSettings, settings } from "./config.ts";
 import { openDataFolder } from "./data-folder.ts";
 import { createFirstAdmin, loadSecret } from "./first-start.ts";
@@ -36,6 +36,7 @@ const announceMs = 100;
  */
 export const command: Command = [0, async (options) => {
   requireHeap();
+  process.on("SIGHUP", () => {}); // without a listener it would end the process
   await serve(options);
   // A signal that comes while Node.js itself shuts down would kill the process.
   process.exit(0);
@@ -46,10 +47,9 @@ async function serve(options: CommandSettings): Promise<void> {
   const config = { ...reader.read(settings) }; // a copy reads all of them
   const loaded = await loadCheckedFeatures(options);
   const declaration = await options.loadApi();
-  process.on("SIGHUP", () => {}); // without a listener it would end the process
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
-  const { log, print } = output;
+  const { log, print, isForPeople } = output;
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
@@ -92,7 +92,8 @@ async function serve(options: CommandSettings): Promise<void> {
     handle = (response) => application.handle(response);
     early.forEach(handle);
     const stopped = stopSignal();
-    if (output.isForPeople) print("info", whereData(etcd ? "" : dataDir));
+    const hint = `the data is in ${etcd ? "etcd" : resolve(dataDir)}`;
+    if (isForPeople) print("info", `${hint}; Ctrl-C stops the server`);
     const urls = describeUrls(config, hooks, listener.port);
     print("info", `listening on ${urls} ${describeProcess(store)}`);
     log("info", `stopping on ${await stopped}`);
@@ -100,11 +101,6 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-function whereData(folder: string): string {
-  const place = folder === "" ? "etcd" : resolve(folder);
-  return `the data is in ${place}; Ctrl-C stops the server`;
 }
 
 /** Loads a seed. Few starts have one, so its code is imported late. */

@@ -13,7 +13,7 @@ import {
   symlink,
   writeFile,
 } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
@@ -85,7 +85,9 @@ describe("the package", () => {
   test("serves an API of one's own after the commands of README", async () => {
     const readme = await readFile(join(root, "README.md"), "utf8");
     const [block] = blocksIn(readme)
-      .filter(({ text }) => text.startsWith("npm install --global zoo-api\n"));
+      .filter(({ text }) =>
+        text.startsWith(`npm install --global ./${basename(file)}\n`)
+      );
     const commands = block?.text.trim().split("\n").slice(1) ?? [];
     assert.equal(commands.length, 2);
     const cwd = await emptyFolder("own");

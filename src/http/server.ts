@@ -125,11 +125,23 @@ export async function listen(
         for (const socket of slots.keys()) socket.destroy();
       }, graceMs);
       for (const connection of connections.values()) connection.end();
+      endHandshakes(slots, connections);
       await closed;
       clearTimeout(timer);
       clearInterval(checking);
     },
   };
+}
+
+/** Ends the connections that are in their TLS handshake. */
+function endHandshakes(
+  slots: Slots,
+  connections: ServerState["connections"],
+): void {
+  const peers = new Set(Array.from(connections.keys(), peerOf));
+  for (const socket of slots.keys()) {
+    if (!peers.has(peerOf(socket))) socket.destroy();
+  }
 }
 
 /** Passes on the requests of connections, and rejects what is not a request. */
@@ -154,7 +166,7 @@ function passRequests(
   });
 }
 
-/** Returns the address and port of the client of a connection. */
+/** Returns the address and port of the client, which a TLS socket and the one below it have in common. */
 function peerOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress} ${remotePort}`;
 }
@@ -184,7 +196,6 @@ function takeSlot(
   for (const each of slots.values()) {
     counts.set(each, (counts.get(each) ?? 0) + 1);
   }
-  // With TLS, a connection has another socket than its slot.
   const idle = new Set<string>();
   for (const { isIdle, socket } of connections.values()) {
     if (isIdle) idle.add(peerOf(socket));
