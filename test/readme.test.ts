@@ -34,7 +34,7 @@ import {
   temporaryFolder,
 } from "./harness.ts";
 
-const maxWords = 3550;
+const maxWords = 3500;
 const major = Number(process.versions.node.split(".")[0]);
 
 const readme = await readFile(join(root, "README.md"), "utf8");
