@@ -113,24 +113,16 @@ export class Representation {
   ): R {
     const serialize = (row: Row) =>
       fields ? this.serializeFields(row, fields) : this.asListItem(row);
-    const parts = inParts(rows, serialize);
-    const { value: body } = parts.next();
-    if (parts.next().done) return { ...response, body };
-    let length = 0;
-    for (const part of inParts(rows, serialize)) {
-      length += Buffer.byteLength(part);
+    let items = ""; // not an array to join, which would copy the texts twice
+    for (const row of rows) {
+      items += (items && ",") + serialize(row);
+      if (items.length <= partLength) continue;
+      let length = 1 + rows.length; // the brackets and commas
+      for (const each of rows) length += Buffer.byteLength(serialize(each));
+      const headers = [...response.headers, "Content-Length", String(length)];
+      return { ...response, headers, stream: () => inParts(rows, serialize) };
     }
-    const headers = [...response.headers, "Content-Length", String(length)];
-    return {
-      ...response,
-      headers,
-      async *stream() {
-        for (const part of inParts(rows, serialize)) {
-          yield Buffer.from(part); // outside of V8's heap
-          await new Promise((resolve) => setImmediate(resolve));
-        }
-      },
-    };
+    return { ...response, body: `[${items}]` };
   }
 
   /** Returns the given properties of a record, as JSON; by default all but its URLs, which depend on the server. */
@@ -163,21 +155,20 @@ export class Representation {
   }
 }
 
-/** Yields records as a JSON array, in parts. */
-function* inParts(
+/** Yields records as a JSON array, in parts outside of V8's heap. */
+async function* inParts(
   rows: readonly Row[],
   serialize: (row: Row) => string,
-): Generator<string, undefined> {
+): AsyncGenerator<Uint8Array, undefined> {
   let text = "[";
-  let comma = "";
-  for (const row of rows) {
-    text += comma + serialize(row);
-    comma = ",";
-    if (text.length <= partLength) continue;
-    yield text;
+  for (const [index, row] of rows.entries()) {
+    text += (index === 0 ? "" : ",") + serialize(row);
+    if (text.length < partLength) continue;
+    yield Buffer.from(text);
     text = "";
+    await new Promise((resolve) => setImmediate(resolve));
   }
-  yield `${text}]`;
+  yield Buffer.from(`${text}]`);
 }
 
 /** Returns the JSON Schema (2020-12) of a collection's records, as OPTIONS sends it. */
