@@ -205,7 +205,8 @@ class Sequence {
     const isEachClear = (each: readonly Shape[], of?: number) =>
       each.every(({ identity, name, renamed }) => {
         const owner = this.#ownerOf(name, of) ?? identity;
-        const isHint = renamed === this.#lastName(identity);
+        const isHint = renamed !== undefined &&
+          renamed === this.#lastName(identity);
         return (owner === identity || isHint) &&
           new Set(each.map(({ name }) => name)).size === each.length &&
           (renamed === undefined ||
@@ -410,6 +411,11 @@ class Sequence {
         const hinted = [next, ...next.map(({ properties }) => properties)]
           .flat().map(({ renamed }) => renamed);
         assert.ok(hinted.includes(former.split(".").at(-1)), error.message);
+      } else if (String(error).includes("nothing that is stored would be")) {
+        assert.ok(error instanceof CommandError);
+        assert.ok(
+          next.every(({ identity }) => !this.model.get(identity)?.size),
+        );
       } else {
         assert.ok(error instanceof CommandError, String(error));
         const named = new Map(
