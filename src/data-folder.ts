@@ -112,7 +112,9 @@ function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
     store.table(name).lastId > 0 || // hidden meanwhile
     [name, renamed, newNames[name]].some((each) => stored.includes(each))
   );
-  if (isKnown || stored.every((name) => store.table(name).lastId === 0)) return;
+  if (isKnown || stored.every((name) => !store.tables.get(name)?.lastId)) {
+    return;
+  }
   throw new CommandError(
     `the data folder has ${stored.join(", ")}, but the declaration has ${
       declared.map(({ name }) => name).join(", ")

@@ -46,7 +46,14 @@ export function rememberDeclaration(
       each !== undefined && !loaded.has(each) &&
       (names.has(each) || isStored(each, store))
     );
-    if (former === undefined) return;
+    if (former === undefined) {
+      // It was hidden, and nothing is stored: its next values are still its.
+      const isNew = !names.has(name) && !isStored(name, store);
+      if (hint && isNew && !loaded.has(hint)) {
+        remembered = moveNames(remembered, hint, name);
+      }
+      return;
+    }
     if (isStored(name, store)) {
       if (former === hint) throw new RenameError(former, name);
       return;

@@ -205,8 +205,10 @@ class Sequence {
     const isEachClear = (each: readonly Shape[], of?: number) =>
       each.every(({ identity, name, renamed }) => {
         const owner = this.#ownerOf(name, of) ?? identity;
+        // Taken from something that has no other name here: no swap.
         const isHint = renamed !== undefined &&
-          renamed === this.#lastName(identity);
+          renamed === this.#lastName(identity) &&
+          each.every((other) => other.identity !== owner);
         return (owner === identity || isHint) &&
           new Set(each.map(({ name }) => name)).size === each.length &&
           (renamed === undefined ||
