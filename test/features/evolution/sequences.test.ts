@@ -208,7 +208,8 @@ class Sequence {
         // Taken from something that has no other name here: no swap.
         const isHint = renamed !== undefined &&
           renamed === this.#lastName(identity) &&
-          each.every((other) => other.identity !== owner);
+          (this.#lastName(owner) !== name ||
+            each.every((other) => other.identity !== owner));
         return (owner === identity || isHint) &&
           new Set(each.map(({ name }) => name)).size === each.length &&
           (renamed === undefined ||
