@@ -129,6 +129,7 @@ export class Application {
     if (isReadMethod(method)) this.#checkAccept(context); // 406
     const sent = parseParameters(target.query); // 400
     const { consumes, parse = rejectUnknownParameters } = operation;
+    const { parseBody = parseJsonObject } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) {
       return this.#run(context, () => operation.run(context, parameters, {}));
@@ -137,7 +138,7 @@ export class Application {
     const received = operation.receive?.(context, { type, sent });
     if (received) return this.#settle(context, received);
     return context.afterWaiting(context.readBody(), (bytes) => { // 413, 408, 401, 403
-      const body = parseJsonObject(bytes); // 400
+      const body = parseBody(bytes); // 400, 413
       const execute = () => operation.run(context, parameters, body); // 404 to 503
       return this.#run(
         context,

@@ -52,6 +52,7 @@ const traces: Readonly<
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
+  batches: { urls: [], entries: [] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {

@@ -26,6 +26,8 @@ export interface Operation<P = unknown> extends Requirements<RequestContext> {
   readonly docs?: OperationDocs;
   /** Parses the parameters; throws an ApiError if they are not valid. By default, none are allowed. */
   readonly parse?: (parameters: Parameters) => P;
+  /** Parses the body, if not as one JSON object, to what `run` takes. */
+  readonly parseBody?: (bytes: Uint8Array) => Body;
   /**
    * Receives the body itself, such as one that is not JSON; returns undefined
    * if it leaves that to the server.

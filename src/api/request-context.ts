@@ -5,6 +5,7 @@
  */
 
 import { performance } from "node:perf_hooks";
+import { Turns } from "../admission.ts";
 import {
   ClientDisconnected,
   defaultMaxBodyBytes,
@@ -50,6 +51,9 @@ export type SharedState =
   & ApiOptions
   & Authentication
   & { readonly hooks: RequestHooks<RequestContext> };
+
+/** The large bodies that are received, so that they do not fill the memory; at most half of them are of one client. */
+const largeBodies = new Turns(16, 8);
 
 /** One request, and its response. */
 export class RequestContext {
@@ -158,7 +162,12 @@ export class RequestContext {
    */
   readBody(): Promise<Uint8Array> {
     const { maxBodyBytes = defaultMaxBodyBytes } = this.operation ?? {};
-    return this.#body ??= readBody(this.response, maxBodyBytes);
+    const length = Number(this.headers["content-length"] ?? Infinity);
+    const read = () => readBody(this.response, maxBodyBytes);
+    return this.#body ??=
+      maxBodyBytes > defaultMaxBodyBytes && length > defaultMaxBodyBytes
+        ? largeBodies.run(this, read)
+        : read();
   }
 
   /**

@@ -65,6 +65,8 @@ export const fieldErrorCodes = [
 
 /** An invalid property, as listed in the body of a 422. */
 export interface FieldError {
+  /** The place of the record in a batch, from 0. */
+  readonly index?: number;
   readonly field: string;
   readonly code: (typeof fieldErrorCodes)[number];
   readonly message: string;

@@ -24,6 +24,21 @@ export function parseJsonObject(
   name = "body",
   maxNames = 1000,
 ): Readonly<Record<string, unknown>> {
+  const value = parseJson(bytes, name, maxNames);
+  return requireObject(value, name);
+}
+
+/**
+ * Parses a request body that is JSON: an object or something else. The limits of
+ * names and levels hold for each object of an array.
+ *
+ * @throws {ApiError} 40001
+ */
+export function parseJson(
+  bytes: Uint8Array,
+  name = "body",
+  maxNames = 1000,
+): unknown {
   if (bytes.length === 0) {
     throw new ApiError(40001, `The ${name} is missing: send one JSON object.`);
   }
@@ -46,14 +61,20 @@ export function parseJsonObject(
       `The ${name} names ${quoted} twice: send each property once.`,
     );
   }
-  if (!isObject(value)) {
-    const found = Array.isArray(value) ? "an array" : JSON.stringify(value);
-    throw new ApiError(
-      40002,
-      `The ${name} must be a JSON object, not ${excerpt(found)}.`,
-    );
-  }
   return value;
+}
+
+/** Returns a parsed value that must be an object; throws an ApiError 40002. */
+export function requireObject(
+  value: unknown,
+  name: string,
+): Record<string, unknown> {
+  if (isObject(value)) return value;
+  const found = Array.isArray(value) ? "an array" : JSON.stringify(value);
+  throw new ApiError(
+    40002,
+    `The ${name} must be a JSON object, not ${excerpt(found)}.`,
+  );
 }
 
 /** Shortens a text to at most 60 characters, to quote it in a message. */
@@ -105,6 +126,8 @@ function findRepeatedName(text: string, maxNames: number): string | undefined {
   let count = 0;
   let string = "";
   let repeated: string | undefined;
+  const isArray = /^\s*\[/.test(text);
+  let items = 0;
   for (const token of text.match(stringOrMark) ?? []) {
     if (token === ":" || token === "[") count++;
     if (token === ":") {
@@ -113,10 +136,16 @@ function findRepeatedName(text: string, maxNames: number): string | undefined {
       const names = objects.at(-1);
       if (names?.includes(name)) repeated = name; // a set takes longer to fill
       names?.push(name);
-    } else if (token === "{" || token === "[") objects.push([]);
-    else if (token === "}" || token === "]") objects.pop();
+    } else if (token === "{" || token === "[") {
+      if (objects.length === 1 && isArray) {
+        count = items++ < maxNames ? 0 : count + 1; // a record of its own
+      }
+      objects.push([]);
+    } else if (token === "}" || token === "]") objects.pop();
     else string = token;
-    if (count > maxNames || objects.length > maxDepth) throw new RangeError();
+    if (count > maxNames || objects.length > maxDepth + Number(isArray)) {
+      throw new RangeError();
+    }
   }
   return repeated;
 }

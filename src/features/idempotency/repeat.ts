@@ -18,7 +18,7 @@ import { deletedForGood } from "../../api/records/records.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
-import { parseJsonObject } from "../../http/json.ts";
+import { parseJson, requireObject } from "../../http/json.ts";
 
 /**
  * Returns the response to the request that created the record `id`, whatever has
@@ -27,9 +27,30 @@ import { parseJsonObject } from "../../http/json.ts";
  * @throws {ApiError} 41000 if it was deleted
  */
 export function repeatCreate(
-  { records, parent }: Resource,
+  resource: Resource,
   context: RequestContext,
   { body, id }: { readonly body: Uint8Array; readonly id: number },
+): Result {
+  const sent = parseJson(body);
+  if (!Array.isArray(sent)) {
+    return repeatRecord(resource, context, requireObject(sent, "body"), id);
+  }
+  // The records of a batch have consecutive ids.
+  const all = sent.map((each, index) =>
+    repeatRecord(resource, context, each, id + index, true)
+  );
+  const seq = Math.max(...all.map((each) => each.seq));
+  const items = all.map((each) => each.body).join(",");
+  return { status: 201, headers: [], body: `[${items}]`, seq };
+}
+
+/** Returns the response to the creation of one record, or an element of that of a batch. */
+function repeatRecord(
+  { records, parent }: Resource,
+  context: RequestContext,
+  sent: Body,
+  id: number,
+  isElement = false,
 ): Result {
   const { ids: [parentId = 0], caller } = context;
   const { collection, table, representation, options: { prefix } } = records;
@@ -37,7 +58,7 @@ export function repeatCreate(
   if (row === undefined) throw deletedForGood(collection, id);
   const values = readInitialValues(
     collection,
-    parseJsonObject(body),
+    sent,
     parent && { [parent.property]: parentId },
   );
   // A body that does not fit the present declaration cannot be shown in its
@@ -54,8 +75,10 @@ export function repeatCreate(
     ...["Location", representation.url(id)],
     ...context.validators({ collection, document }),
   ];
+  const item = representation.serialize(document);
+  if (isElement) return { status: 201, headers, body: item, seq: row.seq };
   const text = representation.asStandalone(
-    representation.serialize(document),
+    item,
     parent && `${prefix}${parent.target.name}/${parentId}/${parent.segment}`,
   );
   return { status: 201, headers, body: text, seq: row.seq };

@@ -204,7 +204,8 @@ const fieldErrors = {
     field: text,
     code: { type: "string", enum: fieldErrorCodes },
     message: text,
-  }),
+    index: integer,
+  }, ["field", "code", "message"]),
 };
 const errorSchema = objectSchema("error", {
   error: text,
