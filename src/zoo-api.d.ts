@@ -87,22 +87,24 @@ declare module "zoo-api" {
     readonly maximum?: number;
   }
 
+  interface Characters extends Renamed {
+    /** 1 by default. */
+    readonly minLength?: number;
+    readonly maxLength: number;
+    readonly pattern?: RegExp;
+    /** The allowed texts, as a phrase that follows "must be". */
+    readonly description?: string;
+  }
+
   /** The words of a declaration. */
   export interface Vocabulary {
     collection<Declared extends Properties>(
       declaration: Collection<Declared>,
     ): Collection;
     /** A text in one line; its length counts characters. */
-    string(
-      options: Renamed & {
-        /** 1 by default. */
-        readonly minLength?: number;
-        readonly maxLength: number;
-        readonly pattern?: RegExp;
-        /** The allowed texts, as a phrase that follows "must be". */
-        readonly description?: string;
-      },
-    ): Property<string>;
+    string(options: Characters): Property<string>;
+    /** A text in one or several lines: tabs and line feeds are allowed too. */
+    text(options: Characters): Property<string>;
     number(options?: Bounds): Property<number>;
     /** A whole number. */
     integer(options?: Bounds): Property<number>;

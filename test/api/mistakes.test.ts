@@ -8,7 +8,7 @@ import { vocabulary } from "../../src/cli/declaration/checked-vocabulary.ts";
 /** The vocabulary as plain JavaScript sees it: each function takes any arguments. */
 const words = vocabulary as unknown as Readonly<
   Record<
-    keyof typeof vocabulary | "maybe" | "table" | "text",
+    keyof typeof vocabulary | "maybe" | "table" | "prose",
     (...values: readonly unknown[]) => object
   >
 >;
@@ -24,7 +24,7 @@ const {
   reference,
   string,
   table,
-  text,
+  prose,
   timestamp,
   unique,
   url,
@@ -85,8 +85,8 @@ test("a declaration without mistakes has none", () => {
 
 const properties: Readonly<Record<string, readonly [unknown, RegExp]>> = {
   "an unknown word": [
-    text(),
-    /^text is not a word .*one of collection, string/,
+    prose(),
+    /^prose is not a word .*one of collection, string/,
   ],
   "an unknown word around a property": [words.maybe(date()), /^maybe is not a/],
   "a word that is not called": [

@@ -12,6 +12,7 @@ import {
   readOnly,
   reference,
   string,
+  text,
   timestamp,
   unique,
   url,
@@ -66,6 +67,11 @@ const checks: readonly [Property, unknown, string | undefined][] = [
   [string({ maxLength: 2 }), "\uDC00", "format"],
   [string({ maxLength: 2 }), "\x7f", "format"],
   [string({ maxLength: 2 }), ["a"], "type"],
+  [string({ maxLength: 3 }), "a\nb", "format"],
+  [text({ maxLength: 4 }), "a\n\tb", undefined],
+  [text({ maxLength: 4 }), "a\r\nb", "format"],
+  [text({ maxLength: 3 }), "\n\t\n", "length"],
+  [text({ maxLength: 3, minLength: 0 }), "\n", undefined],
   [writeOnly(string({ minLength: 3, maxLength: 4 })), "ab", "length"],
   [url(), "https://example.org/a?b#c", undefined],
   [url(), "ftp://example.org/", "format"],
@@ -141,6 +147,15 @@ test("optional, unique and readOnly are visible in the property or its schema", 
   assert.equal(unique(email()).unique, true);
   assert.equal(readOnly(timestamp()).schema["readOnly"], true);
   assert.equal(writeOnly(string({ maxLength: 9 })).schema["writeOnly"], true);
+  const { schema } = text({ maxLength: 9 });
+  assert.equal(schema["format"], "multiline");
+  const pattern = new RegExp(String(schema["pattern"]), "u");
+  assert.ok(
+    pattern.test("a\n\tb") && !pattern.test("\n") && !pattern.test("a\r"),
+  );
+  const description = "two digits";
+  const described = string({ maxLength: 2, description });
+  assert.equal(described.schema["description"], description);
 });
 
 test("the bounds of a number are in its schema and in its description", () => {

@@ -155,17 +155,35 @@ interface StringOptions {
   readonly description?: string;
 }
 
-/** Matches strings without control characters; the second one, those that also are not blank. */
-const printable = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
-const notBlank =
-  "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+/** The control characters: all, and those other than tabs and line feeds. */
+const controls = String.raw`\u0000-\u001f\u007f-\u009f`;
+const controlsInText = String.raw`\u0000-\u0008\u000b-\u001f\u007f-\u009f`;
+
+/** Returns a pattern of strings without these characters and, from length 1, not blank. */
+function without(characters: string, minLength: number): string {
+  const any = `[^${characters}]*`;
+  return minLength > 0 ? `^${any}[^\\s${controls}]${any}$` : `^${any}$`;
+}
 
 /** Matches printable ASCII that does not begin with a space: nearly all strings, whose length is their number of code points. */
 const plainText = /^[!-~][ -~]*$/;
 
 /** A string that is well-formed, without control characters, and not blank. */
 export function string(options: Former & StringOptions): Property<string> {
-  const { minLength = 1, maxLength, pattern, description } = options;
+  return characters(options, controls);
+}
+
+/** A string that may have several lines: it also allows tabs and line feeds. */
+export function text(options: Former & StringOptions): Property<string> {
+  const base = characters(options, controlsInText);
+  return { ...base, schema: { ...base.schema, format: "multiline" } };
+}
+
+function characters(
+  { minLength = 1, maxLength, pattern, description }: StringOptions,
+  refused: string,
+): Property<string> {
+  const control = new RegExp(`[${refused}]`);
   const base = anyString();
   return {
     ...base,
@@ -176,7 +194,8 @@ export function string(options: Former & StringOptions): Property<string> {
       type: "string",
       minLength,
       maxLength,
-      pattern: pattern?.source ?? (minLength > 0 ? notBlank : printable),
+      pattern: pattern?.source ?? without(refused, minLength),
+      ...(description && { description }),
     },
     check(value) {
       if (typeof value !== "string") return base.check(value);
@@ -185,7 +204,7 @@ export function string(options: Former & StringOptions): Property<string> {
         if (!value.isWellFormed()) {
           return failWith("format", "contains an unpaired surrogate");
         }
-        if (/\p{Cc}/u.test(value)) {
+        if (control.test(value)) {
           return failWith("format", "contains a control character");
         }
         if (minLength > 0 && value.trim() === "") {

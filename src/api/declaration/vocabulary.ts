@@ -12,6 +12,7 @@ import {
   optional,
   reference,
   string,
+  text,
   timestamp,
   unique,
   url,
@@ -20,6 +21,7 @@ import {
 export const words = {
   collection,
   string,
+  text,
   number,
   integer,
   boolean,

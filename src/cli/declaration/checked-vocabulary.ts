@@ -70,6 +70,7 @@ function mistakesInCall(
   ) => mistakesIn(name, options, { ...shape, renamed: anything }, required);
   switch (name) {
     case "string":
+    case "text":
       return [
         ...check(first, stringShape(limits), ["maxLength"]),
         ...mistakesInPattern(limits),
