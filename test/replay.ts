@@ -477,6 +477,8 @@ const annotations = new Set([
   "default",
   "readOnly",
   "writeOnly",
+  "x-collection",
+  "x-as",
 ]);
 
 /** The keywords of schemas; each function returns whether a value satisfies one. */
@@ -510,6 +512,7 @@ const formats: Readonly<Record<string, (text: string) => boolean>> = {
   "date-time": (text) => new Date(text).toISOString() === text,
   "email": (text) => /^\S+@\S+$/.test(text),
   "iri": (text) => URL.canParse(text),
+  "multiline": () => true,
   "uri-reference": (text) => URL.canParse(text, "http://localhost"),
 };
 

@@ -38,6 +38,7 @@ interface Result {
   readonly root: { readonly nodeId: number };
   readonly nodeId: number;
   readonly data: string;
+  readonly identifier: string;
   readonly metrics: readonly {
     readonly name: string;
     readonly value: number;
@@ -105,6 +106,11 @@ export class Browser {
       "--headless",
       "--no-sandbox", // as root in a container
       "--disable-gpu",
+      "--window-size=1280,900",
+      "--disable-quic",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
       "--disable-dev-shm-usage",
       "--no-first-run",
       "--remote-debugging-pipe",
@@ -233,7 +239,12 @@ export class Browser {
 
   /** Presses a key, such as `Tab` or `Enter`. */
   async press(key: string): Promise<void> {
-    const codes: Record<string, number> = { Tab: 9, Enter: 13, Escape: 27 };
+    const codes: Record<string, number> = {
+      Tab: 9,
+      Enter: 13,
+      Escape: 27,
+      ArrowDown: 40,
+    };
     const code = codes[key] ?? 0;
     const common = { key, code: key, windowsVirtualKeyCode: code };
     const text = key === "Enter" ? { text: "\r" } : {};
@@ -252,7 +263,7 @@ export class Browser {
     await this.fill("dialog [name=current-password]", adminPassword);
     await this.press("Enter");
     await this.until(
-      "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+      "/admin/.test(document.querySelector('#who').innerText) && !document.querySelector('dialog')",
     );
   }
 
@@ -293,5 +304,5 @@ function findScript(target: string): string {
   }
   const within = "document.querySelector('dialog') ?? document";
   return `[...(${within}).querySelectorAll("a, button, summary")]
-    .find((each) => each.innerText.trim() === ${JSON.stringify(target)})`;
+    .find((each) => (each.innerText || each.textContent).trim() === ${JSON.stringify(target)})`;
 }

@@ -64,9 +64,11 @@ describe("the page in Chromium", () => {
   /** Opens the latest exchange whose summary begins with a text. */
   async function openExchange(text: string): Promise<void> {
     const find = `[...document.querySelectorAll(".exchange summary")]
-      .find((each) => each.innerText.startsWith(${JSON.stringify(text)}))`;
+      .find((each) => each.innerText.replace(/\\s+/g, " ").startsWith(${
+      JSON.stringify(text)
+    }))`;
     await browser.until(`!!${find}`);
-    await browser.evaluate(`${find}.click()`);
+    await browser.evaluate(`${find}.parentElement.open = true`);
   }
 
   test("shows the root document first, with few requests and little work", async () => {
@@ -80,7 +82,8 @@ describe("the page in Chromium", () => {
     await browser.send("Network.setCacheDisabled", { cacheDisabled: false });
     const paths = browser.requested
       .filter((url) => url.startsWith(server.origin))
-      .map((url) => url.slice(server.origin.length));
+      .map((url) => url.slice(server.origin.length))
+      .filter((path) => path !== "/page/exchange.js"); // of the open drawer
     // The document, its two files, and the resource that it shows.
     assert.deepEqual(paths, [
       "/",
@@ -88,9 +91,10 @@ describe("the page in Chromium", () => {
       "/page/page.js",
       "/",
       "/",
+      ...["/v1/zoos", "/v1/animals", "/v1/employees"], // HEAD, for their counts
     ]);
     const script = metrics.find(({ name }) => name === "ScriptDuration");
-    assert.ok(script && script.value > 0 && script.value < 0.1);
+    assert.ok(script && script.value > 0 && script.value < 0.15);
     assert.equal(await browser.text("h1"), "zoo-api");
     await browser.click("zoos");
     await browser.shown(at("/v1/zoos"));
@@ -102,16 +106,16 @@ describe("the page in Chromium", () => {
     await open("/v1/zoos");
     await browser.click("name");
     await browser.shown(at("/v1/zoos?sortby=name&order=asc"));
-    assert.deepEqual((await column(1)).slice(0, 2), ["Zoo 1", "Zoo 10"]);
+    assert.deepEqual((await column(0)).slice(0, 2), ["Zoo 1", "Zoo 10"]);
     await browser.click("#page-next");
     await browser.shown(
       at("/v1/zoos?sortby=name&order=asc&offset=20"),
     );
     assert.equal((await column(0)).length, 10);
-    const last = await column(1);
+    const last = await column(0);
     await browser.send("Page.reload");
     await browser.shown(`document.querySelectorAll("tbody tr").length === 10`);
-    assert.deepEqual(await column(1), last);
+    assert.deepEqual(await column(0), last);
     await browser.evaluate("history.back()");
     await browser.shown(at("/v1/zoos?sortby=name&order=asc"));
     assert.equal((await column(0)).length, 20);
@@ -133,8 +137,11 @@ describe("the page in Chromium", () => {
     await browser.shown(
       `document.querySelector("#count").innerText === "1 to 5 of 5 records"`,
     );
-    assert.deepEqual(await column(0), ["2", "4", "6", "8", "10"]);
-    assert.match(await browser.text("#filtered"), /id:lte=10 & city:starts=am/);
+    assert.deepEqual(await column(1), ["2", "4", "6", "8", "10"]);
+    assert.match(
+      await browser.text("#filtered"),
+      /id at most 10\s+city starts with amst/,
+    );
     await browser.click("Filter");
     await browser.fill("[aria-label='city: value']", "nowhere + there");
     await browser.click("Apply");
@@ -162,7 +169,7 @@ describe("the page in Chromium", () => {
     await open(
       `/v1/animals?weight_kg:gte=2&weight_kg:lte=3&sex=unknown&born_on=null&created_at=${time}`,
     );
-    assert.deepEqual(await column(0), ["2"]);
+    assert.deepEqual(await column(1), ["2"]);
     await browser.click("Filter");
     await browser.until("!!document.querySelector('.filter')");
     const controls = await browser.evaluate<string[]>(
@@ -175,7 +182,6 @@ describe("the page in Chromium", () => {
     const hoursAhead = 9;
     const local = new Date(Date.parse(time) + hoursAhead * 3_600_000)
       .toISOString().replace(/0*Z$/, "");
-    assert.match(await browser.text("tbody time"), /GMT\+9/);
     for (
       const expected of [
         "id  number  1  1",
@@ -193,7 +199,7 @@ describe("the page in Chromium", () => {
       assert.ok(isThere, `${expected} in\n${controls.join("\n")}`);
     }
     await browser.click("Apply");
-    await browser.shown("location.search.includes('%3A')");
+    await browser.shown("!document.querySelector('.filters[open]')");
     const sent = new URLSearchParams(
       await browser.evaluate<string>("location.search"),
     );
@@ -204,36 +210,36 @@ describe("the page in Chromium", () => {
       "born_on": "null",
       "created_at": time,
     });
-    assert.deepEqual(await column(0), ["2"]);
+    assert.deepEqual(await column(1), ["2"]);
     await zone("");
     await open("/v1/animals?id:in=1,3");
-    assert.deepEqual(await column(0), ["1", "3"]);
+    assert.deepEqual(await column(1), ["1", "3"]);
     await browser.click("Filter");
     await browser.fill("[aria-label='sex: value']", "female");
     await browser.click("Apply");
-    await browser.shown(at("/v1/animals?id%3Ain=1%2C3&sex=female"));
-    assert.deepEqual(await column(0), ["3"]);
+    await browser.shown(at("/v1/animals?id:in=1%2C3&sex=female"));
+    assert.deepEqual(await column(1), ["3"]);
   });
 
   test("follows the links of a record, and shows text as text", async () => {
     await open("/v1/zoos/1");
-    await browser.click("/v1/zoos/1/animals");
+    await browser.click("#to-animals");
     await browser.shown(at("/v1/zoos/1/animals"));
-    assert.equal(await browser.text("h1"), "zoos/1/animals");
-    assert.deepEqual(await column(3), [script, "حديقة الحيوان"]);
+    assert.equal(await browser.text("h1"), "animals");
+    assert.match(await browser.text(".crumbs"), /zoos \/ 1 \/ animals/);
+    assert.deepEqual(await column(0), [script, "حديقة الحيوان"]);
+    assert.deepEqual(await column(2), ["Zoo 1", "Zoo 1"]);
     assert.equal(
       await browser.evaluate(
         "document.querySelectorAll('main img, main script').length",
       ),
       0,
     );
-    await browser.click("1");
-    await browser.shown(
-      "/^animal 1$/.test(document.querySelector('h1').innerText)",
-    );
-    assert.ok((await browser.text()).includes(script));
-    await browser.click("List of animals");
-    await browser.shown(at("/v1/animals"));
+    await browser.click(script);
+    await browser.shown(at("/v1/animals/1"));
+    assert.equal(await browser.text("h1"), script);
+    await browser.click("Zoo 1");
+    await browser.shown(at("/v1/zoos/1"));
   });
 
   test("shows errors with their status, and what they mean", async () => {
@@ -274,12 +280,12 @@ describe("the page in Chromium", () => {
     await browser.fill("dialog [name=current-password]", "a wrong password");
     await browser.click("Sign in");
     await browser.until(
-      "/^401 Unauthorized: .*wrong/.test(document.querySelector('dialog .error').innerText)",
+      "/^401 Unauthorized: .*wrong/.test(document.querySelector('dialog .wrong').innerText)",
     );
     await browser.fill("dialog [name=current-password]", adminPassword);
     await browser.press("Enter");
     await browser.until(
-      "/Signed in as admin .admin./.test(document.querySelector('#who').innerText)",
+      "/admin\\s+admin/.test(document.querySelector('#who').innerText)",
     );
     await browser.shown(
       "/New zoo/.test(document.querySelector('main').innerText)",
@@ -290,7 +296,7 @@ describe("the page in Chromium", () => {
     );
     await browser.send("Page.reload");
     await browser.until(
-      "/Signed in as admin/.test(document.querySelector('#who').innerText)",
+      "/admin/.test(document.querySelector('#who').innerText)",
     );
   });
 
@@ -300,7 +306,7 @@ describe("the page in Chromium", () => {
     await browser.shown(at("/v1/zoos#new"));
     await browser.fill("#field-name", "Ueno Zoo");
     await browser.fill("#field-country", "Japan");
-    await browser.click("Create (POST)");
+    await browser.click("#save");
     await browser.until(
       "document.querySelector('#error-city').innerText !== ''",
     );
@@ -320,7 +326,7 @@ describe("the page in Chromium", () => {
     await browser.fill("#field-opened_on", "1882-03-20");
     await browser.press("Enter");
     await browser.shown(
-      "/^zoo 3/.test(document.querySelector('h1').innerText)",
+      "/^Ueno Zoo$/.test(document.querySelector('h1').innerText)",
     );
     assert.match(await browser.text(), /Ueno Zoo/);
     assert.match(await browser.text("#message"), /Created/);
@@ -334,7 +340,7 @@ describe("the page in Chromium", () => {
     });
     assert.equal(changed.status, 201);
     await browser.fill("#field-name", "Mine");
-    await browser.click("Save the changes (PATCH)");
+    await browser.click("#save");
     await browser.until("!!document.querySelector('#versions')");
     await browser.screenshot("conflict");
     assert.match(
@@ -345,7 +351,7 @@ describe("the page in Chromium", () => {
     await browser.shown(
       `${
         at("/v1/zoos/3")
-      } && /Theirs/.test(document.querySelector('main').innerText)`,
+      } && /Theirs/.test(document.querySelector('h1').innerText)`,
     );
     await browser.click("Edit");
     await browser.shown(at("/v1/zoos/3#edit"));
@@ -354,7 +360,7 @@ describe("the page in Chromium", () => {
       json: { city: "Bonn" },
     });
     await browser.fill("#field-name", "Mine");
-    await browser.click("Save the changes (PATCH)");
+    await browser.click("#save");
     await browser.until("!!document.querySelector('#versions')");
     const versions = await browser.text("#versions");
     await assertAccessible("a conflict");
@@ -365,7 +371,7 @@ describe("the page in Chromium", () => {
     await browser.shown(
       `${
         at("/v1/zoos/3")
-      } && /Mine/.test(document.querySelector('#record').innerText)`,
+      } && /Mine/.test(document.querySelector('h1').innerText)`,
     );
     const { body } = await server.request("GET", "/v1/zoos/3");
     assert.deepEqual([body.name, body.city], ["Mine", "Bonn"]);
@@ -381,7 +387,7 @@ describe("the page in Chromium", () => {
     browser.requested.length = 0;
     await browser.fill("#field-city", "Bonn");
     await browser.fill("#field-name", "Mine");
-    await browser.click("Save the changes (PATCH)");
+    await browser.click("#save");
     const alert = "document.querySelector('#editing [role=alert]').innerText";
     await browser.until(alert);
     assert.match(
@@ -411,10 +417,10 @@ describe("the page in Chromium", () => {
 
   test("deletes after confirmation, and explains a cascade", async () => {
     await open("/v1/zoos/2");
-    await browser.click("Delete");
+    await browser.click("Delete…");
     await browser.click("#delete");
     await browser.until(
-      "/^409 Conflict: .*animal/.test(document.querySelector('dialog .error').innerText)",
+      "/^409 Conflict: .*animal/.test(document.querySelector('dialog .wrong').innerText)",
     );
     await browser.click("#cascade");
     await browser.click("#delete");
@@ -457,7 +463,7 @@ describe("the page in Chromium", () => {
 
   test("shows changes by others as they happen, and marks them", async () => {
     await open("/v1/zoos?limit=5");
-    await openExchange("GET /v1/zoos?limit=5 →");
+    await openExchange("GET /v1/zoos?limit=5 ");
     await browser.until("!!document.querySelector('.curl')");
     await browser.screenshot("collection");
     await browser.until(
@@ -476,7 +482,7 @@ describe("the page in Chromium", () => {
       json: { name: "Later" },
     });
     await browser.until(
-      "document.querySelector('#record.changed')?.innerText.includes('Later')",
+      "!!document.querySelector('#record.changed') && document.querySelector('h1').innerText === 'Later'",
     );
   });
 
@@ -484,7 +490,7 @@ describe("the page in Chromium", () => {
     await open("/v1/events");
     assert.equal(await browser.text("h1"), "events");
     assert.match(await browser.text(), /Last-Event-ID/);
-    await openExchange("GET /v1/events → 200");
+    await openExchange("GET /v1/events 200");
     await browser.until("!!document.querySelector('.curl')");
     const exchange = await browser.text(".exchange[open]");
     assert.match(exchange, /content-type: text\/event-stream/);
@@ -518,7 +524,7 @@ describe("the page in Chromium", () => {
     const lines = zoos.slice(0, 3).map((zoo) => JSON.stringify(zoo));
     await writeFile(file, [...lines, "{}"].join("\n"));
     await open("/v1/zoos");
-    await browser.click("Import a file");
+    await browser.click("Import…");
     await browser.shown(at("/v1/zoos#import"));
     const { root } = await browser.send("DOM.getDocument");
     const { nodeId } = await browser.send("DOM.querySelector", {
@@ -526,7 +532,7 @@ describe("the page in Chromium", () => {
       selector: "#file",
     });
     await browser.send("DOM.setFileInputFiles", { nodeId, files: [file] });
-    await browser.click("Import");
+    await browser.click(".bar .primary");
     await browser.shown(
       "/succeeded/.test(document.querySelector('#record')?.innerText)",
     );
@@ -552,7 +558,7 @@ describe("the page in Chromium", () => {
     await open("/v1/zoos/1");
     await browser.send("Page.reload");
     await browser.shown();
-    await openExchange("GET /v1/zoos/1 → 304");
+    await openExchange("GET /v1/zoos/1 304");
     await browser.until("!!document.querySelector('.curl')");
     const shown = await browser.text(".exchange[open]");
     assert.match(shown, /if-none-match: |If-None-Match: /);
@@ -647,7 +653,7 @@ describe("the page in Chromium", () => {
     await browser.until(`!${isFolded}`);
     await browser.evaluate("document.querySelector('.repetition').open = true");
     if (/\/zoos\/1$/.test(view)) {
-      await browser.click("Delete");
+      await browser.click("Delete…");
       await browser.until("!!document.querySelector('dialog[open]')");
     }
   }
@@ -696,7 +702,7 @@ describe("the page in Chromium", () => {
       for (let count = 0; count < 200; count++) {
         await browser.press("Tab");
         const active = await browser.evaluate(
-          "document.activeElement.innerText?.trim() || document.activeElement.id",
+          "document.activeElement.innerText?.trim().replace(/\\s+/g, ' ') || document.activeElement.id",
         );
         if (active === text) return;
       }
@@ -719,19 +725,19 @@ describe("the page in Chromium", () => {
       await tabTo(`field-${id}`);
       await browser.send("Input.insertText", { text });
     }
-    await tabTo("Create (POST)");
+    await tabTo("Create POST");
     await browser.press("Enter");
     await browser.shown(
-      "/Keys/.test(document.querySelector('#record')?.innerText)",
+      "/Keys/.test(document.querySelector('h1')?.innerText)",
     );
-    await tabTo("Delete");
+    await tabTo("Delete…");
     await browser.press("Enter");
     await browser.until("!!document.querySelector('dialog[open]')");
     await browser.press("Escape");
     await browser.until("!document.querySelector('dialog')");
     assert.equal(
       await browser.evaluate("document.activeElement.innerText"),
-      "Delete",
+      "Delete…",
     );
   });
 
@@ -739,7 +745,7 @@ describe("the page in Chromium", () => {
     const stored = await browser.evaluate<string>(
       `JSON.parse(sessionStorage.getItem("/ authorization")).token`,
     );
-    await browser.click("Sign out");
+    await browser.click("#sign-out");
     await browser.until(
       "/^Sign in$/.test(document.querySelector('#who').innerText)",
     );
@@ -751,7 +757,7 @@ describe("the page in Chromium", () => {
     );
     await browser.click("Sign in");
     await browser.click("Sign in");
-    await browser.until("document.querySelector('dialog .error').innerText");
+    await browser.until("document.querySelector('dialog .wrong').innerText");
     await assertAccessible("the dialog for signing in");
   });
 });
@@ -774,42 +780,41 @@ test("the page shows an API of one's own, and nothing of any other", async () =>
     await browser.fill("#field-name", "Le Guin");
     await browser.press("Enter");
     await browser.shown(
-      "/^author 1$/.test(document.querySelector('h1').innerText)",
+      "/^Le Guin$/.test(document.querySelector('h1').innerText)",
     );
-    await browser.click("/v1/authors/1/books");
+    await browser.click("#to-books");
     await browser.click("New book");
     await browser.fill("#field-title", "Always Coming Home");
-    await browser.fill("#field-author_id", "1");
     await browser.fill("#field-isbn", "nothing");
     await browser.fill("#field-genre", "science");
     await browser.fill("#field-published_on", "1985-01-01");
     await browser.fill("#field-reprinted_on", "1984-01-01");
-    await browser.click("Create (POST)");
+    await browser.click("#save");
     await browser.until(
       "document.querySelector('#error-isbn').innerText !== ''",
     );
     await browser.fill("#field-isbn", "9783423000015");
-    await browser.click("Create (POST)");
+    await browser.click("#save");
     await browser.until(
       "/published_on/.test(document.querySelector('#error-reprinted_on').innerText)",
     );
     await browser.fill("#field-reprinted_on", "");
-    await browser.click("Create (POST)");
+    await browser.click("#save");
     await browser.shown(
-      "/^book 1$/.test(document.querySelector('h1').innerText)",
+      "/^Always Coming Home$/.test(document.querySelector('h1').innerText)",
     );
-    await browser.click("1");
+    await browser.click("Le Guin");
     await browser.shown(
-      "/^author 1$/.test(document.querySelector('h1').innerText)",
+      "/^Le Guin$/.test(document.querySelector('h1').innerText)",
     );
     await browser.click("notes");
     await browser.click("New note");
     await browser.fill("#field-text", "Mine");
-    await browser.click("Create (POST)");
+    await browser.click("#save");
     await browser.shown(
       "/owner_id/.test(document.querySelector('#record')?.innerText)",
     );
-    await browser.click("documentation");
+    await browser.click("Docs");
     await browser.shown(
       "document.querySelector('h1').innerText === 'Documentation'",
     );
@@ -837,11 +842,11 @@ test("the page works below a path, and without each other feature", async () => 
       await browser.signIn();
       await browser.click("zoos");
       await browser.shown(`document.querySelectorAll("tbody tr").length === 3`);
-      await browser.click("2");
+      await browser.click("Zoo 2");
       await browser.shown(
-        "/^zoo 2$/.test(document.querySelector('h1').innerText)",
+        "/^Zoo 2$/.test(document.querySelector('h1').innerText)",
       );
-      await browser.click("documentation");
+      await browser.click("Docs");
       await browser.shown(
         `${"document.querySelector('h1').innerText"} === "Documentation"`,
       );

@@ -423,9 +423,15 @@ export function reference(
   collection: string,
   { as }: Former & Pick<Property, "as"> = {},
 ): Property<number> {
+  const base = integer({ minimum: 1 });
   return {
-    ...integer({ minimum: 1 }),
+    ...base,
     expected: `the id of one of the ${collection}`,
+    schema: {
+      ...base.schema,
+      "x-collection": collection,
+      ...(as !== undefined && { "x-as": as }),
+    },
     references: collection,
     as,
   };

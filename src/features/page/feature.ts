@@ -19,10 +19,32 @@ const folder = new URL("assets/", import.meta.url);
 
 /** The files for browsers by name, read at startup so that they fit together; shrunk when the first one asks, as many servers never see a browser. */
 const assets: ReadonlyMap<string, string> = new Map(
-  readdirSync(folder).map((name) => {
-    return [name, readFileSync(new URL(name, folder), "utf8")];
-  }),
+  readdirSync(folder).filter((name) => name !== "first")
+    .flatMap((name) => name === "forms" ? filesIn("forms/") : [name])
+    .map((name) => [name.replace(/.*\//, ""), bundle(read(name))]),
 );
+
+function filesIn(path: string): readonly string[] {
+  return readdirSync(new URL(path, folder)).map((name) => path + name);
+}
+
+function read(name: string): string {
+  return readFileSync(new URL(name, folder), "utf8");
+}
+
+/**
+ * Puts the modules of the first view into the place of their exports in
+ * `page.js`, which are in the order of their imports: one request instead of
+ * six. Browsers get all files from one folder.
+ */
+function bundle(text: string): string {
+  return text
+    .replace(
+      /^export \* from "\.\/(first\/.*)";\n/gm,
+      (_, name) => read(name).replace(/^import [^;]*;\n/gm, ""),
+    )
+    .replace(/"\.{1,2}\/(?:forms\/)?(\w+\.js)"/g, '"./$1"');
+}
 
 /** The media types of the assets by file name extension. */
 const assetTypes: Readonly<Record<string, string>> = {

@@ -2,13 +2,17 @@
 
 import { strict as assert } from "node:assert";
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { transformSync } from "esbuild"; // which tsx depends on
 import { shrink } from "../../../src/features/page/shrink.ts";
 import { root } from "../../root.ts";
 
 const folder = join(root, "src/features/page/assets");
+
+/** The page's files, those of its folders too. */
+const files = readdirSync(folder, { recursive: true, encoding: "utf8" })
+  .filter((name) => name.includes("."));
 
 /** Returns the text without all that does not matter, as another program removes it. */
 function minimal(loader: "js" | "css", text: string): string {
@@ -18,7 +22,7 @@ function minimal(loader: "js" | "css", text: string): string {
 test("each of the page's files means the same when shrunk, in at most four fifths of the bytes", () => {
   let before = 0;
   let after = 0;
-  for (const name of readdirSync(folder)) {
+  for (const name of files) {
     const text = readFileSync(join(folder, name), "utf8");
     const extension = name.replace(/.*\./, "");
     const shrunk = shrink(extension, text);
@@ -57,4 +61,27 @@ test("literals and separate tokens stay as they are", () => {
   for (const [script, shrunk] of cases) {
     assert.equal(shrink("js", script), shrunk);
   }
+});
+
+test("the page's scripts have at most 400 lines, and no circle of imports", () => {
+  const imports = new Map<string, readonly string[]>();
+  for (const name of files.filter((each) => each.endsWith(".js"))) {
+    const text = readFileSync(join(folder, name), "utf8");
+    const lines = text.split("\n").length - 1;
+    assert.ok(lines <= 400, `${name} has ${lines} lines`);
+    const found = text.matchAll(
+      /^(?:import|export|\}) [^;]*?"(\..*?\.js)";$/gm,
+    );
+    const modules = [...found].map(([, module = ""]) =>
+      join(dirname(name), module)
+    );
+    imports.set(name, modules);
+  }
+  // A module that is loaded on demand may import those that load it.
+  const visit = (name: string, path: readonly string[]): void => {
+    assert.ok(!path.includes(name), [...path, name].join(" → "));
+    for (const next of imports.get(name) ?? []) visit(next, [...path, name]);
+  };
+  assert.ok((imports.get("page.js")?.length ?? 0) > 4);
+  for (const name of imports.keys()) visit(name, []);
 });

@@ -1,22 +1,22 @@
 // @ts-check
 /** A collection: its records as a table that can be sorted, filtered and paged by the parameters of the URL. */
 
+import { filterForm, filtersOf, withParameters } from "./forms/filters.js";
 import {
   a,
   button,
-  disclosure,
+  crumbs,
   div,
-  formOf,
+  emptyState,
   h,
   h1,
-  isLink,
   label,
   link,
-  linksOf,
   local,
+  main,
   navigate,
   option,
-  p,
+  parametersOf,
   pathOf,
   shownNames,
   span,
@@ -25,6 +25,8 @@ import {
   td,
   th,
   thead,
+  titleNameOf,
+  titleOf,
   tr,
   typesOf,
   valueOf,
@@ -33,101 +35,158 @@ import {
 /** @typedef {import("./page.js").View} View */
 /** @typedef {import("./page.js").Json} Json */
 
-/** Parameters of a collection that are not filters. */
-const listParameters = /^(?:limit|offset|page|per_page|sortby|order|fields)$/;
-
-/** The filters of a URL: names of parameters and their values. @returns {[string, string][]} */
-function filtersOf(url) {
-  return [...new URL(url).searchParams]
-    .filter(([name]) => !listParameters.test(name));
-}
-
-/** Returns a URL of the same collection with other parameters, on its first page. */
-export function withParameters(url, changes) {
-  const next = new URL(url.replace(/#.*/, ""));
-  for (const name of ["offset", "page"]) next.searchParams.delete(name);
-  for (const [name, value] of Object.entries(changes)) {
-    if (value === undefined) next.searchParams.delete(name);
-    else next.searchParams.set(name, value);
-  }
-  // In a query of this API a plus sign is a plus sign.
-  return next.href.replaceAll("+", "%20");
-}
-
-/** The same URL without its filters. */
-function withoutFilters(url) {
-  const none = filtersOf(url).map(([name]) => [name, undefined]);
-  return withParameters(url, Object.fromEntries(none));
-}
-
 export function collectionView(view) {
   const { options: { methods, accepts, schema }, url } = view;
   const mayCreate = methods.includes("POST");
-  const exportAll = async () => {
-    (await import("./forms.js")).exportRecords(url);
+  const title = schema.title ?? "record";
+  const save = (type) => async () => {
+    await (await import("./forms/import.js")).exportRecords(view, type);
   };
   return [
-    h1(pathOf(url).match(/(?:[^/]+\/\d+\/)?[^/]*$/)?.[0]),
-    p(
-      { class: "actions" },
-      mayCreate && a({ href: "#new" }, `New ${schema.title ?? "record"}`),
-      mayCreate && accepts.includes("x-ndjson") &&
-        a({ href: "#import" }, "Import a file"),
-      button("Export", exportAll),
+    crumbs(url),
+    div(
+      { class: "row" },
+      h1(pathOf(url).match(/[^/]*$/)?.[0]),
+      div(
+        { class: "row push actions" },
+        mayCreate && accepts.includes("x-ndjson") &&
+          a({ href: "#import", class: "button quiet" }, "Import…"),
+        button("Export", save("ndjson"), "export", { class: "quiet" }),
+        button("CSV", save("csv"), "export-csv", {
+          class: "quiet",
+          title: "Save what this page shows as CSV",
+        }),
+        mayCreate &&
+          a({ href: "#new", class: "button primary" }, `New ${title}`),
+      ),
     ),
     filterForm(view),
     div(
-      {
-        id: "records",
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": "Records",
-      },
-      recordTable(view),
+      { class: "table" },
+      div(
+        {
+          id: "records",
+          class: "scroll",
+          tabindex: "0",
+          role: "region",
+          "aria-label": "Records",
+        },
+        recordTable(view),
+      ),
     ),
     pager(view),
   ];
 }
 
-/** The table of records, or why there is none. */
-export function recordTable(view) {
-  const { response: { body }, properties, url } = view;
-  if (body.length === 0) return empty(view);
-  const names = shownNames(view);
-  const rows = body.map((record) =>
-    tr(
-      names.map((name) =>
-        name === "id" && record.url
-          ? th({ scope: "row" }, link(record.url, String(record.id)))
-          : td(valueOf(record, name, properties))
-      ),
-      td(linksOf(record)),
-    )
-  );
-  return table(
-    thead(tr(headings(names, url), th({ scope: "col" }, "links"))),
-    tbody(rows),
-  );
+/** Says how many columns are hidden at the right, when it is scrolled and when its size changes. */
+export function watchColumns() {
+  const scroll = main.querySelector("#records");
+  const more = main.querySelector("#more");
+  const count = () => {
+    const { right } = scroll.getBoundingClientRect();
+    const hidden = [...scroll.querySelectorAll("thead th")]
+      .filter((each) => each.getBoundingClientRect().right > right + 2).length;
+    scroll.parentElement.dataset.more = String(hidden);
+    more.hidden = hidden === 0;
+    more.textContent = `${hidden} more ${
+      hidden === 1 ? "column" : "columns"
+    } →`;
+  };
+  more.onclick = () => scroll.scrollBy({ left: scroll.clientWidth / 2 });
+  scroll.addEventListener("scroll", count, { passive: true });
+  new ResizeObserver(count).observe(scroll);
 }
 
-function empty({ response: { headers }, url }) {
+/** The table of records, or why there is none. */
+export function recordTable(view) {
+  const { response: { body }, properties, options: { schema } } = view;
+  if (body.length === 0) return empty(view);
+  const names = shownNames(view);
+  const title = titleNameOf(properties);
+  const first = names[0] ?? "";
+  const rows = body.map((record) => {
+    const row = tr(
+      names.map((name) =>
+        name === first && record.url
+          ? th(
+            { scope: "row" },
+            link(
+              record.url,
+              name === title
+                ? titleOf(record, schema)
+                : String(record[name] ?? ""),
+            ),
+          )
+          : td(
+            { class: isNumber(properties[name]) && "number" },
+            valueOf(record, name, properties, true),
+          )
+      ),
+    );
+    row.dataset.id = record.id;
+    return row;
+  });
+  return table(thead(tr(headings(names, view))), tbody(rows));
+}
+
+function isNumber(schema = {}) {
+  return /integer|number/.test(String(typesOf(schema))) &&
+    !schema["x-collection"];
+}
+
+/** Shows other records in a table: rows and cells that are the same stay, and with them what is selected and focused. Returns the rows that have changed. */
+export function updateTable(place, view) {
+  const next = recordTable(view);
+  const old = place.querySelector("table");
+  const isSame = old && next.tHead &&
+    old.tHead.textContent === next.tHead.textContent;
+  if (!isSame) {
+    place.replaceChildren(next);
+    return [...place.querySelectorAll("tbody tr")];
+  }
+  const [body] = old.tBodies;
+  const rows = new Map([...body.rows].map((row) => [row.dataset.id, row]));
+  const changed = [];
+  [...next.tBodies[0].rows].forEach((row, at) => {
+    let kept = rows.get(row.dataset.id);
+    rows.delete(row.dataset.id);
+    const differing = [...row.cells].filter((cell, index) =>
+      kept?.cells[index].innerHTML !== cell.innerHTML
+    );
+    if (!kept) kept = row;
+    else {
+      for (const cell of differing) {
+        kept.cells[[...row.cells].indexOf(cell)]
+          .replaceChildren(...cell.childNodes);
+      }
+    }
+    if (differing.length > 0) changed.push(kept);
+    if (body.rows[at] !== kept) body.insertBefore(kept, body.rows[at] ?? null);
+  });
+  for (const row of rows.values()) row.remove();
+  return changed;
+}
+
+function empty({ response: { headers }, url, options: { methods, schema } }) {
   if (Number(headers.get("x-total-count")) > 0) {
-    return p(
+    return emptyState(
       "There are no records on this page: it is after the last one. ",
       a({ href: withParameters(url, {}) }, "The first page"),
     );
   }
-  return p(
-    filtersOf(url).length > 0 ? "No record matches." : "No records yet.",
+  if (filtersOf(url).length > 0) return emptyState("No record matches.");
+  return emptyState(
+    "No records yet.",
+    methods.includes("POST") &&
+      a({ href: "#new", class: "button" }, `Add the first ${schema.title}`),
   );
 }
 
 /** The headings of the columns, each a link that sorts by it. No response says in which order the collection is sorted by default. */
-function headings(names, url) {
-  const { searchParams } = new URL(url);
-  const orders = (searchParams.get("order") ?? "asc").split(",");
-  const sorted = (searchParams.get("sortby") ?? "").split(",");
+function headings(names, { url, properties }) {
+  const parameters = parametersOf(url);
+  const orders = (parameters.get("order") ?? "asc").split(",");
+  const sorted = (parameters.get("sortby") ?? "").split(",");
   return names.map((name) => {
     const at = sorted.indexOf(name);
     const isDown = (orders[at] ?? orders[0]) === "desc";
@@ -135,15 +194,17 @@ function headings(names, url) {
     return th(
       {
         scope: "col",
+        class: isNumber(properties[name]) && "number",
         "aria-sort": at === 0 && (isDown ? "descending" : "ascending"),
       },
       a(
         {
           href: withParameters(url, { sortby: name, order }),
           id: `by-${name}`,
+          class: "name",
         },
         name,
-        at >= 0 && span({ "aria-hidden": "true" }, isDown ? " ▼" : " ▲"),
+        at >= 0 && span({ "aria-hidden": "true" }, isDown ? " ↓" : " ↑"),
       ),
     );
   });
@@ -154,7 +215,7 @@ export function pager({ response: { headers, body }, url }) {
   const targets = [
     ...(headers.get("link") ?? "").matchAll(/<([^>]*)>; rel="(\w+)"/g),
   ];
-  const { searchParams } = new URL(url);
+  const searchParams = parametersOf(url);
   const byPage = searchParams.has("per_page") || searchParams.has("page");
   const size = searchParams.get(byPage ? "per_page" : "limit") ?? "20";
   const offset = byPage
@@ -166,7 +227,7 @@ export function pager({ response: { headers, body }, url }) {
     }));
   const sizes = [...new Set(["10", "20", "50", "100", size])];
   return div(
-    { id: "pager" },
+    { id: "pager", class: "row" },
     span(
       { id: "count" },
       body.length > 0 && `${offset + 1} to ${offset + body.length} of `,
@@ -176,12 +237,23 @@ export function pager({ response: { headers, body }, url }) {
       "nav",
       { "aria-label": "Pages" },
       targets.map(([, href = "", rel]) => [
-        a({ href: local(href), rel, id: `page-${rel}` }, rel),
-        " ",
+        a({
+          href: local(href),
+          rel,
+          id: `page-${rel}`,
+          class: "button quiet",
+        }, rel.charAt(0).toUpperCase() + rel.slice(1)),
       ]),
     ),
+    h("button", {
+      type: "button",
+      id: "more",
+      class: "quiet push",
+      hidden: "",
+    }),
     label(
-      "Records per page ",
+      { class: "row" },
+      "Rows per page ",
       h(
         "select",
         { id: "page-size", onchange: choose },
@@ -191,168 +263,4 @@ export function pager({ response: { headers, body }, url }) {
       ),
     ),
   );
-}
-
-// --- Filters
-
-/**
- * The filters that the collection has for a property: the end of the
- * parameter's name, for null also its value, and what the filter is called.
- */
-function operatorsOf(schema) {
-  const types = typesOf(schema);
-  const isOrdered = !schema.enum && !types.includes("boolean");
-  const isText = types.includes("string") && isOrdered && !schema.format;
-  return [
-    ["", "is"],
-    [":ne", "is not"],
-    ...(isText ? [[":contains", "contains"], [":starts", "starts with"]] : []),
-    ...(isOrdered
-      ? [[":lt", "<"], [":lte", "≤"], [":gte", "≥"], [":gt", ">"]]
-      : []),
-    [":in", "is one of (separated by commas)"],
-    ...(types.includes("null")
-      ? [["=null", "is null"], [":ne=null", "is not null"]]
-      : []),
-  ];
-}
-
-/** A point in time as a control for local times holds it; empty if the text is not one. */
-function toLocalTime(text) {
-  const ms = Date.parse(text);
-  if (Number.isNaN(ms)) return "";
-  const offsetMs = new Date(ms).getTimezoneOffset() * 60_000;
-  const local = new Date(ms - offsetMs).toISOString().slice(0, -1);
-  // In autumn an hour comes twice, and the local time names the first one.
-  return Date.parse(local) === ms ? local : "";
-}
-
-/**
- * A control for a value of a property, and a text field for anything that is not such a value.
- *
- * @param {Json} schema
- * @param {string} value
- * @param {Json} attributes
- * @returns {any}
- */
-export function valueControl(schema, value, attributes) {
-  const { format } = schema;
-  const isBoolean = typesOf(schema).includes("boolean");
-  const choices = schema.enum ?? (isBoolean && [true, false]);
-  if (choices) {
-    return h(
-      "select",
-      attributes,
-      ["", ...choices].map((each) =>
-        option({ value: each, selected: String(each) === value }, `${each}`)
-      ),
-    );
-  }
-  const isInstant = format === "date-time";
-  const input = h("input", {
-    ...(format === "date" && { type: "date" }),
-    ...(isInstant && { type: "datetime-local", step: "0.001" }),
-    ...attributes,
-  });
-  input.value = isInstant ? toLocalTime(value) : value;
-  if (!input.value && value) {
-    input.type = "text";
-    input.value = value;
-  }
-  return input;
-}
-
-/** Returns the value of a control, as the API writes it. */
-export function textOf({ type, value }) {
-  return type === "datetime-local" && value
-    ? new Date(value).toISOString()
-    : value;
-}
-
-/** The control for the value of a filter. */
-function filterControl(name, schema, suffix, value) {
-  const { minimum, maximum } = schema;
-  const types = typesOf(schema);
-  const isList = suffix === ":in";
-  const isNumber = /integer|number/.test(String(types)) && !isList;
-  return valueControl(isList ? {} : schema, value, {
-    "aria-label": `${name}: value`,
-    ...(isNumber && {
-      type: "number",
-      min: minimum,
-      max: maximum < Number.MAX_SAFE_INTEGER && maximum,
-      step: types.includes("integer") ? 1 : "any",
-    }),
-  });
-}
-
-function filterForm(view) {
-  const { url, properties } = view;
-  const used = filtersOf(url);
-  const create = () => {
-    const rows = Object.entries(properties)
-      .filter(([name, { writeOnly }]) => !isLink(name) && !writeOnly)
-      .flatMap(([name, schema]) => {
-        const ofProperty = used.filter(([each]) =>
-          each.replace(/:.*/, "") === name
-        );
-        return [...ofProperty, [name, ""]].map(([parameter = "", value]) =>
-          filterRow(name, schema, parameter.slice(name.length), value)
-        );
-      });
-    const apply = () => {
-      const filters = rows.map(({ read }) => read())
-        .filter(([, value]) => value);
-      navigate(
-        withParameters(withoutFilters(url), Object.fromEntries(filters)),
-      );
-    };
-    return formOf(
-      {},
-      apply,
-      rows.map(({ row }) => row),
-      h("button", "Apply"),
-    );
-  };
-  const texts = used.map(([name, value]) => `${name}=${value}`);
-  return [
-    disclosure("filters", "Filter", create),
-    texts.length > 0 &&
-    p(
-      { id: "filtered" },
-      h("code", texts.join(" & ")),
-      " ",
-      a({ href: withoutFilters(url) }, "Clear"),
-    ),
-  ];
-}
-
-/** @returns {{row: HTMLElement, read: () => [string, string]}} */
-function filterRow(name, schema, suffix, value) {
-  const selected = value === "null" ? `${suffix}=null` : suffix;
-  const operators = operatorsOf(schema);
-  const operator = h(
-    "select",
-    { "aria-label": `${name}: comparison`, onchange: () => draw() },
-    operators.map(([end, text]) =>
-      option({ value: end, selected: end === selected }, text)
-    ),
-  );
-  let control;
-  const place = span();
-  const draw = (value = "") => {
-    const text = control ? textOf(control) : value;
-    control = filterControl(name, schema, operator.value, text);
-    place.replaceChildren(operator.value.includes("=") ? "" : control);
-  };
-  draw(value);
-  /** @returns {[string, string]} */
-  const read = () => {
-    const [end, fixed] = operator.value.split("=");
-    return [name + end, fixed ?? textOf(control)];
-  };
-  return {
-    row: div({ class: "filter" }, span(name), operator, place),
-    read,
-  };
 }

@@ -14,8 +14,10 @@ import {
   parse,
   pre,
   problemOf,
+  say,
   send,
   show,
+  span,
   targetOf,
 } from "./page.js";
 
@@ -145,7 +147,7 @@ export function meaningOf(status, headers) {
 export function showProblem(place, response) {
   const { status, headers, body } = response;
   place.replaceChildren(
-    p({ class: "error" }, problemOf(response)),
+    p({ class: "wrong" }, problemOf(response)),
     p(meaningOf(status, headers), " ", explanationOf(body)),
   );
 }
@@ -158,7 +160,9 @@ function quote(text) {
 /** The same request as a command, with the token in a variable that is not copied. */
 export function curlOf({ method, url, fields, body }) {
   return [
-    `curl -gi -X ${method} ${quote(url)}`,
+    method === "HEAD"
+      ? `curl -gI ${quote(url)}`
+      : `curl -gi -X ${method} ${quote(url)}`,
     ...fields.map(([name, value]) =>
       name === "Authorization"
         ? '-H "Authorization: Bearer $TOKEN"'
@@ -170,6 +174,56 @@ export function curlOf({ method, url, fields, body }) {
         : "--data-raw " + quote(body).replace(password, `$1"'"$PASSWORD"'"`),
     ]),
   ].join(" \\\n  ");
+}
+
+/** The header fields of a request as the members of an object, the token being a variable. */
+function membersOf(fields, token, indent) {
+  return fields.map(([name, value]) =>
+    `${indent}${JSON.stringify(name)}: ${
+      name === "Authorization" ? token : JSON.stringify(value)
+    },\n`
+  ).join("");
+}
+
+/** A body as a string of JavaScript or Python, without the password. */
+function literalOf(body) {
+  return JSON.stringify(body.replace(password, '$1"PASSWORD"'));
+}
+
+/** The same request in JavaScript. */
+function fetchOf({ method, url, fields, body }) {
+  const content = body === undefined
+    ? ""
+    : body instanceof File
+    ? "  body: file, // a File or Blob\n"
+    : `  body: ${literalOf(body)},\n`;
+  return `const response = await fetch(${JSON.stringify(url)}, {
+  method: ${JSON.stringify(method)},
+  headers: {
+${membersOf(fields, "`Bearer ${token}`", "    ")}  },
+${content}});
+console.log(response.status, await response.text());
+`;
+}
+
+/** The same request in Python, by its standard library. */
+function pythonOf({ method, url, fields, body }) {
+  const content = body === undefined
+    ? ""
+    : body instanceof File
+    ? `    data=open(${JSON.stringify(body.name)}, "rb").read(),\n`
+    : `    data=${literalOf(body)}.encode(),\n`;
+  return `import os, urllib.request
+
+request = urllib.request.Request(
+    ${JSON.stringify(url)},
+    method=${JSON.stringify(method)},
+    headers={
+${membersOf(fields, '"Bearer " + os.environ["TOKEN"]', "        ")}    },
+${content})
+with urllib.request.urlopen(request) as response:
+    print(response.status, response.read().decode())
+`;
 }
 
 const password = /("password":\s*)"(?:[^"\\]|\\.)*"/;
@@ -186,13 +240,16 @@ function pretty(text) {
 }
 
 function explained(list) {
-  return dl(list.map(([name, value]) => [
-    dt(h(
-      "code",
-      `${name}: ${name === "Authorization" ? "Bearer …" : value}`,
-    )),
-    dd((fields[name.toLowerCase()] ?? "").replace("§", "RFC 9110 section ")),
-  ]));
+  return dl(
+    { class: "fields" },
+    list.map(([name, value]) => [
+      dt(
+        h("b", `${name}: `),
+        name === "Authorization" ? "Bearer …" : value,
+      ),
+      dd((fields[name.toLowerCase()] ?? "").replace("§", "RFC 9110 section ")),
+    ]),
+  );
 }
 
 /** The request as a text, which can be changed and sent again. */
@@ -204,11 +261,12 @@ function repetition({ method, url, fields, body }) {
     ...(typeof body === "string" ? ["", hide(body)] : []),
   ].join("\n");
   const area = h("textarea", {
+    class: "url",
     rows: text.split("\n").length + 1,
     "aria-label": "The request",
   });
   area.value = text;
-  const error = p({ class: "error", role: "alert" });
+  const error = p({ class: "wrong", role: "alert" });
   const repeat = async () => {
     const [head = "", ...rest] = area.value.split("\n\n");
     const [first = "", ...lines] = head.split("\n");
@@ -224,15 +282,37 @@ function repetition({ method, url, fields, body }) {
       return void (error.textContent = String(reason));
     }
     document.querySelector(".exchange")?.setAttribute("open", "");
-    if (/^P|^D/.test(method)) show();
+    if (/^P|^D/.test(method)) await show();
   };
   return h(
     "details",
     { class: "repetition" },
-    h("summary", "Change it and send it again"),
+    h("summary", "Change and resend"),
     area,
     error,
     button("Send", repeat),
+  );
+}
+
+/** A button that copies a text, which is shown. */
+function copyAs(name, text, place) {
+  return button(
+    name,
+    async ({ currentTarget }) => {
+      place.textContent = text;
+      place.hidden = false;
+      // Without TLS, browsers offer the clipboard only to pages of this machine.
+      try {
+        await navigator.clipboard.writeText(text);
+        say(`Copied as ${name}.`);
+      } catch {
+        getSelection()?.selectAllChildren(place);
+        say("Selected: copy it with Ctrl+C.");
+      }
+      currentTarget?.focus();
+    },
+    undefined,
+    { class: "quiet" },
   );
 }
 
@@ -240,28 +320,57 @@ export function explain(exchange) {
   const { method, url, fields, body, status, reason, received, text } =
     exchange;
   const curl = curlOf(exchange);
-  const copy = button("Copy", async () => {
-    // Without TLS, browsers offer the clipboard only to pages of this machine.
-    const { clipboard } = navigator;
-    if (clipboard) await clipboard.writeText(curl);
-    else getSelection()?.selectAllChildren(copy.previousSibling);
-    copy.textContent = clipboard ? "Copied" : "Selected";
-  });
+  const copied = pre({
+    class: "curl",
+    tabindex: "0",
+    "aria-label": "The request as code",
+  }, curl);
   return div(
-    h3("Request"),
-    pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
-    p(methods[method] ?? ""),
-    explained(fields),
-    body !== undefined &&
-      pre(body instanceof File ? `The file ${body.name}` : pretty(body)),
-    body instanceof File || repetition(exchange),
-    h3("Response"),
-    pre(`HTTP/1.1 ${status} ${reason}`),
-    p({ class: "meaning" }, meaningOf(status)),
-    explained(received),
-    text && pre(pretty(text)),
-    h3("In a terminal"),
-    pre({ class: "curl" }, curl),
-    copy,
+    { class: "sides" },
+    h(
+      "section",
+      h3("Request"),
+      pre(`${method} ${targetOf(url)} HTTP/1.1\nHost: ${location.host}`),
+      p({ class: "soft" }, methods[method] ?? ""),
+      explained(fields),
+      body !== undefined &&
+        pre(
+          body instanceof File
+            ? `The file ${body.name}`
+            : colored(pretty(body)),
+        ),
+      div(
+        { class: "row" },
+        span({ class: "soft" }, "Copy as"),
+        copyAs("curl", curl, copied),
+        copyAs("fetch", fetchOf(exchange), copied),
+        copyAs("Python", pythonOf(exchange), copied),
+      ),
+      copied,
+      body instanceof File || repetition(exchange),
+    ),
+    h(
+      "section",
+      h3("Response"),
+      p(
+        span({
+          class: `status s${Math.floor(status / 100)}`,
+        }, `${status || "✗"} ${reason}`),
+        " ",
+        span({ class: "meaning soft" }, meaningOf(status)),
+      ),
+      explained(received),
+      text && pre(colored(pretty(text))),
+    ),
+  );
+}
+
+/** JSON with its names, strings and numbers in colours. */
+function colored(text) {
+  const parts = text.split(/("(?:[^"\\]|\\.)*"(?:\s*:)?|-?\b\d[\d.eE+-]*)/);
+  return parts.map((part, at) =>
+    at % 2 === 0 ? part : span({
+      class: /:$/.test(part) ? "k" : part.startsWith('"') ? "s" : "n",
+    }, part)
   );
 }

@@ -14,6 +14,7 @@ import {
   live,
   local,
   main,
+  nameReferences,
   p,
   pathOf,
   pre,
@@ -42,6 +43,7 @@ export async function follow() {
   stream?.abort();
   stream = undefined;
   live.textContent = "";
+  delete live.dataset.on;
   const url = local(root.events_url ?? "");
   if (!authorization || !root.events_url || !url) return;
   if (document.visibilityState === "hidden") return;
@@ -54,7 +56,8 @@ export async function follow() {
     } catch { // the connection broke or could not be opened
     }
     if (stream !== controller) return;
-    live.textContent = "○ not live: reconnecting…";
+    live.textContent = "not live: reconnecting…";
+    delete live.dataset.on;
     await Promise.race([
       sleep(pauseMs),
       new Promise((resolve) =>
@@ -76,11 +79,12 @@ async function readEvents(url, signal, onOpen) {
   if (response.status === 401) endSession("Your sign-in has ended.");
   if (response.status === 403 || response.status === 404) {
     stream = undefined; // a retry will not help
-    live.textContent = "○ not live";
+    live.textContent = "not live";
   }
   if (!response.ok || !response.body) throw new Error(response.statusText);
   onOpen();
-  live.textContent = "● live";
+  live.textContent = "live";
+  live.dataset.on = "";
   main.querySelector("#retry")?.click(); // the server is back
   refreshSoon(); // what changed before
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -144,7 +148,7 @@ export async function refresh() {
   const view = current;
   const mine = generation;
   if (!view) return;
-  const response = await get(view.url.replace(/#.*/, ""));
+  const response = await get(view.url.replace(/#.*/, ""), true);
   if (mine !== generation || current !== view || response.status === 0) return;
   const before = view.response;
   const isSame = response.text === before.text &&
@@ -161,24 +165,18 @@ export async function refresh() {
     return say("This record has changed.");
   }
   setCurrent(next);
-  const { pager, recordTable } = await import("./collection.js");
-  const previous = new Map(
-    before.body.map((record) => [record.id, JSON.stringify(record)]),
-  );
-  const focused = document.activeElement;
-  const focus = focused?.id || focused?.getAttribute("href");
-  records.replaceChildren(recordTable(next));
-  main.querySelector("#pager")?.replaceWith(pager(next));
-  main.querySelectorAll("tbody tr").forEach((row, at) => {
-    const record = response.body[at];
-    const isChanged = previous.get(record.id) !== JSON.stringify(record);
-    if (isChanged) row.classList.add("changed");
-  });
-  if (focus && !document.contains(focused)) {
-    const found = main.querySelector(
-      `#${CSS.escape(focus)}, [href="${CSS.escape(focus)}"]`,
-    );
-    /** @type {HTMLElement | null} */ (found)?.focus();
+  const { pager, updateTable, watchColumns } = await import("./collection.js");
+  const focusedId = document.activeElement?.id;
+  const changed = updateTable(records, next);
+  for (const row of changed) {
+    row.classList.remove("changed");
+    row.classList.add("changed");
   }
+  if (response.headers.get(total) !== before.headers.get(total)) {
+    main.querySelector("#pager")?.replaceWith(pager(next));
+    watchColumns();
+    if (focusedId) document.getElementById(focusedId)?.focus();
+  }
+  nameReferences(records);
   say("The records have changed.");
 }

@@ -1,0 +1,146 @@
+// @ts-check
+/** Elements: how they are created, and the controls that several views share. */
+
+/**
+ * Creates an element. Attributes, if there are any, come first; a listener is
+ * one by the name `onclick` and the like.
+ *
+ * @returns {any}
+ */
+export function h(tag, ...children) {
+  const element = document.createElement(tag);
+  const [first] = children;
+  if (first?.constructor === Object) {
+    children.shift();
+    for (const [name, value] of Object.entries(first)) {
+      if (typeof value === "function") {
+        element.addEventListener(name.slice(2), value);
+      } else if (value != null && value !== false) {
+        element.setAttribute(name, value);
+      }
+    }
+  }
+  element.append(...children.flat(3).filter((child) => child || child === 0));
+  return element;
+}
+
+/** The same as functions by the names of elements. @type {any} */
+const elements = new Proxy({}, {
+  get: (_, tag) => (...parts) => h(tag, ...parts),
+});
+export const {
+  a,
+  dd,
+  div,
+  dl,
+  dt,
+  h1,
+  h2,
+  h3,
+  label,
+  li,
+  ol,
+  option,
+  p,
+  pre,
+  span,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  ul,
+} = elements;
+
+/** Lines of the icons, in a square of 24. */
+const icons = {
+  face:
+    "M5 10.5 4 4.5l5 2.6a10 10 0 0 1 6 0l5-2.6-1 6c.6 1.1 1 2.2 1 3.4 0 4.1-3.6 6.6-8 6.6s-8-2.5-8-6.6c0-1.2.4-2.3 1-3.4ZM9 12.5v.6M15 12.5v.6M10.6 16.3c.9.8 1.9.8 2.8 0",
+  close: "m6 6 12 12m0-12L6 18",
+  down: "m6 9 6 6 6-6",
+  wire: "M4 8h14l-4-4M20 16H6l4 4",
+  cat:
+    "M2 19c0-7 4-10 9-10s10 3 10 8c0 1-1 2-3 2H7M8 19c-3 1-6 0-6-2s1-3 3-4V10l2 2 2-2v3c1 1 2 2 2 3 0 2-1 3-3 3ZM17 3h3l-3 3h3",
+};
+
+/** Creates an icon; its meaning must be said beside it. @param {keyof typeof icons} name */
+export function icon(name, size = "16") {
+  const namespace = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(namespace, "svg");
+  const path = document.createElementNS(namespace, "path");
+  const attributes = { viewBox: "0 0 24 24", width: size, height: size };
+  for (const [key, value] of Object.entries(attributes)) {
+    svg.setAttribute(key, value);
+  }
+  svg.setAttribute("aria-hidden", "true");
+  path.setAttribute("d", icons[name]);
+  svg.append(path);
+  return svg;
+}
+
+/** The tag of a method, in its colour. */
+export function methodTag(method) {
+  return span({ class: `method ${method.toLowerCase()}` }, method);
+}
+
+/** Wraps what an event starts so that it runs once at a time: its button shows that it runs, and ignores further clicks. */
+function once(work) {
+  let isRunning = false;
+  return async (event) => {
+    event.preventDefault();
+    if (isRunning) return;
+    isRunning = true;
+    const { submitter, currentTarget } = event;
+    const pressed = submitter ?? currentTarget?.querySelector?.(".primary") ??
+      currentTarget;
+    pressed?.setAttribute("aria-busy", "true");
+    try {
+      await work(event);
+    } finally {
+      isRunning = false;
+      pressed?.removeAttribute("aria-busy");
+    }
+  };
+}
+
+/** Creates a button. @param {any} text @param {(event?: any) => any} onclick @param {string} [id] */
+export function button(text, onclick, id, attributes = {}) {
+  const all = { type: "button", onclick: once(onclick), id, ...attributes };
+  return h("button", all, text);
+}
+
+/** Creates a form whose values are sent by a script, and not again before there is a response. */
+export function formOf(attributes, submit, ...children) {
+  return h("form", { ...attributes, onsubmit: once(submit) }, ...children);
+}
+
+/** Creates a disclosure whose content is created when it is first opened. */
+export function disclosure(name, summary, create) {
+  const details = h("details", { class: name }, h("summary", summary));
+  const fill = async () => details.append(await create());
+  details.addEventListener("toggle", fill, { once: true });
+  return details;
+}
+
+/** Creates a menu that opens below its name, and closes when the focus leaves it. */
+export function menu(name, ...items) {
+  const summary = h("summary", name, icon("down", "12"));
+  const list = ul(items.map((item) => li(item)));
+  const details = h("details", { class: "menu" }, summary, list);
+  const close = (isBack) => {
+    details.open = false;
+    if (isBack) summary.focus();
+  };
+  details.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget && !details.contains(relatedTarget)) close(false);
+  });
+  details.addEventListener("keydown", ({ key }) => {
+    if (key === "Escape" && details.open) close(true);
+  });
+  list.addEventListener("click", () => close(false));
+  document.addEventListener("click", ({ target }) => {
+    if (!details.contains(target)) close(false);
+  });
+  return details;
+}

@@ -1,0 +1,151 @@
+// @ts-check
+/** Signing in and out, and dialogs. */
+
+import { a, button, div, formOf, h, h2, label, menu, p } from "./dom.js";
+import { live, loadRoot, main, root, say, who } from "./frame.js";
+import {
+  authorization,
+  authorize,
+  forgetDrafts,
+  get,
+  hooks,
+  local,
+  problemOf,
+  send,
+} from "./http.js";
+import { titles } from "./values.js";
+
+/** Shows the view again; view.js sets it. */
+export const again = { show() {} };
+
+export async function showWho() {
+  const url = root.current_user_url;
+  if (!authorization || !url) {
+    const { authorizations_url: to } = root;
+    const signIn = () => askPassword();
+    who.replaceChildren(
+      ...(to ? [button("Sign in", signIn, "sign-in")] : []),
+    );
+    return;
+  }
+  const { status, body } = await get(url, true);
+  if (status !== 200 || !authorization) return;
+  const role = h("small", ` ${body.role}`);
+  who.replaceChildren(menu(
+    [body.username, role],
+    a({ href: local(url) }, "Your account"),
+    button("Sign out", signOut, "sign-out", { class: "quiet" }),
+  ));
+}
+
+export function askPassword() {
+  const error = p({ role: "alert", class: "wrong" });
+  const username = field("Username", "text", "username");
+  const password = field("Password", "password", "current-password");
+  const signIn = async () => {
+    error.textContent = "";
+    const body = JSON.stringify({
+      username: username.input.value,
+      password: password.input.value,
+    });
+    const response = await send("POST", root.authorizations_url ?? "", {
+      body,
+    });
+    if (response.status !== 201) {
+      error.textContent = problemOf(response);
+      return password.input.select();
+    }
+    const { token, url } = response.body;
+    await changeSession({ token, url });
+    dialog.close();
+    // What was pressed is gone when somebody is signed in.
+    const place = main.querySelector("#editing input, h1");
+    place?.focus({ preventScroll: true });
+    say("You are signed in.");
+  };
+  const dialog = openDialog(
+    "Sign in",
+    signIn,
+    p(
+      { class: "soft" },
+      "At its first start the server shows the password of admin. The token is kept in this tab only, and lost when you close it.",
+    ),
+    username.label,
+    password.label,
+    error,
+    h("button", { class: "primary" }, "Sign in"),
+  );
+}
+
+function field(name, type, autocomplete) {
+  const input = h("input", { type, autocomplete, name: autocomplete });
+  return { input, label: label({ class: "field" }, name, input) };
+}
+
+/** Opens a dialog with a form; it is closed by Escape or its button. The last child is its main button. */
+export function openDialog(title, submit, ...children) {
+  const close = button("Cancel", () => dialog.close(), undefined, {
+    class: "quiet",
+  });
+  const from = document.activeElement;
+  const onclose = () => {
+    dialog.remove();
+    if (document.activeElement === document.body && from?.isConnected) {
+      /** @type {HTMLElement} */ (from).focus();
+    }
+  };
+  const last = children.pop();
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "dialog-title", onclose },
+    formOf(
+      { novalidate: true, class: "stack" },
+      submit,
+      h2({ id: "dialog-title" }, title),
+      ...children,
+      div({ class: "row" }, last, close),
+    ),
+  );
+  document.body.append(dialog);
+  dialog.showModal();
+  return /** @type {HTMLDialogElement} */ (dialog);
+}
+
+async function signOut() {
+  if (authorization) await send("DELETE", authorization.url);
+  forgetDrafts();
+  endSession("You are signed out.");
+}
+
+export function endSession(message) {
+  changeSession(null);
+  say(message);
+}
+
+hooks.unauthorized = () => endSession("Your sign-in has ended.");
+
+async function changeSession(changed) {
+  authorize(changed);
+  titles.clear();
+  follow();
+  await Promise.all([
+    showWho(),
+    // The text in a form stays, to be sent again after the next sign-in.
+    main.querySelector("#editing") ? loadRoot() : again.show(),
+  ]);
+}
+
+/** @type {typeof import("../live.js") | undefined} */
+let changes;
+
+/** Follows the changes by others, or stops following; then at once, because scripts stop on a page that is left. */
+export async function follow() {
+  if (!authorization && !changes) return;
+  try {
+    changes ??= await import("../live.js");
+  } catch { // the server is away
+    live.textContent = "not live";
+    return;
+  }
+  changes.follow();
+}

@@ -1,0 +1,398 @@
+// @ts-check
+/** Controls: how a value of each kind of property is typed and read, so that what is typed is what is sent. */
+
+import {
+  div,
+  get,
+  h,
+  label,
+  li,
+  option,
+  optionsOf,
+  p,
+  span,
+  targetCollection,
+  titleNameOf,
+  titleOf,
+  typesOf,
+  ul,
+} from "../page.js";
+
+/** @typedef {import("../page.js").Json} Json */
+
+/** A point in time as a control for local times holds it; empty if the text is not one. */
+export function toLocalTime(text) {
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) return "";
+  const offsetMs = new Date(ms).getTimezoneOffset() * 60_000;
+  const local = new Date(ms - offsetMs).toISOString().slice(0, -1);
+  // In autumn an hour comes twice, and the local time names the first one.
+  return Date.parse(local) === ms ? local : "";
+}
+
+/**
+ * A control for a value of a property, and a text field for anything that is not such a value.
+ *
+ * @param {Json} schema
+ * @param {string} value
+ * @param {Json} attributes
+ * @returns {any}
+ */
+export function valueControl(schema, value, attributes) {
+  const { format } = schema;
+  const isBoolean = typesOf(schema).includes("boolean");
+  const choices = schema.enum?.filter((each) => each !== null) ??
+    (isBoolean && [true, false]);
+  if (choices) {
+    return h(
+      "select",
+      attributes,
+      ["", ...choices].map((each) =>
+        option({ value: each, selected: String(each) === value }, `${each}`)
+      ),
+    );
+  }
+  const isInstant = format === "date-time";
+  const input = h("input", {
+    ...(format === "date" && { type: "date" }),
+    ...(isInstant && { type: "datetime-local", step: "0.001" }),
+    ...attributes,
+  });
+  input.value = isInstant ? toLocalTime(value) : value;
+  if (!input.value && value) {
+    input.type = "text";
+    input.value = value;
+  }
+  return input;
+}
+
+/** Returns the value of a control, as the API writes it. */
+export function textOf({ type, value }) {
+  const isTime = type === "datetime-local" && !Number.isNaN(Date.parse(value));
+  return isTime ? new Date(value).toISOString() : value;
+}
+
+/** The rules of a property in words. */
+export function rulesOf(schema, isRequired) {
+  const { minimum, exclusiveMinimum, maximum, maxLength, minLength, pattern } =
+    schema;
+  const isNumber = /integer|number/.test(String(schema.type));
+  return [
+    schema.readOnly
+      ? "set by the server"
+      : isRequired
+      ? "required"
+      : "optional",
+    typesOf(schema).filter((type) => type !== "null").join(" or "),
+    schema.description ?? schema.format,
+    schema.enum?.join(", "),
+    maxLength &&
+    (minLength === maxLength
+      ? `${maxLength} characters`
+      : `${minLength ?? 0} to ${maxLength} characters`),
+    !schema.description && pattern?.length < 40 && `as in ${pattern}`,
+    isNumber && minimum !== undefined && `at least ${minimum}`,
+    exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
+    isNumber && maximum < Number.MAX_SAFE_INTEGER && `at most ${maximum}`,
+    schema.default != null && `default: ${schema.default}`,
+    schema.writeOnly && "write-only",
+  ].filter(Boolean).join(", ");
+}
+
+/** The rules of a property in a sentence for who fills it in. @param {any} schema */
+function hintOf({ type, description, format, ...bounds }) {
+  const { minimum, exclusiveMinimum, maximum, maxLength, minLength } = bounds;
+  const isNumber = /integer|number/.test(String(type));
+  const isBounded = maximum < Number.MAX_SAFE_INTEGER;
+  const parts = bounds["x-collection"] ? [] : [
+    description,
+    !description && maxLength &&
+    (minLength === maxLength
+      ? `${maxLength} characters`
+      : `up to ${maxLength.toLocaleString()} characters`),
+    isNumber && minimum !== undefined && minimum > -Number.MAX_SAFE_INTEGER &&
+    `at least ${minimum.toLocaleString()}`,
+    exclusiveMinimum !== undefined && `more than ${exclusiveMinimum}`,
+    isNumber && isBounded && `at most ${maximum.toLocaleString()}`,
+    format === "multiline" && "several lines",
+  ];
+  const text = parts.filter(Boolean).join(", ");
+  return text && `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+
+/** Why a text is not sent, as a sentence; an empty text if it is. */
+function faultOf(input, schema, before) {
+  const { value, validity, type } = input;
+  if (validity.badInput) {
+    return `This ${
+      /^date/.test(type)
+        ? "date is incomplete or does not exist"
+        : "is no value"
+    }: complete it, or empty the field.`;
+  }
+  if (value === "" || value === before) return "";
+  if (
+    type === "datetime-local" && !toLocalTime(textOf(input)).startsWith(value)
+  ) {
+    return "Clocks skip this time where you are: choose an earlier or a later one.";
+  }
+  const types = String(schema.type);
+  if (!/integer|number/.test(types)) return "";
+  const isNumber = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(
+    value.trim(),
+  );
+  if (!isNumber || !Number.isFinite(Number(value))) {
+    return `“${value}” is not a number: write it as ${
+      types.includes("integer") ? "12" : "12.5"
+    }.`;
+  }
+  return /^[+-]?\d+$/.test(value.trim()) && !Number.isSafeInteger(Number(value))
+    ? "This number has more digits than can be stored exactly."
+    : "";
+}
+
+/** How long a text must rest before it is searched for. */
+const pauseMs = 150;
+
+/**
+ * Lets a record be chosen by its title: the list below the text follows the
+ * keys of a combobox (ARIA practices), and the text of a choice stands for its id.
+ *
+ * @param {any} input
+ * @param {string} collection
+ * @param {string} name
+ */
+function referenceControl(input, collection, name) {
+  const list = ul({
+    role: "listbox",
+    id: `choices-${name}`,
+    class: "choices",
+    hidden: "",
+    "aria-label": name,
+  });
+  const place = div({ class: "combo" }, input, list);
+  /** @type {Map<string, string>} */
+  const ids = new Map();
+  const attributes = {
+    role: "combobox",
+    autocomplete: "off",
+    "aria-expanded": "false",
+    "aria-controls": list.id,
+    "aria-autocomplete": "list",
+  };
+  for (const [key, text] of Object.entries(attributes)) {
+    input.setAttribute(key, text);
+  }
+  let active = -1;
+  let asked = "";
+  const mark = (at) => {
+    active = at;
+    [...list.children].forEach((each, index) => {
+      each.setAttribute("aria-selected", String(index === at));
+      if (index === at) each.scrollIntoView({ block: "nearest" });
+    });
+    const { id } = list.children[at] ?? {};
+    if (id) input.setAttribute("aria-activedescendant", id);
+    else input.removeAttribute("aria-activedescendant");
+  };
+  const open = (isOpen) => {
+    list.hidden = !isOpen;
+    input.setAttribute("aria-expanded", String(isOpen));
+    if (!isOpen) mark(-1);
+  };
+  const remember = (each, schema) => {
+    const title = titleOf(each, schema);
+    // Two records can have one title; then the id tells them apart.
+    const isTaken = (ids.get(title) ?? String(each.id)) !== String(each.id);
+    const text = isTaken ? `${title} (${each.id})` : title;
+    ids.set(text, String(each.id));
+    return text;
+  };
+  const choose = (text) => {
+    input.value = text;
+    open(false);
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const search = async (typed) => {
+    asked = typed;
+    const { schema } = await optionsOf(collection);
+    const title = titleNameOf(schema.properties ?? {});
+    const query = typed && title && !ids.has(typed)
+      ? `&${title}:contains=${encodeURIComponent(typed)}`
+      : "";
+    const sort = title ? `&sortby=${title}` : "";
+    const { body } = await get(`${collection}?limit=20${sort}${query}`, true);
+    if (asked !== typed || !Array.isArray(body)) return;
+    list.replaceChildren(...body.map((each, at) => {
+      const text = remember(each, schema);
+      return li(
+        {
+          role: "option",
+          id: `choice-${name}-${at}`,
+          "aria-selected": "false",
+          onpointerdown: (event) => event.preventDefault(), // keeps the focus
+          onclick: () => choose(text),
+        },
+        text,
+        span({ class: "soft" }, String(each.id)),
+      );
+    }));
+    open(body.length > 0 && document.activeElement === input);
+  };
+  let timer = 0;
+  const searchSoon = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => search(input.value.trim()), pauseMs);
+  };
+  input.addEventListener("focus", () => {
+    input.select();
+    search("");
+  });
+  input.addEventListener("input", (event) => event.isTrusted && searchSoon());
+  input.addEventListener("blur", () => open(false));
+  input.addEventListener("keydown", (event) => {
+    const { key } = event;
+    const count = list.children.length;
+    if (/^Arrow(?:Up|Down)$/.test(key) && count > 0) {
+      event.preventDefault();
+      open(true);
+      mark(
+        (active + (key === "ArrowDown" ? 1 : count - (active < 0 ? 0 : 1))) %
+          count,
+      );
+    } else if (key === "Enter" && active >= 0) {
+      event.preventDefault();
+      list.children[active].click();
+    } else if (key === "Escape" && !list.hidden) {
+      event.preventDefault();
+      open(false);
+    }
+  });
+  /** Shows the title of the record that has an id. */
+  const show = async (id) => {
+    const before = input.value;
+    const [{ schema }, { body, status }] = await Promise.all([
+      optionsOf(collection),
+      get(`${collection}/${id}`, true),
+    ]);
+    if (status !== 200) return undefined;
+    const text = remember(body, schema);
+    if (input.value === before) input.value = text;
+    return text;
+  };
+  const idOf = (text) =>
+    ids.get(text) ?? (/^[1-9]\d*$/.test(text) ? text : undefined);
+  return { place, idOf, show };
+}
+
+/**
+ * A property with its control.
+ *
+ * @param {string} name
+ * @param {Json} schema
+ * @param {any} value
+ * @param {boolean} isRequired
+ */
+export function fieldOf(name, schema, value, isRequired) {
+  const types = typesOf(schema);
+  const isNullable = types.includes("null");
+  const isNumber = /integer|number/.test(String(types));
+  const collection = targetCollection(schema);
+  const text = String(value ?? "");
+  const attributes = {
+    id: `field-${name}`,
+    name,
+    dir: "auto",
+    "aria-describedby": `help-${name} error-${name}`,
+    "aria-required": isRequired,
+    ...(isNumber && !collection && { inputmode: "decimal" }),
+    ...(schema.writeOnly && name.includes("password") &&
+      { type: "password", autocomplete: "new-password" }),
+  };
+  const input = schema.format === "multiline"
+    ? h("textarea", { ...attributes, rows: 5 }, text)
+    : valueControl(schema, text, attributes);
+  const choice = collection
+    ? referenceControl(input, collection, name)
+    : undefined;
+  const error = p({ id: `error-${name}`, class: "wrong" });
+  const title = name.replace(/_id$/, "").replaceAll("_", " ");
+  // Of a string that can be empty, an empty field says either; this says which.
+  const isEither = isNullable && schema.minLength === 0;
+  const isNull = h("input", { type: "checkbox", id: `null-${name}` });
+  isNull.checked = value == null;
+  const row = div(
+    { class: "field" },
+    label(
+      { for: `field-${name}` },
+      title.charAt(0).toUpperCase() + title.slice(1),
+      span({ class: "name" }, name),
+      !isRequired && isNullable && span({ class: "soft" }, " optional"),
+    ),
+    choice?.place ?? input,
+    isEither &&
+      label(
+        { class: "row", for: `null-${name}` },
+        isNull,
+        "No value, if empty",
+      ),
+    error,
+    p({ id: `help-${name}`, class: "hint" }, hintOf(schema)),
+  );
+  const field = {
+    name,
+    row,
+    input,
+    before: input.value,
+    isNullBefore: isNull.checked,
+    isChanged: () =>
+      input.value !== field.before || input.validity.badInput ||
+      (isEither && input.value === "" && isNull.checked !== field.isNullBefore),
+    /** The text as it is stored, of a reference the id. */
+    text: () => choice?.idOf(input.value) ?? input.value,
+    restore(stored) {
+      input.value = stored;
+      if (choice && /^\d+$/.test(stored)) choice.show(stored).catch(() => {});
+    },
+    /** @param {string} text */
+    mark(text) {
+      error.textContent = text;
+      input.setAttribute("aria-invalid", String(text !== ""));
+    },
+    /** Returns why the text is not sent. */
+    fault() {
+      const { value } = input;
+      if (choice) {
+        return value === "" || choice.idOf(value) !== undefined ||
+            value === field.before
+          ? ""
+          : "Choose one of the list: nothing there has exactly this title.";
+      }
+      if (
+        value === "" && schema.default != null && !input.validity.badInput &&
+        schema.minLength !== 0
+      ) {
+        return `Enter a value; by default it is ${schema.default}.`;
+      }
+      return faultOf(input, schema, text);
+    },
+    /** Returns the JSON value of the text; undefined for a field that is left empty. */
+    read() {
+      const value = choice
+        ? choice.idOf(input.value) ?? input.value
+        : textOf(input);
+      if (value === "") {
+        if (schema.minLength === 0 && !(isEither && isNull.checked)) return "";
+        return isNullable ? null : undefined;
+      }
+      if (types.includes("boolean")) return value === "true";
+      return isNumber && Number.isFinite(Number(value)) ? Number(value) : value;
+    },
+  };
+  if (choice && text) {
+    choice.show(text).then((title) => {
+      if (title && field.before === text) field.before = title;
+    }, () => {});
+  }
+  return field;
+}

@@ -1,0 +1,134 @@
+// @ts-check
+/** The dialogs about a record: a conflict with a change by somebody else, and deleting. */
+
+import { showProblem } from "../exchange.js";
+import {
+  button,
+  div,
+  etagOf,
+  format,
+  h,
+  label,
+  navigate,
+  openDialog,
+  p,
+  say,
+  send,
+  sends,
+  show,
+  start,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  titleOf,
+  tr,
+} from "../page.js";
+
+/** Shows both versions of a record that somebody else has changed meanwhile. */
+export function showConflict(view, { theirs, mine }, { keep, apply }) {
+  const { options: { writable }, response: { body: record }, properties } =
+    view;
+  const versions = [record, theirs, { ...theirs, ...mine }];
+  const rows = writable
+    .filter((name) =>
+      !properties[name]?.["writeOnly"] &&
+      new Set(versions.map((version) => version[name])).size > 1
+    )
+    .map((name) =>
+      tr([
+        th({ scope: "row", class: "name" }, name),
+        ...versions.map((version) =>
+          td(
+            version[name] !== record[name]
+              ? h("mark", format(version[name], properties[name]) || "empty")
+              : format(version[name], properties[name]) || "empty",
+          )
+        ),
+      ])
+    );
+  const columns = [
+    "property",
+    "as you read it",
+    "theirs, stored now",
+    "with your change",
+  ];
+  const dialog = openDialog(
+    "Somebody else has changed this record",
+    undefined,
+    p("412: your If-Match names the version that you read, but the record has changed since. Nothing was changed. Without If-Match you would not have noticed."),
+    div(
+      {
+        class: "scroll",
+        tabindex: "0",
+        role: "region",
+        "aria-label": "The versions",
+      },
+      table(
+        { id: "versions" },
+        thead(tr(columns.map((text) => th({ scope: "col" }, text)))),
+        tbody(rows),
+      ),
+    ),
+    div(
+      { class: "row" },
+      button(
+        sends("Apply my change", "PATCH"),
+        () => {
+          dialog.close();
+          return apply();
+        },
+        "apply-mine",
+        { class: "primary" },
+      ),
+      button("Keep theirs", () => {
+        dialog.close();
+        return keep();
+      }, "keep-theirs"),
+    ),
+  );
+}
+
+export function confirmDelete({ response: { body, headers }, options }) {
+  const error = div({ role: "alert" });
+  const cascade = h("input", { type: "checkbox", id: "cascade" });
+  const more = label(
+    { hidden: "", for: "cascade", class: "row" },
+    cascade,
+    " Also delete the records that require it, and clear the other references (?cascade=true)",
+  );
+  const remove = async () => {
+    const etag = etagOf({ headers });
+    const response = await send(
+      "DELETE",
+      body.url + (cascade.checked ? "?cascade=true" : ""),
+      { fields: etag ? { "If-Match": etag } : {} },
+    );
+    if (response.status === 204) {
+      dialog.close();
+      await navigate(body.link?.href ?? start.href);
+      return say("Deleted.");
+    }
+    showProblem(error, response);
+    more.hidden = response.body?.errorCode !== 40900;
+    if (response.status === 412) {
+      error.append(button("Show the current version", () => {
+        dialog.close();
+        return show();
+      }));
+    }
+  };
+  const dialog = openDialog(
+    `Delete ${titleOf(body, options.schema)}?`,
+    remove,
+    p("This cannot be undone. After that, its URL returns 410 (Gone), or 404 if it is private."),
+    error,
+    more,
+    h(
+      "button",
+      { id: "delete", class: "danger primary" },
+      sends("Delete", "DELETE"),
+    ),
+  );
+}

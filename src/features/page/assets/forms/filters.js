@@ -1,0 +1,197 @@
+// @ts-check
+/** The filters of a collection: parameters of its URL, shown as chips and set in a form. */
+
+import {
+  a,
+  div,
+  formOf,
+  h,
+  icon,
+  isLink,
+  navigate,
+  option,
+  parametersOf,
+  span,
+  typesOf,
+} from "../page.js";
+import { textOf, valueControl } from "./controls.js";
+
+/** Parameters of a collection that are not filters. */
+const listParameters = /^(?:limit|offset|page|per_page|sortby|order|fields)$/;
+
+/** The filters of a URL: names of parameters and their values. @returns {[string, string][]} */
+export function filtersOf(url) {
+  return [...parametersOf(url)].filter(([name]) => !listParameters.test(name));
+}
+
+/** Returns a URL of the same collection with other parameters, on its first page. */
+export function withParameters(url, changes) {
+  const next = new URL(url.replace(/#.*/, ""));
+  const parameters = parametersOf(url);
+  for (const name of ["offset", "page"]) parameters.delete(name);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === undefined) parameters.delete(name);
+    else parameters.set(name, value);
+  }
+  // In a query of this API a plus sign is a plus sign, and a colon needs no escape.
+  next.search = String(parameters).replaceAll("+", "%20")
+    .replaceAll("%3A", ":");
+  return next.href;
+}
+
+/** The same URL without its filters or, if one is named, without that. */
+export function withoutFilters(url, only = -1) {
+  const none = filtersOf(url).filter((_, at) => only < 0 || at === only)
+    .map(([name]) => [name, undefined]);
+  return withParameters(url, Object.fromEntries(none));
+}
+
+/** What the operators mean. @type {Record<string, string>} */
+const names = {
+  "": "is",
+  ne: "is not",
+  contains: "contains",
+  starts: "starts with",
+  lt: "less than",
+  lte: "at most",
+  gte: "at least",
+  gt: "more than",
+  in: "is one of",
+};
+
+/**
+ * The filters that the collection has for a property: the end of the
+ * parameter's name, for null also its value, and what the filter is called.
+ */
+function operatorsOf(schema) {
+  const types = typesOf(schema);
+  const isOrdered = !schema.enum && !types.includes("boolean");
+  const isText = types.includes("string") && isOrdered &&
+    /^(?:|multiline|email|iri)$/.test(schema.format ?? "");
+  return [
+    ["", "is"],
+    [":ne", "is not"],
+    ...(isText ? [[":contains", "contains"], [":starts", "starts with"]] : []),
+    ...(isOrdered
+      ? [[":lt", "<"], [":lte", "≤"], [":gte", "≥"], [":gt", ">"]]
+      : []),
+    [":in", "is one of (a, b, …)"],
+    ...(types.includes("null")
+      ? [["=null", "is empty"], [":ne=null", "is not empty"]]
+      : []),
+  ];
+}
+
+/** The control for the value of a filter. */
+function filterControl(name, schema, suffix, value) {
+  const { minimum, maximum } = schema;
+  const types = typesOf(schema);
+  const isList = suffix === ":in";
+  const isNumber = /integer|number/.test(String(types)) && !isList;
+  return valueControl(isList ? {} : schema, value, {
+    "aria-label": `${name}: value`,
+    ...(isNumber && {
+      type: "number",
+      min: minimum,
+      max: maximum < Number.MAX_SAFE_INTEGER && maximum,
+      step: types.includes("integer") ? 1 : "any",
+    }),
+  });
+}
+
+/** The filters in use as chips, and the button that opens the form with all of them. */
+export function filterForm(view) {
+  const { url } = view;
+  const details = h("details", { class: "filters" }, h("summary", "Filter"));
+  details.addEventListener(
+    "toggle",
+    () => details.append(allFilters(view)),
+    { once: true },
+  );
+  const chips = filtersOf(url).map(([parameter, value], at) => {
+    const [name = "", operator = ""] = parameter.split(":");
+    const isNull = value === "null";
+    const said = isNull
+      ? operator ? "is not empty" : "is empty"
+      : `${names[operator] ?? operator} ${value}`;
+    return span(
+      { class: "chip" },
+      span(h("code", name), ` ${said}`),
+      a({
+        href: withoutFilters(url, at),
+        "aria-label": `Remove the filter ${parameter}`,
+      }, icon("close", "14")),
+    );
+  });
+  return div(
+    { class: "row", id: chips.length > 0 && "filtered" },
+    chips,
+    details,
+    chips.length > 0 && a({ href: withoutFilters(url) }, "Clear"),
+  );
+}
+
+function allFilters(view) {
+  const { url, properties } = view;
+  const used = filtersOf(url);
+  const rows = Object.entries(properties)
+    .filter(([name, schema]) => !isLink(name, schema) && !schema.writeOnly)
+    .flatMap(([name, schema]) => {
+      const ofProperty = used.filter(([each]) =>
+        each.replace(/:.*/, "") === name
+      );
+      return [...ofProperty, [name, ""]].map(([parameter = "", value]) =>
+        filterRow(name, schema, parameter.slice(name.length), value)
+      );
+    });
+  const apply = () => {
+    const half = rows.find(({ isHalf }) => isHalf());
+    if (half) return half.row.querySelector("input")?.reportValidity();
+    const filters = rows.map(({ read }) => read()).filter(([, value]) => value);
+    return navigate(
+      withParameters(withoutFilters(url), Object.fromEntries(filters)),
+    );
+  };
+  return formOf(
+    { class: "card", novalidate: true },
+    apply,
+    rows.map(({ row }) => row),
+    h("button", { class: "primary" }, "Apply"),
+  );
+}
+
+/** @returns {{row: HTMLElement, read: () => [string, string], isHalf: () => boolean}} */
+function filterRow(name, schema, suffix, value) {
+  const selected = value === "null" ? `${suffix}=null` : suffix;
+  const operators = operatorsOf(schema);
+  const operator = h(
+    "select",
+    { "aria-label": `${name}: comparison`, onchange: () => draw() },
+    operators.map(([end, text]) =>
+      option({ value: end, selected: end === selected }, text)
+    ),
+  );
+  let control;
+  const place = span();
+  const draw = (value = "") => {
+    const text = control ? textOf(control) : value;
+    control = filterControl(name, schema, operator.value, text);
+    place.replaceChildren(operator.value.includes("=") ? "" : control);
+  };
+  draw(value);
+  /** @returns {[string, string]} */
+  const read = () => {
+    const [end, fixed] = operator.value.split("=");
+    return [name + end, fixed ?? textOf(control)];
+  };
+  return {
+    row: div(
+      { class: "filter" },
+      span({ class: "name" }, name),
+      operator,
+      place,
+    ),
+    read,
+    isHalf: () => place.contains(control) && control.validity.badInput,
+  };
+}

@@ -1,0 +1,291 @@
+// @ts-check
+/** Files: importing NDJSON and CSV with a preview, the progress of an import, and exporting. */
+
+import { withParameters } from "./filters.js";
+import { showProblem } from "../exchange.js";
+import {
+  a,
+  crumbs,
+  dd,
+  div,
+  dl,
+  dt,
+  formOf,
+  h,
+  h1,
+  h2,
+  label,
+  local,
+  navigate,
+  newKey,
+  optionsOf,
+  p,
+  parse,
+  pathOf,
+  problemOf,
+  say,
+  send,
+  sends,
+  shownNames,
+  store,
+  stored,
+  table,
+  tbody,
+  td,
+  th,
+  thead,
+  tr,
+  typesOf,
+} from "../page.js";
+
+/** How many lines a preview shows. */
+const maxShownLines = 5;
+
+/** Parses CSV (RFC 4180) with commas, semicolons or tabs. @returns {string[][]} */
+export function parseCsv(text) {
+  const body = text.replace(/^\ufeff/, "");
+  const [head = ""] = body.split(/\r?\n/, 1);
+  const counted = [",", ";", "\t"]
+    .map((each) => ({ each, count: head.split(each).length }));
+  counted.sort((one, other) => other.count - one.count);
+  const separator = counted[0]?.each ?? ",";
+  const rows = [];
+  /** @type {string[]} */
+  let row = [];
+  let at = 0;
+  while (at < body.length) {
+    let value = "";
+    if (body[at] === '"') {
+      for (at++; at < body.length; at++) {
+        if (body[at] !== '"') value += body[at];
+        else if (body[at + 1] === '"') value += body[at++];
+        else break;
+      }
+      at++;
+    }
+    const from = at;
+    while (
+      at < body.length && body[at] !== separator &&
+      !/[\r\n]/.test(body[at] ?? "")
+    ) at++;
+    row.push(value + body.slice(from, at));
+    if (body[at] === separator && at + 1 < body.length) {
+      at++;
+      continue;
+    }
+    if (body[at] === separator) row.push("");
+    at += body.startsWith("\r\n", at) ? 2 : 1;
+    if (row.length > 1 || row[0] !== "") rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+/** Returns the value of a cell by the schema of its column; a text that is not one stays, for the server to refuse. */
+function valueOfCell(text, schema = {}) {
+  const types = String(typesOf(schema));
+  if (text === "") return undefined;
+  if (/integer|number/.test(types)) {
+    return /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/i.test(text) ? Number(text) : text;
+  }
+  if (/boolean/.test(types) && /^(?:true|false)$/i.test(text)) {
+    return /^t/i.test(text);
+  }
+  return text;
+}
+
+/** Turns CSV, whose first line names properties, into records. */
+export function recordsOf(rows, properties) {
+  const [names = [], ...others] = rows;
+  return others.map((row) =>
+    Object.fromEntries(
+      names.map((name, at) => /** @type {[string, any]} */ ([
+        name.trim(),
+        valueOfCell(row[at] ?? "", properties[name.trim()]),
+      ])).filter(([name, value]) => name && value !== undefined),
+    )
+  );
+}
+
+function preview(records, writable) {
+  const names = [
+    ...new Set(records.flatMap((each) => Object.keys(each ?? {}))),
+  ];
+  const unknown = names.filter((name) => !writable.includes(name));
+  return [
+    unknown.length > 0 &&
+    p(
+      { class: "wrong" },
+      `Not properties that can be set here: ${unknown.join(", ")}.`,
+    ),
+    div(
+      {
+        class: "scroll",
+        tabindex: "0",
+        role: "region",
+        "aria-label": "Preview",
+      },
+      table(
+        thead(
+          tr(names.map((name) => th({ scope: "col", class: "name" }, name))),
+        ),
+        tbody(
+          records.map((record) =>
+            tr(names.map((name) => td(JSON.stringify(record?.[name]) ?? "")))
+          ),
+        ),
+      ),
+    ),
+  ];
+}
+
+export async function importForm(url, back) {
+  const { schema: { properties = {} }, writable } = await optionsOf(url);
+  const input = h("input", {
+    type: "file",
+    id: "file",
+    accept: ".ndjson,.jsonl,.csv,.tsv,.txt",
+    onchange: () => read(),
+  });
+  const error = div({ role: "alert", class: "near" });
+  const shown = div({ class: "stack", id: "preview", "aria-live": "polite" });
+  /** @type {{file: File, key: string, lines: number} | undefined} */
+  let chosen;
+  const read = async () => {
+    const [file] = input.files;
+    chosen = undefined;
+    error.replaceChildren();
+    shown.replaceChildren();
+    if (!file) return;
+    const isCsv = /\.(?:csv|tsv)$/i.test(file.name);
+    const text = await file.text();
+    const records = isCsv
+      ? recordsOf(parseCsv(text), properties)
+      : text.split("\n").filter((line) => line.trim());
+    const first = records.slice(0, maxShownLines)
+      .map((each) => isCsv ? each : parse(each) ?? {});
+    const lines = isCsv
+      ? records.map((each) => JSON.stringify(each)).join("\n")
+      : "";
+    const body = isCsv
+      ? new File([lines], file.name.replace(/\.\w+$/, ".ndjson"))
+      : file;
+    chosen = { file: body, key: newKey(), lines: records.length };
+    const count = records.length.toLocaleString();
+    shown.append(
+      h2(`${count} ${records.length === 1 ? "record" : "records"}`),
+      ...preview(first, writable).filter(Boolean),
+    );
+  };
+  const submit = async () => {
+    if (!chosen) {
+      error.replaceChildren(p({ class: "wrong" }, "Choose a file first."));
+      return input.focus();
+    }
+    const { file, key, lines } = chosen;
+    const response = await send("POST", url, {
+      fields: {
+        "Content-Type": "application/x-ndjson",
+        "Idempotency-Key": key,
+      },
+      body: file,
+    });
+    const task = response.headers.get("location");
+    if (response.status === 202 && task) {
+      store(`lines ${pathOf(local(task) ?? url)}`, lines);
+      return navigate(task);
+    }
+    showProblem(error, response);
+  };
+  return [
+    crumbs(back),
+    h1("Import"),
+    formOf(
+      { id: "editing", class: "stack", novalidate: true },
+      submit,
+      p(
+        { class: "soft prose" },
+        "NDJSON, one record per line, as Export creates it; or CSV whose first line names the properties. The browser turns CSV into NDJSON. The import then runs as a task, whose progress you see.",
+      ),
+      div({ class: "field" }, label({ for: "file" }, "File"), input),
+      error,
+      shown,
+      div(
+        { class: "bar row" },
+        h("button", { class: "primary" }, sends("Import", "POST")),
+        a({ href: back, class: "button quiet" }, "Cancel"),
+      ),
+    ),
+  ];
+}
+
+/** The progress of an import, and the lines that were rejected. */
+export function taskView(task) {
+  const { status, lines = 0, errors = [], rejected = 0 } = task;
+  const total = stored(`lines ${pathOf(local(task.url) ?? location.href)}`);
+  const isDone = /^(?:succeeded|failed)$/.test(status);
+  const words = total ? `${lines} of ${total} lines` : `${lines} lines`;
+  return div(
+    { class: "stack card" },
+    p({ class: "row" }, h("b", status), words),
+    !isDone &&
+      h("progress", {
+        "aria-label": words,
+        ...(total && { value: lines, max: total }),
+      }),
+    rejected > 0 && Array.isArray(errors) && errors.length > 0 && div(
+      { class: "near" },
+      h2("Rejected lines"),
+      dl(
+        { class: "fields" },
+        errors.map(({ line, error, errors: all = [] }) => [
+          dt(`Line ${line}`),
+          dd(
+            [error, ...all.map(({ field, message }) => `${field} ${message}`)]
+              .filter(Boolean).join(" "),
+          ),
+        ]),
+      ),
+    ),
+  );
+}
+
+/** Writes a cell of CSV; a text that a spreadsheet would compute begins with an apostrophe. */
+function cell(value) {
+  const text = value === null || value === undefined
+    ? ""
+    : typeof value === "object"
+    ? JSON.stringify(value)
+    : String(value);
+  const safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text)
+    ? `'${text}`
+    : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** Saves the records of this page as CSV, or all that match as NDJSON. */
+export async function exportRecords(view, type) {
+  const { url, response: { body } } = view;
+  const base = pathOf(url).replace(/.*\//, "");
+  if (type === "csv") {
+    const names = shownNames(view);
+    const rows = body.map((record) => names.map((name) => cell(record[name])));
+    return save(
+      `${base}.csv`,
+      [names, ...rows].map((row) => `${row.join(",")}\r\n`).join(""),
+    );
+  }
+  const all = { limit: undefined, per_page: undefined };
+  const response = await send("GET", withParameters(url, all), {
+    fields: { Accept: "application/x-ndjson" },
+  });
+  if (response.status !== 200) return say(problemOf(response));
+  save(`${base}.ndjson`, response.text);
+}
+
+function save(name, text) {
+  const href = URL.createObjectURL(new Blob([text]));
+  a({ href, download: name }).click();
+  URL.revokeObjectURL(href);
+  say(`Saved as ${name}.`);
+}

@@ -1,0 +1,433 @@
+/**
+ * The page's forms with every kind of property, and under the hands of people
+ * who click twice, leave, reload, or have several tabs.
+ */
+
+import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, afterEach, before, describe, test } from "node:test";
+import {
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../harness.ts";
+import { Browser } from "./chromium.ts";
+
+const declaration = `export default (
+  { collection, string, text, integer, number, boolean, date, timestamp, choice, url, reference, optional },
+) => ({
+  title: "Things",
+  roles: ["reader", "writer", "admin"],
+  collections: [
+    collection({
+      name: "makers", singular: "maker",
+      access: { read: "anyone", write: "writer", delete: "writer" },
+      properties: { name: string({ maxLength: 50 }) },
+    }),
+    collection({
+      name: "things", singular: "thing",
+      access: { read: "anyone", write: "writer", delete: "writer" },
+      properties: {
+        name: string({ maxLength: 50, description: "what people call it" }),
+        maker_id: optional(reference("makers")),
+        tester_id: optional(reference("makers", { as: "tests" })),
+        note: optional(text({ maxLength: 500 })),
+        label: string({ minLength: 0, maxLength: 20 }),
+        alias: optional(string({ minLength: 0, maxLength: 20 })),
+        count: optional(integer()),
+        price: optional(number({ minimum: 0 })),
+        level: optional(integer({ minimum: 1 }), 5),
+        is_good: optional(boolean()),
+        made_on: optional(date()),
+        seen_at: optional(timestamp()),
+        status: optional(choice("running", "done"), "running"),
+        shop_url: optional(url()),
+      },
+    }),
+  ],
+})`;
+
+let browser: Browser;
+let server: Server;
+let token: string;
+let folder: string;
+
+before(async () => {
+  folder = await temporaryFolder();
+  const file = join(folder, "collections.mjs");
+  await writeFile(file, declaration);
+  server = await start({ env: { COLLECTIONS: file } });
+  token = await server.signIn();
+  const post = (path: string, json: object) =>
+    server.request("POST", path, { token, json });
+  await post("/v1/makers", { name: "Ada" });
+  await post("/v1/makers", { name: "Grace" });
+  await post("/v1/things", { name: "Lamp", label: "old", alias: "light" });
+  await post("/v1/things", { name: "a+b", label: "" });
+  browser = await Browser.start();
+  await browser.open(`${server.origin}/`);
+  await browser.signIn();
+});
+after(async () => {
+  await browser?.stop();
+  await server?.stop();
+  if (folder) await removeFolder(folder);
+});
+afterEach(() => assert.deepEqual(browser.complaints, []));
+
+/** Opens a view anew, also one that differs only in its fragment. */
+async function open(path: string): Promise<void> {
+  await browser.evaluate("sessionStorage.removeItem('/ copy')");
+  await browser.open(`${server.origin}/health`);
+  await browser.open(server.origin + path);
+}
+
+const value = (selector: string) =>
+  browser.evaluate(`document.querySelector(${JSON.stringify(selector)}).value`);
+
+/** Counts the requests of the page that are sent from now on, by method. */
+async function countRequests(): Promise<
+  (method: string) => Promise<number>
+> {
+  await browser.evaluate(`(() => {
+    const { fetch } = globalThis;
+    globalThis.sent ??= [];
+    sent.length = 0;
+    if (globalThis.isCounted) return;
+    globalThis.isCounted = true;
+    globalThis.fetch = (request, ...rest) => {
+      sent.push(request.method ?? "GET");
+      return fetch(request, ...rest);
+    };
+  })()`);
+  return (method) =>
+    browser.evaluate<number>(
+      `sent.filter((each) => each === ${JSON.stringify(method)}).length`,
+    );
+}
+
+async function thing(id: number): Promise<Record<string, unknown>> {
+  const { body } = await server.request("GET", `/v1/things/${id}`);
+  return body;
+}
+
+async function pressDigits(digits: string): Promise<void> {
+  for (const text of digits) {
+    await browser.send("Input.dispatchKeyEvent", {
+      type: "keyDown",
+      key: text,
+      text,
+    });
+    await browser.send("Input.dispatchKeyEvent", { type: "keyUp", key: text });
+  }
+}
+
+describe("what is typed is what is sent, or it is refused beside its field", () => {
+  test("a date that is half typed is not sent as nothing", async () => {
+    await open("/v1/things/1#edit");
+    const sent = await countRequests();
+    await browser.evaluate("document.querySelector('#field-made_on').focus()");
+    await pressDigits("02");
+    await browser.click("#save");
+    await browser.until("document.querySelector('#error-made_on').innerText");
+    assert.match(await browser.text("#error-made_on"), /incomplete/);
+    assert.equal(
+      await browser.evaluate("document.activeElement.id"),
+      "field-made_on",
+    );
+    assert.equal(
+      await browser.evaluate(
+        "document.querySelector('#field-made_on').getAttribute('aria-invalid')",
+      ),
+      "true",
+    );
+    assert.equal(await sent("PATCH"), 0);
+    await browser.click("#cancel");
+    await browser.shown("location.hash === ''");
+  });
+
+  test("a number is sent as it is typed, and a text in its place is not sent", async () => {
+    await open("/v1/things/1#edit");
+    const sent = await countRequests();
+    for (
+      const [name, typed] of [
+        ["count", "9007199254740993"],
+        ["count", " "],
+        ["count", "0x10"],
+        ["price", "1,5"],
+        ["level", ""],
+      ] as const
+    ) {
+      await browser.fill(`#field-${name}`, typed);
+      await browser.click("#save");
+      const isRefused = `document.querySelector('#error-${name}').innerText`;
+      await browser.until(isRefused);
+      const before = name === "level" ? "5" : "";
+      await browser.fill(`#field-${name}`, before);
+    }
+    assert.equal(await sent("PATCH"), 0);
+    await browser.fill("#field-price", "0.1");
+    await browser.fill("#field-count", "-7");
+    await browser.click("#save");
+    await browser.shown("!!document.querySelector('#record')");
+    const { price, count, level } = await thing(1);
+    assert.deepEqual([price, count, level], [0.1, -7, 5]);
+  });
+
+  test("a string can be emptied, and an optional one be either empty or nothing", async () => {
+    await open("/v1/things/1#edit");
+    await browser.fill("#field-label", "");
+    await browser.fill("#field-alias", "");
+    await browser.click("#save");
+    await browser.shown("!!document.querySelector('#record')");
+    const emptied = await thing(1);
+    assert.deepEqual([emptied["label"], emptied["alias"]], ["", ""]);
+    await open("/v1/things/1#edit");
+    await browser.click("#null-alias");
+    await browser.click("#save");
+    await browser.shown("!!document.querySelector('#record')");
+    assert.equal((await thing(1))["alias"], null);
+  });
+
+  test("only a text has several lines, which are shown as such", async () => {
+    await open("/v1/things/1#edit");
+    assert.equal(
+      await browser.evaluate(
+        "document.querySelectorAll('form textarea').length",
+      ),
+      1,
+    );
+    await browser.fill("#field-note", "One\n\nTwo");
+    await browser.click("#save");
+    await browser.shown("!!document.querySelector('#record')");
+    assert.equal((await thing(1))["note"], "One\n\nTwo");
+    assert.equal(await browser.text(".lines"), "One\n\nTwo");
+  });
+
+  test("a reference is found by its title, with keys alone", async () => {
+    await open("/v1/things/1#edit");
+    assert.match(await browser.text("#help-name"), /What people call it/);
+    await browser.evaluate("document.querySelector('#field-maker_id').focus()");
+    const options = "document.querySelectorAll('#choices-maker_id li')";
+    await browser.until(`${options}.length === 2`);
+    await browser.send("Input.insertText", { text: "gra" });
+    await browser.until(`${options}.length === 1`);
+    await browser.press("ArrowDown");
+    await browser.press("Enter");
+    assert.equal(await value("#field-maker_id"), "Grace");
+    await browser.fill("#field-tester_id", "nobody");
+    await browser.click("#save");
+    await browser.until("document.querySelector('#error-tester_id').innerText");
+    await browser.fill("#field-tester_id", "1");
+    await browser.click("#save");
+    await browser.shown("!!document.querySelector('#record')");
+    const { maker_id, tester_id } = await thing(1);
+    assert.deepEqual([maker_id, tester_id], [2, 1]);
+    await browser.until(
+      "/maker_id\\s+Grace\\s+tester_id\\s+Ada/.test(document.querySelector('#record').innerText)",
+    );
+  });
+
+  test("a new record has the reference that the URL fixes, and no other", async () => {
+    await open("/v1/makers/1/tests#new");
+    assert.match(await browser.text("#editing"), /tester\s*Ada, by the URL/);
+    assert.equal(await value("#field-maker_id"), "");
+    await browser.fill("#field-name", "Tested");
+    await browser.click("#save");
+    await browser.shown(
+      "/Tested/.test(document.querySelector('h1').innerText)",
+    );
+    const { body } = await server.request("GET", "/v1/things?name=Tested");
+    assert.equal(body[0]?.["maker_id"], null);
+    assert.equal(body[0]?.["tester_id"], 1);
+  });
+});
+
+describe("each form is sent once", () => {
+  test("whoever clicks twice creates one record, and changes it without a conflict", async () => {
+    await open("/v1/makers#new");
+    const sent = await countRequests();
+    await browser.fill("#field-name", "Once");
+    const twice =
+      "(() => { const save = document.querySelector('#save'); save.click(); save.click(); })()";
+    await browser.evaluate(twice);
+    await browser.shown("document.querySelector('h1').innerText === 'Once'");
+    assert.equal(await sent("POST"), 1);
+    await browser.click("Edit");
+    await browser.shown("location.hash === '#edit'");
+    await browser.fill("#field-name", "Twice");
+    await browser.evaluate(twice);
+    await browser.shown("document.querySelector('h1').innerText === 'Twice'");
+    assert.equal(await sent("PATCH"), 1);
+  });
+
+  test("a response that is lost is no conflict with oneself", async () => {
+    await open("/v1/makers/1#edit");
+    await browser.evaluate(`(() => {
+      const { fetch } = globalThis;
+      globalThis.fetch = async (request) => {
+        const response = await fetch(request);
+        if (request.method !== "PATCH") return response;
+        globalThis.fetch = fetch;
+        throw new TypeError("lost");
+      };
+    })()`);
+    await browser.fill("#field-name", "Ada L.");
+    await browser.click("#save");
+    await browser.until(
+      "/does not respond/.test(document.querySelector('#editing').innerText)",
+    );
+    await browser.click("#save");
+    await browser.shown("document.querySelector('h1').innerText === 'Ada L.'");
+    assert.equal(
+      await browser.evaluate("!document.querySelector('dialog')"),
+      true,
+    );
+  });
+
+  test("a file is imported once, as CSV too, after a preview", async () => {
+    await open("/v1/makers#import");
+    const sent = await countRequests();
+    const file = join(folder, "makers.csv");
+    await writeFile(file, 'name\r\n"Quoted, ""so"""\r\nPlain\r\n""\r\n');
+    const { root } = await browser.send("DOM.getDocument");
+    const { nodeId } = await browser.send("DOM.querySelector", {
+      nodeId: root.nodeId,
+      selector: "#file",
+    });
+    await browser.send("DOM.setFileInputFiles", { nodeId, files: [file] });
+    await browser.until("document.querySelector('#preview table')");
+    assert.match(
+      await browser.text("#preview"),
+      /2 records[^]*Quoted, \\"so\\"/,
+    );
+    await browser.evaluate(
+      "(() => { const button = document.querySelector('.bar .primary'); button.click(); button.click(); })()",
+    );
+    await browser.shown(
+      "/succeeded/.test(document.querySelector('#record')?.innerText)",
+    );
+    assert.equal(await sent("POST"), 1);
+    const { body } = await server.request(
+      "GET",
+      "/v1/makers?name:starts=Quoted",
+    );
+    assert.equal(body[0]?.["name"], 'Quoted, "so"');
+  });
+});
+
+describe("nothing that is typed is lost", () => {
+  test("by a reload, or by going away and back", async () => {
+    await open("/v1/makers/2#edit");
+    await browser.fill("#field-name", "Grace H.");
+    await browser.send("Page.reload");
+    await browser.shown("!!document.querySelector('#restored')");
+    assert.equal(await value("#field-name"), "Grace H.");
+    await browser.click("things");
+    await browser.shown("location.pathname === '/v1/things'");
+    await browser.evaluate("history.back()");
+    await browser.shown("!!document.querySelector('#restored')");
+    assert.equal(await value("#field-name"), "Grace H.");
+    await browser.click("#discard");
+    await browser.shown("!document.querySelector('#restored')");
+    assert.equal(await value("#field-name"), "Grace");
+  });
+
+  test("and a change by somebody else keeps what is selected in a table", async () => {
+    await open("/v1/makers?limit=5&sortby=id");
+    await browser.until("document.querySelector('#live').innerText === 'live'");
+    await browser.evaluate(`(() => {
+      const cell = document.querySelector("tbody tr").cells[1];
+      getSelection().selectAllChildren(cell);
+      document.querySelector("tbody th a").focus();
+    })()`);
+    const selected = await browser.evaluate("String(getSelection())");
+    await server.request("PATCH", "/v1/makers/2", {
+      token,
+      json: { name: "Changed" },
+    });
+    await browser.until(
+      "document.querySelector('tr.changed')?.innerText.includes('Changed')",
+    );
+    assert.equal(await browser.evaluate("String(getSelection())"), selected);
+    assert.equal(
+      await browser.evaluate("document.querySelectorAll('tr.changed').length"),
+      1,
+    );
+    assert.equal(
+      await browser.evaluate("document.activeElement.innerText"),
+      "Ada L.",
+    );
+  });
+});
+
+describe("the page works where others fail", () => {
+  test("behind a proxy that compresses, and so weakens entity tags", async () => {
+    await open("/v1/makers");
+    await browser.evaluate(`(() => {
+      const { fetch } = globalThis;
+      globalThis.fetch = async (request, init) => {
+        const response = await fetch(request, init);
+        const etag = response.headers.get("etag");
+        if (!etag || etag.startsWith("W/")) return response;
+        const headers = new Headers(response.headers);
+        headers.set("etag", "W/" + etag);
+        return new Response(response.body, { status: response.status, headers });
+      };
+    })()`);
+    await browser.click("Ada L.");
+    await browser.shown("!!document.querySelector('#record')");
+    await browser.click("Edit");
+    await browser.shown("location.hash === '#edit'");
+    await browser.fill("#field-name", "Ada");
+    await browser.click("#save");
+    await browser.shown("document.querySelector('h1').innerText === 'Ada'");
+  });
+
+  test("with a plus sign in the address bar", async () => {
+    await open("/v1/things?name=a+b");
+    assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
+    await browser.click("#by-count");
+    await browser.shown("/sortby=count/.test(location.search)");
+    assert.equal(await browser.text("#count"), "1 to 1 of 1 record");
+  });
+
+  test("with a status of its own, which is not a task's", async () => {
+    await open("/v1/things");
+    await browser.evaluate(
+      "globalThis.setInterval = () => { globalThis.isPolled = true; }",
+    );
+    await browser.click("Lamp");
+    await browser.shown(
+      "/running/.test(document.querySelector('#record')?.innerText)",
+    );
+    assert.equal(await browser.evaluate("!globalThis.isPolled"), true);
+  });
+
+  test("where the browser stores nothing", async () => {
+    const { identifier } = await browser.send(
+      "Page.addScriptToEvaluateOnNewDocument",
+      {
+        source: `for (const name of ["sessionStorage", "localStorage"]) {
+          Object.defineProperty(globalThis, name, {
+            get() { throw new DOMException("blocked", "SecurityError"); },
+          });
+        }`,
+      },
+    );
+    await browser.open(`${server.origin}/v1/makers`);
+    await browser.signIn();
+    await browser.click("New maker");
+    await browser.shown("location.hash === '#new'");
+    await browser.fill("#field-name", "Stored nowhere");
+    await browser.click("#save");
+    await browser.shown(
+      "document.querySelector('h1').innerText === 'Stored nowhere'",
+    );
+    await browser.send("Page.removeScriptToEvaluateOnNewDocument", {
+      identifier,
+    });
+  });
+});
