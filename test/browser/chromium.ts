@@ -304,5 +304,7 @@ function findScript(target: string): string {
   }
   const within = "document.querySelector('dialog') ?? document";
   return `[...(${within}).querySelectorAll("a, button, summary")]
-    .find((each) => (each.innerText || each.textContent).trim() === ${JSON.stringify(target)})`;
+    .find((each) => (each.innerText || each.textContent).trim() === ${
+    JSON.stringify(target)
+  })`;
 }
