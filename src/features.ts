@@ -17,6 +17,7 @@ const modules: Modules = {
   evolution: () => import("./features/evolution/feature.ts"),
   conditional: () => import("./features/conditional/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
+  deletions: () => import("./features/deletions/feature.ts"),
   batches: () => import("./features/batches/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
