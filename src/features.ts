@@ -19,6 +19,7 @@ const modules: Modules = {
   imports: () => import("./features/imports/feature.ts"),
   deletions: () => import("./features/deletions/feature.ts"),
   batches: () => import("./features/batches/feature.ts"),
+  aggregates: () => import("./features/aggregates/feature.ts"),
   events: () => import("./features/events/feature.ts"),
   idempotency: () => import("./features/idempotency/feature.ts"),
   openapi: () => import("./features/openapi/feature.ts"),

@@ -54,6 +54,7 @@ const traces: Readonly<
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   deletions: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   batches: { urls: [], entries: [] },
+  aggregates: { urls: [], entries: [] },
   events: { urls: ["/v1/events"], entries: ["events_url"] },
   idempotency: { urls: [], entries: [] },
   openapi: {

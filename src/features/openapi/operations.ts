@@ -57,9 +57,12 @@ export function documentOperation(
     ...operation,
     ...docs,
     summary: docs.summary ?? own?.summary ?? derived.summary,
-    ...(docs.verb && {
-      parameters: (derived.parameters ?? []).filter(hasNoOperator),
-    }),
+    parameters: [
+      ...(derived.parameters ?? []).filter((each) =>
+        !docs.verb || hasNoOperator(each)
+      ),
+      ...docs.parameters ?? [],
+    ],
     responses: docs.verb && docs.responses
       ? docs.responses
       : { ...derived.responses, ...own?.responses, ...docs.responses },
