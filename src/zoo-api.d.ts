@@ -63,6 +63,8 @@ declare module "zoo-api" {
       | void;
     /** True if each user has their own records, which only the highest role can see too. */
     readonly private?: boolean;
+    /** How long records are kept: so many days from the date or timestamp of a property, by default from `created_at`. Older ones are deleted in the background. */
+    readonly keep?: { readonly days: number; readonly by?: string };
     /** Its name in earlier declarations. */
     readonly renamed?: string;
   }

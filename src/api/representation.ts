@@ -145,7 +145,9 @@ export class Representation {
   #toObject(document: Document): Record<string, Json> {
     const object: Record<string, Json> = {};
     for (const property of this.#properties) {
-      object[property.name] = readValue(document, property);
+      const value = readValue(document, property);
+      if (value === null && property.omitsNull) continue;
+      object[property.name] = value;
     }
     for (const { name, before, property, after } of this.#urlProperties) {
       const id = object[property] ?? null;

@@ -52,6 +52,35 @@ function mistakesIn(property: unknown, name = "pages"): readonly string[] {
   return mistakesOf(declare("books", { [name]: property }));
 }
 
+test("how long records are kept is a number of days from one of their dates", () => {
+  const properties = { at: timestamp(), name: string({ maxLength: 9 }) };
+  const withKeep = (keep: unknown) =>
+    mistakesOf(declare("books", properties, { keep }));
+  for (const keep of [{ days: 1 }, { days: 36_500, by: "at" }]) {
+    assert.deepEqual(withKeep(keep), []);
+  }
+  for (
+    const keep of [
+      90,
+      null,
+      {},
+      { days: 0 },
+      { days: 1.5 },
+      { days: "9" },
+      { days: 9, by: "name" },
+      { days: 9, by: "updated" },
+      { days: 9, hours: 1 },
+    ]
+  ) {
+    const [mistake = "", ...others] = withKeep(keep);
+    assert.deepEqual(others, []);
+    assert.match(
+      mistake,
+      /^books: keep is .*: it must be an object such as \{ days: 90, by: "at" \}/,
+    );
+  }
+});
+
 test("a declaration without mistakes has none", () => {
   const authors = declare("authors", {
     name: string({ maxLength: 9 }),

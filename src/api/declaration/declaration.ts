@@ -71,6 +71,8 @@ export interface CollectionDeclaration<
    * also see; the property `owner_id` names the owner.
    */
   readonly private?: boolean;
+  /** How long records are kept: so many days from the date or timestamp of a property, by default from `created_at`. */
+  readonly keep?: { readonly days: number; readonly by?: string };
   /** Its name in earlier declarations. */
   readonly renamed?: string;
 }

@@ -53,6 +53,8 @@ export interface Property<Value extends Json = Json> extends Former {
   readonly unique: boolean;
   /** The collection whose ids are the values. */
   readonly references: string | undefined;
+  /** True if a record without a value does not show it as null. */
+  readonly omitsNull?: true;
   /** The last segment of the URL of the records that refer to one: by default the name of their collection. */
   readonly as?: string | undefined;
   /** If true, only the server sets it. */

@@ -4,7 +4,7 @@
  */
 
 import { Buffer } from "node:buffer";
-import { mayAccess } from "../../auth/access.ts";
+import { type Actor, mayAccess } from "../../auth/access.ts";
 import { ApiError } from "../../http/errors.ts";
 import type { Document, Mutation, Row } from "../../store/store.ts";
 import {
@@ -24,10 +24,20 @@ const maxCascade = 2000;
 const maxChangedBytes = 4 << 20;
 
 /** The changes of a deletion by the rows that they affect: the new document, undefined if it is deleted. */
-type Changes = Map<
+export type Changes = Map<
   Row,
   { readonly of: Collection; readonly next: Document | undefined }
 >;
+
+/** The deletion would change too much at once. */
+export class TooManyChanges extends ApiError {
+  constructor(singular: string, what: string) {
+    super(
+      40900,
+      `Deleting the ${singular} would also ${what}: delete or change some of them first.`,
+    );
+  }
+}
 
 /**
  * Deletes a record; with `cascade` also all records that require it, directly
@@ -45,25 +55,44 @@ export function deleteRecord(
   const row = records.find(context, context.scope());
   const { document: previous } = row;
   context.checkPreconditions({ collection, document: previous });
-  const changes: Changes = new Map([[row, {
-    of: collection,
-    next: undefined,
-  }]]);
-  if (cascade) {
-    followReferences(records, changes);
-    checkChanges(records, context, changes);
-  } else checkUnreferenced(records, context, previous);
-  // The newest first: an index removes its last rows faster than its first.
-  const mutations = Array.from(
-    changes,
-    ([{ document }, { of, next }]): Mutation =>
-      next ? ["put", of.name, next] : deletionOf(of, document),
-  ).reverse();
+  const mutations = planDeletion(records, row, context.caller, cascade);
   return records.commit(context, {
     mutations,
     response: { status: 204, headers: [] },
     change: { previous, next: undefined },
   });
+}
+
+/**
+ * Returns the mutations that delete a record and what goes with it.
+ *
+ * @throws {ApiError} 40900, 40300
+ */
+export function planDeletion(
+  records: Records,
+  row: Row,
+  caller: Actor | undefined,
+  cascade: boolean,
+): Mutation[] {
+  const { collection } = records;
+  const changes: Changes = new Map([[row, {
+    of: collection,
+    next: undefined,
+  }]]);
+  if (cascade) {
+    for (const _ of followReferences(records, changes)); // without a pause
+    checkChanges(records, caller, changes);
+  } else checkUnreferenced(records, caller, row.document);
+  return mutationsOf(changes);
+}
+
+/** Returns the mutations of changes, the newest first: an index removes its last rows faster than its first. */
+export function mutationsOf(changes: Changes): Mutation[] {
+  return Array.from(
+    changes,
+    ([{ document }, { of, next }]): Mutation =>
+      next ? ["put", of.name, next] : deletionOf(of, document),
+  ).reverse();
 }
 
 /** Returns the mutation that deletes a record. */
@@ -83,7 +112,7 @@ export function deletionOf(of: Collection, previous: Document): Mutation {
  */
 function checkUnreferenced(
   { collection, store }: Records,
-  { caller }: RequestContext,
+  caller: Actor | undefined,
   document: Document,
 ): void {
   const { id } = document;
@@ -109,11 +138,15 @@ function checkUnreferenced(
 
 /**
  * Adds the changes to all records that refer to a deleted one: those with a
- * required reference are deleted too.
+ * required reference are deleted too. Yields after each of them.
  *
- * @throws {ApiError} 40900 if there are too many
+ * @throws {TooManyChanges}
  */
-function followReferences(records: Records, changes: Changes): void {
+export function* followReferences(
+  records: Records,
+  changes: Changes,
+  { maxRecords = maxCascade, maxBytes = maxChangedBytes } = {},
+): Generator<undefined, void> {
   const { collection: { singular }, store } = records;
   let changedBytes = 0;
   for (const [{ document: { id } }, { of, next }] of changes) { // grows while it is iterated over
@@ -132,18 +165,17 @@ function followReferences(records: Records, changes: Changes): void {
         if (known === undefined && next !== undefined) {
           changedBytes += Buffer.byteLength(JSON.stringify(next));
         }
-        if (changedBytes > maxChangedBytes) {
-          throw new ApiError(
-            40900,
-            `Deleting the ${singular} would also change more than ${
-              maxChangedBytes >> 20
-            } MiB of records: change or delete some of them first.`,
+        if (changedBytes > maxBytes) {
+          throw new TooManyChanges(
+            singular,
+            `change more than ${maxBytes >> 20} MiB of records`,
           );
         }
-        if (changes.size <= maxCascade + 1) continue;
-        throw new ApiError(
-          40900,
-          `Deleting the ${singular} would also delete or change more than ${maxCascade} records: delete some of them first.`,
+        yield;
+        if (changes.size <= maxRecords + 1) continue;
+        throw new TooManyChanges(
+          singular,
+          `delete or change more than ${maxRecords} records`,
         );
       }
     }
@@ -156,9 +188,9 @@ function followReferences(records: Records, changes: Changes): void {
  *
  * @throws {ApiError} 40300, 40900
  */
-function checkChanges(
+export function checkChanges(
   { collection: { singular } }: Records,
-  { caller }: RequestContext,
+  caller: Actor | undefined,
   changes: Changes,
 ): void {
   for (const [{ document }, { of, next }] of changes) {

@@ -21,6 +21,7 @@ import {
   mistakesIn,
   nameLike,
   phrase,
+  type Rule,
   rule,
   type Shape,
   word,
@@ -105,7 +106,10 @@ function mistakesInCollection(
   const [mistake = "it is not a collection(…)"] = inCall ?? [];
   if (inCall) return at(place, [mistake]);
   const names = Object.keys(Object(properties));
-  const shape = collectionShape(names, context);
+  const dated = names.filter((name) =>
+    ["date", "timestamp"].includes(Object(properties[name]).kind)
+  );
+  const shape = { ...collectionShape(names, context), keep: kept(dated) };
   const anyone = isPrivate ? [] : ["anyone"];
   const level = roles
     ? choice(...anyone, ...roles)
@@ -141,6 +145,22 @@ function mistakesInCollection(
 
 function at(place: string, mistakes: readonly string[]): string[] {
   return mistakes.map((mistake) => `${place}: ${mistake}`);
+}
+
+/** Returns the rule for how long records are kept, given the properties with a date. */
+function kept(dated: readonly string[]): Rule {
+  const times = [...dated, "created_at", "updated_at"];
+  return rule(
+    `an object such as { days: 90, by: "${
+      times[0]
+    }" }, of 1 to 36500 whole days, by ${times.join(", ")}`,
+    (value) => {
+      const { days, by = "created_at", ...others } = Object(value);
+      return isObject(value) && Number.isInteger(days) && days >= 1 &&
+        days <= 36_500 && times.includes(by) &&
+        Object.keys(others).length === 0;
+    },
+  );
 }
 
 /** The highest role sees the private records of all users. */

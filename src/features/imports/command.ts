@@ -6,6 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import type { CommandSettings } from "../../api/feature.ts";
 import { recordsOf } from "../../api/records/local.ts";
+import { tasks } from "../../api/tasks/tasks.ts";
 import { usersWithHashes } from "../../api/records/imported.ts";
 import type { Records } from "../../api/records/records.ts";
 import { tablesOf } from "../../api/routes.ts";
@@ -20,7 +21,6 @@ import {
   type ImportContext,
   partsOf,
   type Task,
-  tasks,
   unfinishedTasks,
 } from "./task.ts";
 import { createWorker } from "./worker.ts";

@@ -7,26 +7,28 @@ import { localOperator } from "../../api/operator.ts";
 import { Turns } from "../../admission.ts";
 import { deletedForGood, type Records } from "../../api/records/records.ts";
 import { deleteRecord } from "../../api/records/deleting.ts";
+import {
+  evictOldestFinished,
+  newTask,
+  queuedResponse,
+  roomForTask,
+  visibleTask,
+} from "../../api/tasks/tasks.ts";
 import type {
   RequestContext,
   Result,
   Scope,
 } from "../../api/request-context.ts";
-import type { Response } from "../../http/connection.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
-import { asShared } from "../../store/shared.ts";
-import { type Document, formatTime } from "../../store/store.ts";
+import type { Document } from "../../store/store.ts";
 import { writeSpool } from "./spool.ts";
 import {
-  countRenamings,
-  evictOldestFinished,
   findTask,
   type ImportContext,
   maxUploads,
   type Part,
   partsOf,
   removeBodies,
-  roomForTask,
 } from "./task.ts";
 import type { ImportWorker } from "./worker.ts";
 
@@ -152,13 +154,11 @@ function planTask(
   user_id: number | null,
   parts: readonly Part[],
 ) {
-  const { records, now, store } = context;
+  const { records, store } = context;
   const [first, ...more] = parts;
   const collection = first?.collection ?? "";
-  const shared = asShared(store);
   const next: Document = {
-    ...newTask(records.nextId(), collection, formatTime(now())),
-    user_id,
+    ...newTask(context, { type: "import", collection, user_id }),
     byte: 0,
     line: 0,
     lastIds: Object.fromEntries(
@@ -167,8 +167,6 @@ function planTask(
         store.table(collection).lastId,
       ]),
     ),
-    renamings: countRenamings(store),
-    ...shared && { server: shared.serverId },
     ...first,
     ...more.length > 0 && { more },
   };
@@ -192,36 +190,8 @@ function repeatQueued(
   const row = records.table.get(id);
   if (row === undefined) throw deletedForGood(records.collection, id);
   const { created_at } = row.document;
-  const first = newTask(id, collection, String(created_at));
+  const first = visibleTask(id, "import", collection, String(created_at));
   return { ...queuedResponse(records, first), seq: row.seq };
-}
-
-/** Returns the visible properties of a new task. */
-function newTask(id: number, collection: string, at: string): Document {
-  return {
-    id,
-    type: "import",
-    collection,
-    status: "queued",
-    lines: 0,
-    imported: 0,
-    rejected: 0,
-    errors: [],
-    failure: null,
-    created_at: at,
-    updated_at: at,
-  };
-}
-
-function queuedResponse(
-  { representation }: Records,
-  task: Document,
-): Response {
-  return {
-    status: 202,
-    headers: ["Location", representation.url(task.id)],
-    body: representation.asStandalone(representation.serialize(task)),
-  };
 }
 
 /**
@@ -235,7 +205,7 @@ export function deleteTask(worker: ImportWorker, call: RequestContext): Result {
   const result = deleteRecord(context.records, call, false);
   context.store.onDurable(result.seq, (error) => {
     worker.wake(); // a full disk may have rolled the deletion back
-    if (task && !error) removeBodies(context, partsOf(task));
+    if (task?.spool && !error) removeBodies(context, partsOf(task));
   });
   return result;
 }

@@ -11,18 +11,23 @@
 
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick, setTimeout } from "node:timers/promises";
-import { type Actor, mayAccess } from "../../auth/access.ts";
-import { localOperator } from "../../api/operator.ts";
+import { mayAccess } from "../../auth/access.ts";
 import { errorCode, StoreError } from "../../store/error.ts";
 import { asShared, type SharedStore } from "../../store/shared.ts";
 import type { Records } from "../../api/records/records.ts";
+import {
+  countRenamings,
+  finished,
+  isUnfinished,
+  refusals,
+  senderOf,
+  touch,
+} from "../../api/tasks/tasks.ts";
 import { importBatch, maxLineBytes, maxRejectedLines } from "./batch.ts";
 import { readSpool, removeOtherSpools } from "./spool.ts";
 import {
-  countRenamings,
   findTask,
   type ImportContext,
-  isUnfinished,
   logFailure,
   type Part,
   partsOf,
@@ -33,15 +38,6 @@ import {
 
 /** The longest time between two saves of progress while no line is valid. */
 const saveIntervalMs = 250;
-
-/** Why the store may refuse a batch, and accept it later. */
-const refusals = [
-  "disk-full",
-  "memory-full",
-  "overloaded",
-  "unreachable",
-  "outcome-unknown",
-];
 
 /** The time between two looks at the imports of other servers. */
 const lookMs = 20_000;
@@ -267,19 +263,6 @@ async function importPart(
   return { ...current, part: part + 1, byte: 0, line: 0 };
 }
 
-/** Returns the user who sent the body of a task, with the rights that they have now; undefined if they have none. */
-function senderOf(
-  { store, declaration: { roles } }: ImportContext,
-  { user_id: id }: Task,
-): Actor | undefined {
-  if (id === 0) return localOperator;
-  if (id === null) return undefined;
-  const user = store.table("users").get(id)?.document;
-  const role = String(user?.["role"]);
-  const grants = roles.grantsOf(role);
-  return grants && { id, role, grants };
-}
-
 /** Returns why a task must not continue; null if it may. */
 function abortReason(
   context: ImportContext,
@@ -313,9 +296,8 @@ async function finishTask(
 ): Promise<void> {
   const { store, records } = context;
   if (!isStored(context, task)) return;
-  const status = failure === null ? "succeeded" : "failed";
-  const finished = touch(context, { ...task, status, failure });
-  await store.commit([records.putMutation(finished)], task.user_id ?? 0);
+  const ended = finished(context, task, failure);
+  await store.commit([records.putMutation(ended)], task.user_id ?? 0);
   await removeBodies(context, partsOf(task));
 }
 
@@ -323,9 +305,4 @@ async function finishTask(
 function isStored(context: ImportContext, { id, spool }: Task): boolean {
   const task = findTask(context, id);
   return task?.spool === spool && isUnfinished(task);
-}
-
-/** Sets a task's time of change. */
-function touch({ records }: ImportContext, task: Task): Task {
-  return { ...task, updated_at: records.timestamp(task.updated_at) };
 }

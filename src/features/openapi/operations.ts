@@ -21,6 +21,7 @@ import {
   completeSchema,
   createSchema,
   fieldsParameter,
+  filterParameters,
   objectSchema,
   parameter,
   partialSchema,
@@ -44,7 +45,7 @@ export function documentOperation(
   place: Pick<DocumentedOperation, "api" | "method" | "path">,
 ): DocumentedOperation {
   const { docs = {} } = operation;
-  const derive = kinds[kindOf(operation, place.method)];
+  const derive = kinds[kindOf(operation, place)];
   const derived = derive?.(subjectOf(operation)) ?? { summary: "" };
   const named = `${place.method.replace("HEAD", "GET")} ${place.path}`;
   const own = named === "GET /" || named === "GET /v1"
@@ -56,9 +57,12 @@ export function documentOperation(
     ...operation,
     ...docs,
     summary: docs.summary ?? own?.summary ?? derived.summary,
-    ...(docs.verb && {
-      parameters: (derived.parameters ?? []).filter(hasNoOperator),
-    }),
+    parameters: [
+      ...(derived.parameters ?? []).filter((each) =>
+        !docs.verb || hasNoOperator(each)
+      ),
+      ...docs.parameters ?? [],
+    ],
     responses: docs.verb && docs.responses
       ? docs.responses
       : { ...derived.responses, ...own?.responses, ...docs.responses },
@@ -120,10 +124,11 @@ function rootDocs({ urls }: Api): (typeof ownDocs)[string] {
 /** Returns the kind of an operation, usually its method; "" if nothing can be derived. */
 function kindOf(
   { resource, list, ignoresCredentials }: Operation,
-  method: string,
+  { method, path }: Pick<DocumentedOperation, "method" | "path">,
 ): string {
   if (ignoresCredentials) return "sign in";
   if (resource === undefined && method !== "OPTIONS") return "";
+  if (method === "DELETE" && !path.endsWith("}")) return "DELETE several";
   return list ? "list" : method.replace("HEAD", "GET");
 }
 
@@ -212,6 +217,15 @@ const kinds: Readonly<
       ? { parameters: [cascade], errors: [403, 409] }
       : { errors: conflicts }),
     responses: { 204: {} },
+  }),
+  "DELETE several": ({ collection }) => ({
+    summary: "",
+    parameters: [
+      ...[...collection.visibleProperties.values()].flatMap(filterParameters)
+        .filter(hasNoOperator),
+      ...(collection.children.length > 0 ? [cascade] : []),
+    ],
+    responses: {},
   }),
   "sign in": ({ collection }) => {
     // The schema does not depend on the role.

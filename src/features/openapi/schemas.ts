@@ -76,7 +76,9 @@ export function completeSchema(collection: Collection): JsonSchema {
   return {
     title: collection.singular,
     allOf: [partialSchema(collection)],
-    required: readableNames(collection),
+    required: readableNames(collection).filter((name) =>
+      !collection.visibleProperties.get(name)?.omitsNull
+    ),
     ...examples(recordExample(collection, "/v1/")),
   };
 }
@@ -194,7 +196,7 @@ export function parameter(
 }
 
 /** Returns the filters by one property. */
-function filterParameters(property: NamedProperty): JsonSchema[] {
+export function filterParameters(property: NamedProperty): JsonSchema[] {
   const { name, kind, nullable } = property;
   const operand = operandSchema(property);
   const orNull = nullable && kind !== "string"

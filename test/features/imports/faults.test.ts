@@ -14,7 +14,7 @@ import { deriveCollections } from "../../../src/api/declaration/declaration.ts";
 import { Records } from "../../../src/api/records/records.ts";
 import { tablesOf } from "../../../src/api/routes.ts";
 import { receiveImport } from "../../../src/features/imports/requests.ts";
-import { tasks } from "../../../src/features/imports/task.ts";
+import { tasks } from "../../../src/api/tasks/tasks.ts";
 import {
   createWorker,
   type ImportWorker,

@@ -1,0 +1,261 @@
+/**
+ * Deletions of many records: DELETE of a collection with filters, cascades of any
+ * size, and records that expire.
+ */
+
+import { setTimeout } from "node:timers/promises";
+import type { Api, Feature } from "../../api/feature.ts";
+import type { Operation, Resource } from "../../api/operation.ts";
+import {
+  type Collection,
+  collectionParameters,
+} from "../../api/declaration/declaration.ts";
+import { boolean, optional } from "../../api/declaration/properties.ts";
+import {
+  type Parameters,
+  parseQuery,
+  readParameter,
+  rejectUnknownParameters,
+} from "../../api/query/parameters.ts";
+import { TooManyChanges } from "../../api/records/deleting.ts";
+import type {
+  Outcome,
+  RequestContext,
+  Result,
+} from "../../api/request-context.ts";
+import {
+  evictOldestFinished,
+  isUnfinished,
+  newTask,
+  queuedResponse,
+  roomForTask,
+  tasks,
+} from "../../api/tasks/tasks.ts";
+import { addTasks } from "../../api/tasks/urls.ts";
+import { ApiError } from "../../http/errors.ts";
+import { splitList } from "../../http/headers.ts";
+import { endedTasks, retentionTable } from "./retention.ts";
+import { findDeletion } from "./task.ts";
+import { createWorker, type DeletionWorker } from "./worker.ts";
+
+/** The longest that a request waits for the end of its task, in seconds. */
+const maxWaitSeconds = 30;
+
+const cascade = optional(boolean(), false);
+
+/** What a deletion deletes. */
+interface Selected {
+  readonly filters: readonly (readonly [string, string])[];
+  readonly cascade: boolean;
+}
+
+/** @throws {ApiError} 40003, 40004; 40000 without a filter */
+function parseDeletion(
+  collection: Collection,
+  parameters: Parameters,
+): Selected {
+  const filters = [...parameters].filter(([name]) => name !== "cascade");
+  if (collection.children.length === 0) {
+    rejectUnknownParameters(
+      parameters,
+      filters.map(([name]) => name),
+    );
+  }
+  const query = parseQuery(collection, new Map(filters));
+  const page = filters.find(([name]) => collectionParameters.includes(name));
+  if (page) {
+    throw new ApiError(
+      40003,
+      `A deletion has no parameter "${page[0]}": only filters and cascade.`,
+    );
+  }
+  if (query.filters.length === 0) {
+    throw new ApiError(
+      40000,
+      `A deletion needs a filter, such as ?id:lt=100: it would delete all ${collection.name}.`,
+    );
+  }
+  return {
+    filters,
+    cascade: readParameter(parameters, "cascade", cascade) === true,
+  };
+}
+
+/**
+ * Stores a task that deletes what matches, and responds with it; waits for its
+ * end if the client prefers that (`Prefer: wait`, RFC 7240 section 4.3).
+ *
+ * @throws {ApiError} 40401, 41200; {OverloadedError}
+ */
+async function begin(
+  worker: DeletionWorker,
+  context: RequestContext,
+  { records: { collection }, parent }: Resource,
+  selected: Selected,
+): Promise<Result> {
+  const { context: tasks } = worker;
+  await roomForTask(tasks, context.signal);
+  const result = await tasks.store.settle(() => {
+    context.authenticate();
+    const scope = context.scope();
+    context.checkPreconditions({ collection, scope });
+    const { name } = collection;
+    const user_id = context.caller?.id ?? null;
+    const next = {
+      ...newTask(tasks, { type: "deletion", collection: name, user_id }),
+      ...selected,
+      given: parent ? { [parent.property]: context.ids[0] ?? 0 } : {},
+      after: 0,
+      upTo: tasks.store.table(name).lastId,
+    };
+    return {
+      ...tasks.records.commit(context, {
+        mutations: [
+          tasks.records.putMutation(next),
+          ...evictOldestFinished(tasks),
+        ],
+        response: queuedResponse(tasks.records, next),
+        change: { previous: undefined, next },
+        allowWhenFull: true,
+      }),
+      id: next.id,
+    };
+  });
+  worker.wake();
+  const seconds = Math.min(waitOf(context), maxWaitSeconds);
+  return seconds > 0 ? await ended(worker, context, result, seconds) : result;
+}
+
+/** Waits for the end of a task; returns it, or the first response if it takes longer. */
+async function ended(
+  { context: { records, store } }: DeletionWorker,
+  context: RequestContext,
+  queued: Result & { readonly id: number },
+  seconds: number,
+): Promise<Result> {
+  const end = performance.now() + 1000 * seconds;
+  const find = () => findDeletion({ records }, queued.id);
+  for (let task = find(); task && isUnfinished(task); task = find()) {
+    if (performance.now() > end || context.signal.aborted) return queued;
+    await setTimeout(10);
+  }
+  context.authenticate();
+  const task = find();
+  if (task === undefined) return queued;
+  return {
+    ...queuedResponse(records, task),
+    status: 200,
+    headers: [
+      ...["Content-Location", records.representation.url(task.id)],
+      ...["Preference-Applied", `wait=${seconds}`],
+    ],
+    seq: store.seq,
+  };
+}
+
+/** Returns how many seconds a client prefers to wait, 0 if it did not say. */
+function waitOf({ headers }: RequestContext): number {
+  for (const member of splitList(String(headers["prefer"] ?? ""), ",")) {
+    const [, seconds] =
+      /^\s*wait\s*=\s*"?(\d{1,9})"?\s*(?:;|$)/i.exec(member) ?? [];
+    if (seconds) return Number(seconds);
+  }
+  return 0;
+}
+
+/** Describes the responses of a deletion that is a task. */
+function responsesOf({ context: { records } }: DeletionWorker) {
+  const { collection: record } = records;
+  const waited = ["Content-Location", "Preference-Applied"];
+  return {
+    200: { record, headers: waited },
+    202: { record, headers: ["Location"] },
+  };
+}
+
+/** Returns the DELETE of a collection. */
+function deleteMatching(worker: DeletionWorker, resource: Resource): Operation {
+  const { collection } = resource.records;
+  const operation: Operation<Selected> = {
+    resource,
+    access: collection.access.delete,
+    parse: (parameters) => parseDeletion(collection, parameters),
+    run: (context, selected) => begin(worker, context, resource, selected),
+    docs: {
+      summary: `Delete the ${collection.name} that match`,
+      description:
+        "With at least one filter. A task deletes them in the background, in the order of their ids; with `Prefer: wait=5` the response waits so long for its end.",
+      responses: responsesOf(worker),
+    },
+  };
+  return operation;
+}
+
+/** Returns the DELETE of a record, which becomes a task if it has too many consequences. */
+function deleteLarge(
+  worker: DeletionWorker,
+  resource: Resource,
+  DELETE: Operation,
+): Operation {
+  return {
+    ...DELETE,
+    docs: { ...DELETE.docs, responses: responsesOf(worker) },
+    run(context, parsed, body): Outcome {
+      try {
+        return DELETE.run(context, parsed, body);
+      } catch (error) {
+        if (!(error instanceof TooManyChanges)) throw error;
+        const filters = [["id", String(context.ids.at(-1))]] as const;
+        return begin(worker, context, resource, { filters, cascade: true });
+      }
+    },
+  };
+}
+
+/** Returns what the declaration and the server keep for a while. */
+function keptOf({ served, records }: Api) {
+  return [
+    ...served.flatMap((each) => {
+      const { keep } = each.collection;
+      return keep ? [{ records: each, by: "created_at", ...keep }] : [];
+    }),
+    { records: records("tasks"), ...endedTasks },
+  ];
+}
+
+/** Deletions by filter, large cascades, and retention. */
+export const feature: Feature = {
+  collections: (roles) => [tasks(roles)],
+  tables: [retentionTable],
+  open(api) {
+    const served = new Map(
+      api.served.map((each) => [each.collection.name, each]),
+    );
+    const context = {
+      ...api,
+      records: addTasks(api),
+      recordsOf: (name: string) => served.get(name),
+    };
+    const worker = createWorker(context, keptOf(api));
+    const isServed = ({ resource }: Operation) =>
+      resource !== undefined && !resource.scopeOf &&
+      served.has(resource.records.collection.name);
+    return {
+      start: () => Promise.resolve(worker.start()),
+      stop: () => worker.stop(),
+      extend(methods) {
+        const { GET, POST, DELETE } = methods;
+        if (DELETE?.resource && isServed(DELETE)) {
+          const { resource } = DELETE;
+          if (resource.records.collection.children.length === 0) {
+            return undefined;
+          }
+          return { ...methods, DELETE: deleteLarge(worker, resource, DELETE) };
+        }
+        const isList = GET?.list && POST?.resource && isServed(POST);
+        if (!isList || !POST?.resource || DELETE) return undefined;
+        return { ...methods, DELETE: deleteMatching(worker, POST.resource) };
+      },
+    };
+  },
+};

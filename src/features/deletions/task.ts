@@ -1,0 +1,383 @@
+/**
+ * The task of a deletion. It goes through the collection in the order of the ids:
+ * a record is deleted if it matches when its turn comes. Each batch is one
+ * transaction with the task's progress, so after a crash it resumes after the
+ * last durable batch, and each record is counted once.
+ */
+
+import { performance } from "node:perf_hooks";
+import { setImmediate as nextTick } from "node:timers/promises";
+import { type Actor, mayAccess } from "../../auth/access.ts";
+import {
+  type Collection,
+  isVisible,
+  readValue,
+} from "../../api/declaration/declaration.ts";
+import type { Values } from "../../api/declaration/properties.ts";
+import { matches, parseQuery } from "../../api/query/parameters.ts";
+import {
+  type Changes,
+  checkChanges,
+  followReferences,
+  planDeletion,
+  TooManyChanges,
+} from "../../api/records/deleting.ts";
+import type { Records } from "../../api/records/records.ts";
+import {
+  countRenamings,
+  finished,
+  isUnfinished,
+  senderOf,
+  type Task as AnyTask,
+  type TaskContext,
+  touch,
+} from "../../api/tasks/tasks.ts";
+import { ApiError } from "../../http/errors.ts";
+import type { Document, Mutation, Row } from "../../store/store.ts";
+
+/** A deletion as it is stored. */
+export interface Deletion extends AnyTask {
+  readonly matched: number;
+  readonly deleted: number;
+  readonly cascaded: number;
+  readonly errors: readonly Document[];
+  /** The parameters that select the records, and the values that the URL demands. */
+  readonly filters: readonly (readonly [string, string])[];
+  readonly given: Values;
+  readonly cascade: boolean;
+  /** The id of the last record that was looked at, and that of the last one to look at. */
+  readonly after: number;
+  readonly upTo: number;
+}
+
+/** The parts of the server that deletions use. */
+export interface DeletionContext extends TaskContext {
+  readonly recordsOf: (collection: string) => Records | undefined;
+}
+
+/** How long the planning of a batch may take. */
+const maxBatchMs = 3;
+
+/** The longest time between two saves of progress while nothing matches. */
+const saveIntervalMs = 250;
+
+/** The most errors that a task lists. */
+const maxErrors = 100;
+
+/** A step of a deletion: what it works with, valid until the next wait. */
+interface Step {
+  readonly task: Deletion;
+  readonly records: Records;
+  readonly isMatch: (row: Row) => boolean;
+  readonly caller: Actor | undefined;
+}
+
+/** Where a run is: the rows as they were when it began, and when its progress was saved. */
+interface Cursor {
+  readonly rows: Iterator<Row>;
+  next: IteratorResult<Row>;
+  savedAt: number;
+}
+
+/** Works off a task, or resumes it; throws a StoreError if the store refuses a batch. */
+export async function runDeletion(
+  context: DeletionContext,
+  id: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const first = await stepOf(context, id);
+  if (first === undefined) return;
+  const rows = first.records.table.frozen()[Symbol.iterator]();
+  const cursor = { rows, next: rows.next(), savedAt: performance.now() };
+  while (!signal.aborted) {
+    const step = await stepOf(context, id);
+    if (step === undefined) return;
+    const { seq, large, isDone } = deleteBatch(context, step, cursor);
+    await context.store.durable(seq);
+    if (large) await deleteLarge(context, id, large, signal);
+    else if (isDone) return await finish(context, id, null);
+  }
+}
+
+/** Deletes what matches among the next rows, in one transaction; stops at one with too many others to delete with it. */
+function deleteBatch(
+  { store, records: tasks, ...context }: DeletionContext,
+  { task, records, caller, isMatch }: Step,
+  cursor: Cursor,
+) {
+  const { upTo } = task;
+  const deadline = performance.now() + maxBatchMs;
+  let current = task;
+  let large: Row | undefined;
+  const isPast = () => cursor.next.done || cursor.next.value.document.id > upTo;
+  const seq = store.transact(task.user_id ?? 0, (apply) => {
+    for (; !isPast(); cursor.next = cursor.rows.next()) {
+      const { id } = cursor.next.value.document;
+      if (id <= current.after) continue;
+      if (performance.now() > deadline) break;
+      const row = records.table.get(id);
+      if (row !== undefined && isMatch(row)) {
+        try {
+          const mutations = planOne(records, row, caller, task.cascade);
+          mutations.forEach(apply);
+          current = counted(current, mutations, 1);
+        } catch (error) {
+          large = error instanceof TooManyChanges ? row : undefined;
+          if (large && task.cascade) break;
+          current = withRejected(current, id, error);
+        }
+      }
+      current = { ...current, after: id };
+    }
+    const isChanged = current.matched > task.matched;
+    if (!isChanged && performance.now() < cursor.savedAt + saveIntervalMs) {
+      return;
+    }
+    cursor.savedAt = performance.now();
+    const next = { ...current, status: "running" as const };
+    apply(
+      tasks.putMutation(touch({ store, records: tasks, ...context }, next)),
+    );
+  }, { allowWhenFull: true });
+  return { seq, large, isDone: isPast() };
+}
+
+/**
+ * Deletes a record to which very many refer: first those, the farthest first, so
+ * that no reference ever leads nowhere, and the record itself last.
+ */
+async function deleteLarge(
+  context: DeletionContext,
+  id: number,
+  root: Row,
+  signal: AbortSignal,
+): Promise<void> {
+  const first = await stepOf(context, id);
+  if (first === undefined) return;
+  const { records, caller } = first;
+  const changes: Changes = new Map([[root, {
+    of: records.collection,
+    next: undefined,
+  }]]);
+  const limits = { maxRecords: Infinity, maxBytes: Infinity };
+  let isRefused: unknown;
+  try {
+    let deadline = 0;
+    for (const _ of followReferences(records, changes, limits)) {
+      if (performance.now() < deadline) continue;
+      await nextTick();
+      deadline = performance.now() + maxBatchMs;
+    }
+    const all = [...changes];
+    for (let at = 0; at < all.length; at += 1000) {
+      await nextTick();
+      checkChanges(records, caller, new Map(all.slice(at, at + 1000)));
+    }
+  } catch (error) {
+    isRefused = error;
+  }
+  const queue = [...changes];
+  while (!signal.aborted) {
+    const step = await stepOf(context, id);
+    if (step === undefined) return;
+    const seq = isRefused === undefined
+      ? deleteSome(context, step, queue)
+      : reject(context, step.task, root.document.id, isRefused);
+    await context.store.durable(seq);
+    if (isRefused !== undefined || queue.length === 0) return;
+  }
+}
+
+/** Makes the last changes of a queue and removes them from it, in one transaction. */
+function deleteSome(
+  context: DeletionContext,
+  { task, caller }: Step,
+  queue: [
+    Row,
+    { readonly of: Collection; readonly next?: Document | undefined },
+  ][],
+): number {
+  const { store, records: tasks, recordsOf } = context;
+  const deadline = performance.now() + maxBatchMs;
+  let current: Deletion = task;
+  return store.transact(task.user_id ?? 0, (apply) => {
+    for (
+      let last = queue.at(-1);
+      last && performance.now() < deadline;
+      last = queue.at(-1)
+    ) {
+      queue.pop();
+      const [{ document: planned }, { of, next }] = last;
+      const isRoot = queue.length === 0;
+      const records = recordsOf(of.name);
+      const row = store.table(of.name).get(planned.id);
+      try {
+        if (row === undefined || records === undefined) { /* gone meanwhile */ }
+        else if (next) {
+          emptyReferences(records, row, planned, next).forEach(apply);
+        } else {
+          const mutations = planOne(records, row, caller, true);
+          mutations.forEach(apply);
+          current = counted(current, mutations, Number(isRoot));
+        }
+      } catch (error) {
+        if (isRoot) current = withRejected(current, planned.id, error);
+      }
+      if (isRoot) current = { ...current, after: planned.id };
+    }
+    const next = { ...current, status: "running" as const };
+    apply(tasks.putMutation(touch(context, next)));
+  }, { allowWhenFull: true });
+}
+
+/** Returns the change that empties the references of a record that a plan empties, unless they have changed since. */
+function emptyReferences(
+  records: Records,
+  { document }: Row,
+  planned: Document,
+  next: Document,
+): Mutation[] {
+  const emptied = Object.keys(next).filter((name) =>
+    next[name] === null && planned[name] !== null &&
+    document[name] === planned[name]
+  );
+  if (emptied.length === 0) return [];
+  const nulls = Object.fromEntries(emptied.map((name) => [name, null]));
+  const updated_at = records.timestamp(document["updated_at"]);
+  return [records.putMutation({ ...document, ...nulls, updated_at })];
+}
+
+/** Plans the deletion of a record, with its effects on other collections. */
+export function planOne(
+  records: Records,
+  row: Row,
+  caller: Actor | undefined,
+  cascade: boolean,
+): Mutation[] {
+  const { collection, store } = records;
+  const change = { previous: row.document, next: undefined };
+  return [
+    ...planDeletion(records, row, caller, cascade),
+    ...collection.sideEffects?.(change, store) ?? [],
+  ];
+}
+
+/** Adds mutations to the progress, of which so many delete records that match. */
+function counted(
+  task: Deletion,
+  mutations: readonly Mutation[],
+  matched: number,
+): Deletion {
+  const all = mutations.filter(([kind]) => kind === "del").length;
+  return {
+    ...task,
+    matched: task.matched + matched,
+    deleted: task.deleted + matched,
+    cascaded: task.cascaded + all - matched,
+  };
+}
+
+/** Adds a record that cannot be deleted to the progress. */
+function withRejected(task: Deletion, id: number, error: unknown): Deletion {
+  if (!(error instanceof ApiError)) throw error;
+  const code = error.code === 40900 ? "reference" : "rule";
+  const errors = [{ field: "", code, message: error.message }];
+  return {
+    ...task,
+    matched: task.matched + 1,
+    rejected: task.rejected + 1,
+    errors: task.errors.length < maxErrors
+      ? [...task.errors, { id, errors }]
+      : task.errors,
+  };
+}
+
+/** Commits that a record cannot be deleted. */
+function reject(
+  context: DeletionContext,
+  task: Deletion,
+  id: number,
+  error: unknown,
+): number {
+  const next = { ...withRejected(task, id, error), after: id };
+  const mutation = context.records.putMutation(touch(context, next));
+  const options = { allowWhenFull: true };
+  return context.store.apply([mutation], task.user_id ?? 0, options);
+}
+
+/** Returns what the next step works with; undefined if the task has ended, or must not go on. */
+async function stepOf(
+  context: DeletionContext,
+  id: number,
+): Promise<Step | undefined> {
+  await nextTick();
+  const task = findDeletion(context, id);
+  if (task === undefined || !isUnfinished(task)) return undefined;
+  const records = context.recordsOf(task.collection);
+  const caller = senderOf(context, task);
+  const failure = abortReason(context, task, records, caller);
+  if (records === undefined || failure !== null) {
+    await finish(context, id, failure);
+    return undefined;
+  }
+  const { collection } = records;
+  const { filters } = parseQuery(collection, new Map(task.filters));
+  const given = Object.entries(task.given);
+  const isMatch = ({ document }: Row) =>
+    isVisible(collection, document, caller) &&
+    given.every(([name, value]) => document[name] === value) &&
+    filters.every((each) => matches(readValue(document, each.property), each));
+  return { task, records, caller, isMatch };
+}
+
+/** Returns why a task must not continue; null if it may. */
+function abortReason(
+  { store }: DeletionContext,
+  { collection: name, filters, given, renamings = 0 }: Deletion,
+  records: Records | undefined,
+  caller: Actor | undefined,
+): string | null {
+  if (renamings !== countRenamings(store)) {
+    return "Collections or properties were renamed after the request.";
+  }
+  if (records === undefined) {
+    return `The collection "${name}" no longer exists.`;
+  }
+  const { collection } = records;
+  try {
+    const { visibleProperties } = collection;
+    parseQuery(collection, new Map(filters));
+    if (Object.keys(given).some((each) => !visibleProperties.has(each))) {
+      return "The property of the URL no longer exists.";
+    }
+  } catch {
+    return "The filters do not fit the declaration any more.";
+  }
+  return mayAccess(caller?.grants, collection.access.delete)
+    ? null
+    : "The user no longer has the right to delete.";
+}
+
+/** Returns a deletion, unless it was removed. */
+export function findDeletion(
+  { records }: Pick<TaskContext, "records">,
+  id: number,
+): Deletion | undefined {
+  const task = records.table.get(id)?.document as Deletion | undefined;
+  return task?.type === "deletion" ? task : undefined;
+}
+
+/** Ends a task, with the reason if it failed. */
+async function finish(
+  context: DeletionContext,
+  id: number,
+  failure: string | null,
+): Promise<void> {
+  const task = findDeletion(context, id);
+  if (task === undefined || !isUnfinished(task)) return;
+  const mutation = context.records.putMutation(
+    finished(context, task, failure),
+  );
+  const options = { allowWhenFull: true };
+  await context.store.commit([mutation], task.user_id ?? 0, options);
+}

@@ -1,0 +1,284 @@
+/** DELETE of a collection deletes what matches, in a task; a cascade may be of any size. */
+
+import { strict as assert } from "node:assert";
+import { describe, test } from "node:test";
+import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
+import type { Mutation } from "../../../src/store/store.ts";
+import { startApplication } from "../../application.ts";
+import { apiOf } from "../../collections.ts";
+import { type Answer, assertError, type Body } from "../../harness.ts";
+import { type Library, startLibrary } from "../../library.ts";
+
+const { collection, string, integer, optional, reference } = vocabulary;
+
+const times = {
+  created_at: "2026-01-01T00:00:00.000Z",
+  updated_at: "2026-01-01T00:00:00.000Z",
+};
+
+/** Stores authors, and books of the first of them. */
+async function fill(app: Library, authors: number, books: number) {
+  const mutations: Mutation[] = [];
+  for (let id = 1; id <= authors; id++) {
+    mutations.push(["put", "authors", { id, name: `a${id}`, ...times }]);
+  }
+  for (let id = 1; id <= books; id++) {
+    const book = { id, title: `b${id % 10}`, author_id: 1, ...times };
+    mutations.push(["put", "books", book]);
+  }
+  await app.store.commit(mutations, 0);
+}
+
+/** Sends a request that waits for the end of its task, and returns that. */
+async function endedTask(
+  send: (headers: Readonly<Record<string, string>>) => Promise<Answer>,
+): Promise<Body> {
+  const answer = await send({ prefer: "respond-async, wait=25" });
+  assert.equal(answer.status, 200, answer.text);
+  assert.equal(answer.headers.get("preference-applied"), "wait=25");
+  return answer.body;
+}
+
+function remove(app: Library, path: string, token = app.token) {
+  return endedTask((headers) =>
+    app.request("DELETE", `/v1/${path}`, { token, headers })
+  );
+}
+
+describe("DELETE of a collection", () => {
+  test("deletes what matches, in a task that can be read", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    await fill(app, 1, 1000);
+    const { status, headers, body } = await app.send(
+      "DELETE",
+      "books?title=b3",
+    );
+    assert.equal(status, 202);
+    const location = headers.get("location") ?? "";
+    assert.equal(location, body.url);
+    assert.equal(body["type"], "deletion");
+    const task = await remove(app, "books?title:in=b4,b5&id:lte=500");
+    assert.deepEqual(
+      [task["matched"], task["deleted"], task["cascaded"], task["rejected"]],
+      [100, 100, 0, 0],
+    );
+    const first = await app.request("GET", location, { token: app.token });
+    assert.equal(first.body["status"], "succeeded");
+    assert.equal(first.body["deleted"], 100);
+    assert.equal(app.store.table("books").size, 800);
+    assert.equal((await app.send("GET", "books/3")).status, 410);
+    const none = await remove(app, "books?title=b3");
+    assert.equal(none["matched"], 0);
+  });
+
+  test("needs a filter, and only filters", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    await fill(app, 1, 5);
+    const codes: Readonly<Record<string, number>> = {
+      "books": 40000,
+      "authors?cascade=true": 40000,
+      "books?limit=1": 40003,
+      "books?title=b1&sortby=id": 40003,
+      "books?titel=b1": 40003,
+      "books?author_id=x": 40004,
+      "authors?id=1&cascade=perhaps": 40004,
+      "books?title=b1&fields=id": 40003,
+    };
+    for (const [path, code] of Object.entries(codes)) {
+      assertError(await app.send("DELETE", path), code);
+    }
+    assertError(await app.send("DELETE", "tasks?id=1"), 40500);
+    assert.equal(app.store.table("books").size, 5);
+  });
+
+  test("needs the right to delete, also while it works", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    await fill(app, 1, 5);
+    const librarian = await app.join("librarian", "librarian");
+    const refused = await app.send(
+      "DELETE",
+      "books?id=1",
+      undefined,
+      librarian,
+    );
+    assertError(refused, 40300);
+    const admin = await app.join("second", "admin");
+    const { status, headers } = await app.send(
+      "DELETE",
+      "books?id:gt=0",
+      undefined,
+      admin,
+    );
+    assert.equal(status, 202);
+    const [row] = app.store.table("users").rows(2);
+    assert.ok(row);
+    // Before the first batch, which begins in another turn of the event loop.
+    app.store.apply([["put", "users", { ...row.document, role: "member" }]], 0);
+    const location = headers.get("location") ?? "";
+    let task: Body;
+    do {
+      task = (await app.request("GET", location, { token: app.token })).body;
+    } while (/queued|running/.test(String(task["status"])));
+    assert.equal(task["status"], "failed", JSON.stringify(task));
+    assert.equal(app.store.table("books").size, 5);
+  });
+
+  test("rejects what others refer to, unless it cascades", async (t) => {
+    const app = await startLibrary();
+    t.after(() => app.stop());
+    await fill(app, 3, 3);
+    const task = await remove(app, "authors?id:gt=0");
+    assert.deepEqual(
+      [task["matched"], task["deleted"], task["rejected"]],
+      [3, 2, 1],
+    );
+    const [error] = task.errors as unknown as {
+      id: number;
+      errors: unknown[];
+    }[];
+    assert.equal(error?.id, 1);
+    assert.match(JSON.stringify(error), /3 books/);
+    assert.equal(
+      (await remove(app, "authors?id=1&cascade=true"))["deleted"],
+      1,
+    );
+    const { body } = await app.send("GET", "books");
+    assert.deepEqual(body.map((each) => each["author_id"]), [null, null, null]);
+  });
+});
+
+/** Shelves with books that require them, and pages that require the books. */
+const shelves = apiOf(
+  ["shelves", "books", "pages"].map((name, level) =>
+    collection({
+      name,
+      singular: name === "shelves" ? "shelf" : name.slice(0, -1),
+      access: { read: "anyone", write: "keeper", delete: "keeper" },
+      properties: {
+        title: string({ maxLength: 9 }),
+        ...(level === 1 && {
+          shelf_id: reference("shelves"),
+          last_shelf_id: optional(reference("shelves", { as: "former_books" })),
+        }),
+        ...(level === 2 && { book_id: reference("books") }),
+      },
+    })
+  ),
+);
+
+describe("a large cascade", () => {
+  /** Starts shelves, of which the first has very many books and pages. */
+  async function startFull(books: number, pages: number) {
+    const app = await startApplication({ declaration: shelves });
+    const title = "t";
+    const mutations: Mutation[] = [
+      ["put", "shelves", { id: 1, title, ...times }],
+      ["put", "shelves", { id: 2, title, ...times }],
+      ["put", "books", {
+        id: books + 1,
+        title,
+        shelf_id: 2,
+        last_shelf_id: 1,
+        ...times,
+      }],
+    ];
+    for (let id = 1; id <= books; id++) {
+      const book = { id, title, shelf_id: 1, last_shelf_id: null, ...times };
+      mutations.push(["put", "books", book]);
+    }
+    for (let id = 1; id <= pages; id++) {
+      const page = { id, title, book_id: 1 + id % books, ...times };
+      mutations.push(["put", "pages", page]);
+    }
+    await app.store.commit(mutations, 0);
+    return app;
+  }
+
+  test("of one record is a task, and leaves nothing behind", async (t) => {
+    const app = await startFull(3000, 5000);
+    t.after(() => app.stop());
+    const task = await endedTask((headers) =>
+      app.request("DELETE", "/v1/shelves/1?cascade=true", {
+        token: app.token,
+        headers,
+      })
+    );
+    assert.deepEqual(
+      [task["matched"], task["deleted"], task["cascaded"], task["rejected"]],
+      [1, 1, 8000, 0],
+    );
+    const sizes = ["shelves", "books", "pages"].map((name) =>
+      app.store.table(name).size
+    );
+    assert.deepEqual(sizes, [1, 1, 0]);
+    const { body } = await app.request("GET", "/v1/books/3001");
+    assert.equal(body["last_shelf_id"], null);
+  });
+
+  test("of few is done at once", async (t) => {
+    const app = await startFull(3, 5);
+    t.after(() => app.stop());
+    const path = "/v1/shelves/1?cascade=true";
+    const { status } = await app.request("DELETE", path, { token: app.token });
+    assert.equal(status, 204);
+  });
+
+  test("leads no reference nowhere, whenever somebody looks", async (t) => {
+    const app = await startFull(2500, 2500);
+    t.after(() => app.stop());
+    const path = "/v1/shelves?title=t&id=1&cascade=true";
+    const { headers } = await app.request("DELETE", path, { token: app.token });
+    const { store } = app;
+    const location = headers.get("location") ?? "";
+    let looks = 0;
+    let status;
+    do {
+      for (const { document } of store.table("books").rows()) {
+        assert.ok(store.table("shelves").get(Number(document["shelf_id"])));
+      }
+      for (const { document } of store.table("pages").rows()) {
+        assert.ok(store.table("books").get(Number(document["book_id"])));
+      }
+      looks++;
+      const { body } = await app.request("GET", location, { token: app.token });
+      status = body["status"];
+    } while (status !== "succeeded");
+    assert.ok(looks > 2);
+    assert.equal(store.table("books").size, 1);
+  });
+});
+
+test("private records of others are not there", async (t) => {
+  const notes = apiOf([
+    collection({
+      name: "notes",
+      singular: "note",
+      access: { read: "viewer", write: "viewer", delete: "viewer" },
+      private: true,
+      properties: { stars: integer() },
+    }),
+  ]);
+  const app = await startLibrary({ declaration: notes });
+  t.after(() => app.stop());
+  const [one, two] = [
+    await app.join("one", "viewer"),
+    await app.join("two", "viewer"),
+  ];
+  for (const token of [one, two]) {
+    assert.equal(
+      (await app.send("POST", "notes", { stars: 5 }, token)).status,
+      201,
+    );
+  }
+  const task = await remove(app, "notes?stars=5", one);
+  assert.equal(task["matched"], 1);
+  assert.deepEqual(
+    app.store.table("notes").rows().map(({ document }) => document.id),
+    [2],
+  );
+  const other = await app.request("GET", String(task.url), { token: two });
+  assertError(other, 40401);
+});

@@ -1,0 +1,265 @@
+/** What a declaration keeps for a while is deleted when it is older, unless the clock has made a leap. */
+
+import { strict as assert } from "node:assert";
+import { join } from "node:path";
+import { writeFile } from "node:fs/promises";
+import { test, type TestContext } from "node:test";
+import { declareApi } from "../../../src/api/declaration/api.ts";
+import { recordsOf } from "../../../src/api/records/local.ts";
+import { tablesOf } from "../../../src/api/routes.ts";
+import { tasks } from "../../../src/api/tasks/tasks.ts";
+import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
+import {
+  endedTasks,
+  expire,
+  retentionTable,
+} from "../../../src/features/deletions/retention.ts";
+import type { Document } from "../../../src/store/store.ts";
+import { openStore } from "../../../src/store/file-store.ts";
+import {
+  lacks,
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+
+const { collection, date, integer, optional, reference, timestamp } =
+  vocabulary;
+
+const access = { read: "anyone", write: "keeper", delete: "keeper" };
+const api = declareApi({
+  collections: [
+    collection({
+      name: "sensors",
+      singular: "sensor",
+      access,
+      properties: { bought_on: optional(date()) },
+      keep: { days: 10, by: "bought_on" },
+    }),
+    collection({
+      name: "readings",
+      singular: "reading",
+      access,
+      properties: {
+        value: integer(),
+        sensor_id: optional(reference("sensors")),
+        main_sensor_id: optional(reference("sensors", { as: "main_readings" })),
+        required_by: optional(integer()),
+        taken_at: optional(timestamp()),
+      },
+      keep: { days: 90, by: "taken_at" },
+    }),
+    collection({
+      name: "alarms",
+      singular: "alarm",
+      access,
+      properties: { sensor_id: reference("sensors") },
+    }),
+  ],
+});
+
+const day = 86_400_000;
+const today = Date.parse("2026-06-01T12:00:00Z");
+
+/** Opens a store, with a clock that a test sets. */
+async function open(t: TestContext) {
+  const folder = await temporaryFolder();
+  const feature = {
+    collections: () => [tasks(api.roles)],
+    tables: [retentionTable],
+  };
+  const store = await openStore({
+    folder: join(folder, "store"),
+    tables: tablesOf(api, [feature]),
+  });
+  t.after(async () => {
+    await store.close();
+    await removeFolder(folder);
+  });
+  const logged: string[] = [];
+  const clock = { at: today };
+  const records = recordsOf(store, api, tasks(api.roles));
+  const own = (name: string) => recordsOf(store, api, name);
+  const context = {
+    declaration: api,
+    store,
+    records,
+    recordsOf: own,
+    now: () => clock.at,
+    log: (level: string, message: string) => {
+      logged.push(`${level} ${message}`);
+    },
+  };
+  const kept = [
+    ...["sensors", "readings"].map((name) => {
+      const each = own(name);
+      const { keep } = each.collection;
+      assert.ok(keep);
+      return { records: each, by: "created_at", ...keep };
+    }),
+    { records, ...endedTasks },
+  ];
+  const put = async (name: string, ...documents: Document[]) => {
+    const times = { created_at: iso(0), updated_at: iso(0) };
+    await store.commit(
+      documents.map((each) => ["put", name, { ...times, ...each }]),
+      0,
+    );
+  };
+  const { signal } = new AbortController();
+  return {
+    store,
+    clock,
+    logged,
+    put,
+    look: () => expire(context, kept, signal),
+    ids: (name: string) =>
+      store.table(name).rows().map(({ document }) => document.id),
+  };
+}
+
+/** The time so many days before today. */
+const iso = (days: number) => new Date(today - days * day).toISOString();
+
+test("what is older than its days is deleted, and what has no date stays", async (t) => {
+  const { put, look, ids, logged } = await open(t);
+  await put(
+    "readings",
+    { id: 1, value: 1, taken_at: iso(91) },
+    { id: 2, value: 1, taken_at: iso(89) },
+    { id: 3, value: 1, taken_at: null },
+    { id: 4, value: 1, taken_at: iso(-400) },
+    { id: 5, value: 1, taken_at: iso(90.001) },
+  );
+  await look();
+  assert.deepEqual(ids("readings"), [2, 3, 4]);
+  assert.deepEqual(logged, ["info deleted what had expired"]);
+  await look();
+  assert.equal(logged.length, 1, "nothing more");
+});
+
+test("what others require stays until they are gone; other references are emptied", async (t) => {
+  const { put, look, ids, store } = await open(t);
+  const bought_on = "2026-01-01";
+  await put("sensors", { id: 1, bought_on }, { id: 2, bought_on });
+  await put("alarms", { id: 1, sensor_id: 1 });
+  await put("readings", { id: 1, value: 1, sensor_id: 2, taken_at: null });
+  await look();
+  assert.deepEqual(ids("sensors"), [1]);
+  assert.equal(store.table("readings").get(1)?.document["sensor_id"], null);
+  await store.commit([["del", "alarms", 1]], 0);
+  await look();
+  assert.deepEqual(ids("sensors"), []);
+});
+
+test("ended tasks go after seven days", async (t) => {
+  const { put, look, ids } = await open(t);
+  const task = { type: "import", collection: "readings", user_id: 1 };
+  const old = { updated_at: iso(8) };
+  await put(
+    "tasks",
+    { id: 1, ...task, status: "succeeded", ...old },
+    { id: 2, ...task, status: "failed", ...old },
+    { id: 3, ...task, status: "running", ...old },
+    { id: 4, ...task, status: "succeeded", updated_at: iso(6) },
+  );
+  await look();
+  assert.deepEqual(ids("tasks"), [3, 4]);
+});
+
+test("after a leap of the clock nothing is deleted for a day, and the log says so", async (t) => {
+  const { put, look, ids, clock, logged } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: iso(0) });
+  await look();
+  clock.at += 5 * 365 * day; // it is wrong
+  await look();
+  assert.match(String(logged), /the clock is 1825 days later/);
+  clock.at += day / 2;
+  await look();
+  assert.deepEqual(ids("readings"), [1]);
+  clock.at = today + day;
+  await look();
+  assert.match(String(logged.at(-1)), /the clock is 1824 days earlier/);
+  clock.at += 2 * day;
+  await look();
+  assert.deepEqual(ids("readings"), [1], "not older than 90 days");
+  clock.at += 100 * day; // the machine was off
+  await look();
+  assert.deepEqual(ids("readings"), [1]);
+  clock.at += 1.1 * day;
+  await look();
+  assert.deepEqual(ids("readings"), []);
+});
+
+test("a look remembers the time no more than twice a day", async (t) => {
+  const { store, look, clock } = await open(t);
+  await look();
+  const { seq } = store;
+  for (let hour = 1; hour <= 24; hour++) {
+    clock.at += 3_600_000;
+    await look();
+  }
+  assert.ok(store.seq <= seq + 2);
+});
+
+const declaration = `export default ({ collection, integer, timestamp }) => ({
+  collections: [collection({
+    name: "readings", singular: "reading",
+    access: { read: "anyone", write: "keeper", delete: "keeper" },
+    properties: { value: integer(), taken_at: timestamp() },
+    keep: { days: 1, by: "taken_at" },
+  })],
+});`;
+
+/** Waits for the end of a task, in however many requests. */
+async function taskEnded(server: Server, token: string, url: string) {
+  while (true) {
+    const { body } = await server.request("GET", url, { token });
+    if (!/queued|running/.test(String(body["status"]))) return body;
+  }
+}
+
+test(
+  "a server deletes at its start, and goes on with a deletion after a kill",
+  { skip: lacks("batches") },
+  async (t) => {
+    const folder = await temporaryFolder();
+    t.after(() => removeFolder(folder));
+    const file = join(folder, "api.mjs");
+    await writeFile(file, declaration);
+    const options = {
+      folder: join(folder, "store"),
+      env: { COLLECTIONS: file },
+    };
+    let server = await start(options);
+    t.after(() => server.stop());
+    let token = await server.signIn();
+    const now = new Date().toISOString();
+    const post = (taken_at: string, value: number) =>
+      server.request("POST", "/v1/readings", {
+        token,
+        json: Array.from({ length: 1000 }, () => ({ value, taken_at })),
+      });
+    await post("2020-01-01T00:00:00Z", 1);
+    for (let batch = 0; batch < 10; batch++) {
+      assert.equal((await post(now, 2)).status, 201);
+    }
+    const url = "/v1/readings?value=2";
+    const { headers } = await server.request("DELETE", url, { token });
+    await server.end("SIGKILL");
+    server = await start(options);
+    token = await server.signIn();
+    const task = await taskEnded(server, token, headers.get("location") ?? "");
+    assert.deepEqual(
+      [task["matched"], task["deleted"], task["rejected"], task["status"]],
+      [10_000, 10_000, 0, "succeeded"],
+    );
+    let left = "";
+    while (left !== "0") { // the old ones go in the background
+      const { headers } = await server.request("GET", "/v1/readings?limit=1");
+      left = headers.get("x-total-count") ?? "";
+    }
+    assert.match(server.output(), /deleted what had expired/);
+  },
+);
