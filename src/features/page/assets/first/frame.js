@@ -246,7 +246,8 @@ document.body.append(
   div({ class: "sheet" }, main, drawer),
   announcer,
 );
-resize(layout.width || 432);
+// On a wide screen both sides of an exchange fit beside each other.
+resize(layout.width || (innerWidth < 1700 ? 432 : 736));
 showDrawer(isWide.matches && !layout.isClosed);
 isWide.addEventListener(
   "change",

@@ -19,7 +19,7 @@ export function collectionsOf({ response: { body }, properties }) {
   return rows.length > 0 && h(
     "section",
     { class: "stack" },
-    h2("Refer to this"),
+    h2("What refers to it"),
     ul({ class: "list" }, rows),
   );
 }
