@@ -82,8 +82,7 @@ describe("the page in Chromium", () => {
     await browser.send("Network.setCacheDisabled", { cacheDisabled: false });
     const paths = browser.requested
       .filter((url) => url.startsWith(server.origin))
-      .map((url) => url.slice(server.origin.length))
-      .filter((path) => path !== "/page/exchange.js"); // of the open drawer
+      .map((url) => url.slice(server.origin.length));
     // The document, its two files, and the resource that it shows.
     assert.deepEqual(paths, [
       "/",

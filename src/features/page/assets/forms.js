@@ -6,7 +6,6 @@
 
 import { fieldOf } from "./forms/controls.js";
 import { showConflict } from "./forms/dialogs.js";
-import { showProblem } from "./exchange.js";
 import {
   a,
   askPassword,
@@ -29,6 +28,7 @@ import {
   send,
   sends,
   show,
+  showProblem,
   span,
   start,
   store,

@@ -20,5 +20,6 @@ export * from "./first/http.js";
 export * from "./first/frame.js";
 export * from "./first/values.js";
 export * from "./first/session.js";
+export * from "./first/exchange.js";
 export * from "./first/start.js";
 export * from "./first/view.js";

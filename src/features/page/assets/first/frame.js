@@ -105,13 +105,14 @@ function showDrawer(isOpen) {
 /** Changes the width; what is dragged or moved by arrow keys is stored. */
 function resize(width) {
   const limit = innerWidth - 320;
-  layout.width = Math.max(minWidth, Math.min(limit, Math.round(width)));
-  drawer.style.setProperty("--wire", `${layout.width}px`);
-  grip.setAttribute("aria-valuenow", String(layout.width));
+  const fitting = Math.max(minWidth, Math.min(limit, Math.round(width)));
+  drawer.style.setProperty("--wire", `${fitting}px`);
+  grip.setAttribute("aria-valuenow", String(fitting));
   grip.setAttribute("aria-valuemax", String(limit));
 }
 
 function keepWidth() {
+  layout.width = drawer.offsetWidth;
   store("drawer", layout, "localStorage");
 }
 
@@ -160,7 +161,7 @@ hooks.exchanged = (exchange) => {
   const details = disclosure(
     isQuiet ? "exchange background" : "exchange",
     summary,
-    async () => (await import("../exchange.js")).explain(exchange),
+    () => hooks.explain(exchange),
   );
   // A click on it is the reader's choice, which stays.
   details.firstChild.addEventListener(

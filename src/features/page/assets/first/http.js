@@ -16,10 +16,12 @@ export const start = new URL(
 export const startPath = start.pathname;
 export const apiTitle = document.title;
 
-/** The functions that show what this module does: frame.js and session.js set them. */
+/** The functions that show what this module does: frame.js, exchange.js and session.js set them. */
 export const hooks = {
   /** @param {Exchange} _ */
   exchanged(_) {},
+  /** @param {Exchange} _ @returns {any} */
+  explain(_) {},
   unauthorized() {},
 };
 

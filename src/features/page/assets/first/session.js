@@ -108,6 +108,7 @@ export function openDialog(title, submit, ...children) {
   );
   document.body.append(dialog);
   dialog.showModal();
+  if (last.matches(".danger")) close.focus();
   return /** @type {HTMLDialogElement} */ (dialog);
 }
 

@@ -13,6 +13,12 @@ export function link(href, text = href) {
   return a({ href, rel: "noreferrer noopener" }, text, " ↗");
 }
 
+/** A link to what the code of an error means. */
+export function explanationOf(body) {
+  const { errorCode, documentation_url: url } = body ?? {};
+  return url && link(url, `What ${errorCode} means`);
+}
+
 export function typesOf(schema) {
   return [schema.type].flat();
 }

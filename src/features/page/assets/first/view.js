@@ -29,9 +29,11 @@ import {
   store,
   stored,
 } from "./http.js";
+import { meaningOf } from "./exchange.js";
 import { collectionsOf, isCollectionOf, startView } from "./start.js";
 import { again, askPassword, follow, showWho } from "./session.js";
 import {
+  explanationOf,
   isLink,
   link,
   nameReferences,
@@ -189,18 +191,13 @@ export function crumbs(url) {
 function errorView({ response, url }) {
   const { status, headers, body, exchange } = response;
   if (status === 0) return unreachable();
-  const meaning = p({ id: "meaning" });
-  import("../exchange.js").then(
-    ({ meaningOf }) => meaning.append(meaningOf(status, headers)),
-    () => {}, // the page says enough without it
-  );
   const { pathname, search } = new URL(url);
   const parent = pathname.replace(/\/[^/]*$/, "") || "/";
   return [
     h1(`${status} ${exchange.reason}`),
     p(h("code", pathOf(url) + search)),
     p({ role: "alert", class: "wrong" }, body?.error ?? ""),
-    meaning,
+    p({ id: "meaning" }, meaningOf(status, headers)),
     p(explanationOf(body)),
     search && p(a({ href: pathname }, "This URL without parameters")),
     /404|410/.test(status) && p(a({ href: parent }, `Up to ${parent}`)),
@@ -208,12 +205,6 @@ function errorView({ response, url }) {
       class: "primary",
     }),
   ];
-}
-
-/** A link to what the code of an error means. */
-export function explanationOf(body) {
-  const { errorCode, documentation_url: url } = body ?? {};
-  return url && link(url, `What ${errorCode} means`);
 }
 
 function unreachable() {

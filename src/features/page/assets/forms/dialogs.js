@@ -1,7 +1,6 @@
 // @ts-check
 /** The dialogs about a record: a conflict with a change by somebody else, and deleting. */
 
-import { showProblem } from "../exchange.js";
 import {
   button,
   div,
@@ -16,6 +15,7 @@ import {
   send,
   sends,
   show,
+  showProblem,
   start,
   table,
   tbody,

@@ -2,7 +2,6 @@
 /** Files: importing NDJSON and CSV with a preview, the progress of an import, and exporting. */
 
 import { withParameters } from "./filters.js";
-import { showProblem } from "../exchange.js";
 import {
   a,
   crumbs,
@@ -27,6 +26,7 @@ import {
   send,
   sends,
   shownNames,
+  showProblem,
   store,
   stored,
   table,
@@ -224,7 +224,11 @@ export function taskView(task) {
   const { status, lines = 0, errors = [], rejected = 0 } = task;
   const total = stored(`lines ${pathOf(local(task.url) ?? location.href)}`);
   const isDone = /^(?:succeeded|failed)$/.test(status);
-  const words = total ? `${lines} of ${total} lines` : `${lines} lines`;
+  const words = task.type === "deletion"
+    ? `${task.deleted} of ${task.matched ?? task.deleted} deleted`
+    : total
+    ? `${lines} of ${total} lines`
+    : `${lines} lines`;
   return div(
     { class: "stack card" },
     p({ class: "row" }, h("b", status), words),
