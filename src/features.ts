@@ -16,6 +16,7 @@ const modules: Modules = {
   indexes: () => import("./features/indexes/feature.ts"),
   evolution: () => import("./features/evolution/feature.ts"),
   conditional: () => import("./features/conditional/feature.ts"),
+  expand: () => import("./features/expand/feature.ts"),
   imports: () => import("./features/imports/feature.ts"),
   deletions: () => import("./features/deletions/feature.ts"),
   batches: () => import("./features/batches/feature.ts"),

@@ -51,6 +51,7 @@ const traces: Readonly<
   indexes: { urls: [], entries: [] },
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },
+  expand: { urls: [], entries: [] },
   imports: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   deletions: { urls: ["/v1/tasks", "/v1/tasks/1"], entries: ["tasks_url"] },
   batches: { urls: [], entries: [] },

@@ -15,7 +15,7 @@ import { networkOf } from "../http/client-address.ts";
 import type { IncomingRequest, OutgoingResponse } from "../http/connection.ts";
 import { requestId } from "../http/server.ts";
 import type { Actor } from "../auth/access.ts";
-import type { Mutation } from "../store/store.ts";
+import type { Mutation, Table } from "../store/store.ts";
 import {
   authenticate,
   type Authentication,
@@ -82,6 +82,8 @@ export class RequestContext {
   caller: Actor | undefined;
   /** Returns the mutations that belong in the transaction that creates a record, such as those that store an idempotency key. */
   storeKey: ((createdId: number) => readonly Mutation[]) | undefined;
+  /** The tables whose records the response shows besides those of its URL. */
+  related: readonly Table[] = [];
   /** Logged when the response is sent. */
   auditEvent: AuditEvent | undefined;
 

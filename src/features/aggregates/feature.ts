@@ -57,18 +57,19 @@ function showGroups(
 }
 
 /** Adds aggregates to the GET of a list. */
-function withAggregates(GET: Operation): Operation {
+function withAggregates(GET: Operation, isDeclared: boolean): Operation {
   const { resource, list, parse, produces = ["application/json"] } = GET;
   if (!resource || !list || !parse) return GET;
   const { collection } = resource.records;
   const names = namesOf(collection);
-  const isDescribed = GET.docs?.verb === undefined;
+  // Of a part of the collection they are the same.
+  const isDescribed = isDeclared && !GET.docs?.verb && !resource.parent;
   const parameters = Object.entries(names).map(([name, values]) => ({
     name,
     in: "query",
     description: name === "by"
-      ? "With `aggregate`: the properties, or units of time in UTC, that make groups"
-      : "Instead of records, an array of these values of each group",
+      ? "What makes groups, times in UTC"
+      : "These values of each group instead of records",
     schema: {
       type: "array",
       items: { type: "string", enum: values },
@@ -97,7 +98,12 @@ function withAggregates(GET: Operation): Operation {
   };
   return {
     ...GET,
-    ...(isDescribed && { docs: { ...GET.docs, parameters } }),
+    ...(isDescribed && {
+      docs: {
+        ...GET.docs,
+        parameters: [...GET.docs?.parameters ?? [], ...parameters],
+      },
+    }),
     parse(sent: Parameters) {
       if (sent.has("aggregate")) return { plan: parsePlan(collection, sent) };
       if (!sent.has("by")) return parse(sent);
@@ -112,8 +118,13 @@ function withAggregates(GET: Operation): Operation {
 
 /** Counts, sums, means and extremes of lists. */
 export const feature: Feature = {
-  open: () => ({
-    extend: ({ GET, ...others }) =>
-      GET && { GET: withAggregates(GET), ...others },
-  }),
+  open({ declaration: { collections } }) {
+    const declared = new Set(collections.map(({ name }) => name));
+    const isDeclared = ({ resource }: Operation) =>
+      declared.has(resource?.records.collection.name ?? "");
+    return {
+      extend: ({ GET, ...others }) =>
+        GET && { GET: withAggregates(GET, isDeclared(GET)), ...others },
+    };
+  },
 };

@@ -149,7 +149,7 @@ function withBatch(POST: Operation, resource: Resource): Operation {
     docs: {
       ...POST.docs,
       description:
-        `${description} A body that is an array of up to ${maxRecords} records creates all of them or none: the response is 201 with the array of the new records.`
+        `${description} An array of up to ${maxRecords} records creates all or none, and returns an array.`
           .trim(),
     },
     parseBody: (bytes) => parseRecords(bytes, maxBodyBytes),

@@ -36,12 +36,16 @@ export function createValidators({ store, base, now }: Api) {
     return shape.toString(36);
   };
   return (
-    { headers, operation }: Pick<RequestContext, "headers" | "operation">,
+    context: Pick<
+      RequestContext,
+      "headers" | "operation" | "related" | "caller"
+    >,
     subject: Subject,
   ): readonly string[] => {
+    const { headers, operation, related, caller } = context;
     const { collection } = subject;
     const shape = shapeOf(collection);
-    return "document" in subject
+    const fields = "document" in subject
       ? ofRecord(collection, subject.document, {
         shape,
         now: formatTime(now()),
@@ -53,6 +57,13 @@ export function createValidators({ store, base, now }: Api) {
           ? "-lines"
           : "",
       });
+    if (related.length === 0) return fields;
+    // What else it shows can change too, and depends on the caller.
+    const [, etag = ""] = fields;
+    const seq = Math.max(...related.map(({ lastSeq }) => lastSeq));
+    const own = `${etag.replace(/^W\//, "").slice(1, -1)}-${incarnation}`;
+    const by = caller ? `${caller.id}-${caller.role}` : "";
+    return ["ETag", `W/"${own}-${seq.toString(36)}-${by}"`];
   };
 }
 

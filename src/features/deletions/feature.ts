@@ -184,7 +184,7 @@ function deleteMatching(worker: DeletionWorker, resource: Resource): Operation {
     docs: {
       summary: `Delete the ${collection.name} that match`,
       description:
-        "With at least one filter. A task deletes them in the background, in the order of their ids; with `Prefer: wait=5` the response waits so long for its end.",
+        "Needs a filter, any of the list. `Prefer: wait=5` waits for the end.",
       responses: responsesOf(worker),
     },
   };

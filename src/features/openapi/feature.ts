@@ -4,6 +4,7 @@
  */
 
 import type { Route } from "../../api/operation.ts";
+import { expandable } from "./schemas.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -61,6 +62,12 @@ async function createDocument(api: Api): Promise<string> {
   const tags = new Set<string>();
   const hasQuery = [...routes.values()]
     .some(({ operations }) => operations.has("QUERY"));
+  for (const { operations } of routes.values()) {
+    const { docs, resource } = operations.get("GET") ?? {};
+    if (docs?.parameters?.some(({ name }) => name === "expand") && resource) {
+      expandable.add(resource.records.collection);
+    }
+  }
   for (const { path, route, id } of placesOf(api)) {
     await nextTick();
     tags.add(tagOf(route));

@@ -172,7 +172,12 @@ const kinds: Readonly<
 > = {
   list: ({ collection, listed, ofParent }) => ({
     summary: `A page of the ${collection.name}${ofParent}`,
-    parameters: queryParameters(listed),
+    // Of a part of a collection, ids and times without
+    // operators, so that the document stays short.
+    parameters: queryParameters(listed).filter((each) =>
+      !ofParent || hasNoOperator(each) ||
+      !/^(?:id|\w+_(?:at|id)):/.test(String(each.name))
+    ),
     responses: {
       200: {
         schema: {
@@ -195,7 +200,10 @@ const kinds: Readonly<
     summary: `One ${collection.singular}${ofParent}`,
     parameters: [fieldsParameter(collection)],
     responses: {
-      200: { schema: partialSchema(collection), headers: validators },
+      200: {
+        schema: partialSchema(collection),
+        headers: validators,
+      },
     },
   }),
   PUT: ({ collection, ofParent, parentProperty, conflicts }) => ({
@@ -218,11 +226,12 @@ const kinds: Readonly<
       : { errors: conflicts }),
     responses: { 204: {} },
   }),
-  "DELETE several": ({ collection }) => ({
+  "DELETE several": ({ collection, ofParent }) => ({
     summary: "",
     parameters: [
-      ...[...collection.visibleProperties.values()].flatMap(filterParameters)
-        .filter(hasNoOperator),
+      // Those of a part of the collection are the same.
+      ...(ofParent ? [] : [...collection.visibleProperties.values()])
+        .flatMap(filterParameters).filter(hasNoOperator),
       ...(collection.children.length > 0 ? [cascade] : []),
     ],
     responses: {},

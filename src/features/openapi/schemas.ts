@@ -22,6 +22,7 @@ import {
   sortOrders,
 } from "../../api/query/parameters.ts";
 import { recordSchema } from "../../api/representation.ts";
+import { pascalCase } from "./components.ts";
 import { bodyExample, recordExample } from "./examples.ts";
 
 type Schemas = Readonly<Record<string, JsonSchema>>;
@@ -45,11 +46,21 @@ const link = objectSchema("link", {
   type: text,
 });
 
+/** The collections whose records can be shown with those that they refer to. */
+export const expandable = new WeakSet<Collection>();
+
 /** Returns the schema of a record limited by `fields`; it always has its id. */
 export function partialSchema(collection: Collection): JsonSchema {
   const schemas = propertySchemas(collection);
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
-  const properties = { ...Object.fromEntries(shown), link };
+  const references = expandable.has(collection) ? collection.parents : [];
+  const expanded = references.map(({ property, target }) => {
+    const $ref = `#/components/schemas/${pascalCase(target.singular)}`;
+    return [property.replace(/_id$/, ""), {
+      anyOf: [{ $ref }, { type: "null" }],
+    }];
+  });
+  const properties = { ...Object.fromEntries([...shown, ...expanded]), link };
   return {
     ...objectSchema(`${collection.singular} part`, properties, ["id"]),
     ...examples(recordExample(collection, "/v1/")),

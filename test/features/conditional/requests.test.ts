@@ -163,7 +163,7 @@ describe("a precondition is evaluated", () => {
   const text = { raw: "{}", headers: { "content-type": "text/plain" } };
   const rows: readonly (readonly [string, RequestOptions, number])[] = [
     ["GET /v1/nope", {}, 40400],
-    ["DELETE /v1/zoos", {}, 40500],
+    ["DELETE /v1/tasks", {}, 40500],
     ["PATCH /v1/zoos/1", { token: "bad" }, 40102],
     ["GET /v1/zoos/1", { headers: { accept: "image/png" } }, 40600],
     ["GET /v1/zoos/1?nope=1", {}, 40003],
