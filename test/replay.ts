@@ -481,8 +481,6 @@ const annotations = new Set([
   "default",
   "readOnly",
   "writeOnly",
-  "x-collection",
-  "x-as",
 ]);
 
 /** The keywords of schemas; each function returns whether a value satisfies one. */

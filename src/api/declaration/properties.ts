@@ -41,6 +41,8 @@ export interface Property<Value extends Json = Json> extends Former {
   /** The allowed values, as a phrase that follows "must be". */
   readonly expected: string;
   readonly schema: JsonSchema;
+  /** The allowed values in the words of the declaration. */
+  readonly description?: string | undefined;
   /** Returns why a value other than null is refused; undefined if it is allowed. */
   readonly check: (value: unknown) => Failure | undefined;
   /** Parses the text of a query parameter; returns undefined if it is not a value of this kind. */
@@ -197,8 +199,8 @@ function characters(
       minLength,
       maxLength,
       pattern: pattern?.source ?? without(refused, minLength),
-      ...(description && { description }),
     },
+    description,
     check(value) {
       if (typeof value !== "string") return base.check(value);
       let { length } = value;
@@ -425,15 +427,9 @@ export function reference(
   collection: string,
   { as }: Former & Pick<Property, "as"> = {},
 ): Property<number> {
-  const base = integer({ minimum: 1 });
   return {
-    ...base,
+    ...integer({ minimum: 1 }),
     expected: `the id of one of the ${collection}`,
-    schema: {
-      ...base.schema,
-      "x-collection": collection,
-      ...(as !== undefined && { "x-as": as }),
-    },
     references: collection,
     as,
   };

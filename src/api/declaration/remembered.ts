@@ -35,8 +35,14 @@ export function rulesOf(
     };
     found.set(of, JSON.stringify(rules));
     for (const property of collection.properties) {
-      const { name, target: _, renamed: __, expected: ___, ...deciding } =
-        property;
+      const {
+        name,
+        target: _,
+        renamed: __,
+        expected: ___,
+        description: ____,
+        ...deciding
+      } = property;
       const text = deciding.unique ? uniqueText : undefined;
       const rules = JSON.stringify({ ...deciding, text });
       // As version 0.2.0 called it: the format decides nothing.
