@@ -244,6 +244,7 @@ export class Browser {
       Enter: 13,
       Escape: 27,
       ArrowDown: 40,
+      ArrowLeft: 37,
     };
     const code = codes[key] ?? 0;
     const common = { key, code: key, windowsVirtualKeyCode: code };

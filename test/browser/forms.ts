@@ -4,8 +4,11 @@
  */
 
 import { strict as assert } from "node:assert";
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import { after, afterEach, before, describe, test } from "node:test";
 import {
   removeFolder,
@@ -360,6 +363,56 @@ describe("nothing that is typed is lost", () => {
       await browser.evaluate("document.activeElement.innerText"),
       "Ada L.",
     );
+  });
+});
+
+describe("the exchange is beside the view", () => {
+  test("open at first, as wide as it was left, and closed if it was closed", async () => {
+    await open("/v1/makers/1");
+    const width = () =>
+      browser.evaluate<number>("document.querySelector('#wire').offsetWidth");
+    assert.equal(await width(), 432);
+    await browser.until("!!document.querySelector('.exchange[open] .curl')");
+    await browser.evaluate("document.querySelector('.grip').focus()");
+    await browser.press("ArrowLeft");
+    assert.equal(await width(), 448);
+    await browser.send("Page.reload");
+    await browser.shown("!!document.querySelector('#record')");
+    assert.equal(await width(), 448);
+    await browser.click("#wire-close");
+    assert.equal(
+      await browser.evaluate("document.activeElement.id"),
+      "wire-open",
+    );
+    await browser.send("Page.reload");
+    await browser.shown("!!document.querySelector('#record')");
+    assert.equal(await width(), 0);
+    await browser.click("#wire-open");
+    assert.equal(await width(), 448);
+  });
+
+  test("as a command, and as code in two languages", async () => {
+    await open("/v1/makers/1");
+    const code = "document.querySelector('.exchange[open] .curl').innerText";
+    await browser.until(`/^curl -gi -X GET/.test(${code})`);
+    await browser.click("fetch");
+    await browser.until(`/^const response = await fetch/.test(${code})`);
+    const script = await browser.evaluate<string>(code);
+    assert.ok(!script.includes(token));
+    const output = execFileSync(process.execPath, [
+      "--input-type=module",
+      "-e",
+      `const token = "${token}";\n${script}`,
+    ]);
+    assert.match(String(output), /^200 \{"id":1,/);
+    await browser.click("Python");
+    await browser.until(`/^import os, urllib.request/.test(${code})`);
+    const python = await browser.evaluate<string>(code);
+    assert.match(python, /"Authorization": "Bearer " \+ os.environ\["TOKEN"\]/);
+    if (!existsSync("/usr/bin/python3")) return;
+    const env = { ...process.env, TOKEN: token };
+    const printed = execFileSync("/usr/bin/python3", ["-c", python], { env });
+    assert.match(String(printed), /^200 \{"id":1,/);
   });
 });
 

@@ -137,19 +137,20 @@ function draftOf(name, controls, base) {
       if (name in draft.values) restore(draft.values[name]);
     }
   }
-  const all = { ...base, ...draft };
-  return {
-    ...all,
+  const kept = {
+    ...base,
+    ...draft,
     isRestored: draft !== null && draft !== undefined,
     keep() {
       const values = Object.fromEntries(
         typed.filter((each) => each.isChanged())
           .map(({ name, text }) => [name, text()]),
       );
-      store(key, { ...all, values });
+      store(key, { key: kept.key, etag: kept.etag, values });
     },
     drop: () => store(key, null),
   };
+  return kept;
 }
 
 /** @param {View} view @param {{isNew: boolean, fixed: {name: string, title: any} | undefined, back: string, to: string}} options `fixed` is the property that the URL fixes */
@@ -207,6 +208,7 @@ function recordForm(view, { isNew, fixed, back, to }) {
       // A refused request has stored nothing; what is sent next is another one.
       if (response.status >= 400 && response.status < 500) {
         draft.key = newKey();
+        draft.keep();
       }
       return showErrors(response, controls, summary);
     }

@@ -103,6 +103,11 @@ function filterControl(name, schema, suffix, value) {
 export function filterForm(view) {
   const { url } = view;
   const details = h("details", { class: "filters" }, h("summary", "Filter"));
+  details.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape") return;
+    details.open = false;
+    details.querySelector("summary")?.focus();
+  });
   details.addEventListener(
     "toggle",
     () => details.append(allFilters(view)),

@@ -41,6 +41,9 @@ import {
 /** How many lines a preview shows. */
 const maxShownLines = 5;
 
+/** How much of a large NDJSON file is read for its preview; it is sent as a stream. */
+const maxReadBytes = 5_000_000;
+
 /** Parses CSV (RFC 4180) with commas, semicolons or tabs. @returns {string[][]} */
 export function parseCsv(text) {
   const body = text.replace(/^\ufeff/, "");
@@ -158,7 +161,8 @@ export async function importForm(url, back) {
     shown.replaceChildren();
     if (!file) return;
     const isCsv = /\.(?:csv|tsv)$/i.test(file.name);
-    const text = await file.text();
+    const isPart = !isCsv && file.size > maxReadBytes;
+    const text = await (isPart ? file.slice(0, maxReadBytes) : file).text();
     const records = isCsv
       ? recordsOf(parseCsv(text), properties)
       : text.split("\n").filter((line) => line.trim());
@@ -170,8 +174,12 @@ export async function importForm(url, back) {
     const body = isCsv
       ? new File([lines], file.name.replace(/\.\w+$/, ".ndjson"))
       : file;
-    chosen = { file: body, key: newKey(), lines: records.length };
-    const count = records.length.toLocaleString();
+    // The last line of a part is cut, and how many there are is not known.
+    if (isPart) records.pop();
+    const lineCount = isPart ? 0 : records.length;
+    chosen = { file: body, key: newKey(), lines: lineCount };
+    const count = (isPart ? "more than " : "") +
+      records.length.toLocaleString();
     shown.append(
       h2(`${count} ${records.length === 1 ? "record" : "records"}`),
       ...preview(first, writable).filter(Boolean),
