@@ -24,6 +24,7 @@ export const featureSettings = [
   "TLS_CERT",
   "TLS_KEY",
   "CORS_ORIGINS",
+  "PUBLIC",
   "RATE_LIMIT",
   "TRUST_PROXY",
   "METRICS",

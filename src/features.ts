@@ -33,6 +33,7 @@ const modules: Modules = {
 /** Those that are on if a setting of these names is. */
 const modulesOfSettings: Modules = {
   CORS_ORIGINS: () => import("./features/cors/feature.ts"),
+  PUBLIC: () => import("./features/static/feature.ts"),
   RATE_LIMIT: () => import("./features/rate-limit/feature.ts"),
   "TLS_CERT TLS_KEY": () => import("./features/tls/feature.ts"),
   TRUST_PROXY: () => import("./features/trust-proxy/feature.ts"),

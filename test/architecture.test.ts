@@ -172,6 +172,8 @@ test("few files import node:http and node:fs", () => {
     "cli/read.ts",
     "features/imports/command.ts",
     "features/page/feature.ts",
+    "features/static/feature.ts",
+    "features/static/files.ts",
     "store/log/files.ts",
     "usage.ts",
   ]);

@@ -111,14 +111,19 @@ describe("FEATURES", { concurrency: 2 }, () => {
 
   const settings = {
     CORS_ORIGINS: "https://a.example",
+    PUBLIC: "src",
     RATE_LIMIT: "9",
     TRUST_PROXY: "127.0.0.1",
   };
   for (const [name, value] of Object.entries(settings)) {
     test(`${name} has a feature of its own, and loads no other`, async (t) => {
-      const { loaded } = await startRecorded(t, "none", { [name]: value });
+      const { loaded } = await startRecorded(t, "none", {
+        ...(name === "PUBLIC" && { BASE_URL: "/api/" }),
+        [name]: value,
+      });
       const [folder = "", ...others] = foldersOf(await loaded());
-      assert.match(name.toLowerCase().replace("_", "-"), RegExp(`^${folder}`));
+      const own = name === "PUBLIC" ? "static" : name.toLowerCase();
+      assert.match(own.replace("_", "-"), RegExp(`^${folder}`));
       assert.deepEqual(others, []);
     });
   }

@@ -15,7 +15,7 @@ import type { Collection, Declaration } from "./declaration/declaration.ts";
 import type { OpenedDeclaration } from "./declaration/remembered.ts";
 import type { ApiOptions } from "./options.ts";
 import type { Records } from "./records/records.ts";
-import type { RequestContext, Result } from "./request-context.ts";
+import type { Outcome, RequestContext, Result } from "./request-context.ts";
 import type { RequestHooks } from "./request-types.ts";
 import type { SettingReader, Settings } from "./settings/setting.ts";
 
@@ -110,6 +110,8 @@ export interface SingleHooks extends RequestHooks<RequestContext> {
   readonly createSecureServer?: CreateServer;
   /** Header fields of every response: name, value, name, value, … */
   readonly serverFields?: readonly string[];
+  /** Responds to a request for a URL outside of the base URL. */
+  readonly respondOutside?: (context: RequestContext, path: string) => Outcome;
   /** Throws an ApiError if a client has sent too many requests; called again if the request is judged again. */
   readonly checkQuota?: (context: RequestContext) => void;
   /** Called before the caller is authenticated; if it returns a promise, the request waits for that, and is judged again. Only src/etcd has it. */

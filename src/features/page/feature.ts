@@ -98,10 +98,18 @@ export const feature: Feature = {
     return {
       documentationUrl: `${origin}${path}docs`,
       format: (request, response) =>
-        prefersHtml(request) ? toPage(response, page, request) : undefined,
+        prefersHtml(request) && isBelow(path, request.target)
+          ? toPage(response, page, request)
+          : undefined,
     };
   },
 };
+
+/** Returns whether a target is a URL of the API: others can be files of a front end. */
+function isBelow(path: string, target: string): boolean {
+  const [own = ""] = target.replace(/^https?:\/\/[^/]*/i, "").split("?");
+  return `${own}/`.startsWith(path);
+}
 
 /** Fills in what the scripts cannot find out, such as the URL of the root document. */
 function createDocument({ base, declaration }: Api): string {

@@ -1,0 +1,129 @@
+/**
+ * Static files: a front end beside the API. Every URL outside of `BASE_URL` is
+ * that of a file in the folder `PUBLIC`. It is on if that is set.
+ */
+
+import { realpathSync, statSync } from "node:fs";
+import type { Feature } from "../../api/feature.ts";
+import type { RequestContext, Result } from "../../api/request-context.ts";
+import { type SettingReader, text } from "../../api/settings/setting.ts";
+import { ApiError } from "../../http/errors.ts";
+import { splitList } from "../../http/headers.ts";
+import { UsageError } from "../../usage.ts";
+import {
+  entityTagOf,
+  findFile,
+  type Found,
+  readFile,
+  typeOf,
+} from "./files.ts";
+
+const settings = {
+  /** The folder of a front end. */
+  PUBLIC: {
+    description: "folder of files for URLs outside of BASE_URL",
+    ...text,
+  },
+};
+
+/** Only its path counts here; config.ts checks the rest. */
+const base = { BASE_URL: { description: "", ...text } };
+
+/**
+ * Returns the folder, without links in its path.
+ *
+ * @throws {UsageError} if it is no folder, or leaves no URL for its files
+ */
+function folderOf({ read }: SettingReader): string {
+  const { PUBLIC = "" } = read(settings);
+  const { BASE_URL = "/" } = read(base);
+  if (/^(?:https?:\/\/[^/]*)?\/?$/.test(BASE_URL)) {
+    throw new UsageError(
+      `PUBLIC needs a BASE_URL with a path such as /api/, because its files have the other URLs`,
+    );
+  }
+  try {
+    const folder = realpathSync(PUBLIC);
+    if (statSync(folder).isDirectory()) return folder;
+  } catch { /* it is not there */ }
+  throw new UsageError(`PUBLIC: ${PUBLIC || '""'} is not a folder`);
+}
+
+const allow = "GET, HEAD, OPTIONS";
+
+/** @throws {ApiError} 40400, 40500 */
+async function respond(
+  root: string,
+  context: RequestContext,
+  path: string,
+): Promise<Result> {
+  const { method, headers } = context;
+  if (method === "OPTIONS") {
+    return { status: 204, headers: ["Allow", allow], seq: 0 };
+  }
+  if (method !== "GET" && method !== "HEAD") {
+    throw new ApiError(
+      40500,
+      `The method ${method} is not allowed for a file; allowed: ${allow}.`,
+      { headers: ["Allow", allow] },
+    );
+  }
+  const found = await findFile(root, path) ??
+    await ofApplication(root, context, path);
+  if (found === undefined) {
+    throw new ApiError(40400, "There is no such file.");
+  }
+  if (found.isFolder) {
+    const [, query = ""] = /(\?.*)$/s.exec(context.target) ?? [];
+    const location = `${path}/${query}`;
+    return { status: 308, headers: ["Location", location], seq: 0 };
+  }
+  return show(found, headers["if-none-match"]);
+}
+
+/** Returns the start page for a URL that a front end shows by itself: one without a dot that a browser opens. */
+async function ofApplication(
+  root: string,
+  { headers: { accept = "" } }: RequestContext,
+  path: string,
+): Promise<Found | undefined> {
+  const isPage = /text\/html/i.test(accept) && !/\.[^/]*$/.test(path);
+  return isPage ? await findFile(root, "/") : undefined;
+}
+
+/** Returns a file, or 304 if the client has it already (RFC 9110 section 13.1.2). */
+function show(found: Found, ifNoneMatch: string | undefined): Result {
+  const etag = entityTagOf(found.stats);
+  const headers = ["ETag", etag];
+  const isCurrent = splitList(ifNoneMatch ?? "", ",")
+    .some((tag) =>
+      tag.trim() === "*" || `W/${tag.trim().replace(/^W\//, "")}` === etag
+    );
+  if (isCurrent) return { status: 304, headers, seq: 0 };
+  const { size } = found.stats;
+  return {
+    status: 200,
+    headers: [
+      ...headers,
+      "Accept-Ranges",
+      "none",
+      "Content-Length",
+      String(size),
+    ],
+    type: typeOf(found.file),
+    stream: () => readFile(found),
+    seq: 0,
+  };
+}
+
+/** A front end's files. */
+export const feature: Feature = {
+  settings,
+  checkSettings: folderOf,
+  open({ settings }) {
+    const root = folderOf(settings);
+    return {
+      respondOutside: (context, path) => respond(root, context, path),
+    };
+  },
+};

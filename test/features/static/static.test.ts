@@ -1,0 +1,250 @@
+/** The files of a front end, for all URLs outside of the API. */
+
+import { strict as assert } from "node:assert";
+import { once } from "node:events";
+import {
+  mkdir,
+  open,
+  readFile,
+  symlink,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { residentMegabytes } from "../../fuzz/watch.ts";
+import {
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+import { runHere } from "../../in-process.ts";
+
+const large = 200 << 20;
+const html = "<!doctype html><title>app</title>";
+
+let folder: string;
+let server: Server;
+
+before(async () => {
+  folder = await temporaryFolder();
+  const root = join(folder, "public");
+  const files: Readonly<Record<string, string>> = {
+    "index.html": html,
+    "app.js": "export {};",
+    "a b ü%.txt": "odd",
+    ".secret": "hidden",
+    "docs/index.html": "<p>docs",
+    "docs/.git/config": "hidden",
+    "empty/note.unknown": "",
+  };
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(join(root, name, ".."), { recursive: true });
+    await writeFile(join(root, name), text);
+  }
+  await writeFile(join(folder, "outside.txt"), "outside");
+  await symlink(join(folder, "outside.txt"), join(root, "out.txt"));
+  await symlink(folder, join(root, "up"));
+  await symlink(join(root, ".secret"), join(root, "shown.txt"));
+  await symlink(join(root, "app.js"), join(root, "in.js"));
+  await writeFile(join(root, "large.bin"), "");
+  await truncate(join(root, "large.bin"), large);
+  server = await start({ env: { PUBLIC: root, BASE_URL: "/api/" } });
+});
+
+after(async () => {
+  await server.stop();
+  await removeFolder(folder);
+});
+
+const get = (path: string, init: RequestInit = {}) =>
+  fetch(server.origin + path, { redirect: "manual", ...init });
+
+/** Sends a target as it is, and returns the whole response. */
+async function raw(target: string, method = "GET"): Promise<string> {
+  const socket = connect(server.port, "127.0.0.1");
+  socket.write(
+    `${method} ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`,
+  );
+  let text = "";
+  for await (const part of socket.setEncoding("latin1")) text += part;
+  return text;
+}
+
+describe("files", () => {
+  test("have types by their names, tags, and no ranges", async () => {
+    const response = await get("/app.js");
+    assert.equal(response.status, 200);
+    assert.equal(await response.text(), "export {};");
+    const { headers } = response;
+    assert.equal(headers.get("content-type"), "text/javascript; charset=utf-8");
+    assert.equal(headers.get("content-length"), "10");
+    assert.equal(headers.get("accept-ranges"), "none");
+    assert.equal(headers.get("x-content-type-options"), "nosniff");
+    const etag = headers.get("etag") ?? "";
+    for (const tag of [etag, `"a", ${etag}`, etag.replace("W/", ""), "*"]) {
+      const same = await get("/app.js", { headers: { "if-none-match": tag } });
+      assert.equal(same.status, 304, tag);
+      assert.equal(same.headers.get("etag"), etag);
+    }
+    const other = await get("/app.js", { headers: { "if-none-match": '"a"' } });
+    assert.equal(other.status, 200);
+    await other.body?.cancel();
+    const head = await get("/app.js", { method: "HEAD" });
+    assert.equal(head.headers.get("content-length"), "10");
+    const unknown = await get("/empty/note.unknown");
+    assert.equal(
+      unknown.headers.get("content-type"),
+      "application/octet-stream",
+    );
+    assert.equal(await unknown.text(), "");
+    assert.equal(await (await get("/a%20b%20%C3%BC%25.txt?x=1")).text(), "odd");
+    assert.equal((await get("/in.js")).status, 200);
+  });
+
+  test("of folders are their index.html, with a slash at the end", async () => {
+    assert.equal(await (await get("/")).text(), html);
+    assert.equal(await (await get("/docs/")).text(), "<p>docs");
+    const moved = await get("/docs?a=1");
+    assert.equal(moved.status, 308);
+    assert.equal(moved.headers.get("location"), "/docs/?a=1");
+    assert.equal((await get("/empty/")).status, 404);
+    assert.equal((await get("/empty")).status, 404);
+    assert.equal((await get("/app.js/")).status, 404);
+  });
+
+  test("are the application for pages that a browser opens", async () => {
+    const headers = { accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
+    for (const path of ["/users/7", "/empty/", "/nowhere/"]) {
+      const page = await get(path, { headers });
+      assert.equal(page.status, 200, path);
+      assert.equal(await page.text(), html);
+    }
+    assert.equal((await get("/users/7")).status, 404, "a program gets no page");
+    const missing = await get("/missing.js", { headers });
+    assert.equal(missing.status, 404);
+    assert.match(await missing.text(), /"errorCode":40400/);
+  });
+
+  test("do not hide the API", async () => {
+    const { status, body } = await server.request("GET", "/api/v1/zoos");
+    assert.equal(status, 200);
+    assert.deepEqual(body, []);
+    const unknown = await server.request("GET", "/api/nope");
+    assert.equal(unknown.body.errorCode, 40400);
+    const page = await get("/api/", { headers: { accept: "text/html" } });
+    assert.match(await page.text(), /page\/page\.js/);
+  });
+
+  test("are only read", async () => {
+    const post = await get("/app.js", { method: "POST", body: "{}" });
+    assert.equal(post.status, 405);
+    assert.equal(post.headers.get("allow"), "GET, HEAD, OPTIONS");
+    const options = await get("/app.js", { method: "OPTIONS" });
+    assert.equal(options.status, 204);
+    assert.equal(options.headers.get("allow"), "GET, HEAD, OPTIONS");
+  });
+
+  const strange = [
+    "/../outside.txt",
+    "/%2e%2e/outside.txt",
+    "/..%2foutside.txt",
+    "/docs/../../outside.txt",
+    "/..%5coutside.txt",
+    "/..\\outside.txt",
+    "/.secret",
+    "/%2esecret",
+    "/docs/.git/config",
+    "/shown.txt",
+    "/out.txt",
+    "/up/outside.txt",
+    "//outside.txt",
+    "/docs//index.html",
+    "/app.js%00.txt",
+    "/app.js%0a",
+    "/./app.js",
+    "/C:/app.js",
+    "/app.js::$DATA",
+    `/${"a".repeat(5000)}`,
+    "/%ff",
+    "/%",
+  ];
+  for (const target of strange) {
+    test(`none is at ${target.slice(0, 30)}`, async () => {
+      const text = await raw(target);
+      assert.match(text, /^HTTP\/1\.1 (?:400|404) /, text.slice(0, 300));
+      assert.doesNotMatch(text, /outside$|hidden$|export \{\}/);
+    });
+  }
+
+  test("are sent as they are read, and not held in memory", async () => {
+    const before = residentMegabytes(server.child.pid ?? 0);
+    const response = await get("/large.bin");
+    assert.equal(response.headers.get("content-length"), String(large));
+    let length = 0;
+    let highest = 0;
+    for await (const part of response.body ?? []) {
+      if (length >> 24 !== (length + part.length) >> 24) {
+        highest = Math.max(highest, residentMegabytes(server.child.pid ?? 0));
+      }
+      length += part.length;
+    }
+    assert.equal(length, large);
+    assert.ok(highest - before < 100, `${highest - before} MB`);
+  });
+
+  test("are closed when a client leaves, and cut if they become shorter", async () => {
+    const descriptors = join("/proc", String(server.child.pid), "fd");
+    for (let count = 0; count < 20; count++) {
+      const socket = connect(server.port, "127.0.0.1");
+      socket.write("GET /large.bin HTTP/1.1\r\nHost: x\r\n\r\n");
+      await once(socket, "data");
+      socket.destroy();
+      await once(socket, "close");
+    }
+    if (process.platform === "linux") {
+      const { readdir, readlink } = await import("node:fs/promises");
+      const isOpen = async () => {
+        const names = await readdir(descriptors);
+        const links = await Promise.all(
+          names.map((name) =>
+            readlink(join(descriptors, name)).catch(() => "")
+          ),
+        );
+        return links.some((link) => link.endsWith("large.bin"));
+      };
+      while (await isOpen());
+    }
+    const file = join(folder, "public", "shrinking.bin");
+    await writeFile(file, "");
+    await truncate(file, large);
+    const response = await get("/shrinking.bin");
+    await truncate(file, 1000);
+    await assert.rejects(response.arrayBuffer());
+    const handle = await open(file);
+    await handle.close();
+    assert.equal((await readFile(file)).length, 1000);
+  });
+});
+
+test("a folder needs a BASE_URL with a path, and must exist", async () => {
+  const rows: readonly (readonly [Record<string, string>, RegExp])[] = [
+    [
+      { PUBLIC: "." },
+      /^zoo-api: PUBLIC needs a BASE_URL with a path such as \/api\//,
+    ],
+    [{ PUBLIC: ".", BASE_URL: "https://a.example" }, /needs a BASE_URL/],
+    [
+      { PUBLIC: "./nowhere", BASE_URL: "/api/" },
+      /^zoo-api: PUBLIC: \.\/nowhere is not a folder/,
+    ],
+    [{ PUBLIC: "package.json", BASE_URL: "/api/" }, /is not a folder/],
+  ];
+  for (const [env, expected] of rows) {
+    const { code, stderr } = await runHere(["serve", "--port", "0"], { env });
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, expected);
+  }
+});
