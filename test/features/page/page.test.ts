@@ -217,6 +217,21 @@ describe("the page", () => {
     assert.ok(bytes < 110_000, `${bytes} bytes`);
   });
 
+  test("OPTIONS says what a form needs: descriptions, and the collections of references", async () => {
+    const propertyOf = async (path: string, name: string) => {
+      const { body } = await running.request("OPTIONS", path);
+      return JSON.parse(JSON.stringify(body.schema.properties))[name];
+    };
+    const zoo = await propertyOf("/v1/animals", "zoo_id");
+    assert.equal(zoo["x-collection"], "zoos");
+    const type = await propertyOf("/v1/animals", "animal_type_id");
+    assert.equal(type["x-collection"], undefined);
+    const { description } = await propertyOf("/v1/zoos", "country");
+    assert.match(description, /^two capital letters/);
+    const city = await propertyOf("/v1/zoos", "city");
+    assert.equal(city.description, undefined);
+  });
+
   test("its scripts are not part of the API description", async () => {
     const { body } = await running.request("GET", "/v1/openapi.json");
     const paths = Object.keys(body.paths);

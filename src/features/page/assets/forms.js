@@ -146,7 +146,9 @@ function draftOf(name, controls, base) {
         typed.filter((each) => each.isChanged())
           .map(({ name, text }) => [name, text()]),
       );
-      store(key, { key: kept.key, etag: kept.etag, values });
+      const { key: idempotencyKey, etag } = kept;
+      const isEmpty = Object.keys(values).length === 0;
+      store(key, isEmpty ? null : { key: idempotencyKey, etag, values });
     },
     drop: () => store(key, null),
   };

@@ -267,7 +267,8 @@ function repetition({ method, url, fields, body }) {
     } catch (reason) { // such as GET with content
       return void (error.textContent = String(reason));
     }
-    document.querySelector(".exchange")?.setAttribute("open", "");
+    document.querySelector(".exchange:not(.background)")
+      ?.setAttribute("open", "");
     if (/^P|^D/.test(method)) await again.show();
   };
   return h(
