@@ -117,7 +117,11 @@ export class Application {
     if (method === "OPTIONS" && request.url === "*") return serverDescription;
     const target = parseTarget(context.target); // 400
     const match = findRoute(this.#routes, target.path, base.path); // 400
-    if (!match) return this.#respondElsewhere(context, target); // 308, 404
+    if (!match) {
+      const isOutside = !target.path.startsWith(base.path);
+      return isOutside && this.hooks.respondOutside?.(context, target.path) ||
+        redirect(target, this.#routes, base); // 308, 404
+    }
     context.url = base.origin + target.path;
     context.ids = match.ids;
     context.route = match.route;
@@ -145,18 +149,6 @@ export class Application {
         () => context.runOnce({ body: bytes, execute }),
       );
     });
-  }
-
-  /** Responds to a request for a URL that no route has. */
-  #respondElsewhere(
-    context: RequestContext,
-    target: ReturnType<typeof parseTarget>,
-  ): Settled {
-    const { base } = this.#shared;
-    const { respondOutside } = this.hooks;
-    return respondOutside && !target.path.startsWith(base.path)
-      ? respondOutside(context, target.path)
-      : redirect(target, this.#routes, base);
   }
 
   /** Runs an operation; a write only once there is room for its transaction. */

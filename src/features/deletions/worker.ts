@@ -19,96 +19,109 @@ const lookMs = 20_000;
 /** The time between two looks for what has expired. */
 const sweepMs = 3_600_000;
 
-export type DeletionWorker = ReturnType<typeof createWorker>;
+/** The worker of one server. */
+export class DeletionWorker {
+  readonly context: DeletionContext;
+  readonly #kept: readonly Kept[];
+  readonly #shared: SharedStore | undefined;
+  readonly #stopping = new AbortController();
+  readonly #timers: NodeJS.Timeout[] = [];
+  #running: Promise<void> | undefined;
+  #sweeping: Promise<void> | undefined;
 
-/** Creates a worker. */
-export function createWorker(context: DeletionContext, kept: readonly Kept[]) {
-  const { store, log } = context;
-  const shared = asShared(store);
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  const timers: NodeJS.Timeout[] = [];
-  let running: Promise<void> | undefined;
-  let sweeping: Promise<void> | undefined;
+  constructor(context: DeletionContext, kept: readonly Kept[]) {
+    this.context = context;
+    this.#kept = kept;
+    this.#shared = asShared(context.store);
+  }
 
-  async function run(): Promise<void> {
+  /** Resumes unfinished tasks, and begins to look for what has expired. */
+  start(): Promise<void> {
+    this.#timers.push(setInterval(() => this.#sweep(), sweepMs));
+    if (this.#shared) {
+      const shared = this.#shared;
+      const look = () => void this.#takeAbandoned(shared).catch(() => {}); // again after the pause
+      this.#timers.push(setInterval(look, lookMs));
+    }
+    this.wake();
+    this.#sweep();
+    return Promise.resolve();
+  }
+
+  /** Stops after the current batch. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#timers.forEach(clearInterval);
+    await Promise.all([this.#running, this.#sweeping]);
+  }
+
+  /** Runs unfinished tasks, unless that runs already. */
+  wake(): void {
+    this.#running ??= this.#run();
+  }
+
+  /** Deletes what has expired, unless that runs already. */
+  #sweep(): void {
+    const { signal } = this.#stopping;
+    const work = () => expire(this.context, this.#kept, signal);
+    this.#sweeping ??= this.#attempt(work)
+      .finally(() => this.#sweeping = undefined);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
     try {
       await nextTick();
       while (!signal.aborted) {
-        const [task] = unfinishedTasks(context, "deletion").filter(isOwn);
+        const [task] = unfinishedTasks(this.context, "deletion")
+          .filter((each) => this.#isOwn(each));
         if (task === undefined) return;
-        await attempt(() => runDeletion(context, task.id, signal));
+        await this.#attempt(() => runDeletion(this.context, task.id, signal));
       }
     } finally {
       // In the same tick as the search that found no task.
-      running = undefined;
+      this.#running = undefined;
     }
   }
 
   /** Does work that the store may refuse for a while. */
-  async function attempt(work: () => Promise<void>): Promise<void> {
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#stopping;
     try {
       await work();
     } catch (error) {
       const code = errorCode(error);
       if (code === "overtaken") return;
-      if (!refusals.includes(code)) {
-        if (code !== "closed") {
-          log("error", `A deletion cannot continue: ${errorText(error)}`);
-        }
-        // Nothing can be deleted before the next start.
-        stopping.abort();
-        return;
+      if (refusals.includes(code)) {
+        return await setTimeout(retryDelayMs, undefined, { signal })
+          .catch(() => {});
       }
-      await setTimeout(retryDelayMs, undefined, { signal }).catch(() => {});
+      // Nothing can be deleted before the next start.
+      this.#stopping.abort();
+      if (code === "closed") return;
+      const text = `A deletion cannot continue: ${errorText(error)}`;
+      this.context.log("error", text);
     }
   }
 
   /** Returns whether this server works on a task. */
-  const isOwn = ({ server = "" }: Task) => server === (shared?.serverId ?? "");
+  #isOwn({ server = "" }: Task): boolean {
+    return server === (this.#shared?.serverId ?? "");
+  }
 
   /** Takes the deletions of servers that are gone. */
-  async function takeAbandoned(shared: SharedStore): Promise<void> {
-    for (const { id, server = "" } of unfinishedTasks(context, "deletion")) {
-      if (server === shared.serverId || await shared.isServed(server)) continue;
-      const task = findDeletion(context, id);
+  async #takeAbandoned(shared: SharedStore): Promise<void> {
+    const { serverId } = shared;
+    const { store, records } = this.context;
+    for (
+      const { id, server = "" } of unfinishedTasks(this.context, "deletion")
+    ) {
+      if (server === serverId || await shared.isServed(server)) continue;
+      const task = findDeletion(this.context, id);
       if (task === undefined) continue;
-      const own = { ...task, server: shared.serverId };
-      await store.commit([context.records.putMutation(own)], task.user_id ?? 0);
+      const own = { ...task, server: serverId };
+      await store.commit([records.putMutation(own)], task.user_id ?? 0);
     }
-    wake();
+    this.wake();
   }
-
-  /** Runs unfinished tasks, unless that runs already. */
-  function wake(): void {
-    running ??= run();
-  }
-
-  /** Deletes what has expired, unless that runs already. */
-  function sweep(): void {
-    sweeping ??= attempt(() => expire(context, kept, signal))
-      .finally(() => sweeping = undefined);
-  }
-
-  return {
-    context,
-    wake,
-    sweep,
-    /** Returns a promise until all is done that can be done now. */
-    idle: () => Promise.all([running, sweeping]),
-    start() {
-      timers.push(setInterval(sweep, sweepMs));
-      if (shared) {
-        const look = () => void takeAbandoned(shared).catch(() => {}); // again after the pause
-        timers.push(setInterval(look, lookMs));
-      }
-      wake();
-      sweep();
-    },
-    async stop() {
-      stopping.abort();
-      timers.forEach(clearInterval);
-      await Promise.all([running, sweeping]);
-    },
-  };
 }

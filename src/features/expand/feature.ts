@@ -151,34 +151,35 @@ function showWith(
   };
 }
 
+/** Reads one record, and shows it with those that it refers to. */
+function readOne(
+  GET: Operation,
+  records: Records,
+  context: RequestContext,
+  expansion: Expansion,
+  parsed: unknown,
+): Outcome {
+  const add = (result: Result): Result => {
+    if (typeof result.body !== "string") return result; // 304
+    const row = records.find(context, context.scope());
+    const seq = Math.max(result.seq, expansion.seq);
+    return { ...result, body: expansion.add(result.body, row), seq };
+  };
+  const result = GET.run(context, parsed, {});
+  return result instanceof Promise ? result.then(add) : add(result);
+}
+
 /** Adds the parameter `expand` to the GET of a list or of a record. */
 function withExpand(GET: Operation, api: Api): Operation {
   const { resource, parse, list, docs } = GET;
   const all = resource ? referencesOf(resource.records) : new Map();
   if (!resource || !parse || all.size === 0 || docs?.verb) return GET;
   const { records } = resource;
-  const readList = (
-    context: RequestContext,
-    { parsed, references }: Expanded,
-    isLines: boolean,
-  ): Outcome | undefined => {
-    const expansion = new Expansion(api, context, references);
-    return list?.(context, parsed, showWith(records, expansion, isLines));
-  };
-  const readOne = (
-    context: RequestContext,
-    { parsed, references }: Expanded,
-  ): Outcome => {
-    const expansion = new Expansion(api, context, references);
-    const add = (result: Result): Result => {
-      if (typeof result.body !== "string") return result; // 304
-      const row = records.find(context, context.scope());
-      const seq = Math.max(result.seq, expansion.seq);
-      return { ...result, body: expansion.add(result.body, row), seq };
-    };
-    const result = GET.run(context, parsed, {});
-    return result instanceof Promise ? result.then(add) : add(result);
-  };
+  const showLines: Operation["list"] = list && ((context, parsed, show) => {
+    if (!(parsed instanceof Expanded)) return list(context, parsed, show);
+    const expansion = new Expansion(api, context, parsed.references);
+    return list(context, parsed.parsed, showWith(records, expansion, true));
+  });
   const parameter = {
     name: "expand",
     in: "query",
@@ -202,31 +203,24 @@ function withExpand(GET: Operation, api: Api): Operation {
       if (!list) return new Expanded(parsed, references);
       return new Expanded({ ...Object(parsed), parameters: sent }, references);
     },
-    ...(list && {
-      list: (context: RequestContext, parsed: unknown, show: ShowList) =>
-        parsed instanceof Expanded
-          ? readList(context, parsed, true) ?? list(context, parsed, show)
-          : list(context, parsed, show),
-    }),
+    ...(showLines && { list: showLines }),
     run(context, parsed, body) {
       if (!(parsed instanceof Expanded)) return GET.run(context, parsed, body);
+      const expansion = new Expansion(api, context, parsed.references);
       return list
-        ? readList(context, limited(parsed), false) ??
-          GET.run(context, parsed, body)
-        : readOne(context, parsed);
+        ? list(context, limited(parsed), showWith(records, expansion, false))
+        : readOne(GET, records, context, expansion, parsed.parsed);
     },
   };
 }
 
 /** Gives a page the default limit, which lists in other formats do not have. */
-function limited({ parsed, references }: Expanded): Expanded {
+function limited({ parsed }: Expanded): Query {
   const query = parsed as Query;
   const { parameters, limit, isPaged } = query;
-  if (isPaged || parameters.has("limit")) {
-    return new Expanded(query, references);
-  }
+  if (isPaged || parameters.has("limit")) return query;
   const all = new Map([...parameters, ["limit", String(limit)]]);
-  return new Expanded({ ...query, parameters: all }, references);
+  return { ...query, parameters: all };
 }
 
 /** Records shown with those that they refer to. */
