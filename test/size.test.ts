@@ -15,7 +15,7 @@ const files = sourceFiles();
 const laterFeatures: ReadonlyMap<string, number> = new Map([
   ["aggregates", 2850],
   ["batches", 1600],
-  ["deletions", 5650],
+  ["deletions", 5800],
   ["expand", 1610],
   ["static", 1600],
 ]);
@@ -38,10 +38,10 @@ const ratchets: readonly [
   lowest: number,
   isCounted: (path: string) => boolean,
 ][] = [
-  ["a server without features loads", 58_503, (path) => kernel.has(path)],
+  ["a server without features loads", 58_740, (path) => kernel.has(path)],
   [
     "everything but later features has",
-    144_557,
+    154_500,
     (path) => ![...laterFeatures.keys()].some((name) => isOf(name)(path)),
   ],
 ];

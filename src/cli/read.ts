@@ -21,6 +21,7 @@ import { declarationTable } from "../api/declaration/remembered.ts";
 import {
   historyTable,
   reservedCollectionNames,
+  retentionTable,
 } from "../api/declaration/reserved-names.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
 import { toNdjson } from "../api/formats/ndjson.ts";
@@ -185,7 +186,7 @@ async function check(
 }
 
 /** The names that no declared collection can have. */
-const internalTables = [declarationTable, historyTable];
+const internalTables = [declarationTable, historyTable, retentionTable];
 const ownNames = [...reservedCollectionNames, ...internalTables];
 
 /**

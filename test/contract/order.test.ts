@@ -104,7 +104,7 @@ type Row = readonly [string, string, Sent, number];
 const alone: readonly Row[] = [
   ["bad percent-encoding", "GET /v1/zoos/%zz", {}, 40000],
   ["no address", "GET /v1/nope", {}, 40400],
-  ["a method that is not here", "DELETE /v1/zoos", {}, 40500],
+  ["a method that is not here", "PUT /v1/zoos", {}, 40500],
   ["a method that is nowhere", "PROPFIND /v1/zoos", {}, 50100],
   ["no credentials", "GET /v1/users", {}, 40100],
   ["bad credentials", "GET /v1/users", stranger, 40102],
@@ -143,11 +143,11 @@ const pairs: readonly Row[] = [
   ["address, Accept", "GET /v1/nope", png, 40400],
   ["address, body", "PUT /v1/zoos/x", noJson, 40400],
 
-  ["method, credentials", "DELETE /v1/users", {}, 40500],
+  ["method, credentials", "PUT /v1/users", {}, 40500],
   ["method, bad credentials", "PUT /v1/zoos", stranger, 40500],
-  ["method, role", "DELETE /v1/users", viewer, 40500],
+  ["method, role", "PUT /v1/users", viewer, 40500],
   ["unknown method, credentials", "PROPFIND /v1/users", {}, 50100],
-  ["method, parameters", "DELETE /v1/zoos?nope=1", {}, 40500],
+  ["method, parameters", "PUT /v1/zoos?nope=1", {}, 40500],
   ["method, media type", "PUT /v1/zoos", plain, 40500],
   ["method, record", "POST /v1/zoos/999", { ...keeper, body: zoo }, 40500],
 

@@ -243,8 +243,21 @@ const verbs = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 /** The lowest role that each method of a URL requires. */
 type Rights = Readonly<Partial<Record<typeof verbs[number], Caller>>>;
 
-const openCollection: Rights = { GET: "nobody", POST: "keeper" };
-const staffCollection: Rights = { GET: "viewer", POST: "keeper" };
+/** A collection has DELETE with the feature that deletes many records. */
+const deletable = (by: Caller): Rights =>
+  lacks("deletions") ? {} : { DELETE: by };
+const zoosRights: Rights = {
+  GET: "nobody",
+  POST: "keeper",
+  ...deletable("admin"),
+};
+const animalsRights: Rights = { ...zoosRights, ...deletable("keeper") };
+const staffRights: Rights = { ...zoosRights, GET: "viewer" };
+const usersRights: Rights = {
+  GET: "admin",
+  POST: "admin",
+  ...deletable("admin"),
+};
 const edit: Rights = { PUT: "keeper", PATCH: "keeper" };
 const zoo: Rights = { GET: "nobody", ...edit, DELETE: "admin" };
 const animal: Rights = { GET: "nobody", ...edit, DELETE: "keeper" };
@@ -269,20 +282,20 @@ const userProperties = ["username", "role", "password"];
 const urls: readonly (readonly [string, Rights, readonly string[]])[] = [
   ["/", { GET: "nobody" }, []],
   ["/v1", { GET: "nobody" }, []],
-  ["/v1/zoos", openCollection, zooProperties],
+  ["/v1/zoos", zoosRights, zooProperties],
   ["/v1/zoos/1", zoo, zooProperties],
-  ["/v1/animals", openCollection, animalProperties],
+  ["/v1/animals", animalsRights, animalProperties],
   ["/v1/animals/1", animal, animalProperties],
-  ["/v1/zoos/1/animals", openCollection, animalProperties],
+  ["/v1/zoos/1/animals", animalsRights, animalProperties],
   ["/v1/zoos/1/animals/1", animal, animalProperties],
-  ["/v1/employees", staffCollection, employeeProperties],
+  ["/v1/employees", staffRights, employeeProperties],
   ["/v1/employees/1", employee, employeeProperties],
-  ["/v1/zoos/1/employees", staffCollection, employeeProperties],
+  ["/v1/zoos/1/employees", staffRights, employeeProperties],
   ["/v1/zoos/1/employees/1", employee, employeeProperties],
   ["/v1/authorizations", { GET: "viewer", POST: "nobody" }, []],
   ["/v1/authorizations/1", { GET: "viewer", DELETE: "viewer" }, []],
   ["/v1/user", { GET: "viewer", PATCH: "viewer" }, ["password"]],
-  ["/v1/users", { GET: "admin", POST: "admin" }, userProperties],
+  ["/v1/users", usersRights, userProperties],
   ["/v1/users/1", user, userProperties],
 ];
 

@@ -445,7 +445,7 @@ describe("a body", () => {
     });
   }
 
-  for (const raw of ["[]", `[${valid}]`, '"name"', "null", "5", "true"]) {
+  for (const raw of ["[]", "[5]", '"name"', "null", "5", "true"]) {
     test(`is an object, not ${raw}`, async () => {
       for (const method of ["POST", "PUT", "PATCH"]) {
         const path = method === "POST" ? "/v1/zoos" : "/v1/zoos/1";

@@ -3,6 +3,7 @@
  * of them in one transaction, or none.
  */
 
+import { Buffer } from "node:buffer";
 import type { Feature } from "../../api/feature.ts";
 import type { Operation, Resource } from "../../api/operation.ts";
 import type { Body } from "../../api/declaration/validation.ts";
@@ -34,11 +35,10 @@ const maxErrors = 100;
  * @throws {ApiError} 40001, 40002; 41300 for one record that is too long
  */
 function parseRecords(bytes: Uint8Array, maxBytes: number): Body {
+  const isArray = /^\s*\[/.test(Buffer.from(bytes.subarray(0, 100)).toString());
+  if (!isArray && bytes.length > maxBytes) throw tooLarge(maxBytes);
   const sent = parseJson(bytes);
-  if (!Array.isArray(sent)) {
-    if (bytes.length > maxBytes) throw tooLarge(maxBytes);
-    return requireObject(sent, "body");
-  }
+  if (!Array.isArray(sent)) return requireObject(sent, "body");
   if (sent.length === 0 || sent.length > maxRecords) {
     throw new ApiError(
       40002,

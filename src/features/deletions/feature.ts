@@ -10,6 +10,7 @@ import {
   type Collection,
   collectionParameters,
 } from "../../api/declaration/declaration.ts";
+import { retentionTable } from "../../api/declaration/reserved-names.ts";
 import { boolean, optional } from "../../api/declaration/properties.ts";
 import {
   type Parameters,
@@ -34,7 +35,7 @@ import {
 import { addTasks } from "../../api/tasks/urls.ts";
 import { ApiError } from "../../http/errors.ts";
 import { splitList } from "../../http/headers.ts";
-import { endedTasks, retentionTable } from "./retention.ts";
+import { endedTasks } from "./retention.ts";
 import { findDeletion } from "./task.ts";
 import { DeletionWorker } from "./worker.ts";
 
@@ -226,7 +227,7 @@ function keptOf({ served, records }: Api) {
 /** Deletions by filter, large cascades, and retention. */
 export const feature: Feature = {
   collections: (roles) => [tasks(roles)],
-  tables: [retentionTable],
+  tables: [{ name: retentionTable }],
   open(api) {
     const served = new Map(
       api.served.map((each) => [each.collection.name, each]),

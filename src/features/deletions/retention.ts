@@ -8,6 +8,7 @@
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { readValue } from "../../api/declaration/declaration.ts";
+import { retentionTable } from "../../api/declaration/reserved-names.ts";
 import { localOperator } from "../../api/operator.ts";
 import type { Records } from "../../api/records/records.ts";
 import { isUnfinished, type Task } from "../../api/tasks/tasks.ts";
@@ -31,9 +32,6 @@ export const endedTasks = {
   isEnded: ({ document }: Row) => !isUnfinished(document as Task),
 };
 
-/** The table with the time of the last look: one row. */
-export const retentionTable = { name: "retention" };
-
 const dayMs = 86_400_000;
 
 /** From how far on the time since the last look is taken for a leap of the clock. */
@@ -48,8 +46,9 @@ export async function expire(
   kept: readonly Kept[],
   signal: AbortSignal,
 ): Promise<void> {
-  if (!await isClockTrusted(context)) return;
-  for (const each of kept) {
+  const some = kept.filter(({ records }) => records.table.size > 0);
+  if (some.length === 0 || !await isClockTrusted(context)) return;
+  for (const each of some) {
     const { name } = each.records.collection;
     const count = await expireOf(context, each, signal);
     if (count === 0) continue;
@@ -63,7 +62,7 @@ export async function expire(
 async function isClockTrusted(
   { store, now, log }: DeletionContext,
 ): Promise<boolean> {
-  const { document } = store.table(retentionTable.name).get(1) ?? {};
+  const { document } = store.table(retentionTable).get(1) ?? {};
   const at = now();
   const last = Number(document?.["at"] ?? at);
   /** Since when the clock is watched after a leap. */
@@ -85,7 +84,7 @@ async function isClockTrusted(
     const next = hasLeapt ? at : isWatched ? since : null;
     const row = { id: 1, at, since: next };
     const options = { allowWhenFull: true };
-    await store.commit([["put", retentionTable.name, row]], 0, options);
+    await store.commit([["put", retentionTable, row]], 0, options);
   }
   return !hasLeapt && !isWatched;
 }

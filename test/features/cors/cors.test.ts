@@ -86,7 +86,7 @@ describe("with a list of origins", () => {
       ["GET", "/v1/zoos/%zz", 400],
       ["GET", "/v1/users", 401],
       ["GET", "/v1/nope", 404],
-      ["DELETE", "/v1/zoos", 405],
+      ["PUT", "/v1/zoos", 405],
       ["PROPFIND", "/v1/zoos", 501],
     ];
     for (const origin of [one, two]) {
@@ -167,7 +167,7 @@ describe("with a list of origins", () => {
 
   test("a preflight says what they may send, without credentials", async () => {
     const table = [
-      ["/v1/zoos", ["get", "head", "query", "post", "options"]],
+      ["/v1/authorizations", ["get", "head", "query", "post", "options"]],
       ["/v1/zoos/1", ["get", "head", "put", "patch", "delete", "options"]],
       ["/v1/users/99", ["get", "head", "put", "patch", "delete", "options"]],
       ["/v1/user", ["get", "head", "patch", "options"]],

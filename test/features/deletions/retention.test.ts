@@ -12,8 +12,8 @@ import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import {
   endedTasks,
   expire,
-  retentionTable,
 } from "../../../src/features/deletions/retention.ts";
+import { retentionTable } from "../../../src/api/declaration/reserved-names.ts";
 import type { Document } from "../../../src/store/store.ts";
 import { openStore } from "../../../src/store/file-store.ts";
 import {
@@ -67,7 +67,7 @@ async function open(t: TestContext) {
   const folder = await temporaryFolder();
   const feature = {
     collections: () => [tasks(api.roles)],
-    tables: [retentionTable],
+    tables: [{ name: retentionTable }],
   };
   const store = await openStore({
     folder: join(folder, "store"),

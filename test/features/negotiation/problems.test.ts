@@ -56,7 +56,7 @@ const rows: readonly Row[] = [
   ["POST /v1/zoos", () => ({ token: viewer, json: {} }), 40300],
   ["GET /v1/nope", () => ({}), 40400],
   ["GET /v1/zoos/99", () => ({}), 40401],
-  ["DELETE /v1/zoos", () => ({}), 40500],
+  ["PUT /v1/zoos", () => ({}), 40500],
   ["DELETE /v1/zoos/1", () => ({ token }), 40900],
   ["DELETE /v1/users/1", () => ({ token }), 40901],
   ["GET /v1/zoos/3", () => ({}), 41000],
@@ -133,7 +133,7 @@ describe("Accept: application/problem+json", () => {
       ["Application/Problem+JSON", true],
     ];
     for (const [accept, expected] of table) {
-      const answer = await send("DELETE /v1/zoos", {}, accept);
+      const answer = await send("PUT /v1/zoos", {}, accept);
       const type = answer.headers.get("content-type");
       const json = "application/json; charset=utf-8";
       assert.equal(type, expected ? problem : json, accept);
