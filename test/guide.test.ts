@@ -103,6 +103,17 @@ test("an administrator manages users while the server runs", async () => {
   assert.match(responses[1] ?? "", /\[\{"id":2,"username":"robin"/);
 });
 
+test("means per hour are computed, and what is old is deleted", async () => {
+  const [first, last, ...others] = blocks.filter(hasStatuses);
+  assert.ok(first && last && others.length === 0);
+  done.add(last);
+  const [setup = ""] = first.text.split("\n#");
+  const script = adapt(`${setup}\n${last.text}`);
+  const [means = "", task = ""] = await responsesTo(script, { env });
+  assert.match(means, /"hour\(created_at\)":"[^"]*:00:00Z","count":250,/);
+  assert.match(task, /"matched":0,"deleted":0,/);
+});
+
 /** Writes a block of JavaScript for the server of the test, and imports it. */
 async function load(name: string) {
   const file = join(folder, `${name}.mjs`);
