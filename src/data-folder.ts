@@ -100,7 +100,7 @@ export function followDeclaration(
   );
 }
 
-/** Refuses an API that has none of the collections of the folder, if they have records: it would hide all that is stored. */
+/** Refuses an API that has none of the collections of the folder: it would hide all that is stored. */
 function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
   const remembered = store.table(declarationTable).get(1)?.document;
   const { names = {}, newNames = {} } = Object(remembered);
@@ -112,9 +112,7 @@ function refuseOtherApi({ collections, store }: OpenedDeclaration): void {
     store.table(name).lastId > 0 || // hidden meanwhile
     [name, renamed, newNames[name]].some((each) => stored.includes(each))
   );
-  if (isKnown || stored.every((name) => !store.tables.get(name)?.lastId)) {
-    return;
-  }
+  if (isKnown || stored.length === 0) return;
   throw new CommandError(
     `the data folder has ${stored.join(", ")}, but the declaration has ${
       declared.map(({ name }) => name).join(", ")
