@@ -64,7 +64,7 @@ deletions.set("all", features);
 /** The features that a setting of their own switches on, and values of these. */
 const withSetting: Readonly<Record<string, Record<string, string>>> = {
   cors: { CORS_ORIGINS: "*" },
-  static: { PUBLIC: "src", BASE_URL: "/api/" },
+  static: { PUBLIC: "src" },
   "rate-limit": { RATE_LIMIT: "9" },
   tls: { TLS_CERT: "cert.pem", TLS_KEY: "key.pem" },
   "trust-proxy": { TRUST_PROXY: "127.0.0.1" },

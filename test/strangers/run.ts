@@ -197,6 +197,11 @@ async function askForAll(server: Server, origin: string): Promise<number> {
           break;
         }
         case "DELETE":
+          if (!isRecord) {
+            await ask(method, path, 400);
+            await ask(method, `${path}?id=999999`, 202);
+            break;
+          }
           await ask(method, path, 204);
           await ask(method, path, 404);
           await ask("GET", path, 410);
