@@ -173,7 +173,12 @@ export function checkResponse(
     method === "QUERY";
   if (mayAggregate && status === 200 && /^\[\{(?!"id":)/.test(text)) return;
   const schemas = schemasOf(document);
-  const item = findPath(document, decode(address.pathname));
+  // A number that no id can be makes a URL that there is not.
+  const isPossible = (address.pathname.match(/\d+/g) ?? [])
+    .every((id) => Number(id) <= Number.MAX_SAFE_INTEGER);
+  const item = isPossible
+    ? findPath(document, decode(address.pathname))
+    : undefined;
   const operation = item && operationOf(document, item, method);
   const type = headers.get("content-type")?.replace(/;.*/, "");
   // The scripts and the style sheet of the page are left out of the document.
