@@ -52,6 +52,12 @@ async function serve(options: CommandSettings): Promise<void> {
   const { log, print, isForPeople } = output;
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
+  const kept = declaration.collections.find(({ keep }) => keep !== undefined);
+  if (kept && !features.some(({ keeps }) => keeps)) {
+    throw new UsageError(
+      `${kept.name}: this server lacks the feature for keep`,
+    );
+  }
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,

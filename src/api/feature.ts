@@ -64,6 +64,8 @@ export interface Api extends ApiOptions {
 export interface Feature {
   readonly collections?: (roles: Roles) => readonly Declaration[];
   readonly tables?: readonly TableDeclaration[];
+  /** True if it deletes what a declaration keeps only for a while (`keep`). */
+  readonly keeps?: true;
   /** Its settings, which are read before anything is opened. */
   readonly settings?: Settings;
   /** Commands that it adds to the command line, by name. */

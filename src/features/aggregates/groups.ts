@@ -94,11 +94,8 @@ export function* aggregate(
   let count = 0;
   for (const { document } of rows) {
     const key = keys.map(({ read }) => read(document));
-    let name: Json = key[0] ?? null;
-    for (let at = 1; at < key.length; at++) {
-      // No value has a control character.
-      name = `${name ?? "\r"}\n${key[at] ?? "\r"}`;
-    }
+    const [first = null] = key;
+    const name = key.length > 1 ? JSON.stringify(key) : first;
     const { values } = groups.get(name) ?? groupOf(key, name);
     for (let at = 0; at < values.length; at++) {
       values[at]?.add(aggregates[at]?.read(document) ?? null);

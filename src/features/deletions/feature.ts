@@ -91,15 +91,20 @@ function parseDeletion(
 async function begin(
   worker: DeletionWorker,
   context: RequestContext,
-  { records: { collection }, parent }: Resource,
+  { records, parent }: Resource,
   selected: Selected,
+  isOne = false,
 ): Promise<Result> {
+  const { collection } = records;
   const { context: tasks } = worker;
   await roomForTask(tasks, context.signal);
   const result = await tasks.store.settle(() => {
     context.authenticate();
     const scope = context.scope();
-    context.checkPreconditions({ collection, scope });
+    const row = isOne ? records.find(context, scope) : undefined;
+    context.checkPreconditions(
+      row ? { collection, document: row.document } : { collection, scope },
+    );
     const { name } = collection;
     const user_id = context.caller?.id ?? null;
     const next = {
@@ -207,7 +212,13 @@ function deleteLarge(
       } catch (error) {
         if (!(error instanceof TooManyChanges)) throw error;
         const filters = [["id", String(context.ids.at(-1))]] as const;
-        return begin(worker, context, resource, { filters, cascade: true });
+        return begin(
+          worker,
+          context,
+          resource,
+          { filters, cascade: true },
+          true,
+        );
       }
     },
   };
@@ -226,6 +237,7 @@ function keptOf({ served, records }: Api) {
 
 /** Deletions by filter, large cascades, and retention. */
 export const feature: Feature = {
+  keeps: true,
   collections: (roles) => [tasks(roles)],
   tables: [{ name: retentionTable }],
   open(api) {

@@ -1,8 +1,8 @@
 /**
  * Retention: what a declaration keeps for a number of days, and tasks that have
  * ended, are deleted in the background when they are older. The clock may be
- * wrong: after it has made a leap, nothing is deleted for a day, and the log
- * says so.
+ * wrong: after it has made a leap, nothing is deleted for a week, and the log
+ * says so every hour.
  */
 
 import { performance } from "node:perf_hooks";
@@ -12,8 +12,15 @@ import { retentionTable } from "../../api/declaration/reserved-names.ts";
 import { localOperator } from "../../api/operator.ts";
 import type { Records } from "../../api/records/records.ts";
 import { isUnfinished, type Task } from "../../api/tasks/tasks.ts";
+import {
+  type Changes,
+  checkChanges,
+  mutationsOf,
+  TooManyChanges,
+} from "../../api/records/deleting.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { Row } from "../../store/store.ts";
+import { asShared } from "../../store/shared.ts";
+import { formatTime, type Mutation, type Row } from "../../store/store.ts";
 import { type DeletionContext, planOne } from "./task.ts";
 
 /** Records that are kept for a while. */
@@ -35,7 +42,10 @@ export const endedTasks = {
 const dayMs = 86_400_000;
 
 /** From how far on the time since the last look is taken for a leap of the clock. */
-const maxLeapMs = 30 * dayMs;
+const maxLeapMs = dayMs;
+
+/** For how long nothing is deleted after a leap, so that somebody can set the clock. */
+const watchMs = 7 * dayMs;
 
 /** How long the planning of a batch may take. */
 const maxBatchMs = 2;
@@ -46,9 +56,8 @@ export async function expire(
   kept: readonly Kept[],
   signal: AbortSignal,
 ): Promise<void> {
-  const some = kept.filter(({ records }) => records.table.size > 0);
-  if (some.length === 0 || !await isClockTrusted(context)) return;
-  for (const each of some) {
+  if (!await isClockTrusted(context, kept)) return;
+  for (const each of kept) {
     const { name } = each.records.collection;
     const count = await expireOf(context, each, signal);
     if (count === 0) continue;
@@ -58,35 +67,58 @@ export async function expire(
   }
 }
 
-/** Compares the clock with the last look, and remembers this one. */
+/**
+ * Compares the clock with the last look, and remembers this one. Of several
+ * servers that share a store one looks, until it is gone.
+ */
 async function isClockTrusted(
   { store, now, log }: DeletionContext,
+  kept: readonly Kept[],
 ): Promise<boolean> {
   const { document } = store.table(retentionTable).get(1) ?? {};
+  const newest = document ? undefined : newestTime(kept);
+  if (document === undefined && newest === undefined) return false; // nothing is there
+  const shared = asShared(store);
+  const server = shared?.serverId ?? "";
+  const looking = String(document?.["server"] ?? server);
+  if (looking !== server && await shared?.isServed(looking)) return false;
   const at = now();
-  const last = Number(document?.["at"] ?? at);
-  /** Since when the clock is watched after a leap. */
-  const since = document?.["since"] ?? null;
+  const last = Number(document?.["at"] ?? newest);
   const leap = at - last;
-  const hasLeapt = leap < -dayMs || leap > maxLeapMs;
-  const isWatched = since !== null && at - Number(since) < dayMs;
-  if (hasLeapt) {
-    const days = Math.round(leap / dayMs);
+  const hasLeapt = Math.abs(leap) > maxLeapMs;
+  /** Since when the clock is watched after a leap. */
+  const before = Number(document?.["since"] ?? -Infinity);
+  const since = hasLeapt ? at : at - before < watchMs ? before : null;
+  if (since !== null) {
+    const days = Math.round(Math.abs(leap) / dayMs);
+    const found = hasLeapt
+      ? `is ${days} days ${leap < 0 ? "earlier" : "later"} than before`
+      : "was set not long ago";
     log(
       "error",
-      `the clock is ${Math.abs(days)} days ${
-        days < 0 ? "earlier" : "later"
-      } than at the last look for what has expired: nothing is deleted for a day`,
+      `the clock ${found}: if it is right, what has expired is deleted from ${
+        formatTime(since + watchMs)
+      } on`,
     );
   }
-  const isOld = document === undefined || leap > dayMs / 2;
-  if (hasLeapt || isOld || (since !== null && !isWatched)) {
-    const next = hasLeapt ? at : isWatched ? since : null;
-    const row = { id: 1, at, since: next };
+  const isSame = document !== undefined && !hasLeapt &&
+    since === (document["since"] ?? null) && looking === server;
+  if (!isSame || leap > dayMs / 2) {
+    const row = { id: 1, at, since, server };
     const options = { allowWhenFull: true };
     await store.commit([["put", retentionTable, row]], 0, options);
   }
-  return !hasLeapt && !isWatched;
+  return since === null;
+}
+
+/** Returns the time of the last change of the newest records, in milliseconds since 1970; undefined if there are none. */
+function newestTime(kept: readonly Kept[]): number | undefined {
+  const times = kept.flatMap(({ records: { table } }) =>
+    table.rows(Math.max(table.size - 1, 0)).map(({ document }) =>
+      Date.parse(String(document["updated_at"] ?? document["created_at"]))
+    )
+  );
+  return times.length > 0 ? Math.max(...times) : undefined;
 }
 
 /** Deletes the records of a collection that have expired; returns their number. */
@@ -115,8 +147,9 @@ async function expireOf(
       for (; !next.done && performance.now() < deadline; next = rows.next()) {
         const row = table.get(next.value.document.id);
         if (!isExpired(row)) continue;
-        const mutations = planUnrequired(records, row);
+        const { mutations, isDone } = planUnrequired(records, row);
         mutations.forEach(apply);
+        if (!isDone) return; // the rest follows
         count += Number(mutations.length > 0);
       }
     }, { allowWhenFull: true });
@@ -125,12 +158,46 @@ async function expireOf(
   return count;
 }
 
-/** Plans the deletion of a record unless others require it; empties the references of others. */
-function planUnrequired(records: Records, row: Row) {
+/** Plans the deletion of a record unless others require it; empties the references of others, of very many in several steps. */
+function planUnrequired(
+  records: Records,
+  row: Row,
+): { readonly mutations: readonly Mutation[]; readonly isDone: boolean } {
   try {
     const mutations = planOne(records, row, localOperator, true);
     const deleted = mutations.filter(([kind]) => kind === "del");
-    return deleted.length === 1 ? mutations : [];
+    return { mutations: deleted.length === 1 ? mutations : [], isDone: true };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const mutations = error instanceof TooManyChanges
+      ? emptySome(records, row)
+      : [];
+    return { mutations, isDone: mutations.length === 0 };
+  }
+}
+
+/** Empties some of very many references to a record; none if one is required, or if a rule requires it. */
+function emptySome(records: Records, { document: { id } }: Row): Mutation[] {
+  const { collection: { children }, store } = records;
+  const isRequired = children.some((each) =>
+    each.isRequired &&
+    store.table(each.source.name).count(each.property, id) > 0
+  );
+  if (isRequired) return [];
+  const changes: Changes = new Map();
+  for (const { source: of, property } of children) {
+    for (const row of store.table(of.name).rowsWith(property, id, 500)) {
+      const updated_at = records.timestamp(row.document["updated_at"]);
+      changes.set(row, {
+        of,
+        next: { ...row.document, [property]: null, updated_at },
+      });
+    }
+    if (changes.size > 0) break; // one reference of a record at a time
+  }
+  try {
+    checkChanges(records, localOperator, changes);
+    return mutationsOf(changes);
   } catch (error) {
     if (error instanceof ApiError) return [];
     throw error;

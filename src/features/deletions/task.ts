@@ -214,13 +214,22 @@ function deleteSome(
       try {
         if (row === undefined || records === undefined) { /* gone meanwhile */ }
         else if (next) {
-          emptyReferences(records, row, planned, next).forEach(apply);
+          const emptied = emptyReferences(records, row, planned, next);
+          if (emptied) {
+            checkChanges(
+              records,
+              caller,
+              new Map([[row, { of, next: emptied }]]),
+            );
+            apply(records.putMutation(emptied));
+          }
         } else {
           const mutations = planOne(records, row, caller, true);
           mutations.forEach(apply);
           current = counted(current, mutations, Number(isRoot));
         }
       } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
         if (isRoot) current = withRejected(current, planned.id, error);
       }
       if (isRoot) current = { ...current, after: planned.id };
@@ -230,21 +239,21 @@ function deleteSome(
   }, { allowWhenFull: true });
 }
 
-/** Returns the change that empties the references of a record that a plan empties, unless they have changed since. */
+/** Returns a record without the references that a plan empties; undefined if they have changed since. */
 function emptyReferences(
   records: Records,
   { document }: Row,
   planned: Document,
   next: Document,
-): Mutation[] {
+): Document | undefined {
   const emptied = Object.keys(next).filter((name) =>
     next[name] === null && planned[name] !== null &&
     document[name] === planned[name]
   );
-  if (emptied.length === 0) return [];
+  if (emptied.length === 0) return undefined;
   const nulls = Object.fromEntries(emptied.map((name) => [name, null]));
   const updated_at = records.timestamp(document["updated_at"]);
-  return [records.putMutation({ ...document, ...nulls, updated_at })];
+  return { ...document, ...nulls, updated_at };
 }
 
 /** Plans the deletion of a record, with its effects on other collections. */

@@ -87,7 +87,7 @@ async function ofApplication(
   { headers: { accept = "" } }: RequestContext,
   path: string,
 ): Promise<Found | undefined> {
-  const isPage = /text\/html/i.test(accept) && !/\.[^/]*$/.test(path);
+  const isPage = /text\/html/i.test(accept) && !/\/\.|\.[^/]*$/.test(path);
   return isPage ? await findFile(root, "/") : undefined;
 }
 

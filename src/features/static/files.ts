@@ -1,6 +1,6 @@
 /** Finds the file of a URL in a folder, and nothing outside of it. */
 
-import type { BigIntStats } from "node:fs";
+import { type BigIntStats, constants } from "node:fs";
 import { open, realpath, stat } from "node:fs/promises";
 import { extname, join, relative, sep } from "node:path";
 import { decodePercent } from "../../http/router.ts";
@@ -101,10 +101,16 @@ export function entityTagOf({ size, mtimeNs, ino }: BigIntStats): string {
  * @throws if it is not as long as it was, so that the connection is reset
  */
 export async function* readFile(
-  { file, stats: { size } }: Found,
+  { file, stats: { size, dev, ino } }: Found,
 ): AsyncGenerator<Uint8Array, undefined> {
-  const handle = await open(file);
+  // Since it was found, it may have been replaced by a link or a FIFO.
+  const { O_RDONLY, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = constants;
+  const handle = await open(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   try {
+    const found = await handle.stat({ bigint: true });
+    if (found.dev !== dev || found.ino !== ino) {
+      throw new Error("the file is another one");
+    }
     const length = Number(size);
     let sent = 0;
     const end = length - 1;

@@ -17,6 +17,7 @@ const {
   optional,
   reference,
   string,
+  text,
   timestamp,
 } = vocabulary;
 
@@ -47,6 +48,16 @@ const declaration = apiOf([
     access: { read: "viewer", write: "viewer", delete: "viewer" },
     private: true,
     properties: { stars: number() },
+  }),
+]);
+
+const lines = text({ maxLength: 9 });
+const twoTexts = apiOf([
+  collection({
+    name: "pairs",
+    singular: "pair",
+    access,
+    properties: { a: lines, b: lines },
   }),
 ]);
 
@@ -172,6 +183,27 @@ describe("aggregates", () => {
       assert.equal(groups[0]?.[unit], first);
     }
     assert.deepEqual(await get("by=good"), [{ good: true, count: 4 }]);
+  });
+
+  test("keep keys of several values apart, whatever is in them", async (t) => {
+    const app = await startWith([
+      { note: "x\ny", sensor_id: 1 },
+      { note: "x", sensor_id: 1 },
+      { note: "null", sensor_id: null },
+      { note: null, sensor_id: null },
+      { note: "1", sensor_id: 1 },
+      { note: "1,1", sensor_id: null },
+    ]);
+    t.after(() => app.stop());
+    const path = "readings?aggregate=count&by=note,sensor_id";
+    const { body } = await app.send("GET", path);
+    assert.deepEqual(body.map(({ count }) => count), [1, 1, 1, 1, 1, 1]);
+    const two = await startLibrary({ declaration: twoTexts });
+    t.after(() => two.stop());
+    const values = [["x\ny", "z"], ["x", "y\nz"]];
+    for (const [a, b] of values) await two.send("POST", "pairs", { a, b });
+    const pairs = await two.send("GET", "pairs?aggregate=count&by=a,b");
+    assert.deepEqual(pairs.body.map(({ count }) => count), [1, 1]);
   });
 
   test("are sorted and paged as groups, ties like those of records", async (t) => {

@@ -6,7 +6,7 @@ import { vocabulary } from "../../../src/cli/declaration/checked-vocabulary.ts";
 import type { Mutation } from "../../../src/store/store.ts";
 import { startApplication } from "../../application.ts";
 import { apiOf } from "../../collections.ts";
-import { type Answer, assertError, type Body } from "../../harness.ts";
+import { type Answer, assertError, type Body, lacks } from "../../harness.ts";
 import { type Library, startLibrary } from "../../library.ts";
 
 const { collection, string, integer, optional, reference } = vocabulary;
@@ -216,6 +216,22 @@ describe("a large cascade", () => {
     assert.deepEqual(sizes, [1, 1, 0]);
     const { body } = await app.request("GET", "/v1/books/3001");
     assert.equal(body["last_shelf_id"], null);
+  });
+
+  test("of one record obeys the preconditions of that record", {
+    skip: lacks("conditional"),
+  }, async (t) => {
+    const app = await startFull(3000, 10);
+    t.after(() => app.stop());
+    const path = "/v1/shelves/1?cascade=true";
+    const { headers } = await app.request("GET", "/v1/shelves/1");
+    const remove = (etag: string) =>
+      app.request("DELETE", path, {
+        token: app.token,
+        headers: { "if-match": etag },
+      });
+    assertError(await remove('"other"'), 41200);
+    assert.equal((await remove(headers.get("etag") ?? "")).status, 202);
   });
 
   test("of few is done at once", async (t) => {

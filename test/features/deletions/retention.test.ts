@@ -16,6 +16,7 @@ import {
 import { retentionTable } from "../../../src/api/declaration/reserved-names.ts";
 import type { Document } from "../../../src/store/store.ts";
 import { openStore } from "../../../src/store/file-store.ts";
+import { runHere } from "../../in-process.ts";
 import {
   lacks,
   removeFolder,
@@ -155,6 +156,7 @@ test("what others require stays until they are gone; other references are emptie
 
 test("ended tasks go after seven days", async (t) => {
   const { put, look, ids } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: null }); // of today
   const task = { type: "import", collection: "readings", user_id: 1 };
   const old = { updated_at: iso(8) };
   await put(
@@ -168,32 +170,93 @@ test("ended tasks go after seven days", async (t) => {
   assert.deepEqual(ids("tasks"), [3, 4]);
 });
 
-test("after a leap of the clock nothing is deleted for a day, and the log says so", async (t) => {
+test("after a leap of the clock nothing is deleted for a week, and the log says so", async (t) => {
   const { put, look, ids, clock, logged } = await open(t);
   await put("readings", { id: 1, value: 1, taken_at: iso(0) });
   await look();
   clock.at += 5 * 365 * day; // it is wrong
   await look();
-  assert.match(String(logged), /the clock is 1825 days later/);
-  clock.at += day / 2;
+  assert.match(
+    String(logged),
+    /^error the clock is 1825 days later than before/,
+  );
+  clock.at += 3 * day;
   await look();
+  assert.match(String(logged.at(-1)), /^error the clock/);
   assert.deepEqual(ids("readings"), [1]);
   clock.at = today + day;
   await look();
-  assert.match(String(logged.at(-1)), /the clock is 1824 days earlier/);
-  clock.at += 2 * day;
-  await look();
+  assert.match(String(logged.at(-1)), /the clock is 1827 days earlier/);
+  for (let days = 0; days < 8; days++) {
+    clock.at += day;
+    await look();
+  }
   assert.deepEqual(ids("readings"), [1], "not older than 90 days");
   clock.at += 100 * day; // the machine was off
   await look();
   assert.deepEqual(ids("readings"), [1]);
-  clock.at += 1.1 * day;
-  await look();
+  for (let days = 0; days < 7; days++) {
+    assert.deepEqual(ids("readings"), [1]);
+    clock.at += day;
+    await look();
+  }
   assert.deepEqual(ids("readings"), []);
 });
 
+test("at the first look the clock is compared with the newest records", async (t) => {
+  const { put, look, ids, clock, logged } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: iso(0) });
+  clock.at += 5 * 365 * day;
+  await look();
+  assert.deepEqual(ids("readings"), [1]);
+  assert.match(String(logged), /1825 days later/);
+});
+
+test("a time without records is no leap", async (t) => {
+  const { put, look, clock, logged, store } = await open(t);
+  const { seq } = store;
+  await look();
+  assert.equal(store.seq, seq, "nothing is written while nothing was there");
+  await put("readings", { id: 1, value: 1, taken_at: iso(0) });
+  await look();
+  await store.commit([["del", "readings", 1]], 0);
+  for (let days = 0; days < 40; days++) {
+    clock.at += day;
+    await look();
+  }
+  const taken_at = new Date(clock.at).toISOString();
+  await put("readings", { id: 2, value: 1, taken_at });
+  await look();
+  assert.deepEqual(logged, []);
+});
+
+test("very many references to what has expired are emptied, unless one is required", async (t) => {
+  const { put, look, ids, store } = await open(t);
+  const bought_on = "2026-01-01";
+  await put("sensors", { id: 1, bought_on }, { id: 2, bought_on });
+  const many = (sensor_id: number, from: number) =>
+    Array.from({ length: 2500 }, (_, index) => ({
+      id: from + index,
+      value: 1,
+      sensor_id,
+      main_sensor_id: sensor_id,
+      taken_at: null,
+    }));
+  await put("readings", ...many(1, 1), ...many(2, 3001));
+  await put("alarms", { id: 1, sensor_id: 2 });
+  await look();
+  assert.deepEqual(ids("sensors"), [2]);
+  const left = (name: string, id: number) =>
+    store.table("readings").count(name, id);
+  assert.deepEqual(
+    [left("sensor_id", 1), left("main_sensor_id", 1), left("sensor_id", 2)],
+    [0, 0, 2500],
+  );
+});
+
 test("a look remembers the time no more than twice a day", async (t) => {
-  const { store, look, clock } = await open(t);
+  const { store, look, clock, put } = await open(t);
+  await put("readings", { id: 1, value: 1, taken_at: iso(0) });
   await look();
   const { seq } = store;
   for (let hour = 1; hour <= 24; hour++) {
@@ -211,6 +274,18 @@ const declaration = `export default ({ collection, integer, timestamp }) => ({
     keep: { days: 1, by: "taken_at" },
   })],
 });`;
+
+test("a server without the feature refuses to start with what it would not do", async (t) => {
+  const folder = await temporaryFolder();
+  t.after(() => removeFolder(folder));
+  const file = join(folder, "api.mjs");
+  await writeFile(file, declaration);
+  const { code, stderr } = await runHere(["serve", "--port", "0"], {
+    env: { COLLECTIONS: file, FEATURES: "imports" },
+  });
+  assert.equal(code, 2, stderr);
+  assert.match(stderr, /^zoo-api: readings: .*lacks the feature for keep\n$/);
+});
 
 /** Waits for the end of a task, in however many requests. */
 async function taskEnded(server: Server, token: string, url: string) {

@@ -123,6 +123,7 @@ describe("files", () => {
       assert.equal(await page.text(), html);
     }
     assert.equal((await get("/users/7")).status, 404, "a program gets no page");
+    assert.equal((await get("/.git/x", { headers })).status, 404);
     const missing = await get("/missing.js", { headers });
     assert.equal(missing.status, 404);
     assert.match(await missing.text(), /"errorCode":40400/);
