@@ -118,8 +118,9 @@ export class Application {
     const target = parseTarget(context.target); // 400
     const match = findRoute(this.#routes, target.path, base.path); // 400
     if (!match) {
-      const isOutside = !target.path.startsWith(base.path);
-      return isOutside && this.hooks.respondOutside?.(context, target.path) ||
+      const { path } = target;
+      return !path.startsWith(base.path) &&
+          this.hooks.respondOutside?.(context, path) ||
         redirect(target, this.#routes, base); // 308, 404
     }
     context.url = base.origin + target.path;
@@ -132,8 +133,11 @@ export class Application {
     context.authenticate(); // 401, 403
     if (isReadMethod(method)) this.#checkAccept(context); // 406
     const sent = parseParameters(target.query); // 400
-    const { consumes, parse = rejectUnknownParameters } = operation;
-    const { parseBody = parseJsonObject } = operation;
+    const {
+      consumes,
+      parse = rejectUnknownParameters,
+      parseBody = parseJsonObject,
+    } = operation;
     const parameters = parse(sent); // 400
     if (consumes === undefined) {
       return this.#run(context, () => operation.run(context, parameters, {}));

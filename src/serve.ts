@@ -47,17 +47,12 @@ async function serve(options: CommandSettings): Promise<void> {
   const config = { ...reader.read(settings) }; // a copy reads all of them
   const loaded = await loadCheckedFeatures(options);
   const declaration = await options.loadApi();
+  requireKeeping(declaration, loaded);
   const { DATA_DIR: dataDir, HOST: host, PORT: port } = config;
   const output = createLogger(config.LOG, process.stdout);
   const { log, print, isForPeople } = output;
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
-  const kept = declaration.collections.find(({ keep }) => keep !== undefined);
-  if (kept && !features.some(({ keeps }) => keeps)) {
-    throw new UsageError(
-      `${kept.name}: this server lacks the feature for keep`,
-    );
-  }
   const store = await openDataFolder(dataDir, declaration, {
     adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
@@ -86,12 +81,11 @@ async function serve(options: CommandSettings): Promise<void> {
     const early: OutgoingResponse[] = [];
     let handle: Handler = (response) => void early.push(response);
     const { hooks, onRawError } = application;
-    const listener = await listen(
-      (response) => handle(response),
-      { ...hooks, host, port, onRawError },
-    ).catch((error) => {
-      throw new CommandError(explainListenError(config, error));
-    });
+    const all = { ...hooks, host, port, onRawError };
+    const listener = await listen((response) => handle(response), all)
+      .catch((error) => {
+        throw new CommandError(explainListenError(config, error));
+      });
     closing.unshift(() => listener.close(graceMs, announceMs));
     // A port in use must not cost a password that is shown once.
     await createFirstAdmin(store, { declaration, ...config }, output);
@@ -138,6 +132,17 @@ async function loadCheckedFeatures(
   );
   if (missing === undefined) return features;
   throw new UsageError(`${missing}: this server lacks the feature for it`);
+}
+
+/** Throws a UsageError if a declaration keeps records only for a while, and no feature does that. */
+function requireKeeping(
+  { collections }: ApiDeclaration,
+  features: readonly Feature[],
+): void {
+  for (const { keep, name } of collections) {
+    if (!keep || features.some(({ keeps }) => keeps)) continue;
+    throw new UsageError(`${name}: this server lacks the feature for keep`);
+  }
 }
 
 /**

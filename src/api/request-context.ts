@@ -166,10 +166,9 @@ export class RequestContext {
     const { maxBodyBytes = defaultMaxBodyBytes } = this.operation ?? {};
     const length = Number(this.headers["content-length"] ?? Infinity);
     const read = () => readBody(this.response, maxBodyBytes);
-    return this.#body ??=
-      maxBodyBytes > defaultMaxBodyBytes && length > defaultMaxBodyBytes
-        ? largeBodies.run(this, read)
-        : read();
+    return this.#body ??= Math.min(maxBodyBytes, length) > defaultMaxBodyBytes
+      ? largeBodies.run(this, read)
+      : read();
   }
 
   /**

@@ -78,15 +78,12 @@ export function collectionsOf(
   features: readonly Partial<Feature>[] = [],
 ): Map<string, Collection> {
   const owned = { owner: ownerProperty.name, overseer: roles.highest };
-  const added = features.flatMap(({ collections }) =>
-    collections?.(roles) ?? []
-  );
   return deriveCollections([
     ...collections.map((each) => each.private ? { ...each, ...owned } : each),
     users(roles),
     authorizations(roles),
     // Several features may have the same.
-    ...new Map(added.map((each) => [each.name, each])).values(),
+    ...features.flatMap(({ collections }) => collections?.(roles) ?? []),
   ]);
 }
 

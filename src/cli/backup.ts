@@ -10,7 +10,7 @@ import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { declarationTable } from "../api/declaration/remembered.ts";
-import { historyTable } from "../api/declaration/reserved-names.ts";
+import { historyTable } from "../api/own-tables.ts";
 import type { Commands, CommandSettings } from "../api/feature.ts";
 import { UsageError } from "../usage.ts";
 import { createReader, findEtcd, type Flags } from "./command-line.ts";

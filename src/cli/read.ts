@@ -18,11 +18,8 @@ import {
 } from "../api/declaration/declaration.ts";
 import { describeMisfit, findMisfits } from "../api/declaration/misfits.ts";
 import { declarationTable } from "../api/declaration/remembered.ts";
-import {
-  historyTable,
-  reservedCollectionNames,
-  retentionTable,
-} from "../api/declaration/reserved-names.ts";
+import { reservedCollectionNames } from "../api/declaration/reserved-names.ts";
+import { historyTable, retentionTable } from "../api/own-tables.ts";
 import { usersWithHashes } from "../api/records/imported.ts";
 import { toNdjson } from "../api/formats/ndjson.ts";
 import { Representation } from "../api/representation.ts";

@@ -10,7 +10,7 @@ import {
   type Collection,
   collectionParameters,
 } from "../../api/declaration/declaration.ts";
-import { retentionTable } from "../../api/declaration/reserved-names.ts";
+import { retentionTable } from "../../api/own-tables.ts";
 import { boolean, optional } from "../../api/declaration/properties.ts";
 import {
   type Parameters,

@@ -8,7 +8,7 @@
 import { performance } from "node:perf_hooks";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { readValue } from "../../api/declaration/declaration.ts";
-import { retentionTable } from "../../api/declaration/reserved-names.ts";
+import { retentionTable } from "../../api/own-tables.ts";
 import { localOperator } from "../../api/operator.ts";
 import type { Records } from "../../api/records/records.ts";
 import { isUnfinished, type Task } from "../../api/tasks/tasks.ts";
@@ -83,24 +83,12 @@ async function isClockTrusted(
   const looking = String(document?.["server"] ?? server);
   if (looking !== server && await shared?.isServed(looking)) return false;
   const at = now();
-  const last = Number(document?.["at"] ?? newest);
-  const leap = at - last;
+  const leap = at - Number(document?.["at"] ?? newest);
   const hasLeapt = Math.abs(leap) > maxLeapMs;
   /** Since when the clock is watched after a leap. */
   const before = Number(document?.["since"] ?? -Infinity);
   const since = hasLeapt ? at : at - before < watchMs ? before : null;
-  if (since !== null) {
-    const days = Math.round(Math.abs(leap) / dayMs);
-    const found = hasLeapt
-      ? `is ${days} days ${leap < 0 ? "earlier" : "later"} than before`
-      : "was set not long ago";
-    log(
-      "error",
-      `the clock ${found}: if it is right, what has expired is deleted from ${
-        formatTime(since + watchMs)
-      } on`,
-    );
-  }
+  if (since !== null) log("error", describeLeap(hasLeapt ? leap : 0, since));
   const isSame = document !== undefined && !hasLeapt &&
     since === (document["since"] ?? null) && looking === server;
   if (!isSame || leap > dayMs / 2) {
@@ -109,6 +97,17 @@ async function isClockTrusted(
     await store.commit([["put", retentionTable, row]], 0, options);
   }
   return since === null;
+}
+
+/** Describes a leap of the clock, in ms; 0 for one of before. */
+function describeLeap(leap: number, since: number): string {
+  const days = Math.round(Math.abs(leap) / dayMs);
+  const found = leap === 0
+    ? "was set not long ago"
+    : `is ${days} days ${leap < 0 ? "earlier" : "later"} than before`;
+  return `the clock ${found}: if it is right, what has expired is deleted from ${
+    formatTime(since + watchMs)
+  } on`;
 }
 
 /** Returns the time of the last change of the newest records, in milliseconds since 1970; undefined if there are none. */

@@ -28,7 +28,7 @@ import {
 } from "./feed.ts";
 import type { RequestContext, Result } from "../../api/request-context.ts";
 import { declarationTable } from "../../api/declaration/remembered.ts";
-import { historyTable } from "../../api/declaration/reserved-names.ts";
+import { historyTable } from "../../api/own-tables.ts";
 import { beginHistory, parseEventId, toEventId } from "./history.ts";
 import type { Api, Feature } from "../../api/feature.ts";
 

@@ -6,7 +6,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { historyTable } from "../../api/declaration/reserved-names.ts";
+import { historyTable } from "../../api/own-tables.ts";
 import type { Mutation, Store } from "../../store/store.ts";
 
 /** How many histories are remembered; an id of an older one is unknown. */

@@ -13,7 +13,7 @@ import {
   endedTasks,
   expire,
 } from "../../../src/features/deletions/retention.ts";
-import { retentionTable } from "../../../src/api/declaration/reserved-names.ts";
+import { retentionTable } from "../../../src/api/own-tables.ts";
 import type { Document } from "../../../src/store/store.ts";
 import { openStore } from "../../../src/store/file-store.ts";
 import { runHere } from "../../in-process.ts";
