@@ -132,7 +132,7 @@ async function takeTour(server: Server, inZsh: boolean): Promise<void> {
     return block.text;
   }).join("\n")
     .replaceAll("http://localhost:3000", server.origin)
-    .replace(/^curl.*tasks\/1/gm, (command) => `${untilTaskEnds}\n${command}`);
+    .replace(/^curl.*tasks\/2/gm, (command) => `${untilTaskEnds}\n${command}`);
   const env = { ADMIN_PASSWORD: adminPassword };
   const [, option = ""] = /In zsh run `setopt (\w+)`/.exec(readme) ?? [];
   const zsh = ["zsh", "-f", "-o", "nopromptsp", "-o", option, "-i", "-s"];
