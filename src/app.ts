@@ -46,6 +46,8 @@ type Settled = Result | undefined | Promise<Result | undefined>;
 export class Application {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #features: readonly FeatureHooks[];
+  readonly #formats: readonly NonNullable<FeatureHooks["format"]>[];
+  readonly #listeners: readonly NonNullable<FeatureHooks["onResponse"]>[];
   readonly #shared: SharedState;
   /** The hooks for the whole server. */
   readonly hooks: SingleHooks;
@@ -56,6 +58,8 @@ export class Application {
     const { routes, hooks } = buildRoutes(options, options.features);
     this.#routes = routes;
     this.#features = hooks;
+    this.#formats = hooks.flatMap(({ format }) => format ?? []);
+    this.#listeners = hooks.flatMap(({ onResponse }) => onResponse ?? []);
     this.hooks = Object.assign({}, ...hooks);
     this.#shared = { ...options, hooks: this.hooks, verified: new Map() };
   }
@@ -99,9 +103,8 @@ export class Application {
     const { status } = error;
     const unknown = { route: undefined, method: "", headers: {} };
     const request = { ...unknown, start: performance.now() };
-    for (const { onResponse } of this.#features) {
-      onResponse?.(request, { status, fields: [] });
-    }
+    const response = { status, fields: [] };
+    for (const listen of this.#listeners) listen(request, response);
   };
 
   /**
@@ -189,8 +192,8 @@ export class Application {
 
   /** Returns a response in the format that the client prefers, if a feature has that. */
   #format(context: RequestContext, response: Response): Response | undefined {
-    for (const { format } of this.#features) {
-      const formatted = format?.(context, response);
+    for (const format of this.#formats) {
+      const formatted = format(context, response);
       if (formatted) return formatted;
     }
     return undefined;
@@ -234,9 +237,7 @@ export class Application {
       // A copy may be stored, but not used before the server has validated it.
       fields.push("Cache-Control", caller ? "private, no-cache" : "no-cache");
     }
-    for (const { onResponse } of this.#features) {
-      onResponse?.(context, { status, fields });
-    }
+    for (const listen of this.#listeners) listen(context, { status, fields });
     fields.push("X-Request-Id", id);
     logResponse(context, status);
     send(response, final, fields);

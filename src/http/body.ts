@@ -51,7 +51,9 @@ export async function readBody(
       length += part.length;
       if (length > maxBytes) return settle(tooLarge(maxBytes));
       // Not an array of parts: a part of one byte takes 300 bytes of memory.
-      if (length > body.length) body = Buffer.concat([body], 2 * length);
+      if (length > body.length) {
+        body = Buffer.concat([body], Math.min(2 * length, maxBytes));
+      }
       body.set(part, start);
     };
     const settle = (error = request.bodyError) => {

@@ -51,13 +51,6 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
-/** How many waiting responses are sent per turn of the event loop, and how many if that leaves some. */
-const maxResponsesPerTurn = 64;
-const maxOfManyPerTurn = 16;
-
-/** How much of bodies that nobody reads is received per second, of all clients together. */
-const maxDroppedBytesPerSecond = 1 << 24;
-
 /** The media type of a response by default. */
 export const jsonType = "application/json; charset=utf-8";
 
@@ -119,8 +112,6 @@ export interface ServerState {
   isStopping: boolean;
   /** How many requests wait for their responses. */
   heldRequests: number;
-  /** How many bodies that nobody reads are being received. */
-  droppedBodies: number;
 }
 
 /** The state of an open connection. */
@@ -191,7 +182,7 @@ export class Connection {
   }
 
   #handle(response: OutgoingResponse): void {
-    response.once("finish", () => this.#finish(response));
+    response.on("finish", () => this.#finish(response));
     this.server.handle(response);
   }
 
@@ -367,21 +358,12 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
   }
 }
 
-/**
- * Receives and drops a body that nobody reads, up to a limit: slowly, as a
- * thousand large ones would let others wait for seconds.
- */
+/** Receives and drops a body that nobody reads, up to a limit. */
 function dropBody(request: IncomingRequest, connection: Connection): void {
-  const { socket, server } = connection;
-  let left = server.limits.maxDroppedBytes;
-  server.droppedBodies++;
-  socket.once("close", () => server.droppedBodies--);
+  let left = connection.server.limits.maxDroppedBytes;
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
-    request.pause();
-    const ms = 1000 * length * server.droppedBodies / maxDroppedBytesPerSecond;
-    if (left > 0) setTimeout(() => request.resume(), ms);
-    else connection.pause();
+    if (left <= 0) connection.pause();
   });
 }
 
@@ -396,16 +378,9 @@ function sendAtEndOfTurn(response: OutgoingResponse): void {
   if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);
 }
 
-/**
- * Sends responses whose header is complete. One connection is accepted per
- * turn, so turns must be short, or who connects among a thousand busy clients
- * would wait for seconds.
- */
+/** Sends the responses whose header is complete. */
 function sendWaiting(): void {
-  const areMany = waitingResponses.length > maxResponsesPerTurn;
-  const count = areMany ? maxOfManyPerTurn : maxResponsesPerTurn;
-  for (const response of waitingResponses.splice(0, count)) {
+  for (const response of waitingResponses.splice(0)) {
     response.end(response.content);
   }
-  if (waitingResponses.length > 0) setImmediate(sendWaiting);
 }

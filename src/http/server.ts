@@ -88,7 +88,6 @@ export async function listen(
     fields: ["X-Content-Type-Options", "nosniff", ...serverFields],
     isStopping: false,
     heldRequests: 0,
-    droppedBodies: 0,
   };
   const serverOptions = {
     IncomingMessage: IncomingRequest,

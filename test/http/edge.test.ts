@@ -522,7 +522,6 @@ describe("a connection", () => {
       connections: new Map(),
       isStopping: false,
       heldRequests: 0,
-      droppedBodies: 0,
     });
     const seconds = (count: number) => {
       for (let at = 0; at < count; at++) connection.noteProgress();

@@ -12,12 +12,7 @@ import type {
 } from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
-import {
-  type Document,
-  formatTime,
-  type Json,
-  type Table,
-} from "../../store/store.ts";
+import type { Document, Json, Table } from "../../store/store.ts";
 
 /** A folder may be a restored backup at each start, so that sequence numbers are given again. */
 const processStart = Date.now().toString(36);
@@ -48,7 +43,7 @@ export function createValidators({ store, base, now }: Api) {
     const fields = "document" in subject
       ? ofRecord(collection, subject.document, {
         shape,
-        now: formatTime(now()),
+        now: now(),
       })
       : ofList(subject, store.table(collection.name), {
         state: `${incarnation}${shape}`,
@@ -71,7 +66,7 @@ export function createValidators({ store, base, now }: Api) {
 function ofRecord(
   { name }: Collection,
   { id, created_at, updated_at = created_at }: Document,
-  { shape, now }: { readonly shape: string; readonly now: string },
+  { shape, now }: { readonly shape: string; readonly now: number },
 ): readonly string[] {
   const time = String(updated_at);
   // At `/user`, every user reads a different record.
@@ -79,7 +74,9 @@ function ofRecord(
   const fields = ["ETag", `"${time}${own}-${shape}"`];
   // None while it would be later than the response (section 8.8.2.1): the clock
   // was set back.
-  return time > now ? fields : [...fields, "Last-Modified", httpDate(time)];
+  return Date.parse(time) > now
+    ? fields
+    : [...fields, "Last-Modified", httpDate(time)];
 }
 
 /** The dates of days such as "2026-05-01", as HTTP writes them. */
