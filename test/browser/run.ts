@@ -583,16 +583,75 @@ describe("the page in Chromium", () => {
       `document.querySelector("[aria-label='Run GET /v1/zoos?limit=2']").click()`,
     );
     await browser.until(
-      "[...document.querySelectorAll('section li p')].some((each) => each.innerText === '200 OK')",
+      "[...document.querySelectorAll('.example p')].some((each) => each.innerText === '200 OK')",
     );
+    const roles = await browser.text("#roles table");
+    assert.match(roles, /animals\s+anyone\s+keeper\s+keeper\s+keeper\s+keeper/);
+    assert.match(
+      roles,
+      /employees\s+viewer\s+keeper\s+keeper\s+keeper\s+admin/,
+    );
+    const one = await browser.text("#resource-animals .pair");
+    assert.match(one, /POST \/v1\/animals[^]*"weight_kg"[^]*201[^]*"zoo_url"/);
   });
 
-  test("teaches in ten lessons, each of which checks what was sent", async () => {
-    await open("/docs#course");
-    for (let number = 1; number <= 10; number++) {
-      await browser.click(
-        number === 1 ? "Resources and URLs" : "Next lesson",
+  test("documents every chapter that the API has, and finds words in them", async () => {
+    await open("/docs");
+    const shown = () =>
+      browser.evaluate<string[]>(
+        "[...document.querySelectorAll('.contents li:not([hidden])')].map((each) => each.innerText)",
       );
+    const all = await shown();
+    const sections = await browser.evaluate(
+      "[...document.querySelectorAll('.docs section h2')].map((each) => each.innerText)",
+    );
+    assert.deepEqual(all, sections);
+    assert.deepEqual(all.slice(0, 3), [
+      "Signing in",
+      "Methods and statuses",
+      "Pages",
+    ]);
+    assert.equal(new Set(all).size, all.length);
+    await browser.fill("#docs-search", "idempotency-key");
+    await browser.until(
+      "/^\\d+ of \\d+ parts have it$/.test(document.querySelector('nav [role=status]').innerText)",
+    );
+    const found = await shown();
+    assert.ok(
+      found.includes("Retries") && !found.includes("Pages"),
+      `${found}`,
+    );
+    // Every example is about this API, and succeeds, but the one of an error.
+    await open("/health");
+    await open("/docs");
+    const count = await browser.evaluate<number>(
+      "document.querySelectorAll('.example button').length",
+    );
+    for (let each = 0; each < count; each++) {
+      await browser.evaluate(
+        `document.querySelectorAll('.example button')[${each}].click()`,
+      );
+      await browser.until(
+        `!!document.querySelectorAll('.example')[${each}].querySelector('p')`,
+      );
+      const text = await browser.evaluate<string>(
+        `document.querySelectorAll('.example')[${each}].innerText`,
+      );
+      const expected = text.includes("colour=red") ? 400 : 200;
+      assert.match(text, RegExp(`\n${expected} `), text);
+    }
+    assert.ok(count >= 9, `${count}`);
+  });
+
+  test("teaches in twelve lessons, each of which checks what was sent", async () => {
+    await open("/docs#course");
+    const titles = await browser.evaluate<string[]>(
+      "[...document.querySelectorAll('.steps a')].map((each) => each.innerText)",
+    );
+    assert.equal(titles.length, 12);
+    for (const [at0, title] of titles.entries()) {
+      const number = at0 + 1;
+      await browser.click(number === 1 ? title : `Next: ${title}`);
       await browser.shown(at(`/docs#course-${number}`));
       assert.equal(await browser.text("#why"), "");
       await browser.evaluate(
@@ -602,21 +661,28 @@ describe("the page in Chromium", () => {
         "document.querySelectorAll('main ol button').length",
       );
       for (let step = 0; step < count; step++) {
+        const item = `document.querySelectorAll("main ol li")[${step}]`;
         await browser.until(
-          `(() => { const step = document.querySelectorAll("main ol button")[${step}]; return !step.disabled && !step.click(); })()`,
+          `(() => { const step = ${item}.querySelector("button"); return !step.disabled && !step.click(); })()`,
         );
         await browser.until(
-          `/✓|✗/.test(document.querySelectorAll("main ol li")[${step}].innerText)`,
+          `${item}.matches(".done") || /✗/.test(${item}.innerText)`,
         );
       }
-      assert.doesNotMatch(await browser.text("main ol"), /✗/, `${number}`);
+      assert.doesNotMatch(await browser.text("main ol"), /✗/, title);
       await browser.until("document.querySelector('#why').innerText !== ''");
       assert.match(await browser.text("#verdict"), /predicted/);
     }
-    const made = await server.request("GET", "/v1/zoos?name:starts=Lesson");
-    assert.deepEqual(made.body, []);
     await browser.click("#why a");
     await browser.shown(at("/docs#course"));
+    assert.equal(
+      await browser.evaluate(
+        "document.querySelectorAll('.steps .done').length",
+      ),
+      12,
+    );
+    const made = await server.request("GET", "/v1/zoos?name:starts=Lesson");
+    assert.deepEqual(made.body, []);
   });
 
   const views = [

@@ -1,8 +1,9 @@
 // @ts-check
-/** The documentation, generated from the running API: what OPTIONS returns for each collection, all URLs, all errors. */
+/** The documentation: how to use the API, what each role may do, and each resource, with examples that run; generated from the running API. */
 
 import { meaningOf } from "./exchange.js";
 import { rulesOf } from "./forms.js";
+import { chaptersOf } from "./manual.js";
 import {
   a,
   dd,
@@ -15,12 +16,16 @@ import {
   h,
   h1,
   h2,
-  isLink,
+  h3,
   li,
   link,
   local,
+  methodTag,
+  nameOf,
   optionsOf,
   p,
+  pre,
+  resources,
   root,
   send,
   table,
@@ -28,31 +33,21 @@ import {
   tbody,
   td,
   th,
+  thead,
   tr,
-  typesOf,
   ul,
 } from "./page.js";
 
 /** @typedef {import("./page.js").Json} Json */
 
-/** Examples of parameters that the properties of a collection allow. */
-function examplesOf(properties) {
-  const names = Object.keys(properties).filter((name) => !isLink(name));
-  const text = names.find((name) => {
-    const { enum: choices, format, writeOnly, readOnly } = properties[name];
-    return typesOf(properties[name]).includes("string") && !choices &&
-      !format && !writeOnly && !readOnly;
-  });
-  const choice = names.find((name) => properties[name].enum);
-  return [
-    "?limit=2",
-    "?page=2&per_page=5",
-    "?sortby=updated_at&order=desc",
-    "?fields=id,updated_at",
-    "?id:in=1,2,3",
-    text && `?${text}:contains=a`,
-    choice && `?${choice}=${properties[choice].enum[0]}`,
-  ].filter(Boolean);
+/** A part of the documentation, with its title in the contents. */
+function section(id, title, ...content) {
+  return h(
+    "section",
+    { id, class: "stack", tabindex: "-1" },
+    h2(title),
+    content,
+  );
 }
 
 /** A request that runs on a click, with its response below. */
@@ -60,58 +55,146 @@ function example(url) {
   const output = div({ "aria-live": "polite" });
   const run = async () => {
     const { status, exchange: { reason }, body } = await send("GET", url);
-    output.replaceChildren(
-      p(`${status} ${reason}`),
-      format(body ?? null),
-    );
+    output.replaceChildren(p(`${status} ${reason}`), format(body ?? null));
   };
   const path = targetOf(url);
-  return li(
-    h("code", `GET ${path} `),
-    h("button", {
-      type: "button",
-      onclick: run,
-      "aria-label": `Run GET ${path}`,
-    }, "Run"),
+  return div(
+    { class: "example near" },
+    div(
+      { class: "row" },
+      methodTag("GET"),
+      h("code", path),
+      h("button", {
+        type: "button",
+        class: "push",
+        onclick: run,
+        "aria-label": `Run GET ${path}`,
+      }, "Run"),
+    ),
     output,
   );
 }
 
-async function section(name, href) {
+/** A paragraph whose backticks mark code. */
+function paragraph(text) {
+  return p(
+    { class: "prose" },
+    text.split("`").map((each, at) => at % 2 ? h("code", each) : each),
+  );
+}
+
+/** A table that scrolls on a narrow screen. */
+function wide(name, ...rows) {
+  const attributes = { class: "scroll", tabindex: "0", role: "region" };
+  return div({ ...attributes, "aria-label": name }, table(rows));
+}
+
+function partOf(part, collection, title) {
+  if (typeof part !== "string") {
+    const rows = part.map(([method, ...cells]) =>
+      tr(th({ scope: "row" }, methodTag(method)), cells.map((each) => td(each)))
+    );
+    return wide(title, tbody(rows));
+  }
+  if (part.startsWith("$ ")) return pre(part.slice(2));
+  if (part.startsWith("GET ")) return example(collection + part.slice(4));
+  return paragraph(part);
+}
+
+/** What OpenAPI describes, if the API describes itself. @returns {Promise<Json>} */
+async function description() {
+  const url = root.openapi_url;
+  return url ? (await get(url)).body ?? {} : {};
+}
+
+/** Returns who may do something, by what its operation says. */
+function roleOf({ security = [], description = "" } = {}) {
+  const [, role] = /Requires the role ([\w-]+)/.exec(description) ?? [];
+  return role ??
+    (security.some((each) => !Object.keys(each)[0]) || !security[0]
+      ? "anyone"
+      : "whoever is signed in");
+}
+
+/** The table of who may do what with each resource. */
+function roles(paths) {
+  const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+  const all = [...resources(true), ...resources(false)];
+  const rows = all.map(([name, url]) => {
+    const cells = methods.map((method) => {
+      const key = method.toLowerCase();
+      const operation = paths[url]?.[key] ?? paths[`${url}/{id}`]?.[key];
+      return td(operation ? roleOf(operation) : "–");
+    });
+    return tr(th({ scope: "row" }, nameOf(name)), cells);
+  });
+  const heads = ["", ...methods].map((each) => th({ scope: "col" }, each));
+  return section(
+    "roles",
+    "Who may do what",
+    paragraph(
+      "A role may do what those before it may. PUT, PATCH and DELETE are about one record.",
+    ),
+    wide("Who may do what", thead(tr(heads)), tbody(rows)),
+  );
+}
+
+/** Finds the first example in a description of a response, or of what it refers to. */
+function exampleIn(value, all, depth = 0) {
+  if (value === null || typeof value !== "object" || depth > 12) {
+    return undefined;
+  }
+  if (typeof value.$ref === "string") {
+    const target = value.$ref.split("/").slice(1)
+      .reduce((each, name) => each?.[name.replaceAll("~1", "/")], all);
+    return exampleIn(target, all, depth + 1);
+  }
+  if (value.example ?? value.examples?.[0]) {
+    return value.example ?? value.examples[0];
+  }
+  for (const name of ["content", "application/json", "schema", "allOf", "0"]) {
+    const found = exampleIn(value[name], all, depth + 1);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** A resource: what this user may do, its properties, and an example of a request and its response. */
+async function resource([name, href], all) {
   const url = local(href) ?? "";
   const { methods, schema } = await optionsOf(url);
-  const properties = schema.properties ?? {};
-  const rows = Object.entries(properties).map(([property, each]) =>
+  const title = nameOf(name);
+  const rows = Object.entries(schema.properties ?? {}).map((
+    [property, each],
+  ) =>
     tr(
       th({ scope: "row" }, property),
       td(rulesOf(each, schema.required?.includes(property))),
     )
   );
-  return h(
-    "section",
-    h2({ id: name }, name.replace(/_url$/, "")),
-    p(
-      link(url, targetOf(url)),
-      ` – you may: ${methods.join(", ")}`,
+  const { post } = all.paths?.[href] ?? {};
+  const request = exampleIn(post?.requestBody, all);
+  const response = exampleIn(post?.responses?.[201], all);
+  return section(
+    `resource-${name.replace(/_url$/, "")}`,
+    title,
+    p(link(url, targetOf(url)), ` – you may: ${methods.join(", ")}`),
+    rows.length > 0 && wide(`Properties of ${title}`, tbody(rows)),
+    request && div(
+      { class: "pair" },
+      div(
+        h3("Request"),
+        pre(`POST ${href}\n\n${JSON.stringify(request, null, 2)}`),
+      ),
+      response &&
+        div(h3("Response"), pre(`201\n\n${JSON.stringify(response, null, 2)}`)),
     ),
-    rows.length > 0 &&
-      div({
-        class: "scroll",
-        tabindex: "0",
-        role: "region",
-        "aria-label": `Properties of ${name}`,
-      }, table(tbody(rows))),
-    methods.includes("QUERY") &&
-      ul(examplesOf(properties).map((each) => example(url + each))),
   );
 }
 
-/** All URLs, if the API describes itself. */
-async function urls() {
-  const description = root.openapi_url;
-  if (!description) return undefined;
-  const { body } = await get(description);
-  const rows = Object.entries(body?.paths ?? {}).map(([path, item]) => [
+/** All URLs. */
+function urls(paths) {
+  const rows = Object.entries(paths).map(([path, item]) => [
     dt(h("code", path)),
     Object.entries(item)
       .filter(([method]) => !/^(?:parameters|head|options)$/.test(method))
@@ -119,10 +202,50 @@ async function urls() {
         dd(h("b", method.replace("x-", "").toUpperCase()), ` ${summary}`)
       ),
   ]);
+  return section("urls", "All URLs and methods", dl(rows));
+}
+
+function errors(all) {
+  const rows = Object.entries(all).map(([code, message]) => [
+    dt({ id: code, tabindex: "-1" }, code),
+    dd(`${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
+  ]);
+  return section("errors", "All errors", dl(rows));
+}
+
+/** The contents, and a field that hides what does not have the words typed. */
+function contentsOf(sections) {
+  const status = p({ role: "status", class: "soft" });
+  const entries = sections.map((each) => {
+    const { id, firstChild } = each;
+    return li(a({ href: `#${id}` }, firstChild.textContent));
+  });
+  const search = ({ currentTarget }) => {
+    const words = currentTarget.value.toLowerCase().split(/\s+/);
+    let count = 0;
+    sections.forEach((each, at) => {
+      const text = each.textContent.toLowerCase();
+      const isHidden = !words.every((word) => text.includes(word));
+      each.hidden = entries[at].hidden = isHidden;
+      if (!isHidden) count++;
+    });
+    status.textContent = words.join("")
+      ? `${count} of ${sections.length} parts have it`
+      : "";
+  };
+  const field = h("input", {
+    type: "search",
+    id: "docs-search",
+    placeholder: "Search",
+    "aria-label": "Search the documentation",
+    oninput: search,
+  });
   return h(
-    "section",
-    h2({ id: "urls" }, "All URLs and methods"),
-    dl(rows),
+    "nav",
+    { class: "near", "aria-label": "Contents" },
+    field,
+    status,
+    ul({ class: "contents" }, entries),
   );
 }
 
@@ -130,26 +253,44 @@ export async function showDocs() {
   if (location.hash.startsWith("#course")) {
     return (await import("./course.js")).showCourse();
   }
-  const { body } = await get(root.documentation_url ?? "");
-  const resources = Object.entries(root).filter(([, url]) => local(url));
-  const [all, ...sections] = await Promise.all([
-    urls(),
-    ...resources.map(([name, url]) => section(name, url)),
+  const own = resources(true);
+  const [[, first = ""] = []] = own;
+  const collection = local(first) ?? "";
+  const [{ body }, all, { schema }] = await Promise.all([
+    get(root.documentation_url ?? ""),
+    description(),
+    optionsOf(collection || location.href),
   ]);
+  const { paths = {} } = all;
+  const chapters = chaptersOf({
+    root,
+    properties: schema?.properties ?? {},
+    operations: { ...paths[`${first}/{id}`], ...paths[first] },
+    origin: location.origin,
+  });
+  const described = await Promise.all(
+    [...own, ...resources(false)].map((each) => resource(each, all)),
+  );
+  const sections = [
+    ...chapters.map(([id, title, ...parts]) =>
+      section(id, title, parts.map((each) => partOf(each, collection, title)))
+    ),
+    all.paths && roles(paths),
+    ...described,
+    all.paths && urls(paths),
+    errors(body?.errors ?? {}),
+  ].filter(Boolean);
   fill(
     h1("Documentation"),
     p(
-      "Generated from the running API: it shows what you may do, so sign in first. New to HTTP? ",
-      a({ href: "#course" }, "A course of ten lessons"),
+      { class: "prose" },
+      "Written by the running API about itself: sign in first, and it shows what you may do. New to HTTP? ",
+      a({ href: "#course" }, "A course of twelve lessons"),
     ),
-    ...sections,
-    all,
-    h2({ id: "errors" }, "Errors"),
-    dl(
-      Object.entries(body?.errors ?? {}).map(([code, message]) => [
-        dt({ id: code, tabindex: "-1" }, code),
-        dd(`${message} ${meaningOf(Math.floor(Number(code) / 100))}`),
-      ]),
+    div(
+      { class: "docs" },
+      contentsOf(sections),
+      div({ class: "stack" }, sections),
     ),
   );
   const target = document.getElementById(location.hash.slice(1));
