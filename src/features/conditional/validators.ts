@@ -12,7 +12,12 @@ import type {
 } from "../../api/request-context.ts";
 import { negotiate } from "../../http/negotiate.ts";
 import { asShared } from "../../store/shared.ts";
-import type { Document, Json, Table } from "../../store/store.ts";
+import {
+  type Document,
+  formatTime,
+  type Json,
+  type Table,
+} from "../../store/store.ts";
 
 /** A folder may be a restored backup at each start, so that sequence numbers are given again. */
 const processStart = Date.now().toString(36);
@@ -43,7 +48,7 @@ export function createValidators({ store, base, now }: Api) {
     const fields = "document" in subject
       ? ofRecord(collection, subject.document, {
         shape,
-        now: now(),
+        now: formatTime(now()),
       })
       : ofList(subject, store.table(collection.name), {
         state: `${incarnation}${shape}`,
@@ -66,17 +71,17 @@ export function createValidators({ store, base, now }: Api) {
 function ofRecord(
   { name }: Collection,
   { id, created_at, updated_at = created_at }: Document,
-  { shape, now }: { readonly shape: string; readonly now: number },
+  { shape, now }: { readonly shape: string; readonly now: string },
 ): readonly string[] {
   const time = String(updated_at);
   // At `/user`, every user reads a different record.
   const own = name === "users" ? `-${id}` : "";
-  const fields = ["ETag", `"${time}${own}-${shape}"`];
-  // None while it would be later than the response (section 8.8.2.1): the clock
-  // was set back.
-  return Date.parse(time) > now
-    ? fields
-    : [...fields, "Last-Modified", httpDate(time)];
+  const etag = `"${time}${own}-${shape}"`;
+  // No Last-Modified while it would be later than the response (section
+  // 8.8.2.1): the clock was set back.
+  return time > now
+    ? ["ETag", etag]
+    : ["ETag", etag, "Last-Modified", httpDate(time)];
 }
 
 /** The dates of days such as "2026-05-01", as HTTP writes them. */
