@@ -18,7 +18,6 @@ import { type Handler, listen } from "./http/server.ts";
 import { createLogger } from "./log.ts";
 import { errorCode, errorText } from "./store/error.ts";
 import type { Store } from "./store/store.ts";
-import { megabytes, requireHeap } from "./store/memory/limit.ts";
 import { CommandError, UsageError } from "./usage.ts";
 
 /** How long the requests in flight may take at shutdown. */
@@ -35,7 +34,6 @@ const announceMs = 100;
  * @throws {UsageError} if a setting is not allowed
  */
 export const command: Command = [0, async (options) => {
-  requireHeap();
   process.on("SIGHUP", () => {}); // without a listener it would end the process
   await serve(options);
   // A signal that comes while Node.js itself shuts down would kill the process.
@@ -54,7 +52,7 @@ async function serve(options: CommandSettings): Promise<void> {
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
-    adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
+    ...storeOptionsOf(features),
     log,
     tables: tablesOf(declaration, features),
     etcd,
@@ -101,6 +99,14 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
+}
+
+/** Returns what features contribute to the opening of the store. */
+function storeOptionsOf(features: readonly Feature[]) {
+  return {
+    adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
+    memory: features.find((each) => each.createMemory)?.createMemory?.(),
+  };
 }
 
 /** Loads a seed. Few starts have one, so its code is imported late. */
@@ -171,12 +177,12 @@ function describeUrls(
 }
 
 /** Describes the process, its Node.js and its memory. */
-function describeProcess({ memory: { used, limit }, tables }: Store): string {
+function describeProcess({ memory, tables }: Store): string {
   const { pid, version } = process;
   let records = 0;
   for (const { size } of tables.values()) records += size;
   return `as process ${pid} on Node.js ${version}` +
-    `; ${records} records take ${megabytes(used)} of ${megabytes(limit)}`;
+    `; ${records} records${memory?.description ?? ""}`;
 }
 
 /** Explains why the server cannot listen, and what to do. */

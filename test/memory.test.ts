@@ -88,7 +88,7 @@ async function statusOf(server: Server): Promise<string> {
   return body.status;
 }
 
-describe("a full memory", { skip: notInNode }, () => {
+describe("a full memory", { skip: notInNode || lacks("memory") }, () => {
   test("refuses creates, and nothing else; deletes end it, and a restart does not", async () => {
     const place = await prepare();
     try {

@@ -217,10 +217,14 @@ function health(store: Store): Operation {
     access: "anyone",
     run: (context) =>
       context.afterWaiting(noticesOf(store), (notices) => {
-        const { isWritable, memory: { isFull, limit, used } } = store;
+        const { isWritable, memory } = store;
         const body = JSON.stringify({
-          status: !isWritable ? "read-only" : isFull ? "memory-full" : "ok",
-          memory: { used, limit },
+          status: !isWritable
+            ? "read-only"
+            : memory?.isFull
+            ? "memory-full"
+            : "ok",
+          memory: memory && { used: memory.used, limit: memory.limit },
           ...(notices.length > 0 && { notices }),
         });
         return {
@@ -240,7 +244,7 @@ async function noticesOf(store: Store) {
   if (store.isDiskFull) {
     notices.push("The disk is full: only deletes and sign-ins are accepted.");
   }
-  if (store.memory.isFull) {
+  if (store.memory?.isFull) {
     notices.push(
       "The memory is full: only changes that do not grow, deletes and sign-ins are accepted.",
     );

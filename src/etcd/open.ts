@@ -17,18 +17,17 @@ import { FolderScan, type FolderScanOptions } from "../store/recovery/scan.ts";
 import { EtcdClient, Lease } from "./client.ts";
 import { keyOf, load, putOnce, putParts, seqOf, textOf } from "./state.ts";
 import { EtcdStore } from "./store.ts";
-import { Memory } from "../store/memory/limit.ts";
 import type { Row } from "../store/memory/row.ts";
 import type { Store } from "../store/transactions.ts";
 
 /** Opens a store in etcd. The folder is for files that are not records. */
 export async function openEtcdStore(
-  { tables, log = () => {}, limits, memory = new Memory(), ...place }:
-    StoreOptions,
+  all: StoreOptions,
   options: EtcdOptions,
 ): Promise<EtcdStore> {
+  const { tables, log = () => {}, memory, ...place } = all;
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
-  const allLimits = limitsFor(memory, limits);
+  const allLimits = limitsFor(all);
   await makeFolder(folder.files, folder.folder);
   const release = await acquireLock(folder);
   try {
@@ -37,7 +36,7 @@ export async function openEtcdStore(
     const lease = new Lease(client, serverId);
     await lease.renew();
     const loaded = await load(client, { tables, memory });
-    memory.requireFit(options.prefix);
+    memory?.requireFit(options.prefix);
     return new EtcdStore({
       hasLocalReads: options.hasLocalReads,
       serverId,
@@ -53,7 +52,7 @@ export async function openEtcdStore(
       release,
     });
   } catch (error) {
-    memory.close();
+    memory?.close();
     await release();
     throw error;
   }

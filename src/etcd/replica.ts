@@ -50,7 +50,7 @@ export interface EtcdParts {
   readonly folder: StoreFolder;
   readonly limits: StoreLimits;
   readonly log: Logger;
-  readonly memory: Memory;
+  readonly memory: Memory | undefined;
   /** True if reads may be answered from a state that is at most a second old. */
   readonly hasLocalReads: boolean;
   /** Aborted when the store closes. */

@@ -101,9 +101,8 @@ export async function load(
   client: EtcdClient,
   options: Omit<FolderScanOptions, "files">,
 ): Promise<Loaded> {
-  const { tables, onTransaction, memory } = options;
+  const { tables, onTransaction } = options;
   const loaded = new Loaded(new Tables(tables, options));
-  memory?.begin(loaded.tables);
   const apply = applyTo(loaded.tables, "etcd", options);
   const snapshots = await client.get(rangeOf("snapshot"));
   const snapshot = snapshots.at(onTransaction ? 0 : -1);

@@ -11,7 +11,7 @@ import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import { Memory } from "./memory/limit.ts";
+import type { Memory } from "./memory/limit.ts";
 import { limitsFor, type StoreOptions } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore } from "./recovery/reopen.ts";
@@ -33,10 +33,10 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { tables, log = () => {}, rowClass, memory = new Memory() } = options;
+  const { tables, log = () => {}, rowClass, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
-  const limits = limitsFor(memory, options.limits);
+  const limits = limitsFor(options);
   await makeFolder(files, path);
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
@@ -53,7 +53,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
       scan = await scanFolder(path, scanOptions);
     }
     if (scan.refusal !== undefined) throw scan.refusal;
-    memory.requireFit(path);
+    memory?.requireFit(path);
     marker = await openMarker(files, path);
     const context = { folder, limits, log, scan, memory };
     const reserve = new Reserve(context);
@@ -61,7 +61,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     return new FileStore({ ...context, openLog, marker, reserve, release });
   } catch (error) {
     await marker?.close();
-    memory.close();
+    memory?.close();
     await release();
     throw error;
   }
@@ -97,7 +97,7 @@ interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
   readonly reserve: Reserve;
-  readonly memory: Memory;
+  readonly memory: Memory | undefined;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
 }

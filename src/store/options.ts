@@ -1,9 +1,7 @@
 /** How a store is opened, and how a transaction is accepted. */
 
 import type { FileSystem } from "./log/files.ts";
-import type { Memory } from "./memory/limit.ts";
-import type { RowClass } from "./memory/row.ts";
-import type { TableDeclaration } from "./memory/table.ts";
+import type { TableDeclaration, TableOptions } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
 export const defaultLimits = {
@@ -25,9 +23,9 @@ export type StoreLimits = Readonly<typeof defaultLimits>;
 
 /** Returns the limits of a store: what waits in memory must be small beside what is stored there. */
 export function limitsFor(
-  { limit }: Memory,
-  limits: Partial<StoreLimits> = {},
+  { memory, limits = {} }: Pick<StoreOptions, "memory" | "limits">,
 ): StoreLimits {
+  const { limit = Infinity } = memory ?? {};
   const maxQueueBytes = Math.min(defaultLimits.maxQueueBytes, limit / 16);
   return { ...defaultLimits, maxQueueBytes, ...limits };
 }
@@ -42,7 +40,7 @@ export type Logger = (
 ) => void;
 
 /** How to open a store. */
-export interface StoreOptions {
+export interface StoreOptions extends TableOptions {
   readonly folder: string;
   readonly tables: readonly TableDeclaration[];
   /** Carries out every file operation; the machine's own by default. */
@@ -52,10 +50,6 @@ export interface StoreOptions {
   readonly random?: (bytes: number) => Uint8Array;
   readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
-  /** The memory that the records may take; as much as the process has by default. */
-  readonly memory?: Memory;
-  /** The class of the rows, if not the usual one. */
-  readonly rowClass?: RowClass;
 }
 
 /** How a transaction is accepted. */

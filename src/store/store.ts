@@ -22,7 +22,7 @@ export {
   realFiles,
 } from "./log/files.ts";
 export { formatTime, type Mutation } from "./log/format.ts";
-export { Memory } from "./memory/limit.ts";
+export type { Memory } from "./memory/limit.ts";
 export {
   type Column,
   compareBy,

@@ -32,7 +32,7 @@ export interface LogPosition {
 interface StoreState {
   readonly seq: number;
   readonly tables: Tables;
-  readonly memory: Memory;
+  readonly memory: Memory | undefined;
   readonly maxQueueBytes: number;
 }
 
@@ -52,8 +52,8 @@ export abstract class Store {
   abstract readonly headroom: number;
   /** All tables by name. */
   readonly #tables: Tables;
-  /** The memory of the records, and its limit. */
-  readonly memory: Memory;
+  /** Bounds the memory of the records; undefined if nothing does. */
+  readonly memory: Memory | undefined;
   protected readonly queue: TransactionQueue;
   /** Called when more transactions are durable, or the next log has begun, with how long the disk took. */
   readonly advanceListeners = new Set<(syncMs: number) => void>();
@@ -66,7 +66,6 @@ export abstract class Store {
   ) {
     this.folder = folder;
     this.memory = memory;
-    memory.begin(tables);
     this.queue = new TransactionQueue(seq, maxQueueBytes);
     this.#tables = tables;
   }
@@ -105,7 +104,7 @@ export abstract class Store {
 
   /** Makes everything durable, and releases what the store holds. */
   close(): Promise<void> {
-    return this.closing ??= this.release().finally(() => this.memory.close());
+    return this.closing ??= this.release().finally(() => this.memory?.close());
   }
 
   protected abstract release(): Promise<void>;
@@ -144,7 +143,7 @@ export abstract class Store {
     { allowWhenFull = false }: CommitOptions = {},
   ): number {
     const seq = this.seq + 1;
-    const { bytes: bytesBefore } = this.#tables;
+    const bytesBefore = this.memory?.recordBytes ?? 0;
     const mutations: Mutation[] = [];
     const undo: Undo[] = [];
     let puts = 0;
@@ -158,8 +157,7 @@ export abstract class Store {
         if (undone) undo.push(undone);
       });
       if (mutations.length === 0) return this.seq;
-      const growth = this.#tables.bytes - bytesBefore;
-      if (growth > 0) this.memory.admit(growth, allowWhenFull);
+      this.memory?.admit(bytesBefore, allowWhenFull);
       const text = JSON.stringify(mutations);
       const bytes = Buffer.byteLength(text) + lineOverhead;
       const at = formatTime(this.folder.now());

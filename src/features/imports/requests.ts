@@ -54,7 +54,7 @@ export async function receiveImport(
 ): Promise<Result> {
   // Both refuse the request before the body is received.
   checkTarget(target, call);
-  if (worker.context.store.memory.isFull) {
+  if (worker.context.store.memory?.isFull) {
     throw new StoreError("memory-full", "The memory is full");
   }
   return await uploads.run(call, async () => {

@@ -13,6 +13,7 @@ import { oneOf } from "../../api/settings/switch.ts";
 import type { IncomingRequest } from "../../http/connection.ts";
 import { implementedMethods } from "../../http/errors.ts";
 import { asShared } from "../../store/shared.ts";
+import type { Memory } from "../../store/store.ts";
 
 const mediaType = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -106,6 +107,17 @@ class RequestMetrics {
   }
 }
 
+function memoryFamilies({ used, limit, isFull }: Memory): Families {
+  return {
+    store_memory_bytes: [
+      "Memory of the records and of what is stored beside them.",
+      used,
+    ],
+    store_memory_limit_bytes: ["Limit of that memory.", limit],
+    store_memory_full: ["1 if the memory is full.", isFull],
+  };
+}
+
 function serverFamilies(
   { store, collections }: Api,
   syncs: Histogram,
@@ -125,12 +137,7 @@ function serverFamilies(
       store.durableSeq,
     ],
     store_full: ["1 if the disk is full.", store.isDiskFull],
-    store_memory_bytes: [
-      "Memory of the records and of what is stored beside them.",
-      store.memory.used,
-    ],
-    store_memory_limit_bytes: ["Limit of that memory.", store.memory.limit],
-    store_memory_full: ["1 if the memory is full.", store.memory.isFull],
+    ...(store.memory && memoryFamilies(store.memory)),
     store_writable: [
       "1 if the store accepts writes.",
       store.isWritable,

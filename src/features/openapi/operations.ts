@@ -84,7 +84,7 @@ const health = {
     status: { type: "string", enum: ["ok", "memory-full", "read-only"] },
     memory: objectSchema("memory", { used: size, limit: size }),
     notices: names,
-  }, ["status", "memory"]),
+  }, ["status"]),
 };
 
 /** The descriptions of operations of the server itself that do not follow from their kind. */

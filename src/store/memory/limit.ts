@@ -20,7 +20,7 @@ import { constants, PerformanceObserver } from "node:perf_hooks";
 import process from "node:process";
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import { StoreError } from "../error.ts";
-import { type Json, sizeOf } from "./row.ts";
+import type { Json, Row } from "./row.ts";
 
 const mebibyte = 1 << 20;
 
@@ -80,8 +80,29 @@ const advice =
   'give it more with NODE_OPTIONS="--max-old-space-size=N" (in MiB), and a machine or container with at least 96 MiB beside that';
 
 /** Formats a number of bytes in MiB. */
-export function megabytes(bytes: number): string {
+function megabytes(bytes: number): string {
   return `${Math.max(0, Math.ceil(bytes / mebibyte))} MiB`;
+}
+
+/** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
+export function sizeOf(value: Json): number {
+  if (typeof value === "string") { // of one or two bytes a character
+    return 20 + value.length * (/[^\0-\xff]/.test(value) ? 2 : 1);
+  }
+  if (typeof value !== "object" || value === null) return 0;
+  let bytes = 24;
+  for (const name in value) bytes += 8 + sizeOf((value as Entries)[name] ?? 0);
+  return bytes;
+}
+
+type Entries = Readonly<Record<string, Json>>;
+
+/** The memory that a row takes besides its document: its object, its place in a page, and an index. */
+const rowBytes = 70;
+
+/** Returns about how much memory a row takes. */
+function bytesOf(row: Row | undefined): number {
+  return row === undefined ? 0 : rowBytes + sizeOf(row.document);
 }
 
 /** The memory of a store, and its limit. */
@@ -89,7 +110,8 @@ export class Memory {
   readonly limit: number;
   /** Called when what can be created again is to be dropped. */
   readonly onTight = new Set<() => void>();
-  #tables: { readonly bytes: number } = { bytes: 0 };
+  /** The memory that all records take, as {@linkcode sizeOf} counts it. */
+  recordBytes = 0;
   /** The memory of everything but the records: before any was loaded, and as measured last. */
   readonly #baseBytes = usedHeapBytes();
   #otherBytes = 0;
@@ -111,18 +133,23 @@ export class Memory {
     this.#observer.observe({ entryTypes: ["gc"] });
   }
 
-  /** Counts the records of these tables from now on. */
-  begin(tables: { readonly bytes: number }): void {
-    this.#tables = tables;
+  /** Counts the records of new tables from now on, and no others. */
+  begin(): void {
+    this.recordBytes = 0;
     this.#skippedBytes = 0;
   }
+
+  /** Counts a change of a record. */
+  readonly count = (before: Row | undefined, after: Row | undefined): void => {
+    this.recordBytes += bytesOf(after) - bytesOf(before);
+  };
 
   /**
    * The memory in use: never less than the records will take after a restart,
    * which does not find the values that several of them share now.
    */
   get used(): number {
-    return this.#tables.bytes + Math.max(this.#otherBytes, this.#baseBytes);
+    return this.recordBytes + Math.max(this.#otherBytes, this.#baseBytes);
   }
 
   /** True from a refusal until there is room again. */
@@ -139,8 +166,10 @@ export class Memory {
     return this.used > this.limit * 3 / 4;
   }
 
-  /** Throws `memory-full` unless the records may have grown by so much. */
-  admit(growthBytes: number, allowWhenFull: boolean): void {
+  /** Throws `memory-full` unless the records may have grown since they took so much. */
+  admit(bytesBefore: number, allowWhenFull: boolean): void {
+    const growthBytes = this.recordBytes - bytesBefore;
+    if (growthBytes <= 0) return;
     if (!this.isFull && this.used <= this.limit * 7 / 8) return;
     this.#isFull = true;
     const exemptBytes = this.#exemptBytes + growthBytes;
@@ -158,6 +187,11 @@ export class Memory {
   /** Only counts records, once there is no memory left to load them. */
   skip(records: Json): void {
     this.#skippedBytes += sizeOf(records);
+  }
+
+  /** What the records take, for the line at the start. */
+  get description(): string {
+    return ` take ${megabytes(this.used)} of ${megabytes(this.limit)}`;
   }
 
   /** Throws if a store was too large to be loaded. */
@@ -182,7 +216,7 @@ export class Memory {
 
   #measure(): void {
     // The lower one of two, as a request in progress can take much for a moment.
-    const measuredBytes = usedHeapBytes() - this.#tables.bytes;
+    const measuredBytes = usedHeapBytes() - this.recordBytes;
     this.#otherBytes = Math.min(measuredBytes, this.#lastMeasuredBytes);
     this.#lastMeasuredBytes = measuredBytes;
     if (this.isTight) { for (const drop of this.onTight) drop(); }

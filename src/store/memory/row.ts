@@ -24,22 +24,6 @@ export interface CachedText {
   readonly text: string;
 }
 
-/** Returns about how much memory a value takes. It must be the same each time, so that what is deleted gives back what it took. */
-export function sizeOf(value: Json): number {
-  if (typeof value === "string") { // of one or two bytes a character
-    return 20 + value.length * (/[^\0-\xff]/.test(value) ? 2 : 1);
-  }
-  if (typeof value !== "object" || value === null) return 0;
-  let bytes = 24;
-  for (const name in value) bytes += 8 + sizeOf((value as Entries)[name] ?? 0);
-  return bytes;
-}
-
-type Entries = Readonly<Record<string, Json>>;
-
-/** The memory that a row takes besides its document: its object, its place in a page, and an index. */
-const rowBytes = 70;
-
 /** One version of a document. A class, not an object literal, so that all rows have the same hidden class. */
 export class Row {
   readonly document: Document;
@@ -51,11 +35,6 @@ export class Row {
   constructor(document: Document, seq: number) {
     this.document = document;
     this.seq = seq;
-  }
-
-  /** About how much memory it takes. */
-  get bytes(): number {
-    return rowBytes + sizeOf(this.document);
   }
 }
 

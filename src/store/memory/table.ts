@@ -6,6 +6,7 @@
  */
 
 import type { LogHeader, Mutation } from "../log/format.ts";
+import type { Memory } from "./limit.ts";
 import {
   type Document,
   findPosition,
@@ -126,16 +127,15 @@ export class WritableTable {
   lastId = 0;
   /** The sequence number of the last change of any of its records. */
   lastSeq = 0;
-  /** The memory that its documents take, as {@linkcode sizeOf} counts it. */
-  bytes = 0;
   readonly #rowClass: RowClass;
 
   constructor(
     { name, indexes = {} }: TableDeclaration,
-    rowClass: RowClass = Row,
+    { rowClass = Row, memory }: TableOptions = {},
   ) {
     this.name = name;
     this.#rowClass = rowClass;
+    if (memory) this.listeners.add(memory.count);
     for (const [index, keyOf] of Object.entries(indexes)) {
       this.#indexes.set(index, new HashIndex(keyOf));
     }
@@ -231,7 +231,6 @@ export class WritableTable {
   /** Replaces the row of an id, or deletes it, without advancing the counters. */
   replace(id: number, row: Row | undefined): void {
     const before = this.#rows.replace(id, row);
-    this.bytes += (row?.bytes ?? 0) - (before?.bytes ?? 0);
     for (const index of this.#indexes.values()) index.replace(before, row);
     for (const listener of this.listeners) listener(before, row);
   }
@@ -243,26 +242,28 @@ export class WritableTable {
   }
 }
 
+/** How tables hold their rows. */
+export interface TableOptions {
+  /** The class of the rows, if not the usual one. */
+  readonly rowClass?: RowClass | undefined;
+  /** Bounds the memory of the records; nothing does by default. */
+  readonly memory?: Memory | undefined;
+}
+
 /** All tables by name: those declared, and those found on disk. */
 export class Tables extends Map<string, WritableTable> {
-  readonly rowClass: RowClass;
+  readonly options: TableOptions;
 
   constructor(
     declared: readonly TableDeclaration[] = [],
-    { rowClass = Row }: { readonly rowClass?: RowClass | undefined } = {},
+    options: TableOptions = {},
   ) {
     super();
-    this.rowClass = rowClass;
+    this.options = options;
+    options.memory?.begin();
     for (const each of declared) {
-      this.set(each.name, new WritableTable(each, rowClass));
+      this.set(each.name, new WritableTable(each, options));
     }
-  }
-
-  /** The memory that all documents take, as {@linkcode sizeOf} counts it. */
-  get bytes(): number {
-    let bytes = 0;
-    for (const table of this.values()) bytes += table.bytes;
-    return bytes;
   }
 }
 
@@ -274,8 +275,7 @@ export function countRecords(tables: Tables): number {
 
 /** Returns a table that is named on disk; its records are retained even if it is not declared. */
 export function getOrCreateTable(tables: Tables, name: string): WritableTable {
-  const table = tables.get(name) ??
-    new WritableTable({ name }, tables.rowClass);
+  const table = tables.get(name) ?? new WritableTable({ name }, tables.options);
   tables.set(name, table);
   return table;
 }

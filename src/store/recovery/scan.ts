@@ -32,13 +32,13 @@ import {
   unknown,
 } from "../log/format.ts";
 import { type DurabilityMarker, readMarker } from "../log/marker.ts";
-import type { Memory } from "../memory/limit.ts";
-import type { Document, RowClass } from "../memory/row.ts";
+import type { Document } from "../memory/row.ts";
 import {
   applyMutation,
   getOrCreateTable,
   restoreCounters,
   type TableDeclaration,
+  type TableOptions,
   Tables,
 } from "../memory/table.ts";
 
@@ -82,17 +82,13 @@ export class FolderScan {
 }
 
 /** How to read a folder. */
-export interface FolderScanOptions {
+export interface FolderScanOptions extends TableOptions {
   readonly files: FileSystem;
   readonly tables: readonly TableDeclaration[];
   /** Receives each transaction before it is applied, from the oldest snapshot on. */
   readonly onTransaction?: (line: LogLine, tables: Tables) => void;
   /** Reads a file, if not as usual. */
   readonly scanLog?: typeof scanLog;
-  /** The class of the rows, if not the usual one. */
-  readonly rowClass?: RowClass | undefined;
-  /** The memory that the records must not exceed. */
-  readonly memory?: Memory;
 }
 
 /** Reads a data folder. */
@@ -164,7 +160,6 @@ async function readState(scan: FolderScan, base: number): Promise<void> {
   scan.storeId = "";
   scan.seq = 0;
   scan.tables = new Tables(scan.options.tables, scan.options);
-  scan.options.memory?.begin(scan.tables);
   scan.tornWrite = undefined;
   if (base > 0) await readPart(scan, names.snapshot(base));
   let generation = Math.max(base, 1);

@@ -16,7 +16,7 @@ export interface Defect extends Patch {
 export const defects: Readonly<Record<string, Defect>> = {
   "ignores its limit": {
     file: "store/transactions.js",
-    from: "this.memory.admit(",
+    from: "this.memory?.admit(",
     to: "void (",
     caught: /ended by itself with (?:SIGABRT|code 134)/,
   },

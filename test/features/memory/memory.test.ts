@@ -1,0 +1,45 @@
+/** The limit of the memory: ../../memory.test.ts fills it. Here: with the feature and without it. */
+
+import { strict as assert } from "node:assert";
+import { test } from "node:test";
+import { assertError, start } from "../../harness.ts";
+import { Memory } from "../../../src/store/memory/limit.ts";
+import { WritableTable } from "../../../src/store/memory/table.ts";
+
+test("the limit is reported at the start and by /health, only with the feature", async () => {
+  for (const names of ["memory", "none"]) {
+    const server = await start({ env: { FEATURES: names } });
+    try {
+      const isOn = names === "memory";
+      const { status, body } = await server.request("GET", "/health");
+      assert.equal(status, 200);
+      assert.deepEqual(Object.keys(body), [
+        "status",
+        ...(isOn ? ["memory"] : []),
+      ]);
+      assert.equal(/ records take \d+ MiB of /.test(server.output()), isOn);
+      const missing = await server.request("GET", "/v1/zoos/99");
+      assertError(missing, 40401);
+    } finally {
+      await server.stop();
+    }
+  }
+});
+
+test("the records of a table are counted, and deleting gives back what they took", () => {
+  const memory = new Memory(1e9);
+  try {
+    const table = new WritableTable({ name: "zoos" }, { memory });
+    const undo = table.put({ id: 1, name: "Artis" }, 1);
+    const { recordBytes } = memory;
+    assert.ok(recordBytes > 0);
+    table.put({ id: 1, name: "Artis Royal Zoo" }, 2);
+    assert.ok(memory.recordBytes > recordBytes);
+    table.put({ id: 1, name: "Artis" }, 3);
+    assert.equal(memory.recordBytes, recordBytes);
+    undo();
+    assert.equal(memory.recordBytes, 0);
+  } finally {
+    memory.close();
+  }
+});
