@@ -13,7 +13,7 @@ type Modules = Readonly<
 
 // With a type, because the list may be empty.
 const modules: Modules = {
-  memory: () => import("./features/memory/feature.ts"),
+  reserves: () => import("./features/reserves/feature.ts"),
   indexes: () => import("./features/indexes/feature.ts"),
   evolution: () => import("./features/evolution/feature.ts"),
   conditional: () => import("./features/conditional/feature.ts"),

@@ -52,13 +52,13 @@ async function serve(options: CommandSettings): Promise<void> {
   const shared = etcd && await import("./etcd/feature.ts");
   const features = loaded.concat(shared?.feature ?? []);
   const store = await openDataFolder(dataDir, declaration, {
-    ...storeOptionsOf(features),
+    ...features.find((each) => each.reserves)?.reserves?.(),
+    adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
     log,
     tables: tablesOf(declaration, features),
     etcd,
   });
-  /** Undoes each step of the startup, the last one first. */
-  const closing = [() => store.close()];
+  const closing = [() => store.close()]; // undoes each step, the last one first
   try {
     const hasSeed = config.SEED !== undefined || flags.has("sample");
     if (hasSeed) await seed(store, declaration, config);
@@ -99,14 +99,6 @@ async function serve(options: CommandSettings): Promise<void> {
     for (const close of closing) await close();
   }
   log("info", "stopped");
-}
-
-/** Returns what features contribute to the opening of the store. */
-function storeOptionsOf(features: readonly Feature[]) {
-  return {
-    adaptRecords: features.find((each) => each.adaptRecords)?.adaptRecords,
-    memory: features.find((each) => each.createMemory)?.createMemory?.(),
-  };
 }
 
 /** Loads a seed. Few starts have one, so its code is imported late. */

@@ -92,7 +92,7 @@ export async function startApplication(options: {
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
     tables: tablesOf(declaration, features),
-    memory: features.find((each) => each.createMemory)?.createMemory?.(),
+    ...features.find((each) => each.reserves)?.reserves?.(),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},
   });
   await store.settle(() =>

@@ -48,7 +48,7 @@ async function startRecorded(
 const traces: Readonly<
   Record<string, { readonly urls: string[]; readonly entries: string[] }>
 > = {
-  memory: { urls: [], entries: [] },
+  reserves: { urls: [], entries: [] },
   indexes: { urls: [], entries: [] },
   evolution: { urls: [], entries: [] },
   conditional: { urls: [], entries: [] },

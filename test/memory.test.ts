@@ -88,7 +88,7 @@ async function statusOf(server: Server): Promise<string> {
   return body.status;
 }
 
-describe("a full memory", { skip: notInNode || lacks("memory") }, () => {
+describe("a full memory", { skip: notInNode || lacks("reserves") }, () => {
   test("refuses creates, and nothing else; deletes end it, and a restart does not", async () => {
     const place = await prepare();
     try {

@@ -8,7 +8,7 @@ import type { Methods, Route, RouteParts } from "./operation.ts";
 import type { Response } from "../http/connection.ts";
 import type { CreateServer } from "../http/server.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import type { Memory, TableDeclaration } from "../store/store.ts";
+import type { StoreOptions, TableDeclaration } from "../store/store.ts";
 import type { Roles } from "../auth/access.ts";
 import type { ApiDeclaration } from "./declaration/api.ts";
 import type { Collection, Declaration } from "./declaration/declaration.ts";
@@ -79,8 +79,8 @@ export interface Feature {
    * Without this hook a changed declaration is refused.
    */
   readonly adaptRecords?: ((opened: OpenedDeclaration) => boolean) | undefined;
-  /** Bounds the memory of the records, before the store is opened. */
-  readonly createMemory?: () => Memory;
+  /** Reserves memory and disk space, with which a full store can be freed; called before it is opened. */
+  readonly reserves?: () => Pick<StoreOptions, "memory" | "fullDisk">;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

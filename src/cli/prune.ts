@@ -1,6 +1,7 @@
 /** The command `prune`: permanently deletes data that is no longer declared, or the stored idempotency keys. */
 
 import type { Commands, CommandSettings } from "../api/feature.ts";
+import { FullDisk } from "../store/full-disk.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import { UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
@@ -31,6 +32,7 @@ async function pruneCommand(
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
     rowClass: PackedRow,
+    fullDisk: FullDisk,
     etcd,
   });
   try {

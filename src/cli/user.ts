@@ -12,7 +12,7 @@ import { recordsOf } from "../api/records/local.ts";
 import { CommandError, UsageError } from "../usage.ts";
 import { openDataFolder } from "../data-folder.ts";
 import "../store/memory/exchange.ts";
-import { Memory } from "../store/memory/limit.ts";
+import { reserves } from "../store/reserves.ts";
 import { explainInvalid } from "../first-start.ts";
 import { print } from "./output.ts";
 import { readUndamagedStore } from "./read.ts";
@@ -44,7 +44,7 @@ async function userCommand(
   const declaration = await loadApi();
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
-    memory: new Memory(),
+    ...reserves(),
   });
   try {
     const password = await readPassword();

@@ -1,7 +1,8 @@
 /** Opens a store in etcd. */
 
 import { join, resolve } from "node:path";
-import { limitsFor, type StoreOptions } from "../store/options.ts";
+import type { StoreOptions } from "../store/file-store.ts";
+import { limitsFor } from "../store/options.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
@@ -27,7 +28,7 @@ export async function openEtcdStore(
 ): Promise<EtcdStore> {
   const { tables, log = () => {}, memory, ...place } = all;
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
-  const allLimits = limitsFor(all);
+  const allLimits = limitsFor(memory, all.limits);
   await makeFolder(folder.files, folder.folder);
   const release = await acquireLock(folder);
   try {

@@ -4,19 +4,36 @@
  */
 
 import { resolve } from "node:path";
-import { DiskSpace, Reserve, type StoreContext } from "./disk-space.ts";
+import { Checkpoints, type StoreContext } from "./checkpoints.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
-import { isNoSpaceError, type OpenFile } from "./log/files.ts";
+import type { FullDisk } from "./full-disk.ts";
+import { type FileSystem, isNoSpaceError, type OpenFile } from "./log/files.ts";
 import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
 import type { Memory } from "./memory/limit.ts";
-import { limitsFor, type StoreOptions } from "./options.ts";
+import type { TableDeclaration, TableOptions } from "./memory/table.ts";
+import { limitsFor, type Logger, type StoreLimits } from "./options.ts";
 import type { Pending } from "./queue.ts";
-import { createStore } from "./recovery/reopen.ts";
+import { createStore, reopenLog } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
 import { type LogPosition, Store } from "./transactions.ts";
+
+/** How to open a store. */
+export interface StoreOptions extends TableOptions {
+  readonly folder: string;
+  readonly tables: readonly TableDeclaration[];
+  /** Carries out every file operation; the machine's own by default. */
+  readonly files?: FileSystem;
+  /** The time in milliseconds. */
+  readonly now?: () => number;
+  readonly random?: (bytes: number) => Uint8Array;
+  readonly log?: Logger;
+  readonly limits?: Partial<StoreLimits>;
+  /** Makes deletes possible on a full disk; nothing does by default. */
+  readonly fullDisk?: typeof FullDisk;
+}
 
 /** Opens the store in a folder; creates both if they do not exist. */
 export async function openStore(options: StoreOptions): Promise<Store> {
@@ -36,7 +53,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
   const { tables, log = () => {}, rowClass, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
-  const limits = limitsFor(options);
+  const limits = limitsFor(memory, options.limits);
   await makeFolder(files, path);
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
@@ -55,10 +72,11 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     if (scan.refusal !== undefined) throw scan.refusal;
     memory?.requireFit(path);
     marker = await openMarker(files, path);
-    const context = { folder, limits, log, scan, memory };
-    const reserve = new Reserve(context);
-    const openLog = await reserve.open();
-    return new FileStore({ ...context, openLog, marker, reserve, release });
+    const closing = new AbortController();
+    const context = { folder, limits, log, scan, memory, closing };
+    const fullDisk = options.fullDisk && new options.fullDisk(context);
+    const openLog = await (fullDisk?.open() ?? reopenLog(folder, scan));
+    return new FileStore({ ...context, openLog, marker, fullDisk, release });
   } catch (error) {
     await marker?.close();
     memory?.close();
@@ -96,7 +114,7 @@ function noticesOf(
 interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
-  readonly reserve: Reserve;
+  readonly fullDisk: FullDisk | undefined;
   readonly memory: Memory | undefined;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
@@ -108,10 +126,10 @@ class FileStore extends Store {
   readonly #parts: StoreParts;
   readonly #writer: LogWriter;
   readonly #marker: MarkerWriter;
-  readonly #disk: DiskSpace;
+  readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, reserve, memory } = parts;
+    const { folder, limits, log, scan, fullDisk, memory } = parts;
     const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, maxQueueBytes });
     this.#parts = parts;
@@ -120,8 +138,7 @@ class FileStore extends Store {
     this.#writer = new LogWriter(parts.openLog, this.queue, {
       folder,
       limits,
-      beforeWrite: () =>
-        reserve.isFull ? reserve.release().catch(() => {}) : undefined,
+      beforeWrite: () => fullDisk?.beforeWrite(),
       onAdvance: (syncMs) => this.#onAdvance(syncMs),
       onRollback: (error) => this.#onRollback(error),
     });
@@ -132,7 +149,8 @@ class FileStore extends Store {
       writer: this.#writer,
       log,
     });
-    this.#disk = new DiskSpace(parts, reserve, this.#writer);
+    this.#checkpoints = new Checkpoints(parts, this.#writer);
+    fullDisk?.start(this.#checkpoints, this.#writer);
     if (scan.faults.length > 0) this.checkpoint().catch(() => {});
   }
 
@@ -141,7 +159,7 @@ class FileStore extends Store {
   }
 
   get isDiskFull(): boolean {
-    return this.#parts.reserve.isFull;
+    return this.#parts.fullDisk?.isFull ?? false;
   }
 
   get position(): LogPosition {
@@ -150,13 +168,11 @@ class FileStore extends Store {
   }
 
   missingBytes(): Promise<number> {
-    return this.#disk.missingBytes();
+    return this.#parts.fullDisk?.missingBytes() ?? Promise.resolve(0);
   }
 
   get headroom(): number {
-    if (this.isDiskFull) return Infinity;
-    const { reserveBytes } = this.#parts.limits;
-    return reserveBytes + 2 * this.#disk.expectedBytes();
+    return this.#parts.fullDisk?.headroom ?? 0;
   }
 
   protected accept(pending: Pending): void {
@@ -169,32 +185,32 @@ class FileStore extends Store {
         { cause },
       );
     }
-    if (this.isDiskFull && pending.puts > 0 && !pending.allowWhenFull) {
-      throw new StoreError("disk-full", "The disk is full");
-    }
+    this.#parts.fullDisk?.admit(pending);
     this.queue.add(pending);
-    this.#disk.count(pending);
+    this.#checkpoints.count(pending);
     this.#writer.wake();
   }
 
   checkpoint(): Promise<void> {
-    return this.#disk.checkpoint();
+    return this.#checkpoints.run();
   }
 
   #onAdvance(syncMs: number): void {
     this.notify(syncMs);
     this.#marker.touch();
-    this.#disk.checkpointIfDue();
+    if (!this.isDiskFull) this.#checkpoints.runIfDue();
   }
 
   #onRollback(error: StoreError): void {
     this.#parts.log("error", error.message);
-    if (error.code === "disk-full") this.#disk.enterFullMode();
+    if (error.code === "disk-full") this.#parts.fullDisk?.enterFullMode();
   }
 
   protected async release(): Promise<void> {
     try {
-      await this.#disk.close();
+      this.#parts.closing.abort();
+      await this.#checkpoints.close();
+      await this.#parts.fullDisk?.close();
       await this.#marker.close(await this.#writer.close());
     } finally {
       await this.#parts.release();

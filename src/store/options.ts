@@ -1,7 +1,6 @@
-/** How a store is opened, and how a transaction is accepted. */
+/** The limits and the log of a store, and how a transaction is accepted. */
 
-import type { FileSystem } from "./log/files.ts";
-import type { TableDeclaration, TableOptions } from "./memory/table.ts";
+import type { TableOptions } from "./memory/table.ts";
 
 /** For a machine of any size; tests make them small. */
 export const defaultLimits = {
@@ -23,7 +22,8 @@ export type StoreLimits = Readonly<typeof defaultLimits>;
 
 /** Returns the limits of a store: what waits in memory must be small beside what is stored there. */
 export function limitsFor(
-  { memory, limits = {} }: Pick<StoreOptions, "memory" | "limits">,
+  memory: TableOptions["memory"],
+  limits: Partial<StoreLimits> = {},
 ): StoreLimits {
   const { limit = Infinity } = memory ?? {};
   const maxQueueBytes = Math.min(defaultLimits.maxQueueBytes, limit / 16);
@@ -38,19 +38,6 @@ export type Logger = (
   message: string,
   fields?: LogFields | (() => LogFields),
 ) => void;
-
-/** How to open a store. */
-export interface StoreOptions extends TableOptions {
-  readonly folder: string;
-  readonly tables: readonly TableDeclaration[];
-  /** Carries out every file operation; the machine's own by default. */
-  readonly files?: FileSystem;
-  /** The time in milliseconds. */
-  readonly now?: () => number;
-  readonly random?: (bytes: number) => Uint8Array;
-  readonly log?: Logger;
-  readonly limits?: Partial<StoreLimits>;
-}
 
 /** How a transaction is accepted. */
 export interface CommitOptions {

@@ -8,13 +8,13 @@
  * acknowledged may be lost; each of them is applied completely or not at all.
  *
  * This file is the public interface of the store. Of the files that implement
- * it, file-store.ts opens a store and runs its transactions; disk-space.ts
- * keeps the log short and handles a full disk; log/ writes the files, and
+ * it, file-store.ts opens a store and runs its transactions; checkpoints.ts
+ * keeps the log short; log/ writes the files, and
  * recovery/ reads them at startup.
  */
 
 export { type Fault, StoreError } from "./error.ts";
-export { openStore } from "./file-store.ts";
+export { openStore, type StoreOptions } from "./file-store.ts";
 export {
   type FileSystem,
   type OpenFile,
@@ -42,10 +42,5 @@ export type {
   Table,
   TableDeclaration,
 } from "./memory/table.ts";
-export type {
-  CommitOptions,
-  LogFields,
-  Logger,
-  StoreOptions,
-} from "./options.ts";
+export type { CommitOptions, LogFields, Logger } from "./options.ts";
 export { Store } from "./transactions.ts";

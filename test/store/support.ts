@@ -11,6 +11,7 @@ import {
   type StoreOptions,
   type Table,
 } from "../../src/store/store.ts";
+import { FullDisk } from "../../src/store/full-disk.ts";
 import { removeFolder, temporaryFolder } from "../harness.ts";
 
 /** The tables that most tests use. */
@@ -46,7 +47,12 @@ export async function openFor(
   folder: string,
   options: Partial<StoreOptions> = {},
 ): Promise<Store> {
-  const store = await openStore({ folder, tables, ...options });
+  const store = await openStore({
+    folder,
+    tables,
+    fullDisk: FullDisk,
+    ...options,
+  });
   opened.set(test, [...opened.get(test) ?? [], store]);
   return store;
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { FullDisk } from "../../src/store/full-disk.ts";
 import { Buffer } from "node:buffer";
 import { mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -150,7 +151,9 @@ test("on a nearly full disk no write is refused because of zeros", async (t) => 
   const folder = await folderFor(t);
   const disk = new Disk({ folder });
   const limits = { reserveBytes: 0, maxBatchBytes: 1000 };
-  const store = await openStore({ folder, files: disk, tables, limits });
+  const fullDisk = FullDisk;
+  const options = { folder, files: disk, tables, limits, fullDisk };
+  const store = await openStore(options);
   for (let id = 1; id <= 100; id++) await put(store, id, "x".repeat(500));
   const used = () =>
     [...disk.contents().values()]

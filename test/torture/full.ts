@@ -5,6 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openStore, type Store, StoreError } from "../../src/store/store.ts";
+import { FullDisk } from "../../src/store/full-disk.ts";
 import { tables } from "./scene.ts";
 
 const limits = {
@@ -28,7 +29,8 @@ export async function fullDisk(base: string): Promise<string> {
   }
   try {
     const folder = join(mount, "store");
-    const open = () => openStore({ folder, tables, limits });
+    const open = () =>
+      openStore({ folder, tables, limits, fullDisk: FullDisk });
     let store = await open();
     let last = await fill(store, 0);
     const first = last;

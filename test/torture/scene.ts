@@ -8,6 +8,7 @@
  */
 
 import type { Buffer } from "node:buffer";
+import { FullDisk } from "../../src/store/full-disk.ts";
 import { createHash } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -118,7 +119,15 @@ export class Scene {
     const now = () => this.#time++;
     const random = (bytes: number) =>
       Uint8Array.from({ length: bytes }, () => this.#drawn.below(256));
-    return { folder: disk.folder, files, tables, limits, now, random };
+    return {
+      folder: disk.folder,
+      files,
+      tables,
+      limits,
+      now,
+      random,
+      fullDisk: FullDisk,
+    };
   }
 
   open(files?: FileSystem): Promise<Store> {

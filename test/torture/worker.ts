@@ -9,6 +9,7 @@
 
 import { openSync, readFileSync, writeSync } from "node:fs";
 import process from "node:process";
+import { FullDisk } from "../../src/store/full-disk.ts";
 import { openStore, realFiles } from "../../src/store/store.ts";
 import { defects } from "./defects.ts";
 import { type History, historyOf, look, write } from "./oracle.ts";
@@ -27,6 +28,7 @@ process.stdout.write("opening\n");
 const store = await openStore({
   folder,
   tables,
+  fullDisk: FullDisk,
   files: defects[defect]?.files?.(realFiles) ?? realFiles,
   limits: {
     minLogBytes: 100_000,

@@ -13,7 +13,7 @@ import { tablesOf } from "../../api/routes.ts";
 import { CommandError, UsageError } from "../../usage.ts";
 import { openDataFolder } from "../../data-folder.ts";
 import "../../store/memory/exchange.ts";
-import { Memory } from "../../store/memory/limit.ts";
+import { reserves } from "../../store/reserves.ts";
 import { print, showProgress, unknownCollection } from "../../cli/output.ts";
 import { errorText } from "../../store/error.ts";
 import { storeFiles } from "./requests.ts";
@@ -59,7 +59,7 @@ export async function importCommand(
   const store = await openDataFolder(dataDir, declaration, {
     etcd,
     log,
-    memory: new Memory(),
+    ...reserves(),
     tables,
   });
   try {

@@ -7,10 +7,10 @@ import { Memory } from "../../../src/store/memory/limit.ts";
 import { WritableTable } from "../../../src/store/memory/table.ts";
 
 test("the limit is reported at the start and by /health, only with the feature", async () => {
-  for (const names of ["memory", "none"]) {
+  for (const names of ["reserves", "none"]) {
     const server = await start({ env: { FEATURES: names } });
     try {
-      const isOn = names === "memory";
+      const isOn = names === "reserves";
       const { status, body } = await server.request("GET", "/health");
       assert.equal(status, 200);
       assert.deepEqual(Object.keys(body), [
