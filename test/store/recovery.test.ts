@@ -11,7 +11,7 @@ import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { encodeLine, type LogLine } from "../../src/store/log/format.ts";
+import { encodeLine } from "../../src/store/log/format.ts";
 import { readStore } from "../../src/cli/read.ts";
 import { repairStore } from "../../src/cli/repair.ts";
 import { openStore, type StoreError } from "../../src/store/store.ts";
@@ -124,22 +124,6 @@ for (const where of ["meta.json", "wal-1.jsonl"]) {
     );
   });
 }
-
-test("a log of format 1 that an upgrade has left is not read", async (t) => {
-  const folder = await folderFor(t);
-  await fill(folder, 2);
-  const store = await openFor(t, folder);
-  await store.checkpoint();
-  await store.commit([["put", "zoos", { id: 3 }]], 0);
-  await store.close();
-  await beginInFormat1(join(folder, "wal-1.jsonl"));
-  const seqs: unknown[] = [];
-  const onTransaction = ({ seq }: LogLine) => seqs.push(seq);
-  const history = await readStore(folder, { onTransaction });
-  assert.equal(history.refusal, undefined);
-  assert.deepEqual(seqs, [3]);
-  assert.equal((await openFor(t, folder)).table("zoos").size, 3);
-});
 
 /** Changes the header of a log to format 1. */
 async function beginInFormat1(log: string): Promise<void> {

@@ -146,10 +146,8 @@ async function readNewestState(
     const refusal = await refusalOf(readState(scan, base));
     if (refusal === undefined) return undefined;
     first ??= refusal;
-    // Only a damaged snapshot may be skipped, never a damaged log; and the
-    // oldest logs, if they are from before an upgrade from format 1.
-    const isBefore = options.onTransaction && refusal.code === "format";
-    if (!isBefore && !refusal.fault?.file.startsWith("snapshot-")) break;
+    // Only a damaged snapshot may be skipped, never a damaged log.
+    if (!refusal.fault?.file.startsWith("snapshot-")) break;
   }
   return first;
 }
