@@ -239,7 +239,8 @@ function health(store: Store): Operation {
 
 /** Returns what had to be repaired at startup, and problems of the disk at present. */
 async function noticesOf(store: Store) {
-  const missing = await store.missingBytes().catch(() => 0); // an unreadable disk
+  const missing = await store.fullDisk?.missingBytes()
+    .catch(() => 0) ?? 0; // an unreadable disk
   const notices = [...store.notices];
   if (store.isDiskFull) {
     notices.push("The disk is full: only deletes and sign-ins are accepted.");

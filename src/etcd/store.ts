@@ -50,8 +50,6 @@ const maxBatchLength = maxValueBytes / 64;
 export class EtcdStore extends SharedStore {
   readonly serverId: string;
   readonly incarnation: string;
-  readonly isDiskFull = false;
-  readonly headroom = 0;
   readonly #parts: EtcdParts;
   readonly #replica: Replica;
   /** Why the operator must restart this server. */
@@ -111,10 +109,6 @@ export class EtcdStore extends SharedStore {
         this.#replica.conflicts,
       ],
     } as const;
-  }
-
-  missingBytes(): Promise<number> {
-    return Promise.resolve(0);
   }
 
   protected accept(pending: Pending): void {

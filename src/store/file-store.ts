@@ -131,7 +131,7 @@ class FileStore extends Store {
   constructor(parts: StoreParts) {
     const { folder, limits, log, scan, fullDisk, memory } = parts;
     const { maxQueueBytes } = limits;
-    super(folder, { ...scan, memory, maxQueueBytes });
+    super(folder, { ...scan, memory, fullDisk, maxQueueBytes });
     this.#parts = parts;
     this.notices = noticesOf(scan);
     for (const notice of this.notices) log("error", notice);
@@ -158,21 +158,9 @@ class FileStore extends Store {
     return this.#writer.fault === undefined;
   }
 
-  get isDiskFull(): boolean {
-    return this.#parts.fullDisk?.isFull ?? false;
-  }
-
   get position(): LogPosition {
     const { generation, seed, offset } = this.#writer.log;
     return { generation, seed, offset, seq: this.durableSeq };
-  }
-
-  missingBytes(): Promise<number> {
-    return this.#parts.fullDisk?.missingBytes() ?? Promise.resolve(0);
-  }
-
-  get headroom(): number {
-    return this.#parts.fullDisk?.headroom ?? 0;
   }
 
   protected accept(pending: Pending): void {
@@ -185,7 +173,7 @@ class FileStore extends Store {
         { cause },
       );
     }
-    this.#parts.fullDisk?.admit(pending);
+    this.fullDisk?.admit(pending);
     this.queue.add(pending);
     this.#checkpoints.count(pending);
     this.#writer.wake();
@@ -203,14 +191,14 @@ class FileStore extends Store {
 
   #onRollback(error: StoreError): void {
     this.#parts.log("error", error.message);
-    if (error.code === "disk-full") this.#parts.fullDisk?.enterFullMode();
+    if (error.code === "disk-full") this.fullDisk?.enterFullMode();
   }
 
   protected async release(): Promise<void> {
     try {
       this.#parts.closing.abort();
       await this.#checkpoints.close();
-      await this.#parts.fullDisk?.close();
+      await this.fullDisk?.close();
       await this.#marker.close(await this.#writer.close());
     } finally {
       await this.#parts.release();

@@ -6,6 +6,7 @@
 
 import { Buffer } from "node:buffer";
 import { type DurableCallback, StoreError } from "./error.ts";
+import type { FullDisk } from "./full-disk.ts";
 import type { StoreFolder } from "./log/folder.ts";
 import { formatTime, lineOverhead, type Mutation } from "./log/format.ts";
 import type { Memory } from "./memory/limit.ts";
@@ -33,6 +34,7 @@ interface StoreState {
   readonly seq: number;
   readonly tables: Tables;
   readonly memory: Memory | undefined;
+  readonly fullDisk?: FullDisk | undefined;
   readonly maxQueueBytes: number;
 }
 
@@ -44,16 +46,14 @@ export abstract class Store {
   readonly folder: StoreFolder;
   /** False from a disk fault until a restart. */
   abstract readonly isWritable: boolean;
-  /** True while the disk is full: only deletes and sign-ins are accepted. */
-  abstract readonly isDiskFull: boolean;
   /** The end of the durable part of the log. */
   abstract readonly position: LogPosition;
-  /** The free space that other writers must leave for a log as long as a snapshot, and for the next snapshot. */
-  abstract readonly headroom: number;
   /** All tables by name. */
   readonly #tables: Tables;
   /** Bounds the memory of the records; undefined if nothing does. */
   readonly memory: Memory | undefined;
+  /** Makes deletes possible on a full disk; undefined if nothing does. */
+  readonly fullDisk: FullDisk | undefined;
   protected readonly queue: TransactionQueue;
   /** Called when more transactions are durable, or the next log has begun, with how long the disk took. */
   readonly advanceListeners = new Set<(syncMs: number) => void>();
@@ -62,12 +62,18 @@ export abstract class Store {
 
   constructor(
     folder: StoreFolder,
-    { seq, tables, memory, maxQueueBytes }: StoreState,
+    { seq, tables, memory, fullDisk, maxQueueBytes }: StoreState,
   ) {
     this.folder = folder;
     this.memory = memory;
+    this.fullDisk = fullDisk;
     this.queue = new TransactionQueue(seq, maxQueueBytes);
     this.#tables = tables;
+  }
+
+  /** True while the disk is full: only deletes and sign-ins are accepted. */
+  get isDiskFull(): boolean {
+    return this.fullDisk?.isFull ?? false;
   }
 
   /** The last sequence number applied in memory. */
@@ -79,9 +85,6 @@ export abstract class Store {
   get durableSeq(): number {
     return this.queue.durableSeq;
   }
-
-  /** Returns how many bytes must be freed for the next snapshot, or for a start after a crash. */
-  abstract missingBytes(): Promise<number>;
 
   /** Calls back when all transactions up to `seq` are durable: at once if they are. Saves a response three promises. */
   onDurable(seq: number, callback: DurableCallback): void {

@@ -190,13 +190,13 @@ test("a store can be restarted on a full disk after a crash, and freed by delete
 test("a start without enough space says how much it needs, and the store has warned of it", async (t) => {
   const disk = await diskFor(t);
   const store = await open(t, disk);
-  assert.equal(await store.missingBytes(), 0);
+  assert.equal(await store.fullDisk?.missingBytes(), 0);
   const text = "x".repeat(1000);
   for (let id = 1; id <= 60; id++) await store.commit(zoo(id, text), 0);
   const log = store.position.offset;
   // There is space for a batch, but not for a copy of the log.
   disk.capacity = log + 30_000 + 20_000;
-  const missing = await store.missingBytes();
+  const missing = await store.fullDisk?.missingBytes() ?? -1;
   assert.ok(missing > log - 60_000 && missing < log, `${missing}`);
   disk.kill();
   const folder = join(disk.folder, "again");

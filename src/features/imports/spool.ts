@@ -54,7 +54,8 @@ export async function writeSpool(
       for await (const bytes of body) {
         hash.update(bytes);
         const free = await files.free(folder) - bytes.length;
-        if (free < store.headroom) throw noSpace(`${free} bytes would be left`);
+        const needed = store.fullDisk?.headroom ?? 0;
+        if (free < needed) throw noSpace(`${free} bytes would be left`);
         await writeAll(file, bytes, offset);
         offset += bytes.length;
         unsynced += bytes.length;
