@@ -237,23 +237,8 @@ function health(store: Store): Operation {
   };
 }
 
-/** Returns what had to be repaired at startup, and problems of the disk at present. */
-async function noticesOf(store: Store) {
-  const missing = await store.fullDisk?.missingBytes()
-    .catch(() => 0) ?? 0; // an unreadable disk
-  const notices = [...store.notices];
-  if (store.isDiskFull) {
-    notices.push("The disk is full: only deletes and sign-ins are accepted.");
-  }
-  if (store.memory?.isFull) {
-    notices.push(
-      "The memory is full: only changes that do not grow, deletes and sign-ins are accepted.",
-    );
-  }
-  if (missing > 0) {
-    notices.push(
-      `The disk is nearly full: ${missing} more bytes must be free for the next snapshot, and for a start after a crash.`,
-    );
-  }
-  return notices;
+/** Returns what had to be repaired at startup, and problems of the disk and the memory at present. */
+async function noticesOf({ notices, fullDisk, memory }: Store) {
+  const ofDisk = await fullDisk?.notices() ?? [];
+  return [...notices, ...ofDisk, ...(memory?.notices ?? [])];
 }

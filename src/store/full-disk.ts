@@ -148,6 +148,21 @@ export class FullDisk {
     return Math.max(0, neededBytes - await this.#freeBytes());
   }
 
+  /** Describes the problems of the disk. */
+  async notices(): Promise<string[]> {
+    const missing = await this.missingBytes().catch(() => 0); // an unreadable disk
+    const notices: string[] = [];
+    if (this.isFull) {
+      notices.push("The disk is full: only deletes and sign-ins are accepted.");
+    }
+    if (missing > 0) {
+      notices.push(
+        `The disk is nearly full: ${missing} more bytes must be free for the next snapshot, and for a start after a crash.`,
+      );
+    }
+    return notices;
+  }
+
   /** The free space that other writers must leave. */
   get headroom(): number {
     if (this.isFull) return Infinity;

@@ -237,6 +237,30 @@ test("space that other programs free is used without a restart", async (t) => {
   await store.commit(zoo(id + 1, text), 0);
 });
 
+test("without a reserve a full disk refuses every write and loses nothing", async (t) => {
+  const disk = await diskFor(t);
+  const files = disk;
+  const store = await openStore({ folder: disk.folder, files, tables });
+  t.after(() => store.close());
+  await store.commit(zoo(1), 0);
+  disk.capacity = [...disk.contents().values()]
+    .reduce((sum, { length }) => sum + length, 0);
+  const text = "x".repeat(5000);
+  for (let time = 0; time < 3; time++) {
+    await assert.rejects(store.commit(zoo(2, text), 0), { code: "disk-full" });
+  }
+  assert.equal(store.table("zoos").size, 1);
+  assert.equal(store.isWritable, true);
+  assert.equal(store.isDiskFull, false);
+  disk.capacity = Infinity;
+  await store.commit(zoo(2, text), 0);
+  await store.close();
+  assert.ok(!disk.contents().has("reserve"));
+  const again = await openStore({ folder: disk.folder, files, tables });
+  assert.equal(again.table("zoos").size, 2);
+  await again.close();
+});
+
 test("a failed checkpoint is dropped, the log continues, and it is tried again", async (t) => {
   const disk = await diskFor(t);
   const { folder } = disk;

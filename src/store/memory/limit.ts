@@ -161,6 +161,14 @@ export class Memory {
     return this.#isFull;
   }
 
+  /** Describes the problems of the memory. */
+  get notices(): string[] {
+    if (!this.isFull) return [];
+    return [
+      "The memory is full: only changes that do not grow, deletes and sign-ins are accepted.",
+    ];
+  }
+
   /** True if nothing may be cached. */
   get isTight(): boolean {
     return this.used > this.limit * 3 / 4;

@@ -1,4 +1,4 @@
-/** The limit of the memory: ../../memory.test.ts fills it. Here: with the feature and without it. */
+/** The feature reserves, on and off. The limit of the memory is filled in ../../memory.test.ts, the disk in ../../store/fault.test.ts. */
 
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
