@@ -31,7 +31,7 @@ import { generationOf } from "../store/log/folder.ts";
 import "../store/memory/exchange.ts";
 import { PackedRow } from "../store/memory/packed-row.ts";
 import type { EtcdOptions } from "../store/shared.ts";
-import type { LogLine } from "../store/log/format.ts";
+import { type LogLine, maxFaults } from "../store/log/format.ts";
 import {
   applyMutation,
   getOrCreateTable,
@@ -120,10 +120,7 @@ async function readSpareFiles(
     if (generationOf(name) === undefined || readNames.has(name)) continue;
     const error = await refusalOf(
       readFile(scan, name, () => {})
-        .then(({ faults, moreFaults }) => {
-          scan.faults.push(...faults);
-          scan.moreFaults += moreFaults;
-        }),
+        .then(({ faults }) => void scan.faults.push(...faults)),
     );
     if (error !== undefined) scan.faults.push(wholeFile(name, error.message));
   }
@@ -165,7 +162,9 @@ async function check(
     );
   }
   for (const fault of faults) await print(`fault: ${describeFault(fault)}\n`);
-  if (scan.moreFaults > 0) await print(`and ${scan.moreFaults} more faults\n`);
+  if (faults.length >= maxFaults) {
+    await print(`only the first ${maxFaults} faults of each file are listed\n`);
+  }
   // Only a part was read, if anything.
   if (refusal !== undefined) {
     if (refusal.code !== "damaged") await print(`fault: ${refusal.message}\n`);

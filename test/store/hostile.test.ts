@@ -104,7 +104,7 @@ test("an id that no server gives is refused, by each command and at the start", 
   }
 });
 
-test("of very many faults the first hundred are described, and the others counted", async (t) => {
+test("of very many faults the first hundred are described", async (t) => {
   const folder = join(await folderFor(t), "store");
   await craft(folder, ['[["put","zoos",{"id":1,"name":"A"}]]']);
   const path = join(folder, "wal-1.jsonl");
@@ -112,7 +112,6 @@ test("of very many faults the first hundred are described, and the others counte
   const scan = await readStore(folder, { tables });
   assert.equal(scan.refusal?.code, "damaged");
   assert.equal(scan.faults.length, 100);
-  assert.equal(scan.moreFaults, 129_900);
   await assert.rejects(openStore({ folder, tables }), { code: "damaged" });
   for (const command of [["check"], ["repair", "--dry-run"]]) {
     const { code, stdout, stderr } = await runHere(command, {
@@ -120,6 +119,8 @@ test("of very many faults the first hundred are described, and the others counte
     });
     assert.equal(code, 2, stderr);
     assert.ok(stdout.length < 20_000, `${stdout.length} characters`);
-    if (command[0] === "check") assert.match(stdout, /and 129900 more faults/);
+    if (command[0] === "check") {
+      assert.match(stdout, /only the first 100 faults of each file are listed/);
+    }
   }
 });

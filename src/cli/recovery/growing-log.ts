@@ -33,7 +33,6 @@ function forgetBadPart(scan: LogScan): void {
   scan.size = scan.end;
   scan.isPadded = false;
   scan.faults.length = 0;
-  scan.moreFaults = 0;
   scan.isTorn = true;
   scan.provenSeq = 0;
   scan.highestSeq = scan.seq;

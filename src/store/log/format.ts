@@ -84,7 +84,7 @@ export const lineOverhead = 150;
 const crcLength = '{"crc":"xxxxxxxx",'.length;
 const sectorBytes = 512;
 /** How many faults of a file are described. */
-const maxFaults = 100;
+export const maxFaults = 100;
 
 let formatted = { time: NaN, text: "" };
 
@@ -154,9 +154,8 @@ export class LogScan {
   isSealed = false;
   /** The last good line is complete except for its newline. */
   lacksNewline = false;
-  /** The first faults, and how many more there are. */
+  /** The first faults. */
   readonly faults: Fault[] = [];
-  moreFaults = 0;
   /** True if a power cut during the last write explains all faults. */
   isTorn = true;
   /** The highest sequence number that lines after the first bad one prove durable. */
@@ -169,8 +168,9 @@ export class LogScan {
   }
 
   addFault({ byte, line }: Line, message: string, isTorn = false): void {
-    if (this.faults.length === maxFaults) this.moreFaults++;
-    else this.faults.push({ file: this.name, byte, line, message });
+    if (this.faults.length < maxFaults) {
+      this.faults.push({ file: this.name, byte, line, message });
+    }
     this.isTorn &&= isTorn;
   }
 }

@@ -69,9 +69,8 @@ export class FolderScan {
   marker: DurabilityMarker | undefined;
   /** The remains of a write that a power cut interrupted. */
   tornWrite: Fault | undefined;
-  /** The first ones of each file, and how many more there are. */
+  /** The first ones of each file. */
   readonly faults: Fault[] = [];
-  moreFaults = 0;
   /** Why the store cannot be opened as it is. */
   refusal: StoreError | undefined;
 
@@ -208,7 +207,6 @@ async function readPart(scan: FolderScan, name: string): Promise<LogScan> {
     scan.tornWrite = fault;
   } else {
     scan.faults.push(...log.faults);
-    scan.moreFaults += log.moreFaults;
     refuse(scan, fault);
   }
   return log;
