@@ -80,7 +80,10 @@ export interface Feature {
    */
   readonly adaptRecords?: ((opened: OpenedDeclaration) => boolean) | undefined;
   /** Reserves memory and disk space, with which a full store can be freed; called before it is opened. */
-  readonly reserves?: () => Pick<StoreOptions, "memory" | "fullDisk">;
+  readonly reserves?: () => Pick<
+    StoreOptions,
+    "memory" | "fullDisk" | "limits"
+  >;
   /** Adds the URLs of the feature, and returns its hooks. */
   open(api: Api): FeatureHooks | undefined | void;
 }

@@ -2,7 +2,7 @@
 
 import { join, resolve } from "node:path";
 import type { StoreOptions } from "../store/file-store.ts";
-import { limitsFor } from "../store/options.ts";
+import { defaultLimits } from "../store/options.ts";
 import type { EtcdOptions } from "../store/shared.ts";
 import { readSmallFile, writeSmallFile } from "../store/log/files.ts";
 import {
@@ -28,7 +28,7 @@ export async function openEtcdStore(
 ): Promise<EtcdStore> {
   const { tables, log = () => {}, memory, ...place } = all;
   const folder = storeFolder({ ...place, folder: resolve(place.folder) });
-  const allLimits = limitsFor(memory, all.limits);
+  const limits = { ...defaultLimits, ...all.limits };
   await makeFolder(folder.files, folder.folder);
   const release = await acquireLock(folder);
   try {
@@ -46,7 +46,7 @@ export async function openEtcdStore(
       lease,
       loaded,
       folder,
-      limits: allLimits,
+      limits,
       log,
       memory,
       closing: new AbortController(),

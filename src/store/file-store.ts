@@ -7,28 +7,27 @@ import { resolve } from "node:path";
 import { Checkpoints, type StoreContext } from "./checkpoints.ts";
 import { closedError, errorText, StoreError } from "./error.ts";
 import type { FullDisk } from "./full-disk.ts";
-import { type FileSystem, isNoSpaceError, type OpenFile } from "./log/files.ts";
-import { makeFolder, type OpenLog, storeFolder } from "./log/folder.ts";
+import { isNoSpaceError, type OpenFile } from "./log/files.ts";
+import {
+  makeFolder,
+  type OpenLog,
+  type StoreFolder,
+  storeFolder,
+} from "./log/folder.ts";
 import { acquireLock } from "./log/lock.ts";
 import { type MarkerWriter, openMarker, writeMarker } from "./log/marker.ts";
 import { LogWriter } from "./log/writer.ts";
-import type { Memory } from "./memory/limit.ts";
 import type { TableDeclaration, TableOptions } from "./memory/table.ts";
-import { limitsFor, type Logger, type StoreLimits } from "./options.ts";
+import { defaultLimits, type Logger, type StoreLimits } from "./options.ts";
 import type { Pending } from "./queue.ts";
 import { createStore, reopenLog } from "./recovery/reopen.ts";
 import { type FolderScan, scanFolder } from "./recovery/scan.ts";
 import { type LogPosition, Store } from "./transactions.ts";
 
 /** How to open a store. */
-export interface StoreOptions extends TableOptions {
+export interface StoreOptions extends TableOptions, Partial<StoreFolder> {
   readonly folder: string;
   readonly tables: readonly TableDeclaration[];
-  /** Carries out every file operation; the machine's own by default. */
-  readonly files?: FileSystem;
-  /** The time in milliseconds. */
-  readonly now?: () => number;
-  readonly random?: (bytes: number) => Uint8Array;
   readonly log?: Logger;
   readonly limits?: Partial<StoreLimits>;
   /** Makes deletes possible on a full disk; nothing does by default. */
@@ -50,15 +49,15 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 async function openLocked(options: StoreOptions): Promise<Store> {
-  const { tables, log = () => {}, rowClass, memory } = options;
+  const { log = () => {}, memory } = options;
   const folder = storeFolder(options);
   const { folder: path, files } = folder;
-  const limits = limitsFor(memory, options.limits);
+  const limits = { ...defaultLimits, ...options.limits };
   await makeFolder(files, path);
   const release = await acquireLock(folder);
   let marker: OpenFile | undefined;
   try {
-    const scanOptions = { files, tables, rowClass, memory };
+    const scanOptions = { ...options, files };
     let scan = await scanFolder(path, scanOptions);
     if (!scan.exists) {
       await createStore(folder);
@@ -73,7 +72,7 @@ async function openLocked(options: StoreOptions): Promise<Store> {
     memory?.requireFit(path);
     marker = await openMarker(files, path);
     const closing = new AbortController();
-    const context = { folder, limits, log, scan, memory, closing };
+    const context = { folder, limits, log, scan, closing };
     const fullDisk = options.fullDisk && new options.fullDisk(context);
     const openLog = await (fullDisk?.open() ?? reopenLog(folder, scan));
     return new FileStore({ ...context, openLog, marker, fullDisk, release });
@@ -115,7 +114,6 @@ interface StoreParts extends StoreContext {
   readonly openLog: OpenLog;
   readonly marker: OpenFile;
   readonly fullDisk: FullDisk | undefined;
-  readonly memory: Memory | undefined;
   /** Releases the lock of the folder. */
   readonly release: () => Promise<void>;
 }
@@ -129,7 +127,8 @@ class FileStore extends Store {
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: StoreParts) {
-    const { folder, limits, log, scan, fullDisk, memory } = parts;
+    const { folder, limits, log, scan, fullDisk } = parts;
+    const { options: { memory } } = scan;
     const { maxQueueBytes } = limits;
     super(folder, { ...scan, memory, fullDisk, maxQueueBytes });
     this.#parts = parts;

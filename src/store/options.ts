@@ -1,7 +1,5 @@
 /** The limits and the log of a store, and how a transaction is accepted. */
 
-import type { TableOptions } from "./memory/table.ts";
-
 /** For a machine of any size; tests make them small. */
 export const defaultLimits = {
   /** A checkpoint ends a log that is longer than this and longer than a snapshot. */
@@ -19,16 +17,6 @@ export const defaultLimits = {
 };
 
 export type StoreLimits = Readonly<typeof defaultLimits>;
-
-/** Returns the limits of a store: what waits in memory must be small beside what is stored there. */
-export function limitsFor(
-  memory: TableOptions["memory"],
-  limits: Partial<StoreLimits> = {},
-): StoreLimits {
-  const { limit = Infinity } = memory ?? {};
-  const maxQueueBytes = Math.min(defaultLimits.maxQueueBytes, limit / 16);
-  return { ...defaultLimits, maxQueueBytes, ...limits };
-}
 
 export type LogFields = Readonly<Record<string, unknown>>;
 

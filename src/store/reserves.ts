@@ -2,8 +2,12 @@
 
 import { FullDisk } from "./full-disk.ts";
 import { Memory } from "./memory/limit.ts";
+import { defaultLimits } from "./options.ts";
 
-/** Returns the options with which a store keeps reserves. */
+/** Returns the options with which a store keeps reserves. What waits in memory must be small beside what is stored there. */
 export function reserves() {
-  return { memory: new Memory(), fullDisk: FullDisk };
+  const memory = new Memory();
+  const { maxQueueBytes: max } = defaultLimits;
+  const maxQueueBytes = Math.min(max, memory.limit / 16);
+  return { memory, fullDisk: FullDisk, limits: { maxQueueBytes } };
 }

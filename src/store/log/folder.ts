@@ -39,7 +39,9 @@ export function snapshotsAmong(names: readonly string[]): number[] {
 /** The folder of a store, and the system functions that it uses. */
 export interface StoreFolder {
   readonly folder: string;
+  /** Carries out every file operation. */
   readonly files: FileSystem;
+  /** The time in milliseconds. */
   readonly now: () => number;
   readonly random: (bytes: number) => Uint8Array;
 }
