@@ -13,6 +13,7 @@ import {
   readdir,
   readFile,
   stat,
+  symlink,
   truncate,
   writeFile,
 } from "node:fs/promises";
@@ -132,12 +133,13 @@ describe("the script start:locked", () => {
     assert.equal(mode & 0o777, 0o700);
   });
 
-  test("lets the server read itself, the data, the certificate and the declaration", () => {
+  test("lets the server read itself, the data, the certificate, the declaration and a front end", () => {
     const env = {
       DATA_DIR: "its store",
       TLS_CERT: "a.crt",
       TLS_KEY: "a.key",
       COLLECTIONS: "an api.mjs",
+      PUBLIC: "a front end",
     };
     const words = expandScript(env, app);
     const program = words.indexOf("build/main.js");
@@ -154,6 +156,7 @@ describe("the script start:locked", () => {
       "--allow-fs-read=a.crt",
       "--allow-fs-read=a.key",
       "--allow-fs-read=an api.mjs",
+      "--allow-fs-read=a front end",
       "--allow-fs-read=its store",
       "--allow-fs-write=its store",
     ]);
@@ -210,6 +213,30 @@ describe("under Node's permission model", { skip: notInNode }, () => {
     const server = await startLocked(join(folder, "library"), [], env);
     t.after(() => server.stop());
     assert.equal((await server.request("GET", "/v1/books")).text, "[]");
+  });
+
+  test("a front end's files are served, and no others", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const files = join(folder, "front end");
+    await mkdir(join(files, "assets"), { recursive: true });
+    await writeFile(join(files, "index.html"), "<h1>Front end</h1>");
+    await writeFile(join(files, "assets", "a.js"), "let a;");
+    await writeFile(join(folder, "secret.html"), "secret");
+    await symlink(join(folder, "secret.html"), join(files, "link.html"));
+    const env = { PUBLIC: files, BASE_URL: "/api/" };
+    const server = await startLocked(join(folder, "with files"), [], env);
+    t.after(() => server.stop());
+    const get = async (url: string) => {
+      const response = await fetch(server.origin + url);
+      return [response.status, await response.text()];
+    };
+    assert.deepEqual(await get("/"), [200, "<h1>Front end</h1>"]);
+    assert.deepEqual(await get("/assets/a.js"), [200, "let a;"]);
+    assert.deepEqual(await get("/api/v1/zoos"), [200, "[]"]);
+    for (const url of ["/link.html", "/..%2fsecret.html", "/none.js"]) {
+      assert.equal((await get(url))[0], 404, url);
+    }
   });
 
   test("records, imports, the secret and the lock survive a kill", {
