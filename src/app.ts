@@ -101,8 +101,8 @@ export class Application {
   readonly onRawError = (error: RawError): void => {
     this.#shared.log("debug", "answered", error);
     const { status } = error;
-    const unknown = { route: undefined, method: "", headers: {} };
-    const request = { ...unknown, start: performance.now() };
+    const start = performance.now();
+    const request = { route: undefined, method: "", headers: {}, start };
     const response = { status, fields: [] };
     for (const listen of this.#listeners) listen(request, response);
   };

@@ -91,6 +91,8 @@ export async function startApplication(options: {
   const store = await open({
     folder: join(folder, "store"),
     files: options.files ?? realFiles,
+    now,
+    log: options.log ?? (() => {}),
     tables: tablesOf(declaration, features),
     ...features.find((each) => each.reserves)?.reserves?.(),
     limits: options.queueBytes ? { maxQueueBytes: options.queueBytes } : {},

@@ -4,7 +4,7 @@
  */
 
 import { strict as assert } from "node:assert";
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   chmod,
@@ -13,12 +13,14 @@ import {
   readdir,
   readFile,
   stat,
+  symlink,
   truncate,
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import {
   copyAssets,
   lacks,
@@ -30,37 +32,15 @@ import {
   start,
   temporaryFolder,
 } from "./harness.ts";
+import { permissionFlags } from "../src/cli/locked.ts";
 import { openStore } from "../src/store/store.ts";
 
 const major = Number(process.versions.node.split(".")[0]);
-const { scripts } = JSON.parse(
-  await readFile(join(root, "package.json"), "utf8"),
-);
 const readme = await readFile(join(root, "README.md"), "utf8");
 const permissionFlag = process.allowedNodeEnvironmentFlags.has("--permission")
   ? "--permission"
   : "--experimental-permission";
 const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
-const script: string = scripts["start:locked"];
-
-/** Lets the shell expand the script, and returns the arguments of Node.js. */
-function expandScript(
-  env: Readonly<Record<string, string>>,
-  cwd: string,
-): string[] {
-  const expanded = script.replace("exec node", "printf '%s\\n'");
-  assert.notEqual(expanded, script);
-  const text = execFileSync("sh", ["-c", expanded], {
-    cwd,
-    env: {
-      PATH: `${join(process.execPath, "..")}:${process.env["PATH"]}`,
-      ...env,
-    },
-    encoding: "utf8",
-  });
-  return text.trim().split("\n");
-}
-
 let folder: string;
 let app: string;
 before(async () => {
@@ -77,18 +57,28 @@ before(async () => {
 });
 after(() => removeFolder(folder));
 
-/** Starts the server with the flags of the script. */
+/** Returns the flags of the command `locked` for the program in the temporary folder. */
+function flagsFor(
+  dataDir: string,
+  env: Readonly<Record<string, string>> = {},
+): string[] {
+  const own = fileURLToPath(new URL("../src/", import.meta.url));
+  return permissionFlags({ dataDir, flags: new Map() }, env)
+    .map((flag) =>
+      flag.replace(own, `${app}/build/`).replace(join(own, ".."), app)
+    );
+}
+
+/** Starts the server as the command `locked` does. */
 async function startLocked(
   dataDir: string,
   nodeArgs: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
 ): Promise<Server> {
-  const flags = expandScript({ DATA_DIR: dataDir, ...env }, app)
-    .filter((word) => word.startsWith("--"))
-    .map((flag) => flag.replace(/=(?!\/)/, `=${app}/`));
+  await mkdir(dataDir, { recursive: true, mode: 0o700 });
   return await start({
     main: join(app, "build/main.js"),
-    nodeArgs: [...flags, ...nodeArgs],
+    nodeArgs: [...flagsFor(dataDir, env), ...nodeArgs],
     folder: dataDir,
     isNew: true,
     // A secret of its own, in the data folder; no coverage, which would be
@@ -125,38 +115,71 @@ function probe(dataDir: string): string[] {
   return ["--import", `data:text/javascript,${encodeURIComponent(code)}`];
 }
 
-describe("the script start:locked", () => {
-  test("creates the data folder for its user only", async () => {
-    expandScript({}, app);
-    const { mode } = await stat(join(app, "data/store"));
-    assert.equal(mode & 0o777, 0o700);
-  });
-
-  test("lets the server read itself, the data, the certificate and the declaration", () => {
+describe("the command locked", { skip: notInNode }, () => {
+  test("lets the server read itself, the data, and the files that its settings name", () => {
     const env = {
-      DATA_DIR: "its store",
       TLS_CERT: "a.crt",
-      TLS_KEY: "a.key",
+      TLS_KEY: "",
       COLLECTIONS: "an api.mjs",
+      PUBLIC: "a front end",
     };
-    const words = expandScript(env, app);
-    const program = words.indexOf("build/main.js");
-    assert.deepEqual(words.slice(program), ["build/main.js", "serve"]);
-    const flags = words.slice(0, program)
-      .filter((flag) =>
-        !/^--(?:(?:experimental-)?permission|allow-net)$/.test(flag)
-      );
-    assert.equal(program - flags.length, major >= 25 ? 2 : 1);
-    assert.deepEqual(flags, [
-      "--allow-fs-read=build",
-      "--allow-fs-read=package.json",
-      "--allow-fs-read=data",
+    const flags = new Map([
+      ["tls-key", "a.key"],
+      ["jwt-secret-file", "secrets"],
+      ["collections", "another.mjs"],
+    ]);
+    const found = permissionFlags({ dataDir: "its store", flags }, env);
+    const own = fileURLToPath(new URL("../src/", import.meta.url));
+    const rights = found.filter((flag) => flag.includes("-fs-"));
+    assert.equal(found.length - rights.length, major >= 25 ? 2 : 1);
+    assert.deepEqual(rights, [
+      `--allow-fs-read=${own}`,
+      `--allow-fs-read=${join(own, "../package.json")}`,
+      `--allow-fs-read=${join(own, "../data")}`,
       "--allow-fs-read=a.crt",
       "--allow-fs-read=a.key",
-      "--allow-fs-read=an api.mjs",
+      "--allow-fs-read=another.mjs",
+      "--allow-fs-read=a front end",
+      "--allow-fs-read=secrets",
       "--allow-fs-read=its store",
       "--allow-fs-write=its store",
     ]);
+  });
+
+  test(
+    "creates the data folder for its user only, serves, and ends on a signal",
+    {
+      skip: major >= 26,
+    },
+    async () => {
+      const dataDir = join(folder, "new/store");
+      const words = ["locked", "--port", "0", "--data-dir", dataDir];
+      const child = spawn(process.execPath, ["build/main.js", ...words], {
+        cwd: app,
+        env: { PATH: process.env["PATH"] },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      let output = "";
+      for await (const chunk of child.stdout) {
+        output += chunk;
+        const isListening = /listening on (\S+) as process (\d+)/.exec(output);
+        if (!isListening || child.killed) continue;
+        const [, origin = "", pid] = isListening;
+        assert.notEqual(Number(pid), child.pid);
+        assert.equal((await fetch(`${origin}/v1/zoos`)).status, 200);
+        assert.equal((await stat(dataDir)).mode & 0o777, 0o700);
+        child.kill("SIGTERM");
+      }
+      if (child.exitCode === null) await once(child, "exit");
+      assert.equal(child.exitCode, 0);
+      assert.match(output, /"stopped"/);
+    },
+  );
+
+  test("ends with the exit code of a server that cannot start", () => {
+    const words = ["build/main.js", "locked", "--port", "none"];
+    const { status, stderr } = spawnSync(process.execPath, words, { cwd: app });
+    assert.equal(status, 2, String(stderr));
   });
 });
 
@@ -210,6 +233,30 @@ describe("under Node's permission model", { skip: notInNode }, () => {
     const server = await startLocked(join(folder, "library"), [], env);
     t.after(() => server.stop());
     assert.equal((await server.request("GET", "/v1/books")).text, "[]");
+  });
+
+  test("a front end's files are served, and no others", {
+    skip: isWithoutFsync,
+  }, async (t) => {
+    const files = join(folder, "front end");
+    await mkdir(join(files, "assets"), { recursive: true });
+    await writeFile(join(files, "index.html"), "<h1>Front end</h1>");
+    await writeFile(join(files, "assets", "a.js"), "let a;");
+    await writeFile(join(folder, "secret.html"), "secret");
+    await symlink(join(folder, "secret.html"), join(files, "link.html"));
+    const env = { PUBLIC: files, BASE_URL: "/api/" };
+    const server = await startLocked(join(folder, "with files"), [], env);
+    t.after(() => server.stop());
+    const get = async (url: string) => {
+      const response = await fetch(server.origin + url);
+      return [response.status, await response.text()];
+    };
+    assert.deepEqual(await get("/"), [200, "<h1>Front end</h1>"]);
+    assert.deepEqual(await get("/assets/a.js"), [200, "let a;"]);
+    assert.deepEqual(await get("/api/v1/zoos"), [200, "[]"]);
+    for (const url of ["/link.html", "/..%2fsecret.html", "/none.js"]) {
+      assert.equal((await get(url))[0], 404, url);
+    }
   });
 
   test("records, imports, the secret and the lock survive a kill", {

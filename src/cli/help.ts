@@ -22,6 +22,8 @@ Commands:
   serve [--sample]            serve the API until SIGTERM or SIGINT (the default);
                               --sample: the sample API with its sample records,
                               unless COLLECTIONS or SEED is set
+  locked [--sample]           the same with as few rights as Node.js can give: writes
+                              only the data folder, starts no process
   init FILE                   write a declaration of an API to start from
   check                       read the whole data folder and report every fault;
                               exit code 0: none, 1: an incomplete last write, 2: damage

@@ -9,7 +9,7 @@ const commandOf = new Map(Object.entries({
   user: "log",
   "dry-run": "repair",
   "with-hashes": "export users",
-  sample: "serve",
+  sample: "serve or locked",
   from: "copy or import",
   to: "copy or export",
 }));

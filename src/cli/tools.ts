@@ -10,7 +10,8 @@ const help = () => import("./help.ts");
 /** Imports the module of each command that no feature adds. */
 const modules = new Map(
   Object.entries<() => Promise<Pick<Feature, "commands">>>({
-    init: () => import("./init.ts"),
+    init: () => import("./declaration/init.ts"),
+    locked: () => import("./locked.ts"),
     check: read,
     repair: () => import("./repair.ts"),
     backup: copy,

@@ -42,6 +42,11 @@ const rivalMs = 1000;
 /** The longest pause between two batches of a server, in favor of others. */
 const maxPauseMs = 50;
 
+/** By how much the clocks of servers may differ. */
+const maxClockGapMs = 10_000;
+/** The time between two reports of a larger difference. */
+const clockReportMs = 3_600_000;
+
 /** The objects and options that all parts of an open store use. */
 export interface EtcdParts {
   readonly client: EtcdClient;
@@ -80,6 +85,7 @@ export class Replica {
   #nextCommitAt = 0;
   readonly #parts: EtcdParts;
   readonly #onAdvance: (syncMs: number) => void;
+  readonly #compareClocks: (at: string) => void;
   /** Those who wait for a round. */
   #checks: DurableCallback[] = [];
 
@@ -91,6 +97,7 @@ export class Replica {
     this.#parts = parts;
     this.queue = queue;
     this.#onAdvance = onAdvance;
+    this.#compareClocks = clockComparison(parts);
   }
 
   /** Resolves once a round has succeeded that begins after this call. */
@@ -227,6 +234,7 @@ export class Replica {
         await rollBack();
         this.#rivalAt = performance.now();
         applyBatch(loaded, batch);
+        this.#compareClocks(batch.at);
         queue.advance(seqOf(loaded.head));
       }
     } catch (error) {
@@ -253,6 +261,27 @@ export class Replica {
     this.queue.advance(seq);
     log("info", "Loaded all records anew", { seq });
   }
+}
+
+/**
+ * Returns a function that takes the time at which another server has written a
+ * batch, and logs if it is in the future. So the servers whose clocks are behind
+ * report it; a batch may be old for other reasons.
+ */
+function clockComparison({ folder, log }: EtcdParts): (at: string) => void {
+  let reportedAt = -Infinity;
+  return (at) => {
+    const gapMs = Date.parse(at) - folder.now();
+    const now = performance.now();
+    if (gapMs <= maxClockGapMs || now < reportedAt + clockReportMs) return;
+    reportedAt = now;
+    log(
+      "error",
+      `The clock of this server is ${Math.round(gapMs / 1000)} s behind that ` +
+        "of another one: sign-ins end too early or too late, and times of " +
+        "records are wrong. Set the clocks of all servers",
+    );
+  };
 }
 
 function overtakenError(): StoreError {

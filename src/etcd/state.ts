@@ -127,6 +127,8 @@ interface Batch {
   /** The head before it, and the one with which it was put. */
   readonly after: string;
   readonly head: string;
+  /** When it was written, by the clock of its server. */
+  readonly at: string;
   readonly bytes: number;
   readonly lines: readonly LogLine[];
 }
@@ -192,8 +194,8 @@ export async function readBatch(
     found,
     (line) => void lines.push(line),
   );
-  const { store: after, salt } = headerOf(found.value);
-  return { after, head: `${seq} ${salt}`, bytes: size, lines };
+  const { store: after, salt, at } = headerOf(found.value);
+  return { after, head: `${seq} ${salt}`, at, bytes: size, lines };
 }
 
 /** Returns the header of a file, which is in its first part. */

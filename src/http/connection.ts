@@ -51,6 +51,9 @@ export type ServerLimits = Readonly<typeof defaultLimits>;
 /** A longer response is written in parts, to distinguish a client that reads it slowly from one that does not read. */
 export const maxWriteBytes = 64 * 1024;
 
+/** How many waiting responses are sent per turn of the event loop. */
+const maxResponsesPerTurn = 64;
+
 /** The media type of a response by default. */
 export const jsonType = "application/json; charset=utf-8";
 
@@ -171,11 +174,7 @@ export class Connection {
       if (server.heldRequests > maxHeldRequests) return void socket.destroy();
     }
     if (pending.length > 0 && request.hasContent) this.isClosing = true;
-    if (this.isClosing) {
-      if (request.hasContent) dropBody(request, this);
-      else request.resume();
-      return;
-    }
+    if (this.isClosing) return dropBody(request, this);
     pending.push(response);
     this.isIdle = false;
     if (pending.length === 1) this.#handle(response);
@@ -252,7 +251,8 @@ export class Connection {
     const readBytes = bytesWritten - writableLength;
     const isWaiting = writableLength === 0 && this.pending.length > 0;
     const isIdle = !isWaiting && readBytes === this.#readBytes;
-    this.idleMs = isIdle ? this.idleMs + this.server.limits.checkIntervalMs : 0;
+    const { checkIntervalMs } = this.server.limits;
+    this.idleMs = isIdle ? this.idleMs + checkIntervalMs : 0;
     this.#readBytes = readBytes;
   }
 }
@@ -360,7 +360,7 @@ function* partsOf(body: string | Uint8Array): Generator<Uint8Array> {
 
 /** Receives and drops a body that nobody reads, up to a limit. */
 function dropBody(request: IncomingRequest, connection: Connection): void {
-  let left = connection.server.limits.maxDroppedBytes;
+  let { maxDroppedBytes: left } = connection.server.limits;
   request.on("data", ({ length }: Uint8Array) => {
     left -= length;
     if (left <= 0) connection.pause();
@@ -378,9 +378,14 @@ function sendAtEndOfTurn(response: OutgoingResponse): void {
   if (waitingResponses.push(response) === 1) setImmediate(sendWaiting);
 }
 
-/** Sends the responses whose header is complete. */
+/**
+ * Sends responses whose header is complete. A turn accepts one connection, so
+ * who connects among a thousand busy clients would wait for seconds if it sent
+ * all of them.
+ */
 function sendWaiting(): void {
-  for (const response of waitingResponses.splice(0)) {
+  for (const response of waitingResponses.splice(0, maxResponsesPerTurn)) {
     response.end(response.content);
   }
+  if (waitingResponses.length > 0) setImmediate(sendWaiting);
 }

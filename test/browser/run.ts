@@ -643,6 +643,49 @@ describe("the page in Chromium", () => {
     assert.ok(count >= 9, `${count}`);
   });
 
+  test("draws numbers over time and by value, above a table of them", async () => {
+    for (const [born_on, weight_kg] of [["2019-05-01", 4], ["2021-07-02", 9]]) {
+      const name = `Drawn ${born_on}`;
+      const json = { name, zoo_id: 2, animal_type_id: 1, sex: "male", born_on };
+      const all = { json: { ...json, weight_kg }, token };
+      const { status } = await server.request("POST", "/v1/animals", all);
+      assert.equal(status, 201);
+    }
+    await open("/v1/animals?sex:ne=unknown");
+    const ask = async (aggregate: string, by: string, mark: string) => {
+      await browser.click("Numbers");
+      await browser.fill("#numbers [name=aggregate]", aggregate);
+      await browser.fill("#numbers [name=by]", by);
+      await browser.click("Show");
+      await browser.until(`!!document.querySelector('.chart ${mark}')`);
+    };
+    await ask("avg(weight_kg)", "month(born_on)", "polyline");
+    const response = await server.request(
+      "GET",
+      "/v1/animals?sex:ne=unknown&aggregate=avg(weight_kg)&by=month(born_on)&limit=100",
+    );
+    const groups = response.body as unknown as Record<string, unknown>[];
+    const drawn = groups.filter((each) =>
+      each["avg(weight_kg)"] !== null && each["month(born_on)"] !== null
+    );
+    const caption = await browser.text(".chart figcaption");
+    assert.match(
+      caption,
+      RegExp(
+        `avg\\(weight_kg\\) by month\\(born_on\\): ${drawn.length} values`,
+      ),
+    );
+    const rows = "document.querySelectorAll('#records tbody tr').length";
+    assert.equal(await browser.evaluate(rows), groups.length);
+    const filters = await browser.text("#filtered");
+    assert.match(filters, /sex/);
+    assert.doesNotMatch(filters, /aggregate|born_on/);
+    await ask("count", "sex", "rect");
+    assert.ok(await browser.evaluate<number>(rows) >= 1);
+    await browser.click("Back to the records");
+    await browser.shown(at("/v1/animals?sex:ne=unknown"));
+  });
+
   test("teaches in twelve lessons, each of which checks what was sent", async () => {
     await open("/docs#course");
     const titles = await browser.evaluate<string[]>(
@@ -689,6 +732,7 @@ describe("the page in Chromium", () => {
     "/",
     "/v1/zoos",
     "/v1/zoos?city=nowhere",
+    "/v1/animals?aggregate=count&by=month(born_on)",
     "/v1/zoos#new",
     "/v1/zoos#import",
     "/v1/zoos/1",

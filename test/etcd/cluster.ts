@@ -5,6 +5,7 @@ import { cp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import {
+  copyAssets,
   removeFolder,
   root,
   type Server,
@@ -50,8 +51,10 @@ export async function buildInto(
   patches: readonly Patch[] = small,
 ): Promise<string> {
   const build = join(folder, "build");
-  const env = { ...process.env, BUILD: build };
-  execFileSync("npm", ["run", "-s", "build"], { cwd: root, env });
+  const compiler = join(root, "node_modules/typescript/bin/tsc");
+  const args = [compiler, "-p", "src", "--outDir", build];
+  execFileSync(process.execPath, args, { cwd: root });
+  await copyAssets(join(root, "src"), build);
   await cp(join(root, "package.json"), join(folder, "package.json"));
   for (const patch of patches) await applyPatch(build, patch);
   return join(build, "main.js");

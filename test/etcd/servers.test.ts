@@ -304,6 +304,47 @@ test("a server with another declaration than the one in force refuses requests, 
   assert.ok(store.isWritable);
 });
 
+test("a server whose clock is behind says so, once, and both serve requests", async (t) => {
+  const gateway = new Gateway();
+  const etcd = await gateway.listen(t);
+  const hourMs = 3_600_000;
+  const reports: Record<string, string[]> = {};
+  const startAt = async (name: string, offsetMs: number) => {
+    const lines: string[] = reports[name] = [];
+    const server = await startApplication({
+      etcd,
+      now: () => Date.now() + offsetMs,
+      log: (_level, message) => {
+        if (/clock/.test(message)) lines.push(message);
+      },
+    });
+    t.after(() => server.stop());
+    return server;
+  };
+  const ahead = await startAt("ahead", 2 * hourMs);
+  const behind = await startAt("behind", 0);
+  const near = await startAt("near", 5_000); // by which clocks may differ
+  for (const server of [ahead, behind, near, ahead, behind, near]) {
+    const token = await server.signIn("admin");
+    const options = { token, json: zoo };
+    const { status, body } = await server.request("POST", "/v1/zoos", options);
+    assert.equal(status, 201);
+    for (const each of [ahead, behind, near]) {
+      const url = `/v1/zoos/${body["id"]}`;
+      assert.equal((await each.request("GET", url)).status, 200);
+    }
+  }
+  assert.deepEqual(reports["ahead"], []);
+  for (const name of ["behind", "near"]) {
+    const [report, ...more] = reports[name] ?? [];
+    assert.match(
+      report ?? "",
+      /^The clock of this server is 7[12]\d\d s behind that of another one: sign-ins end/,
+    );
+    assert.deepEqual(more, []);
+  }
+});
+
 test(
   "an import whose server is gone fails and says so, also after etcd was away",
   { skip: lacks("imports") },

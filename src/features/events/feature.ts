@@ -59,6 +59,8 @@ interface Source extends Api {
   /** Resolves in the next turn of the event loop for which no other client is waiting. */
   readonly nextTurn: () => Promise<void>;
   encoded: Encoded;
+  /** How many deletions were rolled back, as their clients may have missed earlier events of the record. */
+  rollbacks: number;
 }
 
 /** The events of transactions as bytes, by the rights of a role, then by the id of a user; 0 stands for all users. */
@@ -133,6 +135,7 @@ async function send(
   let batch: Uint8Array[] = [];
   let length = 0;
   let resumeSeq = client.seq;
+  let { rollbacks } = source;
   try {
     for await (const item of source.feed.changes(client, from)) {
       if (item.mutations && item.bytes > maxBatchBytes) {
@@ -142,7 +145,11 @@ async function send(
       // stopping.
       if (output.writableEnded || !isAuthorized()) break;
       const { seq } = item;
-      const bytes = encode(source, item, reader);
+      const isMissing = source.rollbacks > rollbacks;
+      const bytes = isMissing
+        ? Buffer.from(resetOf(source, seq))
+        : encode(source, item, reader);
+      ({ rollbacks } = source);
       if (bytes.length > 0) batch.push(bytes);
       if (bytes.length > 0 || showsAll) resumeSeq = seq;
       length += bytes.length;
@@ -268,11 +275,14 @@ export const feature: Feature = {
     let lastTurn = Promise.resolve();
     const nextTurn = () => lastTurn = lastTurn.then(() => nextTick());
     const encoded: Encoded = new WeakMap();
-    const source = { ...api, feed, encoded, nextTurn };
+    const source = { ...api, feed, encoded, nextTurn, rollbacks: 0 };
     for (const { table } of api.served) {
-      table.listeners.add((_, after) => {
+      table.listeners.add((before, after) => {
         // The events of a record that is gone must not be sent again.
         if (after === undefined) source.encoded = new WeakMap();
+        else if (before === undefined && after.seq <= api.store.seq) {
+          source.rollbacks++; // an earlier version is back
+        }
       });
     }
     const GET: Operation = {

@@ -27,6 +27,7 @@ import {
 import type { Records } from "../../api/records/records.ts";
 import {
   type Body,
+  enforceRules,
   readSent,
   validate,
 } from "../../api/declaration/validation.ts";
@@ -141,6 +142,11 @@ export function importBatch(
     const isTooLong = end - byte > maxLineBytes; // the beginning is missing
     byte = end;
     if (!isTooLong && bytes.every(isBlank)) continue;
+    const listed = pass === 0
+      ? undefined
+      : errors.find((each) => each.line === line && each.collection === of);
+    // Its id was used before: the record is another one.
+    if (listed?.errors.some(({ field }) => field === "id")) continue;
     const result = isTooLong
       ? (pass === 0 ? { errors: [lineTooLong], rejected: 1 } : {})
       : importLine(
@@ -153,9 +159,7 @@ export function importBatch(
     isOpen ||= result.isOpen ?? false;
     hasLate ||= result.isLate ?? false;
     const { errors: found = [] } = result;
-    const isListed = pass > 0 &&
-      errors.some((each) => each.line === line && each.collection === of);
-    if (found.length > 0 && errors.length < maxErrors && !isListed) {
+    if (found.length > 0 && errors.length < maxErrors && !listed) {
       const first = found.slice(0, maxErrorsPerLine);
       errors = [...errors, { ...place, line, errors: first }];
     }
@@ -321,7 +325,9 @@ function complete(
     });
     const next: Record<string, Json> = {};
     for (const name of empty) next[name] = values[name] ?? null;
-    apply(records.putMutation({ ...previous, ...next, updated_at }));
+    const document = { ...previous, ...next, updated_at };
+    enforceRules(collection, document); // they may be others than in the first pass
+    apply(records.putMutation(document));
     return {};
   } catch (error) {
     const errors = errorsOf(error);

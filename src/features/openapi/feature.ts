@@ -4,7 +4,7 @@
  */
 
 import type { Route } from "../../api/operation.ts";
-import { expandable } from "./schemas.ts";
+import { described } from "./schemas.ts";
 import { setImmediate as nextTick } from "node:timers/promises";
 import type { JsonSchema } from "../../api/declaration/properties.ts";
 import type { Api, Feature } from "../../api/feature.ts";
@@ -48,6 +48,18 @@ const negotiation =
   `Errors are JSON, or problem details (RFC 9457) if Accept asks for \`application/problem+json\`: with \`type\`, \`title\`, \`status\` and \`detail\` instead of \`error\`, \`errorMsg\` and \`message\`. \
 QUERY (RFC 10008) is GET with the parameters in the body; its name and body are described under \`x-query\`, as OpenAPI 3.1 has no place for it.`;
 
+/** Notes what the schemas of collections depend on besides their declarations. */
+function noteCollections({ routes, base: { origin, path } }: Api): void {
+  for (const { operations } of routes.values()) {
+    const { docs, resource } = operations.get("GET") ?? {};
+    if (resource === undefined) continue;
+    const { collection } = resource.records;
+    const isExpandable = described.get(collection)?.isExpandable ||
+      docs?.parameters?.some(({ name }) => name === "expand") === true;
+    described.set(collection, { prefix: `${origin}${path}v1/`, isExpandable });
+  }
+}
+
 /** Describes all routes, one in each turn of the event loop, because all of them take some 100 ms. */
 async function createDocument(api: Api): Promise<string> {
   const { declaration, routes, base } = api;
@@ -62,12 +74,7 @@ async function createDocument(api: Api): Promise<string> {
   const tags = new Set<string>();
   const hasQuery = [...routes.values()]
     .some(({ operations }) => operations.has("QUERY"));
-  for (const { operations } of routes.values()) {
-    const { docs, resource } = operations.get("GET") ?? {};
-    if (docs?.parameters?.some(({ name }) => name === "expand") && resource) {
-      expandable.add(resource.records.collection);
-    }
-  }
+  noteCollections(api);
   for (const { path, route, id } of placesOf(api)) {
     await nextTick();
     tags.add(tagOf(route));

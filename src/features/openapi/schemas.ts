@@ -46,14 +46,25 @@ const link = objectSchema("link", {
   type: text,
 });
 
-/** The collections whose records can be shown with those that they refer to. */
-export const expandable = new WeakSet<Collection>();
+/** The beginning of the URLs of each collection, and whether its records can be shown with those that they refer to. */
+export const described = new WeakMap<
+  Collection,
+  { readonly prefix: string; readonly isExpandable: boolean }
+>();
+
+/** Returns a record as an example, if there is one. */
+function recordExamples(collection: Collection): JsonSchema {
+  const { prefix = "/v1/" } = described.get(collection) ?? {};
+  return examples(recordExample(collection, prefix));
+}
 
 /** Returns the schema of a record limited by `fields`; it always has its id. */
 export function partialSchema(collection: Collection): JsonSchema {
   const schemas = propertySchemas(collection);
   const shown = readableNames(collection).map((name) => [name, schemas[name]]);
-  const references = expandable.has(collection) ? collection.parents : [];
+  const references = described.get(collection)?.isExpandable
+    ? collection.parents
+    : [];
   const expanded = references.map(({ property, target }) => {
     const $ref = `#/components/schemas/${pascalCase(target.singular)}`;
     return [property.replace(/_id$/, ""), {
@@ -63,7 +74,7 @@ export function partialSchema(collection: Collection): JsonSchema {
   const properties = { ...Object.fromEntries([...shown, ...expanded]), link };
   return {
     ...objectSchema(`${collection.singular} part`, properties, ["id"]),
-    ...examples(recordExample(collection, "/v1/")),
+    ...recordExamples(collection),
   };
 }
 
@@ -90,7 +101,7 @@ export function completeSchema(collection: Collection): JsonSchema {
     required: readableNames(collection).filter((name) =>
       !collection.visibleProperties.get(name)?.omitsNull
     ),
-    ...examples(recordExample(collection, "/v1/")),
+    ...recordExamples(collection),
   };
 }
 

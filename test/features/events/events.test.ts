@@ -16,6 +16,7 @@ import {
 import { type Event, follow, type Follower } from "../../follower.ts";
 import {
   adminPassword,
+  type Answer,
   type Body,
   exchange,
   removeFolder,
@@ -23,6 +24,7 @@ import {
   start,
   temporaryFolder,
 } from "../../harness.ts";
+import { type FileSystem, realFiles } from "../../../src/store/store.ts";
 import { Random } from "../../torture/random.ts";
 
 const changes = Number(process.env["EVENTS_CHANGES"] || 600);
@@ -580,4 +582,75 @@ test("a server that is stopped ends all streams at once, even those that nobody 
   } finally {
     await server.stop();
   }
+});
+
+test("who may have missed a change, as a deletion after it was rolled back, is told to start anew", async (t) => {
+  let isFull = false;
+  let gate = Promise.resolve();
+  let writes = 0;
+  const files: FileSystem = {
+    ...realFiles,
+    async open(path, mode) {
+      const file = await realFiles.open(path, mode);
+      if (mode !== "log") return file;
+      return {
+        ...file,
+        async write(bytes, position) {
+          writes++;
+          await gate;
+          if (!isFull) return await file.write(bytes, position);
+          throw Object.assign(new Error("no space"), { code: "ENOSPC" });
+        },
+      };
+    },
+  };
+  const app = await startApplication({ files });
+  t.after(() => app.stop());
+  const { token } = app;
+  const path = "/v1/zoos";
+  const { id } = await make(app, { token, path, json: zoo });
+  const follower = await follow(app.port, token);
+  t.after(() => follower.cut());
+  const hold = () => {
+    let release = () => {};
+    gate = new Promise((resolve) => release = resolve);
+    return () => release();
+  };
+  /** Begins a change; returns its response once it is in memory. */
+  const begin = async (change: () => Promise<Answer>) => {
+    const { seq } = app.store;
+    const response = change();
+    await eventually(() => app.store.seq > seq);
+    return { response };
+  };
+  const releaseFirst = hold();
+  const count = writes;
+  const create = (name: string) => () =>
+    app.request("POST", path, { token, json: { ...zoo, name } });
+  const first = await begin(create("First"));
+  await eventually(() => writes === count + 1);
+  // The change and what follows it share a write; the deletion waits for the next.
+  const url = `${path}/${id}`;
+  const json = { city: "Utrecht" };
+  const changed = await begin(() => app.request("PATCH", url, { token, json }));
+  const second = await begin(create("Second"));
+  const releaseChange = hold();
+  releaseFirst();
+  await eventually(() => writes === count + 2);
+  const deleted = await begin(() => app.request("DELETE", url, { token }));
+  const releaseDeletion = hold();
+  releaseChange();
+  for (const { response } of [first, changed, second]) {
+    assert.equal((await response).status, 201);
+  }
+  assert.equal((await follower.next()).data.name, "First");
+  assert.equal((await follower.next()).data.name, "Second");
+  isFull = true;
+  releaseDeletion();
+  assert.equal((await deleted.response).status, 503);
+  isFull = false;
+  assert.equal(app.store.table("zoos").get(id)?.document["city"], "Utrecht");
+  await eventually(() => !app.store.isDiskFull);
+  await make(app, { token, path, json: { ...zoo, name: "Third" } });
+  assert.equal((await follower.next()).type, "reset");
 });

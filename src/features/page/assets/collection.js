@@ -2,6 +2,7 @@
 /** A collection: its records as a table that can be sorted, filtered and paged by the parameters of the URL. */
 
 import { filterForm, filtersOf, withParameters } from "./forms/filters.js";
+import { chart, numbersForm } from "./numbers.js";
 import {
   a,
   button,
@@ -32,6 +33,8 @@ import {
   valueOf,
 } from "./page.js";
 
+export { chart };
+
 /** @typedef {import("./page.js").View} View */
 /** @typedef {import("./page.js").Json} Json */
 
@@ -60,7 +63,8 @@ export function collectionView(view) {
           a({ href: "#new", class: "button primary" }, `New ${title}`),
       ),
     ),
-    filterForm(view),
+    div({ class: "row" }, filterForm(view), numbersForm(view)),
+    chart(view),
     div(
       { class: "table" },
       div(
@@ -123,7 +127,7 @@ export function recordTable(view) {
           )
       ),
     );
-    row.dataset.id = record.id;
+    row.dataset.id = record.id ?? JSON.stringify(record); // or a group
     return row;
   });
   return table(thead(tr(headings(names, view))), tbody(rows));

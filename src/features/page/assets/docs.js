@@ -28,6 +28,7 @@ import {
   resources,
   root,
   send,
+  startPath,
   table,
   targetOf,
   tbody,
@@ -101,6 +102,12 @@ function partOf(part, collection, title) {
   return paragraph(part);
 }
 
+/** The path of a URL in OpenAPI, which is below that of the root document. */
+function keyOf(href) {
+  const { pathname } = new URL(local(href) ?? href, location.href);
+  return pathname.slice(startPath.length - 1);
+}
+
 /** What OpenAPI describes, if the API describes itself. @returns {Promise<Json>} */
 async function description() {
   const url = root.openapi_url;
@@ -123,7 +130,8 @@ function roles(paths) {
   const rows = all.map(([name, url]) => {
     const cells = methods.map((method) => {
       const key = method.toLowerCase();
-      const operation = paths[url]?.[key] ?? paths[`${url}/{id}`]?.[key];
+      const at = keyOf(url);
+      const operation = paths[at]?.[key] ?? paths[`${at}/{id}`]?.[key];
       return td(operation ? roleOf(operation) : "–");
     });
     return tr(th({ scope: "row" }, nameOf(name)), cells);
@@ -172,7 +180,7 @@ async function resource([name, href], all) {
       td(rulesOf(each, schema.required?.includes(property))),
     )
   );
-  const { post } = all.paths?.[href] ?? {};
+  const { post } = all.paths?.[keyOf(href)] ?? {};
   const request = exampleIn(post?.requestBody, all);
   const response = exampleIn(post?.responses?.[201], all);
   return section(
@@ -184,7 +192,7 @@ async function resource([name, href], all) {
       { class: "pair" },
       div(
         h3("Request"),
-        pre(`POST ${href}\n\n${JSON.stringify(request, null, 2)}`),
+        pre(`POST ${targetOf(url)}\n\n${JSON.stringify(request, null, 2)}`),
       ),
       response &&
         div(h3("Response"), pre(`201\n\n${JSON.stringify(response, null, 2)}`)),
@@ -265,8 +273,7 @@ export async function showDocs() {
   const chapters = chaptersOf({
     root,
     properties: schema?.properties ?? {},
-    operations: { ...paths[`${first}/{id}`], ...paths[first] },
-    origin: location.origin,
+    operations: { ...paths[`${keyOf(first)}/{id}`], ...paths[keyOf(first)] },
   });
   const described = await Promise.all(
     [...own, ...resources(false)].map((each) => resource(each, all)),

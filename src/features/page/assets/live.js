@@ -165,7 +165,10 @@ export async function refresh() {
     return say("This record has changed.");
   }
   setCurrent(next);
-  const { pager, updateTable, watchColumns } = await import("./collection.js");
+  const { chart, pager, updateTable, watchColumns } = await import(
+    "./collection.js"
+  );
+  main.querySelector(".chart")?.replaceWith(chart(next) ?? "");
   const focusedId = document.activeElement?.id;
   const changed = updateTable(records, next);
   for (const row of changed) {

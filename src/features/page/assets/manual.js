@@ -6,6 +6,8 @@
  * this very API; a command, `$ curl …`; or the rows of a table.
  */
 
+import { local } from "./page.js";
+
 /** @typedef {[id: string, title: string, ...parts: (string | string[][])[]]} Chapter */
 
 /**
@@ -15,10 +17,10 @@
  * @param {Record<string, string>} api.root the root document
  * @param {Record<string, any>} api.properties those of the collection of the examples
  * @param {Record<string, any>} api.operations what OpenAPI says about that collection, by method
- * @param {string} api.origin the scheme and host
  * @returns {Chapter[]}
  */
-export function chaptersOf({ root, properties, operations, origin }) {
+export function chaptersOf({ root, properties, operations }) {
+  const urlOf = (name) => local(root[name] ?? "") ?? "";
   const has = (method, text) =>
     JSON.stringify(operations[method] ?? "").includes(text);
   const names = Object.keys(properties);
@@ -35,8 +37,10 @@ export function chaptersOf({ root, properties, operations, origin }) {
       "signing-in",
       "Signing in",
       "Some things can be read by anyone; the rest needs a role. A user name and a password are exchanged for a token once, and every other request sends that token.",
-      `$ curl ${origin}${root.authorizations_url} -H 'Content-Type: application/json' -d '{"username":"…","password":"…"}'`,
-      `$ curl ${origin}${root.current_user_url} -H 'Authorization: Bearer <token>'`,
+      `$ curl ${
+        urlOf("authorizations_url")
+      } -H 'Content-Type: application/json' -d '{"username":"…","password":"…"}'`,
+      `$ curl ${urlOf("current_user_url")} -H 'Authorization: Bearer <token>'`,
       `\`DELETE\` of the authorization ends its token at once. 401 means that the token is missing, wrong, expired or ended: sign in again. 403 means that the role does not permit it, which no other token of the same user changes.`,
     ],
     [
@@ -108,7 +112,9 @@ export function chaptersOf({ root, properties, operations, origin }) {
       "following",
       "Following changes",
       "One request gets all changes as they happen, in order (Server-Sent Events). After a break the client sends the last id that it saw, and misses nothing. An event `reset` says that the history is gone: read everything anew.",
-      `$ curl -N ${origin}${root.events_url} -H 'Authorization: Bearer <token>' -H 'Last-Event-ID: 12'`,
+      `$ curl -N ${
+        urlOf("events_url")
+      } -H 'Authorization: Bearer <token>' -H 'Last-Event-ID: 12'`,
     ],
     has("post", "An array") && [
       "batches",
@@ -124,8 +130,7 @@ export function chaptersOf({ root, properties, operations, origin }) {
       "files",
       "Files in and out",
       "With `Accept: application/x-ndjson` a collection is sent as a whole, one record per line. Such a file goes in again by POST with that Content-Type: 202 and a task, which says how many lines it has read and which it has rejected.",
-      "$ curl " + origin + root.tasks_url +
-      " -H 'Authorization: Bearer <token>'",
+      `$ curl ${urlOf("tasks_url")} -H 'Authorization: Bearer <token>'`,
     ],
   ];
   return chapters.filter((each) => each && each.length > 2)

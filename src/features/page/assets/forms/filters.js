@@ -17,7 +17,8 @@ import {
 import { textOf, valueControl } from "./controls.js";
 
 /** Parameters of a collection that are not filters. */
-const listParameters = /^(?:limit|offset|page|per_page|sortby|order|fields)$/;
+const listParameters =
+  /^(?:limit|offset|page|per_page|sortby|order|fields|aggregate|by|expand)$/;
 
 /** The filters of a URL: names of parameters and their values. @returns {[string, string][]} */
 export function filtersOf(url) {
@@ -33,9 +34,9 @@ export function withParameters(url, changes) {
     if (value === undefined) parameters.delete(name);
     else parameters.set(name, value);
   }
-  // In a query of this API a plus sign is a plus sign, and a colon needs no escape.
+  // In a query of this API a plus sign is a plus sign; these need no escape.
   next.search = String(parameters).replaceAll("+", "%20")
-    .replaceAll("%3A", ":");
+    .replace(/%(?:28|29|2C|3A)/g, decodeURIComponent);
   return next.href;
 }
 

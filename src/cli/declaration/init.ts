@@ -2,10 +2,10 @@
 
 import { readFile, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import type { Commands, CommandSettings } from "../api/feature.ts";
-import { errorCode, errorText } from "../store/error.ts";
-import { CommandError, UsageError } from "../usage.ts";
-import { print } from "./output.ts";
+import type { Commands, CommandSettings } from "../../api/feature.ts";
+import { errorCode, errorText } from "../../store/error.ts";
+import { CommandError, UsageError } from "../../usage.ts";
+import { print } from "../output.ts";
 
 export const commands: Commands = { init: [1, init] };
 
@@ -78,7 +78,7 @@ async function init(
   const text = extension === ".ts"
     ? `${start}const declare: ${type} = ${body}\nexport default declare;\n`
     : `${start}/** @type {${type}} */\nexport default ${body}`;
-  const source = new URL(`../../src/${typesFile}`, import.meta.url);
+  const source = new URL(`../../../src/${typesFile}`, import.meta.url);
   const declarations = await readFile(source, "utf8");
   await write(path, text);
   const types = join(dirname(path), typesFile);

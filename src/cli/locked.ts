@@ -1,0 +1,68 @@
+/**
+ * The command `locked`: serves in a process that Node's permission model lets
+ * read only the program, the files that settings name and the data folder, and
+ * write only the latter.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir } from "node:fs/promises";
+import { constants } from "node:os";
+import { extname } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import type { Commands, CommandSettings } from "../api/feature.ts";
+import { flagOf } from "./command-line.ts";
+
+export const commands: Commands = { locked: [0, serveLocked] };
+
+/** The settings that name a file or folder, as a flag or a variable, and those that do so only as a flag. */
+const paths = ["TLS_CERT", "TLS_KEY", "COLLECTIONS", "PUBLIC", "SEED"];
+const flagPaths = ["admin-password-file", "jwt-secret-file"];
+
+/** Returns the path of a file of the program, which is one folder up. */
+const fileOf = (name: string) =>
+  fileURLToPath(new URL(`../${name}`, import.meta.url));
+
+/** Returns the flags of Node.js with which a server has the rights that its settings need, and no others. */
+export function permissionFlags(
+  { dataDir, flags }: Pick<CommandSettings, "dataDir" | "flags">,
+  env: Readonly<Record<string, string | undefined>>,
+): string[] {
+  const allowed = ["--permission", "--allow-net"]
+    .filter((flag) => process.allowedNodeEnvironmentFlags.has(flag));
+  if (allowed.length === 0) allowed.push("--experimental-permission");
+  const named = [
+    ...paths.map((name) => flags.get(flagOf(name)) ?? env[name]),
+    ...flagPaths.map((name) => flags.get(name)),
+  ].flatMap((path) => path || []);
+  const program = ["", "../package.json", "../data"].map(fileOf);
+  const readable = [...program, ...named, dataDir];
+  return [
+    ...allowed,
+    ...readable.map((path) => `--allow-fs-read=${path}`),
+    `--allow-fs-write=${dataDir}`,
+  ];
+}
+
+/** Serves until the process with few rights ends; passes on signals to it. */
+async function serveLocked(settings: CommandSettings): Promise<number> {
+  await mkdir(settings.dataDir, { recursive: true, mode: 0o700 });
+  const { argv, env, execArgv, execPath } = process;
+  const words = argv.slice(2);
+  words.splice(words.indexOf("locked"), 1);
+  const main = fileOf(`main${extname(import.meta.url)}`);
+  const child = spawn(
+    execPath,
+    [...execArgv, ...permissionFlags(settings, env), main, "serve", ...words],
+    { stdio: "inherit" },
+  );
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
+    process.on(signal, () => child.kill(signal));
+  }
+  const [code, signal] = await once(child, "exit") as [
+    number | null,
+    NodeJS.Signals | null,
+  ];
+  return code ?? 128 + constants.signals[signal ?? "SIGKILL"];
+}

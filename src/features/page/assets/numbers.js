@@ -1,0 +1,176 @@
+// @ts-check
+/** The numbers of a collection, computed by the server: the form that asks for them, and a drawing over time or by value. */
+
+import { withParameters } from "./forms/filters.js";
+import {
+  a,
+  disclosure,
+  formOf,
+  h,
+  isLink,
+  label,
+  navigate,
+  option,
+  parametersOf,
+  say,
+  send,
+  typesOf,
+} from "./page.js";
+
+/** @typedef {import("./page.js").View} View */
+
+/** What can be computed of a property, by their names in the API. */
+const values = {
+  avg: "mean",
+  sum: "sum",
+  min: "least",
+  max: "greatest",
+};
+
+/** A choice among texts that people read, by the values that are sent. */
+function choice(name, title, choices, chosen) {
+  const options = choices.map(([value, text]) =>
+    option({ value, selected: value === chosen }, text)
+  );
+  return label(title, " ", h("select", { name }, options));
+}
+
+/** What the numbers can be of, and what makes groups: the parameters and what they are called. */
+function choicesOf(properties) {
+  const what = [["count", "number of records"]];
+  const groups = [];
+  for (const [name, schema] of Object.entries(properties)) {
+    if (name === "id" || isLink(name, schema) || schema.writeOnly) continue;
+    const types = String(typesOf(schema));
+    const isTime = /^date/.test(schema.format ?? "");
+    const isNumber = /integer|number/.test(types) && !schema["x-collection"];
+    if (isNumber) {
+      for (const [value, text] of Object.entries(values)) {
+        what.push([`${value}(${name})`, `${text} of ${name}`]);
+      }
+    } else if (isTime) {
+      const units = ["day", "month", "year"];
+      if (schema.format === "date-time") units.unshift("hour");
+      for (const unit of units) {
+        groups.push([`${unit}(${name})`, `${unit} of ${name}`]);
+      }
+    } else groups.push([name, name]);
+  }
+  return { what, groups };
+}
+
+/** The form that asks for numbers of the records that the view shows. @param {View} view */
+export function numbersForm({ url, properties }) {
+  const parameters = parametersOf(url);
+  const records = withParameters(url, {
+    aggregate: undefined,
+    by: undefined,
+    limit: undefined,
+  });
+  const submit = async ({ target }) => {
+    const { aggregate, by } = target.elements;
+    const next = withParameters(url, {
+      aggregate: aggregate.value,
+      by: by.value,
+      limit: "100",
+      sortby: undefined,
+      order: undefined,
+      fields: undefined,
+    });
+    const { status } = await send("HEAD", next, { isQuiet: true });
+    if (status === 400) return say("This server computes no numbers.");
+    return navigate(next);
+  };
+  return [
+    disclosure("filters", "Numbers", () => {
+      const { what, groups } = choicesOf(properties);
+      const chosen = parameters.get("aggregate") ?? "count";
+      return formOf(
+        { id: "numbers", class: "card near" },
+        submit,
+        choice("aggregate", "Show the", what, chosen),
+        choice("by", "for each", groups, parameters.get("by")),
+        h("button", { class: "primary" }, "Show"),
+      );
+    }),
+    parameters.has("aggregate") && a({ href: records }, "Back to the records"),
+  ];
+}
+
+const width = 640;
+const height = 160;
+const margin = 4;
+
+/** Creates an element of a drawing. */
+function shape(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    element.setAttribute(name, String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Draws the numbers as a line over time, or as bars; undefined if there are too few. The table below has them all. @param {View} view */
+export function chart({ url, response: { body } }) {
+  const parameters = parametersOf(url);
+  const by = parameters.get("by") ?? "";
+  const [name = ""] = (parameters.get("aggregate") ?? "").split(",");
+  const points = body.filter((each) =>
+    typeof each[name] === "number" && (each[by] ?? null) !== null
+  );
+  if (!by || points.length < 2) return undefined;
+  const isTime = /^(?:year|month|day|hour|minute)\(/.test(by);
+  const least = Math.min(0, ...points.map((each) => each[name]));
+  const greatest = Math.max(0, ...points.map((each) => each[name]));
+  const range = greatest - least || 1;
+  const y = (value) =>
+    margin + (height - 2 * margin) * (greatest - value) / range;
+  if (isTime) points.sort((one, other) => one[by] < other[by] ? -1 : 1);
+  const first = String(points[0][by]);
+  const last = String(points.at(-1)[by]);
+  const start = Date.parse(first);
+  const span = Date.parse(last) - start || 1;
+  const step = width / points.length;
+  const drawn = isTime
+    ? shape("polyline", {
+      points: points.map((each) =>
+        `${(Date.parse(each[by]) - start) / span * width},${y(each[name])}`
+      ).join(" "),
+    })
+    : shape(
+      "g",
+      {},
+      ...points.map((each, at) =>
+        shape(
+          "rect",
+          {
+            x: at * step + step / 8,
+            y: y(Math.max(0, each[name])),
+            width: step * 3 / 4,
+            height: Math.abs(y(each[name]) - y(0)),
+          },
+          shape("title", {}, `${each[by]}: ${each[name]}`),
+        )
+      ),
+    );
+  const zero = { x1: 0, x2: width, y1: y(0), y2: y(0) };
+  const text =
+    `${name} by ${by}: ${points.length} values from ${least} to ${greatest}`;
+  return h(
+    "figure",
+    { class: "chart" },
+    shape(
+      "svg",
+      {
+        viewBox: `0 0 ${width} ${height}`,
+        preserveAspectRatio: "none",
+        role: "img",
+        "aria-label": text,
+      },
+      shape("line", zero),
+      drawn,
+    ),
+    h("figcaption", `${first} to ${last}; ${text}`),
+  );
+}

@@ -1,0 +1,178 @@
+/** Imports that were killed, and resume after records, or the declaration, have changed. */
+
+import { strict as assert } from "node:assert";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import {
+  removeFolder,
+  type Server,
+  start,
+  temporaryFolder,
+} from "../../harness.ts";
+import {
+  ended,
+  fetchLines,
+  fromLines,
+  sendLines,
+  taskWhen,
+  toLines,
+} from "../../lines.ts";
+import { signalBeforeWrite } from "./interrupted.ts";
+
+let own: string;
+before(async () => own = await temporaryFolder());
+after(() => removeFolder(own));
+
+const count = 3000;
+/** The first line that is not done when the server is killed. */
+const killedAt = 1500;
+/** A line that breaks the rule of the later declaration. */
+const brokenAt = 2500;
+const books = Array.from({ length: count }, (_, at) => ({
+  id: at + 1,
+  // Each refers to the last one but the killed one, whose write is recognized by that.
+  next_id: at + 1 === count ? null : count - Number(at + 1 === killedAt),
+  title: at + 1 === brokenAt ? "Bad" : "Good",
+}));
+
+/** Writes a declaration of books; returns the environment of a server with it. */
+async function declare(name: string, check: string) {
+  const file = join(own, `${name}.mjs`);
+  await writeFile(
+    file,
+    `export default ({ collection, reference, optional, string }) => ({
+      collections: [collection({
+        name: "books",
+        singular: "book",
+        access: { read: "anyone", write: "keeper", delete: "keeper" },
+        properties: {
+          title: string({ maxLength: 9 }),
+          next_id: optional(reference("books", { as: "previous" })),
+        },
+        ${check}
+      })],
+    });`,
+  );
+  return { COLLECTIONS: file };
+}
+
+/** Imports the books with a server that kills itself before it writes a text; then starts one that imports nothing. */
+async function killImport(folder: string, text: string): Promise<Server> {
+  const env = await declare("earlier", "");
+  const nodeArgs = signalBeforeWrite("SIGKILL", text);
+  const first = await start({ folder, env, nodeArgs });
+  const token = await first.signIn();
+  const { status } = await sendLines(first, "/v1/books", {
+    token,
+    raw: toLines(books),
+  });
+  assert.equal(status, 202);
+  assert.equal(await first.ended, null);
+  return await start({ folder, env: { ...env, FEATURES: "none" } });
+}
+
+/** Resumes the import under a rule; returns its task and the books at the end. */
+async function resume(folder: string) {
+  const check = `check: ({ title, next_id }) =>
+    title === "Bad" && next_id !== null ? { next_id: "must be empty" } : {},`;
+  const env = await declare("later", check);
+  const server = await start({ folder, env });
+  const token = await server.signIn();
+  const task = await taskWhen(server, {
+    url: "/v1/tasks/1",
+    token,
+    until: ended,
+  });
+  const { text } = await fetchLines(server, "/v1/books?sortby=id");
+  await server.stop();
+  const found = new Map(fromLines(text).map((book) => [book.id, book]));
+  return { task, found };
+}
+
+const rule = {
+  line: brokenAt,
+  errors: [{
+    field: "next_id",
+    code: "rule",
+    message: '"next_id" must be empty.',
+  }],
+};
+
+test("an import that is killed in its first pass obeys the rule that is in force when it resumes, and counts no line twice", async (t) => {
+  const folder = join(own, "first");
+  const between = await killImport(folder, `"id":${killedAt},"title"`);
+  t.after(() => between.stop());
+  const token = await between.signIn();
+  const changed = await between.request("PATCH", "/v1/books/10", {
+    token,
+    json: { title: "Mine" },
+  });
+  assert.equal(changed.status, 201);
+  const gone = await between.request("DELETE", "/v1/books/11", { token });
+  assert.equal(gone.status, 204);
+  // It gets the id of the next line, and is the same but for the reference.
+  const { body: { id } } = await between.request("POST", "/v1/books", {
+    token,
+    json: { title: "Good" },
+  });
+  await between.stop();
+
+  const { task, found } = await resume(folder);
+  assert.equal(task.status, "succeeded");
+  assert.deepEqual(task.errors.map(({ line }: { line: number }) => line), [
+    id,
+    brokenAt,
+    10,
+  ]);
+  assert.deepEqual(task.errors[1], rule);
+  assert.deepEqual([task.lines, task.imported, task.rejected], [
+    count,
+    count - 2,
+    2,
+  ]);
+  assert.equal(found.size, count - 2); // one is deleted, one created
+  assert.equal(found.get(10)?.title, "Mine");
+  assert.equal(found.get(10)?.next_id, null);
+  assert.equal(found.get(id)?.next_id, null, "a rejected line changes nothing");
+  assert.equal(found.get(brokenAt), undefined);
+});
+
+test("an import that is killed in its second pass obeys the rule that is in force when it resumes, and counts no line twice", async (t) => {
+  const folder = join(own, "second");
+  const between = await killImport(
+    folder,
+    `"next_id":${count - 1},"created_at"`,
+  );
+  t.after(() => between.stop());
+  const token = await between.signIn();
+  for (const id of [10, 2000]) {
+    const json = { title: "Mine" };
+    const url = `/v1/books/${id}`;
+    const { status } = await between.request("PATCH", url, { token, json });
+    assert.equal(status, 201);
+  }
+  const gone = await between.request("DELETE", "/v1/books/2001", { token });
+  assert.equal(gone.status, 204);
+  await between.stop();
+
+  const { task, found } = await resume(folder);
+  assert.equal(task.status, "succeeded");
+  assert.deepEqual(task.errors.map(({ line }: { line: number }) => line), [
+    2000,
+    brokenAt,
+  ]);
+  assert.deepEqual(task.errors[1], rule);
+  assert.deepEqual([task.lines, task.imported, task.rejected], [
+    count,
+    count - 1,
+    1,
+  ]);
+  assert.equal(found.size, count - 2);
+  assert.deepEqual([found.get(10)?.title, found.get(10)?.next_id], [
+    "Mine",
+    count,
+  ]);
+  assert.equal(found.get(2000)?.next_id, null);
+  assert.equal(found.get(brokenAt), undefined);
+});
