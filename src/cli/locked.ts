@@ -6,9 +6,10 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { realpathSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { constants } from "node:os";
-import { extname } from "node:path";
+import { extname, resolve } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Commands, CommandSettings } from "../api/feature.ts";
@@ -18,11 +19,25 @@ export const commands: Commands = { locked: [0, serveLocked] };
 
 /** The settings that name a file or folder, as a flag or a variable, and those that do so only as a flag. */
 const paths = ["TLS_CERT", "TLS_KEY", "COLLECTIONS", "PUBLIC", "SEED"];
-const flagPaths = ["admin-password-file", "jwt-secret-file"];
+const flagPaths = [
+  "admin-password-file",
+  "etcd-password-file",
+  "jwt-secret-file",
+];
 
 /** Returns the path of a file of the program, which is one folder up. */
 const fileOf = (name: string) =>
   fileURLToPath(new URL(`../${name}`, import.meta.url));
+
+/** Returns a path and, if links lead elsewhere, the one at their end. */
+function withTarget(path: string): string[] {
+  try {
+    const target = realpathSync(path);
+    return target === resolve(path) ? [path] : [path, target];
+  } catch {
+    return [path]; // the server reports it
+  }
+}
 
 /** Returns the flags of Node.js with which a server has the rights that its settings need, and no others. */
 export function permissionFlags(
@@ -35,7 +50,7 @@ export function permissionFlags(
   const named = [
     ...paths.map((name) => flags.get(flagOf(name)) ?? env[name]),
     ...flagPaths.map((name) => flags.get(name)),
-  ].flatMap((path) => path || []);
+  ].flatMap((path) => path ? withTarget(path) : []);
   const program = ["", "../package.json", "../data"].map(fileOf);
   const readable = [...program, ...named, dataDir];
   return [
