@@ -3,7 +3,6 @@
  * pipe: JSON messages that end in a zero byte, on its file descriptors 3 and 4.
  */
 
-import { strict as assert } from "node:assert";
 import { type ChildProcess, spawn } from "node:child_process";
 import { Buffer } from "node:buffer";
 import { existsSync } from "node:fs";
@@ -11,12 +10,8 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import type { Readable, Writable } from "node:stream";
-import {
-  adminPassword,
-  removeFolder,
-  root,
-  temporaryFolder,
-} from "../harness.ts";
+import { removeFolder, root, temporaryFolder } from "../harness.ts";
+import { Tab } from "./tab.ts";
 
 /** The path of the browser; `CHROMIUM` can name another one. */
 const program = process.env["CHROMIUM"] ??
@@ -58,11 +53,8 @@ interface Message {
   };
 }
 
-/** How long a condition may take to become true, on a busy machine. */
-const maxWaitMs = 60_000;
-
 /** A running browser with one tab. */
-export class Browser {
+export class Browser extends Tab {
   readonly #child: ChildProcess;
   readonly #folder: string;
   readonly #output: Writable;
@@ -72,12 +64,8 @@ export class Browser {
   >();
   #lastId = 0;
   #session = "";
-  /** Events that must not occur in any test: errors in the console, violations of the policy. */
-  readonly complaints: string[] = [];
-  /** The URLs of all requests since {@linkcode Browser.open}. */
-  readonly requested: string[] = [];
-
   private constructor(child: ChildProcess, folder: string) {
+    super();
     this.#child = child;
     this.#folder = folder;
     this.#output = child.stdio[3] as Writable;
@@ -183,58 +171,25 @@ export class Browser {
     return result.value as Value;
   }
 
-  /** Waits until an expression is true in the tab, and returns its value. */
-  async until(expression: string): Promise<unknown> {
-    const deadline = performance.now() + maxWaitMs;
-    for (;;) {
-      // A view that is being left does not respond.
-      const value = await this.evaluate(expression).catch(() => undefined);
-      if (value) return value;
-      if (performance.now() > deadline) {
-        const shown = await this.evaluate("document.body.innerText");
-        assert.fail(`never true: ${expression}\n${shown}\n${this.complaints}`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
-
-  /** Opens a URL and waits until the page shows it. */
-  async open(url: string): Promise<void> {
-    this.requested.length = 0;
+  protected async navigate(url: string): Promise<void> {
     await this.send("Page.navigate", { url });
-    await this.shown(`location.href === ${JSON.stringify(url)}`);
   }
 
-  /** Waits until a view is complete and a condition holds in it. */
-  async shown(condition = "true"): Promise<void> {
-    await this.until(
-      `document.querySelector("main h1") && !document.querySelector("main[aria-busy]") && (${condition})`,
-    );
-  }
-
-  /** Clicks an element by its text, or by a selector that begins with `#` or a dot. */
-  async click(target: string): Promise<void> {
-    const find = findScript(target);
-    await this.until(`!!${find}`);
-    await this.evaluate(`${find}.click()`);
-  }
-
-  /** Types a text into a field, in place of what it holds. */
-  async fill(selector: string, text: string): Promise<void> {
-    const field = `document.querySelector(${JSON.stringify(selector)})`;
-    await this.until(`!!${field}`);
-    const isTyped = await this.evaluate(
-      `${field}.tagName !== "SELECT" && !/^date/.test(${field}.type)`,
-    );
-    if (!isTyped) {
-      await this.evaluate(
-        `${field}.value = ${JSON.stringify(text)};
-        ${field}.dispatchEvent(new Event("change", { bubbles: true }))`,
-      );
-      return;
-    }
-    await this.evaluate(`${field}.focus(); ${field}.value = ""`);
+  async insert(text: string): Promise<void> {
     await this.send("Input.insertText", { text });
+  }
+
+  async choose(selector: string, file: string): Promise<void> {
+    const { root } = await this.send("DOM.getDocument");
+    const { nodeId } = await this.send("DOM.querySelector", {
+      nodeId: root.nodeId,
+      selector,
+    });
+    await this.send("DOM.setFileInputFiles", { nodeId, files: [file] });
+  }
+
+  async reload(): Promise<void> {
+    await this.send("Page.reload");
   }
 
   /** Presses a key, such as `Tab` or `Enter`. */
@@ -248,24 +203,14 @@ export class Browser {
     };
     const code = codes[key] ?? 0;
     const common = { key, code: key, windowsVirtualKeyCode: code };
-    const text = key === "Enter" ? { text: "\r" } : {};
+    const isText = key.length === 1;
+    const text = key === "Enter" ? { text: "\r" } : isText && { text: key };
     await this.send("Input.dispatchKeyEvent", {
       type: "keyDown",
       ...common,
       ...text,
     });
     await this.send("Input.dispatchKeyEvent", { type: "keyUp", ...common });
-  }
-
-  /** Signs in as the admin, on a page where nobody is. */
-  async signIn(): Promise<void> {
-    await this.click("Sign in");
-    await this.fill("dialog [name=username]", "admin");
-    await this.fill("dialog [name=current-password]", adminPassword);
-    await this.press("Enter");
-    await this.until(
-      "/admin/.test(document.querySelector('#who').innerText) && !document.querySelector('dialog')",
-    );
   }
 
   /** With `SCREENSHOTS=1`, takes the screenshots of the README. */
@@ -283,12 +228,6 @@ export class Browser {
     await this.send("Emulation.clearDeviceMetricsOverride");
   }
 
-  text(selector = "main"): Promise<string> {
-    return this.evaluate(
-      `document.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`,
-    );
-  }
-
   async stop(): Promise<void> {
     const closed = new Promise((resolve) => this.#child.once("close", resolve));
     this.#session = "";
@@ -296,16 +235,4 @@ export class Browser {
     await closed;
     await removeFolder(this.#folder);
   }
-}
-
-/** Returns a script that finds a link, button or summary. */
-function findScript(target: string): string {
-  if (/^[#.]/.test(target)) {
-    return `document.querySelector(${JSON.stringify(target)})`;
-  }
-  const within = "document.querySelector('dialog') ?? document";
-  return `[...(${within}).querySelectorAll("a, button, summary")]
-    .find((each) => (each.innerText || each.textContent).trim() === ${
-    JSON.stringify(target)
-  })`;
 }

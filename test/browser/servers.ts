@@ -365,7 +365,10 @@ test("the page works behind nginx, as the README configures it", async (t) => {
   assert.equal(await browser.evaluate("document.activeElement.id"), "41000");
   assert.match(await browser.text("#roles"), /zoos\s+anyone\s+keeper\s+keeper/);
   const example = await browser.text("#resource-zoos .pair");
-  assert.match(example, /POST \/api\/v1\/zoos[^]*"url": "[^"]*\/api\/v1\/zoos\/1"/);
+  assert.match(
+    example,
+    /POST \/api\/v1\/zoos[^]*"url": "[^"]*\/api\/v1\/zoos\/1"/,
+  );
   const signingIn = await browser.text("#signing-in");
   assert.ok(signingIn.includes(`curl ${origin}/api/v1/authorizations `));
   for (const url of browser.requested) {
